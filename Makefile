@@ -1,0 +1,53 @@
+# Everything a developer or CI runs. `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.8
+SOURCES := wire quotas telemetry exporters fleetgauge fleet tests examples benchmarks
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help setup java check test soak demo format lock clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(VENV)/.installed java  ## make .venv with everything that the project needs
+
+# Installed from hashes, so that every machine gets the same; done again only when the lock or the project changes.
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Fleetgauge needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V). Name another with make PYTHON=..."; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps -e .
+	touch $@
+
+java:
+	@sh .ci/java.sh
+
+check: setup  ## formatting, lint, types, import contracts, unit tests: under a minute
+	$(BIN)/ruff format --check --quiet $(SOURCES)
+	$(BIN)/ruff check --quiet $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(PYTEST) -q tests/unit
+
+test: check  ## everything: check, then property, integration and spark tests
+	$(PYTEST) -q tests/property tests/integration tests/spark -m "not soak"
+
+soak: setup  ## the long runs
+	$(PYTEST) -q tests -m soak --timeout 7200
+
+demo: setup  ## real clients, one road through everything, and the tables at its end
+	$(BIN)/fleetgauge demo
+
+format: setup  ## formats and fixes what can be fixed by itself
+	$(BIN)/ruff format --quiet $(SOURCES)
+	$(BIN)/ruff check --fix --quiet $(SOURCES)
+
+lock: $(VENV)/.installed  ## writes requirements.lock anew from pyproject.toml
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile --quiet pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock
+
+clean:  ## removes what set-up and tests made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data

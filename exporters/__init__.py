@@ -1,0 +1,1 @@
+"""The push log and everything that delivers from it."""

@@ -1,0 +1,1 @@
+"""The analysis of the client fleet on PySpark: decode, normalise, analyse, report."""

@@ -1,0 +1,1 @@
+"""The answers: one pure `DataFrame -> DataFrame` function a table."""

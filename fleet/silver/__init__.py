@@ -1,0 +1,1 @@
+"""Bronze made usable: validated pushes, and one row a data point."""

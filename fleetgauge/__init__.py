@@ -1,0 +1,1 @@
+"""The Fleetgauge process: configuration, composition, request handling and the command line."""

@@ -1,0 +1,114 @@
+"""The push record: one accepted push with everything known of its sender. The one list of its fields.
+
+The log, the topic, the landing zone, the broker plugin and Spark all use this list. Standard library alone: the
+module ships to Spark's executors.
+"""
+
+import base64
+import os
+import re
+import uuid
+from typing import Final, NamedTuple
+
+SCHEMA_VERSION: Final = 1
+"""Version of the record's form; a reader takes every version up to its own and sets newer ones aside."""
+
+PUSH_ID_LENGTH: Final = 32
+
+_PUSH_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class PushRecord(NamedTuple):
+    """One accepted push.
+
+    A field is None where the receiver could not know it: in the plugin form the broker does not say
+    `subscription_id`, `compression_type` and `payload_bytes`, before Kafka 4.2 not `push_interval_ms`.
+    """
+
+    push_id: str
+    """32 hex digits, sortable by time of receipt, unique: the key by which repeats are dropped."""
+    received_at: int
+    """Wall time of receipt [us since the epoch, UTC]."""
+    receiver_node_id: int
+    """Kafka node id of the node that received the push (label `node_id`)."""
+    cluster_id: str
+    listener: str
+    """Name of the receiving listener, e.g. `PLAINTEXT`."""
+    client_instance_id: str
+    """The KIP-714 instance id as Kafka shows it: URL-safe base64, 22 characters."""
+    client_id: str
+    client_software_name: str
+    client_software_version: str
+    client_source_address: str
+    client_source_port: int | None
+    principal: str
+    """In Kafka's form, e.g. `User:ANONYMOUS`."""
+    subscription_id: int | None
+    """Signed int32."""
+    push_interval_ms: int | None
+    """The interval in force for the instance when it pushed [ms]."""
+    terminating: bool
+    compression_type: str | None
+    """`none`, `gzip`, `snappy`, `lz4` or `zstd`: as the client sent it."""
+    payload_bytes: int | None
+    """Size as received, compressed [B]."""
+    schema_version: int
+    metrics: bytes
+    """The client's own OTLP `MetricsData`, decompressed, unlabelled. Empty for a heartbeat."""
+
+
+class PushIds:
+    """Makes push ids: received us (16 hex digits), writer (8, random at each process start), sequence (8).
+
+    >>> PushIds(writer=0xABCD1234).next_id(1_700_000_000_000_000)
+    '00060a24181e4000abcd123400000000'
+    """
+
+    __slots__ = ("_sequence", "_writer")
+
+    def __init__(self, writer: int | None = None) -> None:
+        chosen = int.from_bytes(os.urandom(4), "big") if writer is None else writer
+        self._writer = f"{chosen & 0xFFFFFFFF:08x}"
+        self._sequence = 0
+
+    def next_id(self, received_at_us: int) -> str:
+        """The id of the next push, received at `received_at_us` [us since the epoch]."""
+        sequence = self._sequence
+        self._sequence = (sequence + 1) & 0xFFFFFFFF
+        return f"{received_at_us:016x}{self._writer}{sequence:08x}"
+
+
+def is_push_id(text: str) -> bool:
+    """True for 32 lower-case hex digits."""
+    return _PUSH_ID.fullmatch(text) is not None
+
+
+def format_instance_id(instance_id: uuid.UUID) -> str:
+    """An instance id as Kafka shows it: URL-safe base64 without padding, 22 characters.
+
+    >>> format_instance_id(uuid.UUID("4e6fb54c-b8e6-4517-889b-e15b99c09c20"))
+    'Tm-1TLjmRReIm-FbmcCcIA'
+    """
+    return base64.urlsafe_b64encode(instance_id.bytes)[:22].decode()
+
+
+def parse_instance_id(text: str) -> uuid.UUID:
+    """Reads an instance id in any form that clients log.
+
+    URL-safe base64 (Java), standard base64 with or without padding (librdkafka), 32 hex digits (franz-go), the
+    hyphenated form.
+
+    >>> parse_instance_id("Tm+1TLjmRReIm+FbmcCcIA==")
+    UUID('4e6fb54c-b8e6-4517-889b-e15b99c09c20')
+
+    Raises:
+        ValueError: the text is in none of these forms.
+    """
+    stripped = text.strip().rstrip("=")
+    if len(stripped) in (32, 36):
+        return uuid.UUID(stripped)
+    if len(stripped) == 22 and re.fullmatch(r"[A-Za-z0-9+/_-]{22}", stripped):
+        return uuid.UUID(bytes=base64.b64decode(stripped.replace("-", "+").replace("_", "/") + "=="))
+    raise ValueError(
+        f"{text!r} is not a client instance id: expected 22 characters of base64, 32 hex digits, or a hyphenated UUID"
+    )
