@@ -1,1 +1,1 @@
-"""Client telemetry (KIP-714): instances, subscriptions, gating, codecs, validation, push records, the plugin interface."""
+"""Client telemetry (KIP-714): instances, subscriptions, gating, codecs, validation, push records, plugins."""

@@ -1,4 +1,4 @@
-"""Kafka's error codes and the one hierarchy of exceptions; which code an exception carries is said here and nowhere else.
+"""Kafka's error codes and the one hierarchy of exceptions: which code an exception carries is said here alone.
 
 Imports nothing of the project: every room may raise these. Turning an exception into a response is the work of
 `fleetgauge.request_handler`.
@@ -42,7 +42,7 @@ class UnsupportedVersionError(KafkaError):
 
 
 class InvalidConfigError(KafkaError):
-    """A configuration value that Kafka refuses, for example a selector that does not exist (Kafka: InvalidConfigurationException)."""
+    """A configuration value that Kafka refuses, for example a selector that does not exist."""
 
     error_code = ErrorCode.INVALID_CONFIG
 
@@ -78,7 +78,7 @@ class UnknownSubscriptionIdError(KafkaError):
 
 
 class TelemetryTooLargeError(KafkaError):
-    """The payload is longer than `telemetry.max.bytes`, or than `telemetry.max.decompressed.bytes` when decompressed."""
+    """The payload is longer than `telemetry.max.bytes`, or decompressed than `telemetry.max.decompressed.bytes`."""
 
     error_code = ErrorCode.TELEMETRY_TOO_LARGE
 

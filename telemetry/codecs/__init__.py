@@ -1,0 +1,1 @@
+"""The five codecs of a push, and bounded decompression."""
