@@ -1,0 +1,78 @@
+"""A registered metric: a name, what is measured, and the config under which it is measured."""
+
+import threading
+from typing import Final
+
+from quotas.clock import Time
+from quotas.metric_config import MetricConfig
+from quotas.metric_name import MetricName
+from quotas.stats.stat import Gauge, Measurable
+
+
+class KafkaMetric:
+    """Kafka's `KafkaMetric`. Made by `Sensor.add` and `Metrics.add_metric`, never directly.
+
+    Attributes:
+        lock: taken by every reading; a sensor's metrics share it with its recording, so that a reader never sees
+            half a record, and changing the config never falls between a record and its quota check.
+        metric_name: the name under which it is registered.
+        provider: what is measured, a `Measurable` or a gauge function.
+    """
+
+    __slots__ = ("_config", "_time", "lock", "metric_name", "provider")
+
+    def __init__(
+        self,
+        lock: "threading.RLock",
+        metric_name: MetricName,
+        provider: Measurable | Gauge,
+        config: MetricConfig,
+        time: Time,
+    ) -> None:
+        self.lock: Final = lock
+        self.metric_name: Final = metric_name
+        self.provider: Final = provider
+        self._config = config
+        self._time = time
+
+    @property
+    def config(self) -> MetricConfig:
+        """The config in force. Setting another keeps what was recorded (chapter 19, "Key idea")."""
+        return self._config
+
+    @config.setter
+    def config(self, config: MetricConfig) -> None:
+        with self.lock:
+            self._config = config
+
+    @property
+    def measurable(self) -> Measurable:
+        """What is measured.
+
+        Raises:
+            TypeError: the metric is a gauge function.
+        """
+        if isinstance(self.provider, Measurable):
+            return self.provider
+        raise TypeError(f"{self.metric_name} is a gauge, not a measurable")
+
+    def metric_value(self, now_ms: int | None = None) -> object:
+        """The value at `now_ms` [ms, monotonic], by default now: a float, or whatever a gauge gives."""
+        at_ms = self._time.hi_res_clock_ms() if now_ms is None else now_ms
+        provider = self.provider
+        with self.lock:
+            if isinstance(provider, Measurable):
+                return provider.measure(self._config, at_ms)
+            return provider(self._config, at_ms)
+
+    def measurable_value(self, now_ms: int) -> float:
+        """The value at `now_ms` [ms, monotonic] as a number.
+
+        Raises:
+            TypeError: the metric is a gauge function.
+        """
+        with self.lock:
+            return self.measurable.measure(self._config, now_ms)
+
+    def __repr__(self) -> str:
+        return f"KafkaMetric({self.metric_name})"

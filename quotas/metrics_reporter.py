@@ -1,0 +1,26 @@
+"""What a registry tells those who follow its metrics."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from quotas.kafka_metric import KafkaMetric
+
+
+class MetricsReporter(Protocol):
+    """The part of Kafka's `MetricsReporter` that a registry calls. Called with the registry's lock held."""
+
+    def init(self, metrics: Sequence[KafkaMetric]) -> None:
+        """The reporter was added; `metrics` are there already."""
+        ...
+
+    def metric_change(self, metric: KafkaMetric) -> None:
+        """A metric was added."""
+        ...
+
+    def metric_removal(self, metric: KafkaMetric) -> None:
+        """A metric was removed."""
+        ...
+
+    def close(self) -> None:
+        """The reporter was removed, or the registry closed."""
+        ...

@@ -1,0 +1,45 @@
+"""A bound on a metric. What is measured and what a violation leads to is said elsewhere."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """An upper or a lower bound on a measured value (Kafka's `Quota`; chapter 19, "the quota check").
+
+    Attributes:
+        bound: the limit, in the unit of the metric: bytes/s, percent, or a token bucket's refill a second.
+        upper: True where the value may be at most `bound`, False where it must be at least that.
+
+    Raises:
+        ValueError: the bound is not a number.
+    """
+
+    bound: float
+    upper: bool
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.bound):
+            raise ValueError("a quota's bound is a number, not NaN")
+
+    @classmethod
+    def upper_bound(cls, bound: float) -> "Quota":
+        """At most `bound`."""
+        return cls(float(bound), upper=True)
+
+    @classmethod
+    def lower_bound(cls, bound: float) -> "Quota":
+        """At least `bound`."""
+        return cls(float(bound), upper=False)
+
+    def acceptable(self, value: float) -> bool:
+        """True if `value` keeps the bound; the bound itself does.
+
+        >>> Quota.upper_bound(5).acceptable(5.0), Quota.upper_bound(5).acceptable(5.1)
+        (True, False)
+        """
+        return value <= self.bound if self.upper else value >= self.bound
+
+    def __str__(self) -> str:
+        return f"{'upper' if self.upper else 'lower'}={self.bound}"

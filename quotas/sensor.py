@@ -1,0 +1,246 @@
+"""Sensors: named accumulators of recorded values, with the check of their quotas."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeAlias, overload
+
+from quotas.clock import Time
+from quotas.kafka_metric import KafkaMetric
+from quotas.metric_config import MetricConfig
+from quotas.metric_name import MetricName
+from quotas.stats.stat import CompoundStat, Measurable, MeasurableStat
+from quotas.stats.token_bucket import TokenBucket
+from wire.errors import FleetgaugeError
+
+_Record: TypeAlias = Callable[[MetricConfig, float, int], None]
+
+
+class QuotaViolationError(FleetgaugeError):
+    """A record moved a metric beyond its bound. The value stays recorded.
+
+    Attributes:
+        metric: the metric that is out of bounds.
+        value: what it measured; for a token bucket the tokens left, below zero.
+        bound: its quota's bound.
+    """
+
+    def __init__(self, metric: KafkaMetric, value: float, bound: float) -> None:
+        super().__init__(metric, value, bound)
+        self.metric = metric
+        self.value = value
+        self.bound = bound
+
+    def __str__(self) -> str:
+        return f"'{self.metric.metric_name}' violated quota. Actual: {self.value:f}, Threshold: {self.bound:f}"
+
+
+class Registry(Protocol):
+    """What a sensor needs of the `Metrics` that it belongs to."""
+
+    def register_metric(self, metric: KafkaMetric) -> KafkaMetric | None:
+        """Registers `metric`; the one that already has its name, if there is one, and nothing is registered."""
+        ...
+
+    def remove_metric(self, metric_name: MetricName) -> KafkaMetric | None:
+        """Unregisters and returns the metric, None if there is none of that name."""
+        ...
+
+
+class _FixedConfig:
+    """The config that a compound statistic records under, in the form of a metric's."""
+
+    __slots__ = ("_config",)
+
+    def __init__(self, config: MetricConfig) -> None:
+        self._config = config
+
+
+class Sensor:
+    """Kafka's `Sensor`: every value recorded goes into all its statistics and into its parents'.
+
+    Made by `Metrics.sensor`. Safe for threads: `lock` makes a record and its check one step.
+
+    Attributes:
+        name: unique within its `Metrics`.
+        parents: sensors that take every value recorded here.
+        lock: re-entrant, held while recording, checking and measuring; hold it to make `check_quotas` and `record`
+            one step (KIP-599, strict quotas). A sensor's lock is taken before its parents', never after.
+    """
+
+    __slots__ = (
+        "_config",
+        "_expiration_time_ms",
+        "_last_record_time_ms",
+        "_metrics",
+        "_recorders",
+        "_registry",
+        "_structure_lock",
+        "_time",
+        "lock",
+        "name",
+        "parents",
+    )
+
+    def __init__(
+        self,
+        registry: Registry,
+        name: str,
+        parents: Sequence["Sensor"],
+        config: MetricConfig,
+        time: Time,
+        inactive_sensor_expiration_time_seconds: int,
+    ) -> None:
+        self.name: Final = name
+        self.parents: Final = tuple(parents)
+        self.lock: Final = threading.RLock()
+        # Apart from `lock`, since a reporter that is told of a new metric may wait for a reader of metrics.
+        self._structure_lock: Final = threading.RLock()
+        self._registry = registry
+        self._config = config
+        self._time = time
+        self._expiration_time_ms = inactive_sensor_expiration_time_seconds * 1_000
+        self._last_record_time_ms = time.hi_res_clock_ms()
+        # Replaced as a whole, never changed in place: recording reads it without the structure's lock.
+        self._recorders: tuple[tuple[_Record, KafkaMetric | _FixedConfig], ...] = ()
+        self._metrics: dict[MetricName, KafkaMetric] = {}
+        self._check_forest(set())
+
+    def record(self, value: float = 1.0, time_ms: int | None = None, check_quotas: bool = True) -> None:
+        """Takes `value` into every statistic here and in the parents, then checks the quotas, here first.
+
+        Args:
+            value: what is recorded; the negative of a value, recorded at the same time, takes that back.
+            time_ms: monotonic time [ms], by default now. Kafka gives wall time; here every quota is monotonic.
+            check_quotas: False records without a check.
+
+        Raises:
+            QuotaViolationError: a metric here or in a parent is out of its bound now. The value is recorded
+                everywhere all the same: Kafka leaves the parents out when the sensor itself is over, although it
+                documents that they receive every value, and taking such a value back would make them negative.
+        """
+        at_ms = self._time.hi_res_clock_ms() if time_ms is None else time_ms
+        with self.lock:
+            self._record(value, at_ms)
+            if check_quotas:
+                self._check_with_parents(at_ms)
+
+    def check_quotas(self, time_ms: int | None = None) -> None:
+        """Checks this sensor's own metrics at `time_ms` [ms, monotonic, by default now], recording nothing.
+
+        Raises:
+            QuotaViolationError: one of them is out of its bound; a token bucket when it is below zero.
+        """
+        at_ms = self._time.hi_res_clock_ms() if time_ms is None else time_ms
+        with self.lock:
+            self._check(at_ms)
+
+    @overload
+    def add(self, metric_name: MetricName, stat: MeasurableStat, config: MetricConfig | None = None) -> bool: ...
+
+    @overload
+    def add(self, metric_name: CompoundStat, *, config: MetricConfig | None = None) -> bool: ...
+
+    def add(
+        self,
+        metric_name: MetricName | CompoundStat,
+        stat: MeasurableStat | None = None,
+        config: MetricConfig | None = None,
+    ) -> bool:
+        """Registers a statistic: `add(name, stat)`, or `add(compound)` for one with several measures.
+
+        Args:
+            metric_name: the metric's name, or a compound statistic, which brings its names.
+            stat: what is fed with every recorded value.
+            config: instead of the sensor's own.
+
+        Returns:
+            False if the sensor has expired and nothing was added. Adding a name that this sensor already has
+            changes nothing and is True.
+
+        Raises:
+            ValueError: the name is registered elsewhere. Nothing is added then.
+        """
+        with self._structure_lock:
+            if self.has_expired(self._time.hi_res_clock_ms()):
+                return False
+            chosen = self._config if config is None else config
+            if not isinstance(metric_name, MetricName):
+                self._add_compound(metric_name, chosen)
+            elif metric_name not in self._metrics:
+                if stat is None:
+                    raise TypeError("a metric's name needs a statistic beside it")
+                metric = self._register(metric_name, stat, chosen)
+                self._recorders = (*self._recorders, (stat.record, metric))
+            return True
+
+    def has_expired(self, now_ms: int) -> bool:
+        """True if nothing was recorded for longer than the sensor's expiration time, at `now_ms` [ms, monotonic]."""
+        return now_ms - self._last_record_time_ms > self._expiration_time_ms
+
+    @property
+    def has_metrics(self) -> bool:
+        """True if a statistic was ever added."""
+        return bool(self._metrics)
+
+    @property
+    def metrics(self) -> tuple[KafkaMetric, ...]:
+        """The sensor's metrics, in the order in which they were added."""
+        return tuple(self._metrics.values())
+
+    @property
+    def structure_lock(self) -> "threading.RLock":
+        """Held while metrics are added and while the sensor is removed; before the registry's lock, never after."""
+        return self._structure_lock
+
+    def _record(self, value: float, time_ms: int) -> None:
+        self._last_record_time_ms = time_ms
+        for record, holder in self._recorders:
+            record(holder._config, value, time_ms)
+        for parent in self.parents:
+            with parent.lock:
+                parent._record(value, time_ms)
+
+    def _check_with_parents(self, time_ms: int) -> None:
+        self._check(time_ms)
+        for parent in self.parents:
+            with parent.lock:
+                parent._check_with_parents(time_ms)
+
+    def _check(self, time_ms: int) -> None:
+        for metric in self._metrics.values():
+            quota = metric._config.quota
+            if quota is None:
+                continue
+            value = metric.measurable_value(time_ms)
+            # A bucket's bound is its refill rate: what counts is whether tokens are left (KIP-599).
+            acceptable = value >= 0 if isinstance(metric.provider, TokenBucket) else quota.acceptable(value)
+            if not acceptable:
+                raise QuotaViolationError(metric, value, quota.bound)
+
+    def _add_compound(self, compound: CompoundStat, config: MetricConfig) -> None:
+        added: list[MetricName] = []
+        try:
+            for name, measurable in compound.stats():
+                self._register(name, measurable, config)
+                added.append(name)
+        except ValueError:
+            for name in added:
+                self._metrics = {known: metric for known, metric in self._metrics.items() if known != name}
+                self._registry.remove_metric(name)
+            raise
+        self._recorders = (*self._recorders, (compound.record, _FixedConfig(config)))
+
+    def _register(self, name: MetricName, measurable: Measurable, config: MetricConfig) -> KafkaMetric:
+        metric = KafkaMetric(self.lock, name, measurable, config, self._time)
+        if self._registry.register_metric(metric) is not None:
+            raise ValueError(f"A metric named '{name}' already exists, can't register another one.")
+        self._metrics = {**self._metrics, name: metric}
+        return metric
+
+    def _check_forest(self, seen: set["Sensor"]) -> None:
+        """Refuses loops, and parents that share an ancestor: it would take every value twice."""
+        if self in seen:
+            raise ValueError(f"Circular dependency in sensors: {self.name} is its own parent.")
+        seen.add(self)
+        for parent in self.parents:
+            parent._check_forest(seen)

@@ -1,0 +1,57 @@
+"""A rate and a total in one."""
+
+from collections.abc import Sequence
+
+from quotas.metric_config import MetricConfig
+from quotas.metric_name import MetricName
+from quotas.stats.cumulative import CumulativeSum
+from quotas.stats.rate import Rate
+from quotas.stats.stat import NamedMeasurable
+from quotas.stats.windowed_count import WindowedCount
+from quotas.stats.windowed_sum import WindowedSum
+from quotas.time_unit import TimeUnit
+
+
+class Meter:
+    """A rate over the windows and a total since the start (Kafka's `Meter`).
+
+    Args:
+        rate_metric_name: name of the rate.
+        total_metric_name: name of the total.
+        unit: the unit of time that the rate is per.
+        rate_stat: `WindowedCount` counts records in both, whatever their values; the default sums the values.
+
+    Raises:
+        TypeError: `rate_stat` is neither a sum nor a count.
+    """
+
+    __slots__ = ("_counts", "_rate", "_rate_metric_name", "_total", "_total_metric_name")
+
+    def __init__(
+        self,
+        rate_metric_name: MetricName,
+        total_metric_name: MetricName,
+        *,
+        unit: TimeUnit = TimeUnit.SECONDS,
+        rate_stat: WindowedSum | None = None,
+    ) -> None:
+        stat = WindowedSum() if rate_stat is None else rate_stat
+        if not isinstance(stat, WindowedSum):
+            raise TypeError(f"Meter is supported only for WindowedCount or WindowedSum, not {type(stat).__name__}")
+        self._rate = Rate(unit, stat)
+        self._total = CumulativeSum()
+        self._counts = isinstance(stat, WindowedCount)
+        self._rate_metric_name = rate_metric_name
+        self._total_metric_name = total_metric_name
+
+    def stats(self) -> Sequence[NamedMeasurable]:
+        """The total, then the rate."""
+        return (
+            NamedMeasurable(self._total_metric_name, self._total),
+            NamedMeasurable(self._rate_metric_name, self._rate),
+        )
+
+    def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
+        """Adds `value` (or one record, where records are counted) at `time_ms` [ms, monotonic]."""
+        self._rate.record(config, value, time_ms)
+        self._total.record(config, 1.0 if self._counts else value, time_ms)

@@ -1,0 +1,58 @@
+"""Rates: what a windowed statistic adds up to, divided by the time that its windows span."""
+
+from quotas.metric_config import MetricConfig
+from quotas.stats.sampled_stat import SampledStat
+from quotas.stats.windowed_sum import WindowedSum
+from quotas.time_unit import TimeUnit
+
+
+class Rate:
+    """What was recorded in the monitored windows, per `unit` of time (Kafka's `Rate`).
+
+    Args:
+        unit: the unit of time that the rate is per.
+        stat: what is divided by the time; by default the sum of the values, `WindowedCount` for a rate of events.
+    """
+
+    __slots__ = ("stat", "unit")
+
+    def __init__(self, unit: TimeUnit = TimeUnit.SECONDS, stat: SampledStat | None = None) -> None:
+        self.unit = unit
+        self.stat = WindowedSum() if stat is None else stat
+
+    def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
+        """Adds `value` at `time_ms` [ms, monotonic]."""
+        self.stat.record(config, value, time_ms)
+
+    def measure(self, config: MetricConfig, now_ms: int) -> float:
+        """The rate at `now_ms` [ms, monotonic], per `unit`."""
+        value = self.stat.measure(config, now_ms)
+        return value / self.unit.convert(self.window_size(config, now_ms))
+
+    def window_size(self, config: MetricConfig, now_ms: int) -> int:
+        """The time that the rate is taken over [ms], at least 1: from the oldest sample's start until `now_ms`.
+
+        Windows that are missing, because recording only began or began anew after a pause, count as full windows
+        in which nothing happened, `samples - 1` of them at most: else the first record of a fresh window would make
+        an absurdly high rate. With 2 samples of 1,000 ms and three records of 1 at 0, 30 and 60 ms, the rate at 60 ms
+        is 3 / (0.060 + 1) = 2.83 a second, not 3 / 0.060 = 50.
+
+        Source: chapter 19, "the sampled Rate and the quota check".
+        """
+        self.stat.purge_obsolete_samples(config, now_ms)
+        elapsed_ms = now_ms - self.stat.oldest(now_ms).start_time_ms
+        missing_windows = config.samples - 1 - elapsed_ms // config.time_window_ms
+        if missing_windows > 0:
+            elapsed_ms += missing_windows * config.time_window_ms
+        return max(elapsed_ms, 1)
+
+
+class SimpleRate(Rate):
+    """A rate over the time that really went by, one window at the least (Kafka's `SimpleRate`)."""
+
+    __slots__ = ()
+
+    def window_size(self, config: MetricConfig, now_ms: int) -> int:
+        """The time since the oldest sample's start [ms], at least `time_window_ms`."""
+        self.stat.purge_obsolete_samples(config, now_ms)
+        return max(now_ms - self.stat.oldest(now_ms).start_time_ms, config.time_window_ms)

@@ -1,0 +1,49 @@
+"""What a statistic is: the interfaces that sensors record into and metrics read from."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from quotas.metric_config import MetricConfig
+from quotas.metric_name import MetricName
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """Something that can be measured as a number."""
+
+    def measure(self, config: MetricConfig, now_ms: int) -> float:
+        """The value at `now_ms` [ms, monotonic]. May discard samples that are out of the window by then."""
+        ...
+
+
+Gauge: TypeAlias = Callable[[MetricConfig, int], object]
+"""A function of config and monotonic time [ms] whose result is the metric's value, a number or not."""
+
+
+class Stat(Protocol):
+    """Something that takes recorded values."""
+
+    def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
+        """Takes `value` as seen at `time_ms` [ms, monotonic]."""
+        ...
+
+
+@runtime_checkable
+class MeasurableStat(Stat, Measurable, Protocol):
+    """A statistic with one measure, for example an average."""
+
+
+class NamedMeasurable(NamedTuple):
+    """One of the measures of a compound statistic."""
+
+    name: MetricName
+    stat: Measurable
+
+
+@runtime_checkable
+class CompoundStat(Stat, Protocol):
+    """A statistic with several measures, for example a rate and a total."""
+
+    def stats(self) -> Sequence[NamedMeasurable]:
+        """The measures, in the order in which they are registered."""
+        ...

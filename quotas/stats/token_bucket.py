@@ -1,0 +1,51 @@
+"""The token bucket: a quota that lets bursts through and forgets them as they are paid back."""
+
+import math
+
+from quotas.metric_config import UNBOUNDED, MetricConfig
+from quotas.time_unit import TimeUnit
+
+
+class TokenBucket:
+    """Tokens that refill at the quota's bound and that every record spends (KIP-599; Kafka's `TokenBucket`).
+
+    The bucket holds `burst = samples * time_window * bound` tokens at most, starts full, and is exhausted when it is
+    below zero; `Sensor` checks that, not the bound. With Q = 5 a second and 100 samples of 1 s, a burst of 560 leaves
+    500 - 560 = -60 tokens, and waiting 60 / 5 = 12 s brings it back to zero. A `Rate` of the same would stay over its
+    quota until the sample is dropped after 100 s.
+
+    Kafka starts with no tokens at time 0 and lets the first call refill the bucket from 1970; a monotonic clock may
+    have only begun, so this bucket starts full by itself.
+
+    Args:
+        unit: the unit of time that the quota's bound is per.
+    """
+
+    __slots__ = ("_last_update_ms", "_tokens", "unit")
+
+    def __init__(self, unit: TimeUnit = TimeUnit.SECONDS) -> None:
+        self.unit = unit
+        self._tokens = math.inf  # whatever the first quota's burst is
+        self._last_update_ms = 0
+
+    def measure(self, config: MetricConfig, now_ms: int) -> float:
+        """Tokens left at `now_ms` [ms, monotonic]; `UNBOUNDED` without a quota."""
+        if config.quota is None:
+            return float(UNBOUNDED)
+        self._refill(config, config.quota.bound, now_ms)
+        return self._tokens
+
+    def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
+        """Spends `value` tokens at `time_ms` [ms, monotonic]; a negative value gives them back, up to the burst."""
+        if config.quota is None:
+            return
+        burst = self._refill(config, config.quota.bound, time_ms)
+        self._tokens = min(burst, self._tokens - value)
+
+    def _refill(self, config: MetricConfig, refill_rate: float, now_ms: int) -> float:
+        """Adds what came in since the last call, and returns the burst, which bounds it."""
+        unit_ms = self.unit.value
+        burst = config.samples * config.time_window_ms / unit_ms * refill_rate
+        self._tokens = min(burst, self._tokens + refill_rate * ((now_ms - self._last_update_ms) / unit_ms))
+        self._last_update_ms = now_ms
+        return burst

@@ -1,0 +1,63 @@
+"""How long a client must wait until a quota that it violated is kept again."""
+
+import math
+from typing import Final
+
+from quotas.sensor import QuotaViolationError
+from quotas.stats.rate import Rate
+from quotas.stats.token_bucket import TokenBucket
+
+MAX_THROTTLE_TIME_MS: Final = 2**31 - 1
+"""`throttle_time_ms` is an int32 on the wire."""
+
+
+def throttle_time(error: QuotaViolationError, now_ms: int) -> int:
+    """The wait [ms] after which the rate that violated its quota is back at the bound, if nothing more is recorded.
+
+    With an observed rate O, a bound T and a window W, O * W / (W + X) = T gives X = (O - T) / T * W: 5.6 a second
+    against 5 over 100,000 ms is 12,000 ms. Rounded half up as Java does, and never above `MAX_THROTTLE_TIME_MS`.
+
+    Args:
+        error: what `Sensor.record` raised.
+        now_ms: monotonic time [ms], that of the record.
+
+    Raises:
+        TypeError: the metric is no `Rate`.
+
+    Source: chapter 19, "Recording & the throttle-time formula".
+    """
+    metric = error.metric
+    rate = metric.provider
+    if not isinstance(rate, Rate):
+        raise TypeError(f"Metric {metric.metric_name} is not a Rate metric, value {rate}")
+    with metric.lock:  # finding the window discards old samples
+        window_ms = rate.window_size(metric.config, now_ms)
+    return _wait(error.value - error.bound, error.bound, window_ms)
+
+
+def bounded_throttle_time(error: QuotaViolationError, max_throttle_time_ms: int, now_ms: int) -> int:
+    """`throttle_time`, but `max_throttle_time_ms` [ms] at most: one window for request and connection-rate quotas."""
+    return min(throttle_time(error, now_ms), max_throttle_time_ms)
+
+
+def token_bucket_throttle_time(error: QuotaViolationError) -> int:
+    """The wait [ms] until an exhausted token bucket is back at zero: -60 tokens at 5 a second are 12,000 ms.
+
+    Raises:
+        TypeError: the metric is no `TokenBucket`.
+
+    Source: KIP-599; chapter 19, "the token bucket".
+    """
+    metric = error.metric
+    bucket = metric.provider
+    if not isinstance(bucket, TokenBucket):
+        raise TypeError(f"Metric {metric.metric_name} is not a TokenBucket metric, value {bucket}")
+    return _wait(-error.value, error.bound, bucket.unit.value)
+
+
+def _wait(excess: float, bound: float, unit_ms: float) -> int:
+    """`excess / bound * unit_ms` rounded half up, within 0 and `MAX_THROTTLE_TIME_MS`; a bound of 0 never recovers."""
+    if excess <= 0:
+        return 0
+    wait_ms = excess / bound * unit_ms if bound > 0 else math.inf
+    return math.floor(wait_ms + 0.5) if wait_ms < MAX_THROTTLE_TIME_MS else MAX_THROTTLE_TIME_MS
