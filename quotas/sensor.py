@@ -13,6 +13,7 @@ from quotas.stats.token_bucket import TokenBucket
 from wire.errors import FleetgaugeError
 
 _Record: TypeAlias = Callable[[MetricConfig, float, int], None]
+_Measure: TypeAlias = Callable[[MetricConfig, int], float]
 
 
 class QuotaViolationError(FleetgaugeError):
@@ -68,6 +69,7 @@ class Sensor:
     """
 
     __slots__ = (
+        "_checked",
         "_config",
         "_expiration_time_ms",
         "_last_record_time_ms",
@@ -102,6 +104,7 @@ class Sensor:
         self._last_record_time_ms = time.hi_res_clock_ms()
         # Replaced as a whole, never changed in place: recording reads it without the structure's lock.
         self._recorders: tuple[tuple[_Record, KafkaMetric | _FixedConfig], ...] = ()
+        self._checked: tuple[tuple[KafkaMetric, _Measure, bool], ...] = ()
         self._metrics: dict[MetricName, KafkaMetric] = {}
         self._check_forest(set())
 
@@ -122,7 +125,9 @@ class Sensor:
         with self.lock:
             self._record(value, at_ms)
             if check_quotas:
-                self._check_with_parents(at_ms)
+                self._check(at_ms)
+                for parent in self.parents:
+                    parent._check_with_parents(at_ms)
 
     def check_quotas(self, time_ms: int | None = None) -> None:
         """Checks this sensor's own metrics at `time_ms` [ms, monotonic, by default now], recording nothing.
@@ -194,39 +199,38 @@ class Sensor:
 
     def _record(self, value: float, time_ms: int) -> None:
         self._last_record_time_ms = time_ms
-        for record, holder in self._recorders:
-            record(holder._config, value, time_ms)
+        for record, under in self._recorders:
+            record(under._config, value, time_ms)
         for parent in self.parents:
             with parent.lock:
                 parent._record(value, time_ms)
 
     def _check_with_parents(self, time_ms: int) -> None:
-        self._check(time_ms)
-        for parent in self.parents:
-            with parent.lock:
+        with self.lock:
+            self._check(time_ms)
+            for parent in self.parents:
                 parent._check_with_parents(time_ms)
 
     def _check(self, time_ms: int) -> None:
-        for metric in self._metrics.values():
-            quota = metric._config.quota
+        for metric, measure, is_bucket in self._checked:
+            config = metric._config
+            quota = config.quota
             if quota is None:
                 continue
-            value = metric.measurable_value(time_ms)
+            value = measure(config, time_ms)
             # A bucket's bound is its refill rate: what counts is whether tokens are left (KIP-599).
-            acceptable = value >= 0 if isinstance(metric.provider, TokenBucket) else quota.acceptable(value)
-            if not acceptable:
+            if value < 0 if is_bucket else not quota.acceptable(value):
                 raise QuotaViolationError(metric, value, quota.bound)
 
     def _add_compound(self, compound: CompoundStat, config: MetricConfig) -> None:
-        added: list[MetricName] = []
+        before = self._metrics
         try:
             for name, measurable in compound.stats():
                 self._register(name, measurable, config)
-                added.append(name)
         except ValueError:
-            for name in added:
-                self._metrics = {known: metric for known, metric in self._metrics.items() if known != name}
+            for name in self._metrics.keys() - before.keys():
                 self._registry.remove_metric(name)
+            self._set_metrics(before)
             raise
         self._recorders = (*self._recorders, (compound.record, _FixedConfig(config)))
 
@@ -234,8 +238,16 @@ class Sensor:
         metric = KafkaMetric(self.lock, name, measurable, config, self._time)
         if self._registry.register_metric(metric) is not None:
             raise ValueError(f"A metric named '{name}' already exists, can't register another one.")
-        self._metrics = {**self._metrics, name: metric}
+        self._set_metrics({**self._metrics, name: metric})
         return metric
+
+    def _set_metrics(self, metrics: dict[MetricName, KafkaMetric]) -> None:
+        self._metrics = metrics
+        self._checked = tuple(
+            (metric, metric.measure, isinstance(metric.provider, TokenBucket))
+            for metric in metrics.values()
+            if metric.measure is not None
+        )
 
     def _check_forest(self, seen: set["Sensor"]) -> None:
         """Refuses loops, and parents that share an ancestor: it would take every value twice."""

@@ -1,6 +1,6 @@
 """The count over the windows."""
 
-from quotas.stats.sampled_stat import Sample
+from quotas.metric_config import MetricConfig
 from quotas.stats.windowed_sum import WindowedSum
 
 
@@ -9,5 +9,6 @@ class WindowedCount(WindowedSum):
 
     __slots__ = ()
 
-    def _update(self, sample: Sample, value: float) -> None:
-        sample.value += 1.0
+    def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
+        """Adds 1 to the window that `time_ms` [ms, monotonic] falls in."""
+        super().record(config, 1.0, time_ms)

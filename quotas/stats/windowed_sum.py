@@ -1,23 +1,45 @@
 """The sum over the windows."""
 
-from collections.abc import Sequence
-
-from quotas.stats.sampled_stat import Sample, SampledStat
+from quotas.metric_config import MetricConfig
+from quotas.stats.sampled_stat import SampledStat
 
 
 class WindowedSum(SampledStat):
-    """Sum of the values recorded in the monitored windows (Kafka's `WindowedSum`). Recording `-v` takes `v` back."""
+    """Sum of the values recorded in the monitored windows (Kafka's `WindowedSum`). Recording `-v` takes `v` back.
 
-    __slots__ = ()
+    Every request is recorded here when quotas are set, so `record` is written out, and `measure` adds up the closed
+    windows once, when they change: always from the samples, since a total that is only ever corrected would drift.
+    """
+
+    __slots__ = ("_closed_sum",)
 
     def __init__(self) -> None:
         super().__init__(0.0)
+        self._closed_sum: float | None = None
 
-    def _update(self, sample: Sample, value: float) -> None:
+    def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
+        """Adds `value` to the window that `time_ms` [ms, monotonic] falls in."""
+        sample = self._current
+        if (
+            sample is None
+            or not 0 <= time_ms - sample.start_time_ms < config.time_window_ms
+            or sample.event_count >= config.event_window
+        ):
+            sample = self._window_at(config, time_ms)
         sample.value += value
+        sample.event_count += 1
+        sample.last_event_ms = time_ms
 
-    def _combine(self, samples: Sequence[Sample]) -> float:
-        total = 0.0
-        for sample in samples:
-            total += sample.value
-        return total
+    def measure(self, config: MetricConfig, now_ms: int) -> float:
+        """The sum over the windows that are not obsolete at `now_ms` [ms, monotonic]."""
+        self.purge_obsolete_samples(config, now_ms)
+        current = self._current
+        if current is None:
+            return 0.0
+        if self._closed_sum is None:
+            self._closed_sum = sum(sample.value for sample in self._samples if sample is not current)
+        return self._closed_sum + current.value
+
+    def _windows_changed(self) -> None:
+        super()._windows_changed()
+        self._closed_sum = None
