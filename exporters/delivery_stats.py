@@ -1,0 +1,134 @@
+"""What one pipeline has done so far: counted in its thread, read from any."""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from exporters.outcome import Delivered
+from exporters.push_log.log import Batch
+
+
+class PipelineState(StrEnum):
+    """Where a pipeline is."""
+
+    STARTING = "starting"
+    """Not yet ready to deliver: its destination cannot be prepared, or it was not started."""
+    RUNNING = "running"
+    RETRYING = "retrying"
+    """The destination or the log is not available; the text of the last error says which."""
+    STOPPED = "stopped"
+    REVOKED = "revoked"
+    """Another process took the cursor over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryStats:
+    """A snapshot of a pipeline.
+
+    Attributes:
+        exporter: its name.
+        state: see `PipelineState`.
+        delivered_records: pushes whose destination has them, heartbeats too.
+        delivered_bytes: their decompressed metrics [B].
+        delivered_batches: successful exports.
+        rejected_points: data points that a destination took and threw away.
+        retried: failed tries by reason.
+        refused: pushes given up for good, by reason.
+        splits: batches cut in halves, since they were too large or held something unacceptable.
+        last_error: text of the last failure, with its reason; None before the first.
+        last_error_at: wall time of it [us since the epoch].
+        last_delivered_at: wall time of the last successful export [us since the epoch].
+        last_export_ms: how long that export took [ms].
+    """
+
+    exporter: str
+    state: PipelineState = PipelineState.STARTING
+    delivered_records: int = 0
+    delivered_bytes: int = 0
+    delivered_batches: int = 0
+    rejected_points: int = 0
+    retried: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+    splits: int = 0
+    last_error: str | None = None
+    last_error_at: int | None = None
+    last_delivered_at: int | None = None
+    last_export_ms: int | None = None
+
+
+class DeliveryCounters:
+    """The mutable side of `DeliveryStats`."""
+
+    def __init__(self, exporter: str) -> None:
+        self._lock = threading.Lock()
+        self._exporter = exporter
+        self._state = PipelineState.STARTING
+        self._records = self._bytes = self._batches = self._rejected = self._splits = 0
+        self._retried: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._last_error: str | None = None
+        self._last_error_at: int | None = None
+        self._last_delivered_at: int | None = None
+        self._last_export_ms: int | None = None
+
+    def enter(self, state: PipelineState) -> None:
+        """Moves to `state`."""
+        with self._lock:
+            self._state = state
+
+    def delivered(self, batch: Batch, outcome: Delivered, *, now_us: int, took_ms: int) -> None:
+        """Counts a successful export that ended at `now_us` (wall time) after `took_ms`."""
+        refused = {record.push_id for record in outcome.refused}
+        taken = [record for record in batch.records if record.push_id not in refused]
+        with self._lock:
+            self._records += len(taken)
+            self._bytes += sum(len(record.metrics) for record in taken)
+            self._batches += 1
+            self._rejected += outcome.rejected
+            self._last_delivered_at = now_us
+            self._last_export_ms = took_ms
+            if outcome.rejected:
+                self._fail("partial_success", f"{outcome.rejected} data points rejected: {outcome.detail}", now_us)
+
+    def retried(self, reason: str, detail: str, *, now_us: int) -> None:
+        """Counts a failed try."""
+        with self._lock:
+            self._state = PipelineState.RETRYING
+            self._retried[reason] += 1
+            self._fail(reason, detail, now_us)
+
+    def refused(self, reason: str, detail: str, *, now_us: int) -> None:
+        """Counts a push given up."""
+        with self._lock:
+            self._refused[reason] += 1
+            self._fail(reason, detail, now_us)
+
+    def split(self) -> None:
+        """Counts a batch cut in halves."""
+        with self._lock:
+            self._splits += 1
+
+    def snapshot(self) -> DeliveryStats:
+        """Everything as of now; later counting does not change it."""
+        with self._lock:
+            return DeliveryStats(
+                exporter=self._exporter,
+                state=self._state,
+                delivered_records=self._records,
+                delivered_bytes=self._bytes,
+                delivered_batches=self._batches,
+                rejected_points=self._rejected,
+                retried=dict(self._retried),
+                refused=dict(self._refused),
+                splits=self._splits,
+                last_error=self._last_error,
+                last_error_at=self._last_error_at,
+                last_delivered_at=self._last_delivered_at,
+                last_export_ms=self._last_export_ms,
+            )
+
+    def _fail(self, reason: str, detail: str, now_us: int) -> None:
+        self._last_error = f"{reason}: {detail}" if detail else reason
+        self._last_error_at = now_us

@@ -1,0 +1,130 @@
+"""What an exporter says of a batch: the vocabulary between the pipeline and every destination.
+
+`reason` is a short stable word to count by (`unavailable`, `invalid_argument`, `no_space`); `detail` is for a person.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from exporters.push_log.log import Batch
+from exporters.retry import RetrySettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRecord:
+    """A record that its destination will never take."""
+
+    push_id: str
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """The destination has the batch.
+
+    Attributes:
+        refused: records that were left out, each for good.
+        rejected: data points that the destination took and threw away (OTLP's `partial_success`).
+        detail: what the destination said about that.
+    """
+
+    refused: tuple[RefusedRecord, ...] = ()
+    rejected: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Not now. The batch is tried again until it is delivered or the log's retention takes it.
+
+    Attributes:
+        after_ms: how long the destination wants to be left alone [ms]; None leaves it to the backoff.
+    """
+
+    reason: str
+    detail: str = ""
+    after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooLarge:
+    """The batch is too large for the destination: halves may pass; a single record is refused."""
+
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Something in the batch is unacceptable for good: halves are tried until the record is found."""
+
+    reason: str
+    detail: str = ""
+
+
+Outcome = Delivered | Retry | TooLarge | Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSettings:
+    """When a batch is full. Whichever comes first.
+
+    Attributes:
+        max_bytes: of the pushes' decompressed metrics (key `batch.max.bytes`) [B].
+        max_records: pushes, heartbeats too (key `batch.max.records`).
+        linger_ms: how long the first push waits for more (key `linger.ms`) [ms].
+    """
+
+    max_bytes: int
+    max_records: int
+    linger_ms: int
+
+    def __post_init__(self) -> None:
+        if self.max_bytes < 1 or self.max_records < 1 or self.linger_ms < 0:
+            raise ValueError(f"a batch needs room for a push and no negative time: {self}")
+
+
+class Exporter(Protocol):
+    """A destination. The pipeline calls `start` and `export` from its own thread, `close` from any, once."""
+
+    @property
+    def name(self) -> str:
+        """The name in `[exporters.<name>]`: whose cursor it is."""
+        ...
+
+    @property
+    def batch(self) -> BatchSettings:
+        """How large a batch this destination likes."""
+        ...
+
+    @property
+    def retry(self) -> RetrySettings:
+        """How often it is tried again."""
+        ...
+
+    def start(self) -> None:
+        """Makes ready. An exception is logged, and `start` is called again after the backoff."""
+        ...
+
+    def export(self, batch: Batch) -> Outcome:
+        """Delivers a batch. Blocks for a bounded time; `close` from another thread ends it early.
+
+        What it raises counts as a `Retry` and is logged with its traceback: a fault of ours loses no data.
+        """
+        ...
+
+    def close(self) -> None:
+        """Lets go of connections; a running `export` returns soon."""
+        ...
+
+
+def halves(batch: Batch) -> tuple[Batch, Batch]:
+    """A batch of two records or more as two; both keep the positions of the whole, since only that is committed."""
+    middle = len(batch.records) // 2
+    return _part(batch, 0, middle), _part(batch, middle, len(batch.records))
+
+
+def _part(batch: Batch, start: int, stop: int) -> Batch:
+    records = batch.records[start:stop]
+    return replace(batch, records=records, size_bytes=sum(len(record.metrics) for record in records))

@@ -1,0 +1,234 @@
+"""One road from the push log to any destination: poll, export, try again, commit (DESIGN, "Exporters").
+
+A destination's outage is a cursor that waits. Nothing is given up but what the destination will never take, and that
+is counted by reason. A pipeline runs in a thread of its own, so that one slow destination holds up no other.
+"""
+
+import random as _random
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+
+from exporters.calm_log import CalmLog
+from exporters.delivery_stats import DeliveryCounters, DeliveryStats, PipelineState
+from exporters.outcome import Delivered, Exporter, Outcome, Refused, Retry, TooLarge, halves
+from exporters.push_log.log import Batch, CursorRevokedError, PushLogReader
+from exporters.retry import Backoff
+from quotas.clock import Time
+
+log = structlog.get_logger(__name__)
+
+_Settled = Delivered | TooLarge | Refused
+_CLOSE_GRACE_S = 1.0
+"""How long a running export may take to notice that its exporter was closed."""
+
+
+class Pipeline:
+    """Delivers one exporter's share of the push log until it is stopped. Takes over `reader` and closes it.
+
+    Args:
+        reader: where the pushes come from.
+        exporter: where they go.
+        time: the clocks.
+        random: uniform in [0, 1), for the backoff's jitter.
+        pause: waits so many ms before another try; by default in real time, interrupted by a stop.
+    """
+
+    def __init__(
+        self,
+        reader: PushLogReader,
+        exporter: Exporter,
+        *,
+        time: Time,
+        random: Callable[[], float] = _random.random,
+        pause: Callable[[int], None] | None = None,
+    ) -> None:
+        self._reader = reader
+        self._exporter = exporter
+        self._time = time
+        self._random = random
+        self._pause = pause or self._wait
+        self._counters = DeliveryCounters(exporter.name)
+        self._calm = CalmLog()
+        self._log = log.bind(exporter=exporter.name)
+        self._wake = threading.Event()
+        self._deadline_ms: int | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        """The exporter's name."""
+        return self._exporter.name
+
+    def stats(self) -> DeliveryStats:
+        """What was done so far. From any thread."""
+        return self._counters.snapshot()
+
+    def start(self) -> None:
+        """Runs the pipeline in a thread of its own."""
+        self._thread = threading.Thread(target=self.run, name=f"exporter-{self.name}", daemon=True)
+        self._thread.start()
+
+    def request_stop(self, timeout_ms: int) -> None:
+        """Has the pipeline deliver what is in the log now, for at most `timeout_ms`, and end. Returns at once."""
+        self._deadline_ms = self._time.hi_res_clock_ms() + timeout_ms
+        self._wake.set()
+        self._reader.wakeup()
+
+    def stop(self, timeout_ms: int) -> bool:
+        """`request_stop`, and waits for the end. From any thread but the pipeline's own.
+
+        Returns:
+            False if an export still runs; its cursor has not moved, so it comes again.
+        """
+        self.request_stop(timeout_ms)
+        return self.join()
+
+    def join(self) -> bool:
+        """Waits for the end of a pipeline that was asked to stop; see `stop`."""
+        if self._thread is None or self._deadline_ms is None:
+            return True
+        self._thread.join(max(0, self._deadline_ms - self._time.hi_res_clock_ms()) / 1000)
+        if self._thread.is_alive():
+            self._exporter.close()  # ends an export that blocks
+            self._thread.join(_CLOSE_GRACE_S)
+        return not self._thread.is_alive()
+
+    def run(self) -> None:
+        """The pipeline itself, in the calling thread, until it is stopped or its cursor is taken over."""
+        state = PipelineState.STOPPED
+        try:
+            if self._until_settled(self._start) is not None:
+                self._deliver_all()
+        except CursorRevokedError as error:
+            state = PipelineState.REVOKED
+            self._log.error("another process has taken over this exporter's cursor; it ends here", detail=str(error))
+        finally:
+            self._counters.enter(state)
+            self._exporter.close()
+            self._reader.close()
+
+    def _start(self) -> Outcome:
+        self._exporter.start()
+        return Delivered()
+
+    def _deliver_all(self) -> None:
+        while not self._out_of_time():
+            batch = self._next_batch()
+            if batch is not None:
+                self._deliver(batch)
+            elif self._deadline_ms is not None:
+                return
+
+    def _next_batch(self) -> Batch | None:
+        polled: list[Batch | None] = []
+
+        def poll() -> Outcome:
+            limits = self._exporter.batch
+            linger_ms = limits.linger_ms if self._deadline_ms is None else 0
+            polled.append(self._reader.poll(limits.max_bytes, limits.max_records, linger_ms))
+            return Delivered()
+
+        self._until_settled(poll)
+        return polled[0] if polled else None
+
+    def _deliver(self, batch: Batch) -> None:
+        """Exports the batch, in parts where the destination will not have it whole, and moves the cursor past it."""
+        parts = [batch]
+        while parts:
+            part = parts.pop()
+            outcome = None if self._out_of_time() else self._until_settled(partial(self._export, part))
+            if outcome is None:
+                return
+            if isinstance(outcome, Delivered):
+                self._count_refused(part, outcome)
+            elif len(part.records) == 1:
+                self._refuse(part.records[0].push_id, outcome.reason, outcome.detail)
+            else:
+                self._counters.split()
+                parts.extend(reversed(halves(part)))
+        self._until_settled(partial(self._commit, batch))
+
+    def _export(self, part: Batch) -> Outcome:
+        started_ms = self._time.hi_res_clock_ms()
+        outcome = self._exporter.export(part)
+        if isinstance(outcome, Delivered):
+            took_ms = self._time.hi_res_clock_ms() - started_ms
+            self._counters.delivered(part, outcome, now_us=self._time.microseconds(), took_ms=took_ms)
+        return outcome
+
+    def _commit(self, batch: Batch) -> Outcome:
+        self._reader.commit(batch)
+        return Delivered()
+
+    def _count_refused(self, part: Batch, outcome: Delivered) -> None:
+        for record in outcome.refused:
+            self._refuse(record.push_id, record.reason, record.detail)
+        if outcome.rejected and (count := self._occurrences("rejected")):
+            self._log.warning(
+                "the destination rejected data points of a batch that it took",
+                rejected=outcome.rejected, pushes=len(part.records), detail=outcome.detail, occurrences=count,
+            )  # fmt: skip
+
+    def _refuse(self, push_id: str, reason: str, detail: str) -> None:
+        self._counters.refused(reason, detail, now_us=self._time.microseconds())
+        if count := self._occurrences(f"refused {reason}"):
+            self._log.warning(
+                "a push cannot be delivered and is left out",
+                push_id=push_id, reason=reason, detail=detail, occurrences=count,
+            )  # fmt: skip
+
+    def _until_settled(self, attempt: Callable[[], Outcome]) -> _Settled | None:
+        """Tries until the answer is not `Retry`; None when a stop's deadline came first."""
+        backoff = Backoff(self._exporter.retry, self._random)
+        failed_at_ms: int | None = None
+        while True:
+            outcome = self._guarded(attempt)
+            if not isinstance(outcome, Retry):
+                self._resume(failed_at_ms)
+                return outcome
+            now_ms = self._time.hi_res_clock_ms()
+            failed_at_ms = now_ms if failed_at_ms is None else failed_at_ms
+            self._counters.retried(outcome.reason, outcome.detail, now_us=self._time.microseconds())
+            if count := self._occurrences(f"retry {outcome.reason}"):
+                self._log.warning(
+                    "cannot deliver now, and tries again", reason=outcome.reason, detail=outcome.detail,
+                    occurrences=count,
+                )  # fmt: skip
+            if self._out_of_time():
+                return None
+            self._pause(self._within_deadline(backoff.next_ms(outcome.after_ms)))
+
+    def _guarded(self, attempt: Callable[[], Outcome]) -> Outcome:
+        """The attempt's outcome; an exception that nobody expected is a reason to try again, not to lose a push."""
+        try:
+            return attempt()
+        except CursorRevokedError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever a destination raises, the pushes stay in the log
+            kind = type(error).__name__
+            if count := self._occurrences(f"error {kind}"):
+                self._log.exception("the exporter failed", occurrences=count)
+            return Retry(reason="error", detail=f"{kind}: {error}")
+
+    def _resume(self, failed_at_ms: int | None) -> None:
+        self._counters.enter(PipelineState.RUNNING)
+        if failed_at_ms is not None:
+            self._log.info("delivers again", after_ms=self._time.hi_res_clock_ms() - failed_at_ms)
+
+    def _occurrences(self, kind: str) -> int:
+        return self._calm.occurrences(kind, now_ms=self._time.hi_res_clock_ms())
+
+    def _out_of_time(self) -> bool:
+        return self._deadline_ms is not None and self._time.hi_res_clock_ms() >= self._deadline_ms
+
+    def _within_deadline(self, wait_ms: int) -> int:
+        if self._deadline_ms is None:
+            return wait_ms
+        return max(0, min(wait_ms, self._deadline_ms - self._time.hi_res_clock_ms()))
+
+    def _wait(self, wait_ms: int) -> None:
+        if self._wake.wait(wait_ms / 1000):
+            self._wake.clear()  # a stop cuts one wait short; the tries until its deadline keep their backoff
