@@ -1,1 +1,34 @@
-"""The five codecs of a push, and bounded decompression."""
+"""The five codecs of a push, each bounded while it decompresses."""
+
+from collections.abc import Callable
+from functools import partial
+
+from telemetry.codecs.bounds import too_large
+from telemetry.codecs.compression_type import CompressionType
+from telemetry.codecs.gzip import decompress_gzip
+from telemetry.codecs.lz4 import decompress_lz4
+from telemetry.codecs.snappy import decompress_snappy
+from telemetry.codecs.zstd import ZstdDecompressor
+
+__all__ = ["CompressionType", "decompressors"]
+
+
+def decompressors(max_bytes: int) -> dict[CompressionType, Callable[[bytes], bytes]]:
+    """One function for each compression type; none returns more than `max_bytes` [B].
+
+    The functions raise InvalidRecordError for bytes that are not of their codec, or not all of them, and
+    TelemetryTooLargeError beyond the bound. They share a context: not for several threads at once.
+    """
+    return {
+        CompressionType.NONE: partial(_plain, max_bytes=max_bytes),
+        CompressionType.GZIP: partial(decompress_gzip, max_bytes=max_bytes),
+        CompressionType.SNAPPY: partial(decompress_snappy, max_bytes=max_bytes),
+        CompressionType.LZ4: partial(decompress_lz4, max_bytes=max_bytes),
+        CompressionType.ZSTD: ZstdDecompressor(max_bytes),
+    }
+
+
+def _plain(data: bytes, max_bytes: int) -> bytes:
+    if len(data) > max_bytes:
+        raise too_large(max_bytes)
+    return data

@@ -1,0 +1,18 @@
+"""The compression types that a push may name, with Kafka's numbers."""
+
+import enum
+
+
+class CompressionType(enum.IntEnum):
+    """Kafka's compression types (KIP-714, PushTelemetryRequest.CompressionType: those of the record batch v2)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def label(self) -> str:
+        """The name as configs and push records write it, for example `zstd`."""
+        return self.name.lower()

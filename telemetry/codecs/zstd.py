@@ -1,0 +1,71 @@
+"""Zstandard, one frame or several, with or without a stated content size."""
+
+from typing import Final
+
+import zstandard
+
+from telemetry.codecs.bounds import MAX_FRAMES, broken, too_large, too_many_frames
+
+SLICE_BYTES: Final = 512
+"""Input handed over at a time. A zstd block of 4 bytes can stand for 128 KiB, so a slice adds at most 16 MiB."""
+
+_MIN_WINDOW_BYTES: Final = 8 << 20
+"""RFC 8878 recommends that every decoder take windows of 8 MiB; levels up to 19 need no more."""
+
+
+class ZstdDecompressor:
+    """Decompresses with one reused context (a fresh one for each push costs five times as much).
+
+    `zstandard.ZstdDecompressor.decompress(max_output_size=n)` ignores n when the frame states its content size,
+    so the stated size is checked first; without one the frame is decompressed in slices of the input.
+    Not for several threads at once.
+    """
+
+    __slots__ = ("_context", "_max_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        """Makes one that returns at most `max_bytes` [B]."""
+        self._max_bytes = max_bytes
+        window = max(_MIN_WINDOW_BYTES, 1 << (max_bytes - 1).bit_length())
+        self._context = zstandard.ZstdDecompressor(max_window_size=min(window, 1 << zstandard.WINDOWLOG_MAX))
+
+    def __call__(self, data: bytes) -> bytes:
+        """The decompressed bytes.
+
+        Raises:
+            InvalidRecordError: no zstd, cut off, or followed by something else.
+            TelemetryTooLargeError: more than the bound.
+        """
+        try:
+            stated = zstandard.frame_content_size(data)
+            if stated > self._max_bytes:
+                raise too_large(self._max_bytes)
+            return self._frames(data)
+        except zstandard.ZstdError as error:
+            raise broken("zstd", error) from None
+
+    def _frames(self, data: bytes) -> bytes:
+        chunks: list[bytes] = []
+        room = self._max_bytes
+        position = 0
+        for _ in range(MAX_FRAMES):
+            position, room = self._frame(data, position, room, chunks)
+            if position == len(data):
+                return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        raise too_many_frames("zstd")
+
+    def _frame(self, data: bytes, position: int, room: int, chunks: list[bytes]) -> tuple[int, int]:
+        """Decompresses the frame at `position` into `chunks`; returns where the next begins and what room is left."""
+        frame = self._context.decompressobj()
+        while position < len(data):
+            piece = data[position : position + SLICE_BYTES]
+            chunk = frame.decompress(piece)
+            position += len(piece)
+            room -= len(chunk)
+            if room < 0:
+                raise too_large(self._max_bytes)
+            if chunk:
+                chunks.append(chunk)
+            if frame.eof:
+                return position - len(frame.unused_data), room
+        raise broken("zstd", "it is cut off")

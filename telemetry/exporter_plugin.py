@@ -1,0 +1,166 @@
+"""Hands every accepted push to the receivers of the registered reporters, each kept from disturbing the others."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from quotas.clock import SystemTime, Time
+from telemetry.plugin_api import (
+    ClientTelemetry,
+    ClientTelemetryContext,
+    ClientTelemetryExporterProvider,
+    ClientTelemetryPayload,
+    MetricsReporter,
+    RequestContext,
+)
+
+_logger = logging.getLogger(__name__)
+
+ERROR_LOG_INTERVAL_MS: Final = 60_000
+"""A receiver that keeps failing is logged once in so long [ms]; every failure is counted."""
+
+_Export = Callable[[RequestContext, ClientTelemetryPayload, int], Awaitable[None] | None]
+
+
+class ExportStats(Protocol):
+    """Where exports are counted; `telemetry.client_metrics.ClientMetrics` is one."""
+
+    def record_plugin_export(self, duration_ms: float, now_ms: int) -> None:
+        """A push was exported, in so long [ms]."""
+        ...
+
+    def record_plugin_error(self, now_ms: int) -> None:
+        """An export failed."""
+        ...
+
+
+class _Registered:
+    """A reporter that receives telemetry."""
+
+    __slots__ = ("errors", "export", "logged_ms", "reporter")
+
+    def __init__(self, reporter: MetricsReporter, export: _Export) -> None:
+        self.reporter = reporter
+        self.export = export
+        self.errors = 0
+        self.logged_ms: int | None = None
+
+    @property
+    def name(self) -> str:
+        return type(self.reporter).__qualname__
+
+
+class ClientTelemetryExporterPlugin:
+    """Kafka's `ClientTelemetryExporterPlugin`: the receivers of all registered reporters behind one call.
+
+    Every receiver gets every push; what one of them raises is counted, logged at most once a minute for it, and
+    reaches neither the client nor the next receiver. A removed reporter is called no more.
+    """
+
+    def __init__(self, time: Time | None = None) -> None:
+        """Starts without receivers; `time` measures how long exports take."""
+        self._time: Time = SystemTime() if time is None else time
+        self._registered: tuple[_Registered, ...] = ()
+        self._stats: ExportStats | None = None
+
+    def attach(self, stats: ExportStats) -> None:
+        """Has exports and their failures counted in `stats`."""
+        self._stats = stats
+
+    def add(self, reporter: MetricsReporter) -> bool:
+        """Registers a reporter; True if it receives telemetry, by either of Kafka's interfaces.
+
+        Whatever the reporter raises when it is asked for its receiver goes to the caller.
+        """
+        export = _export_of(reporter)
+        if export is None:
+            return False
+        self._registered = (*self._registered, _Registered(reporter, export))
+        return True
+
+    def remove(self, reporter: MetricsReporter) -> None:
+        """Unregisters a reporter; one that is not registered is no error."""
+        self._registered = tuple(each for each in self._registered if each.reporter is not reporter)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no reporter receives telemetry."""
+        return not self._registered
+
+    def errors(self) -> dict[str, int]:
+        """Failed exports by the name of the reporter's class, for `fleetgauge status`."""
+        counts: dict[str, int] = {}
+        for each in self._registered:
+            counts[each.name] = counts.get(each.name, 0) + each.errors
+        return counts
+
+    def export_metrics(
+        self, context: RequestContext, payload: ClientTelemetryPayload, push_interval_ms: int
+    ) -> tuple[Awaitable[None], ...]:
+        """Calls every receiver, and returns what is still to be awaited. Raises nothing; nor do the awaitables.
+
+        Args:
+            context: who pushed.
+            payload: what was pushed.
+            push_interval_ms: the interval in force for the client [ms].
+        """
+        pending: list[Awaitable[None]] = []
+        for registered in self._registered:
+            started_ns = self._time.nanoseconds()
+            try:
+                result = registered.export(context, payload, push_interval_ms)
+            except Exception as error:  # noqa: BLE001 - a receiver's fault of any kind must not mute a client
+                self._failed(registered, error)
+                continue
+            if result is None:
+                self._exported(started_ns)
+            else:
+                pending.append(self._finish(registered, result, started_ns))
+        return tuple(pending)
+
+    async def _finish(self, registered: _Registered, awaitable: Awaitable[None], started_ns: int) -> None:
+        try:
+            await awaitable
+        except Exception as error:  # noqa: BLE001 - see export_metrics
+            self._failed(registered, error)
+        except BaseException as cancellation:
+            self._failed(registered, cancellation)
+            raise
+        else:
+            self._exported(started_ns)
+
+    def _exported(self, started_ns: int) -> None:
+        if self._stats is not None:
+            now_ns = self._time.nanoseconds()
+            self._stats.record_plugin_export((now_ns - started_ns) / 1e6, now_ns // 1_000_000)
+
+    def _failed(self, registered: _Registered, error: BaseException) -> None:
+        registered.errors += 1
+        now_ms = self._time.hi_res_clock_ms()
+        if self._stats is not None:
+            self._stats.record_plugin_error(now_ms)
+        if registered.logged_ms is None or now_ms - registered.logged_ms >= ERROR_LOG_INTERVAL_MS:
+            registered.logged_ms = now_ms
+            _logger.warning(
+                "The metric reporter %s failed, %d times so far; clients are answered all the same",
+                registered.name,
+                registered.errors,
+                exc_info=error,
+            )
+
+
+def _export_of(reporter: MetricsReporter) -> _Export | None:
+    """The reporter's receiver as one function; None if it has none."""
+    if isinstance(reporter, ClientTelemetryExporterProvider):
+        exporter = reporter.client_telemetry_exporter()
+        if exporter is None:
+            return None
+        return lambda context, payload, push_interval_ms: exporter.export_metrics(
+            ClientTelemetryContext(push_interval_ms=push_interval_ms, authorizable_request_context=context), payload
+        )
+    if isinstance(reporter, ClientTelemetry):
+        receiver = reporter.client_receiver()
+        if receiver is None:
+            return None
+        return lambda context, payload, _push_interval_ms: receiver.export_metrics(context, payload)
+    return None

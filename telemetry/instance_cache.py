@@ -1,0 +1,166 @@
+"""The client instances of this node: the least recently used go first, silent ones expire, connections end."""
+
+import heapq
+import logging
+from typing import Final
+
+from cachetools import LRUCache
+
+from telemetry.instance import ClientInstance, InstanceKey
+
+_logger = logging.getLogger(__name__)
+
+MAX_CONNECTIONS_PER_INSTANCE: Final = 4
+"""Open connections that are remembered for one instance; clients use one or two."""
+
+EVICTION_WARNING_INTERVAL_MS: Final = 300_000
+_QUEUE_SLACK: Final = 1_024
+
+
+class InstanceCache:
+    """A bounded map of client instances. Not for several threads. Times are monotonic [ms].
+
+    Attributes:
+        evicted: instances that went because the cache was full.
+        expired: instances that went because nothing came from them.
+        clashes: instances made under an id that another principal was using.
+    """
+
+    def __init__(self, max_size: int) -> None:
+        """Keeps at most `max_size` instances."""
+        self._instances: LRUCache[InstanceKey, ClientInstance] = LRUCache(max_size)
+        self._by_connection: dict[str, dict[InstanceKey, ClientInstance]] = {}
+        self._principals_by_id: dict[int, int] = {}
+        # A heap of (deadline, serial, instance), one live entry an instance. A deadline that moves back is noticed
+        # when its entry comes up; one that moves forward gets a new entry, and the old one is passed over.
+        self._queue: list[tuple[int, int, ClientInstance]] = []
+        self._serial = 0
+        self._warned_ms: int | None = None
+        self.evicted = 0
+        self.expired = 0
+        self.clashes = 0
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    def get(self, key: InstanceKey) -> ClientInstance | None:
+        """The instance under `key`, which becomes the most recently used."""
+        try:
+            return self._instances[key]
+        except KeyError:
+            return None
+
+    def contains_id(self, instance_id: int) -> bool:
+        """True if any principal uses the id."""
+        return instance_id in self._principals_by_id
+
+    def add(self, instance: ClientInstance, now_ms: int) -> None:
+        """Takes a new instance in; the least recently used one goes if there is no room."""
+        if len(self._instances) >= self._instances.maxsize:
+            self._evict(now_ms)
+        self._instances[instance.key] = instance
+        users = self._principals_by_id.get(instance.key[0], 0)
+        self.clashes += users > 0
+        self._principals_by_id[instance.key[0]] = users + 1
+
+    def touch(self, instance: ClientInstance, connection_id: str, now_ms: int) -> None:
+        """Notes a request of the instance: its connection is the latest, and its time starts anew."""
+        if instance.connection_id != connection_id:
+            self._move(instance, connection_id)
+        deadline_ms = now_ms + instance.expiry_ms
+        instance.deadline_ms = deadline_ms
+        if deadline_ms < instance.queued_deadline_ms or not instance.queued_deadline_ms:
+            self._enqueue(instance)
+
+    def on_connection(self, connection_id: str) -> tuple[ClientInstance, ...]:
+        """The instances that were seen on a connection, the first one first."""
+        return tuple(self._by_connection.get(connection_id, {}).values())
+
+    def disconnect(self, connection_id: str) -> int:
+        """Forgets a closed connection, and the instances that have no other; returns how many those are."""
+        removed = 0
+        for instance in self._by_connection.pop(connection_id, {}).values():
+            instance.connections = tuple(each for each in instance.connections if each != connection_id)
+            if not instance.connections:
+                self._remove(instance)
+                removed += 1
+            elif instance.connection_id == connection_id:
+                instance.connection_id = instance.connections[-1]
+        return removed
+
+    def expire(self, now_ms: int) -> int:
+        """Forgets the instances whose time is over; returns how many."""
+        removed = 0
+        while self._queue and self._queue[0][0] <= now_ms:
+            queued_ms, _, instance = heapq.heappop(self._queue)
+            if not self._is_current(queued_ms, instance):
+                continue
+            if instance.deadline_ms > now_ms:
+                self._enqueue(instance)
+                continue
+            self._remove(instance)
+            removed += 1
+        self.expired += removed
+        return removed
+
+    def clear(self) -> None:
+        """Forgets everything but the counters."""
+        self._instances.clear()
+        self._by_connection.clear()
+        self._principals_by_id.clear()
+        self._queue.clear()
+
+    def _move(self, instance: ClientInstance, connection_id: str) -> None:
+        instance.connection_id = connection_id
+        others = tuple(each for each in instance.connections if each != connection_id)
+        if len(others) >= MAX_CONNECTIONS_PER_INSTANCE:
+            self._detach(instance, others[0])
+            others = others[1:]
+        instance.connections = (*others, connection_id)
+        self._by_connection.setdefault(connection_id, {})[instance.key] = instance
+
+    def _detach(self, instance: ClientInstance, connection_id: str) -> None:
+        seen = self._by_connection.get(connection_id, {})
+        seen.pop(instance.key, None)
+        if not seen:
+            self._by_connection.pop(connection_id, None)
+
+    def _enqueue(self, instance: ClientInstance) -> None:
+        if len(self._queue) > 2 * len(self._instances) + _QUEUE_SLACK:
+            self._queue = [entry for entry in self._queue if self._is_current(entry[0], entry[2])]
+            heapq.heapify(self._queue)
+        instance.queued_deadline_ms = instance.deadline_ms
+        self._serial += 1
+        heapq.heappush(self._queue, (instance.deadline_ms, self._serial, instance))
+
+    def _is_current(self, queued_ms: int, instance: ClientInstance) -> bool:
+        """True unless the entry's instance is gone or queued under another deadline."""
+        return queued_ms == instance.queued_deadline_ms and bool(instance.connections)
+
+    def _evict(self, now_ms: int) -> None:
+        _, instance = self._instances.popitem()
+        self._forget(instance)
+        self.evicted += 1
+        if self._warned_ms is None or now_ms - self._warned_ms >= EVICTION_WARNING_INTERVAL_MS:
+            self._warned_ms = now_ms
+            _logger.warning(
+                "The cache of client instances is full at %d; %d were forgotten before their time so far: raise "
+                "telemetry.client.instances.max or spread the clients over more nodes",
+                self._instances.maxsize,
+                self.evicted,
+            )
+
+    def _remove(self, instance: ClientInstance) -> None:
+        del self._instances[instance.key]
+        self._forget(instance)
+
+    def _forget(self, instance: ClientInstance) -> None:
+        """Takes a removed instance out of everything else."""
+        for connection_id in instance.connections:
+            self._detach(instance, connection_id)
+        instance.connections = ()
+        left = self._principals_by_id[instance.key[0]] - 1
+        if left:
+            self._principals_by_id[instance.key[0]] = left
+        else:
+            del self._principals_by_id[instance.key[0]]

@@ -1,0 +1,428 @@
+"""Kafka's `ClientMetricsManager`: answers GetTelemetrySubscriptions and judges PushTelemetry.
+
+Thin: what is due is `gate`'s, who is remembered `instance_cache`'s, what a client is asked for `subscriptions`'. No
+sockets, no clock, no threads: everything is called on the listener's loop, with the time.
+"""
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from quotas.metrics import Metrics
+from telemetry.accepted_push import AcceptedPush
+from telemetry.client_metrics import ClientMetrics
+from telemetry.codecs import CompressionType, decompressors
+from telemetry.gate import Turn
+from telemetry.instance import ClientInstance, attributes_of, instance_key
+from telemetry.instance_cache import InstanceCache
+from telemetry.labels import LabelBound
+from telemetry.plugin import ClientTelemetryExporterPlugin, ClientTelemetryPayload, RequestContext
+from telemetry.push_record import SCHEMA_VERSION, PushIds, PushRecord
+from telemetry.refusal import (
+    AFTER_TERMINATING,
+    BROKEN_COMPRESSION,
+    GET_TOO_EARLY,
+    MALFORMED_METRICS,
+    NULL_INSTANCE_ID,
+    PUSH_TOO_EARLY,
+    TOO_LARGE,
+    TOO_LARGE_DECOMPRESSED,
+    UNKNOWN_SUBSCRIPTION,
+    UNSUPPORTED_COMPRESSION,
+    Refusal,
+    RefusalCounts,
+)
+from telemetry.subscriptions import ALL_METRICS, INTERVAL_MS_DEFAULT, Subscriptions
+from telemetry.validate import validate_metrics
+from wire.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
+
+__all__ = ["AcceptedPush", "ClientMetricsManager", "ClientMetricsSettings", "GetTelemetrySubscriptionsResult"]
+
+_RESERVED_IDS: Final = frozenset({0, 1})
+"""Kafka's `Uuid.RESERVED`: no client is given these; 0 is the null of the wire."""
+
+_FRANZ_GO: Final = "kgo"
+"""Software name of the client that takes `*` for a prefix and knows only the empty prefix for all metrics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientMetricsSettings:
+    """The defaults of everything that can be set here; `fleetgauge.config` maps Kafka's keys onto it.
+
+    Attributes:
+        telemetry_max_bytes: largest payload as received [B] (`telemetry.max.bytes`).
+        telemetry_max_decompressed_bytes: largest payload decompressed [B] (`telemetry.max.decompressed.bytes`).
+        compression_types: accepted and announced in this order (`telemetry.compression.types`). NONE is always
+            accepted and never announced (KIP-714, AcceptedCompressionTypes).
+        cache_max_size: client instances remembered.
+        default_interval_ms: push interval of clients that no subscription matches [ms].
+        delta_temporality: clients send sums as deltas.
+        max_label_bytes: longest client-given label value in a push record [B, UTF-8]; the rest is cut and counted.
+    """
+
+    telemetry_max_bytes: int = 1 << 20
+    telemetry_max_decompressed_bytes: int = 16 << 20
+    compression_types: tuple[CompressionType, ...] = (
+        CompressionType.ZSTD,
+        CompressionType.LZ4,
+        CompressionType.GZIP,
+        CompressionType.SNAPPY,
+    )
+    cache_max_size: int = 16_384
+    default_interval_ms: int = INTERVAL_MS_DEFAULT
+    delta_temporality: bool = True
+    max_label_bytes: int = 1_024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTelemetrySubscriptionsResult:
+    """The answer to GetTelemetrySubscriptions (KIP-714, GetTelemetrySubscriptionsResponseV0).
+
+    With an error only the instance id is filled in, which every answer echoes: the Java client throws on a zero id.
+    `throttle_time_ms` is 0 whatever the error, since some clients would stall the connection.
+    """
+
+    error_code: ErrorCode
+    client_instance_id: uuid.UUID
+    throttle_time_ms: int = 0
+    subscription_id: int = 0
+    accepted_compression_types: tuple[int, ...] = ()
+    push_interval_ms: int = 0
+    telemetry_max_bytes: int = 0
+    delta_temporality: bool = False
+    requested_metrics: tuple[str, ...] = ()
+
+
+class PushRequest(Protocol):
+    """What is read of a PushTelemetry request; `kio`'s message is one."""
+
+    @property
+    def client_instance_id(self) -> uuid.UUID | None:
+        """None, or an id that is 0, is the wire's null."""
+        ...
+
+    @property
+    def subscription_id(self) -> int:
+        """Signed int32."""
+        ...
+
+    @property
+    def terminating(self) -> bool:
+        """The client is closing."""
+        ...
+
+    @property
+    def compression_type(self) -> int:
+        """Kafka's number."""
+        ...
+
+    @property
+    def metrics(self) -> bytes | None:
+        """The payload; librdkafka before 2.10.1 can send NULL, which is a heartbeat."""
+        ...
+
+
+class ClientMetricsManager:
+    """The broker's side of KIP-714 for one node. See the module's head; not for several threads.
+
+    Args:
+        settings: limits and defaults.
+        node_id: of this node, in every push record.
+        cluster_id: of this node's cluster, in every push record.
+        metrics: where the group `client-metrics` is registered.
+        push_ids: makes the records' ids.
+        plugin: the receivers; None is none.
+        new_instance_id: makes ids for clients that bring none.
+    """
+
+    def __init__(
+        self,
+        settings: ClientMetricsSettings,
+        *,
+        node_id: int,
+        cluster_id: str,
+        metrics: Metrics,
+        push_ids: PushIds,
+        plugin: ClientTelemetryExporterPlugin | None = None,
+        new_instance_id: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
+        self._settings = settings
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._push_ids = push_ids
+        self._new_instance_id = new_instance_id
+        self._plugin = ClientTelemetryExporterPlugin() if plugin is None else plugin
+        self._cache = InstanceCache(settings.cache_max_size)
+        self._subscriptions = Subscriptions(settings.default_interval_ms)
+        self._refusals = RefusalCounts()
+        self._stats = ClientMetrics(metrics, self._cache.__len__)
+        self._plugin.attach(self._stats)
+        self._label = LabelBound(settings.max_label_bytes)
+        accepted = {CompressionType.NONE, *settings.compression_types}
+        functions = decompressors(settings.telemetry_max_decompressed_bytes)
+        self._codecs = {int(each): (each.label, functions[each]) for each in accepted}
+
+    # Requests
+
+    def process_get_telemetry_subscriptions(
+        self, client_instance_id: uuid.UUID | None, context: RequestContext, *, now_ms: int
+    ) -> GetTelemetrySubscriptionsResult:
+        """Answers a Get: who the client is, what it is asked for, and how it may send it.
+
+        A null id is answered with the id known on the connection, else with a new one; an unknown id is kept, since
+        another node gave it (KIP-714, Client behavior).
+
+        Args:
+            client_instance_id: None on a client's first request.
+            context: who asks.
+            now_ms: monotonic time [ms].
+        """
+        instance_id = self._identify(client_instance_id, context)
+        instance = self._instance(instance_id, context, now_ms)
+        instance.client_id = context.client_id
+        gate = instance.gate
+        if not gate.may_get(instance.subscription.push_interval_ms, now_ms):
+            self._stats.record_throttle(now_ms)
+            error_code = self._refuse(GET_TOO_EARLY, instance)
+            return GetTelemetrySubscriptionsResult(error_code=error_code, client_instance_id=instance_id)
+        gate.record_get(now_ms)
+        return self._subscription_result(instance, context)
+
+    def process_push_telemetry(
+        self, request: PushRequest, context: RequestContext, *, now_ms: int, received_at_us: int
+    ) -> AcceptedPush | ErrorCode:
+        """Judges a push, in DESIGN's order, and hands an accepted one to the receivers.
+
+        Args:
+            request: the push; its instance need not be known here, only its subscription id has to be right.
+            context: who pushes.
+            now_ms: monotonic time [ms].
+            received_at_us: wall time [us since the epoch].
+
+        Returns:
+            An error code, to be answered now; or the accepted push, to be logged and then answered. Whoever logs it
+            calls its `logged` or `not_logged`.
+        """
+        instance_id = request.client_instance_id
+        if instance_id is None or instance_id.int in _RESERVED_IDS:
+            return self._refuse(NULL_INSTANCE_ID)
+        instance = self._instance(instance_id, context, now_ms)
+        gate = instance.gate
+        if gate.is_terminated:
+            return self._refuse(AFTER_TERMINATING, instance)
+        terminating = request.terminating
+        if not terminating and not gate.may_push(instance.subscription.push_interval_ms, now_ms):
+            self._stats.record_throttle(now_ms)
+            return self._refuse(PUSH_TOO_EARLY, instance)
+        turn = gate.take_turn(now_ms, terminating=terminating)
+        checked = self._check(request, instance)
+        if isinstance(checked, Refusal):
+            return self._refuse_push(checked, instance, turn)
+        return self._accept(request, context, instance, turn, checked, received_at_us)
+
+    # Configuration
+
+    def update_subscription(self, name: str, properties: Mapping[str, str]) -> None:
+        """Sets the client-metrics resource `name`; empty `properties` remove it.
+
+        Raises:
+            InvalidConfigError: with Kafka's texts, which its tools print; nothing is changed then.
+        """
+        self._subscriptions.update(name, properties)
+
+    def replace_subscriptions(self, resources: Mapping[str, Mapping[str, str]]) -> None:
+        """Sets all client-metrics resources at once, as after rereading a file.
+
+        Raises:
+            InvalidConfigError: one of them is bad; nothing is changed then.
+        """
+        self._subscriptions.replace(resources)
+
+    def list_client_metrics_resources(self) -> tuple[str, ...]:
+        """The names of all client-metrics resources, sorted."""
+        return self._subscriptions.names()
+
+    def describe(self, name: str) -> Mapping[str, str]:
+        """The configured properties of a client-metrics resource; empty for an unknown name."""
+        return self._subscriptions.properties(name)
+
+    # Life of instances
+
+    def connection_disconnected(self, connection_id: str, *, now_ms: int) -> int:
+        """Forgets a closed connection and the instances that have no other; returns how many those are."""
+        self._cache.expire(now_ms)
+        return self._cache.disconnect(connection_id)
+
+    def expire(self, now_ms: int) -> int:
+        """Forgets instances of which nothing came for `max(60 s, 3 x push interval)`; returns how many.
+
+        To be called now and then; a late call only keeps them longer.
+        """
+        return self._cache.expire(now_ms)
+
+    @property
+    def instance_count(self) -> int:
+        """Client instances remembered now."""
+        return len(self._cache)
+
+    def close(self) -> None:
+        """Forgets every instance and unregisters the metrics."""
+        self._cache.clear()
+        self._stats.close()
+
+    # Figures
+
+    def refusals(self) -> dict[str, dict[str, int]]:
+        """Refused requests by error code name, then by reason."""
+        return self._refusals.snapshot()
+
+    def counters(self) -> dict[str, int]:
+        """What became of instances and labels, for `fleetgauge status`."""
+        return {
+            "instances": len(self._cache),
+            "instances_evicted": self._cache.evicted,
+            "instances_expired": self._cache.expired,
+            "instance_id_clashes": self._cache.clashes,
+            "labels_truncated": self._label.truncated,
+        }
+
+    def plugin_errors(self) -> dict[str, int]:
+        """Failed exports by reporter, for `fleetgauge status`."""
+        return self._plugin.errors()
+
+    # Steps
+
+    def _identify(self, client_instance_id: uuid.UUID | None, context: RequestContext) -> uuid.UUID:
+        """The id under which a Get is answered."""
+        if client_instance_id is not None and client_instance_id.int not in _RESERVED_IDS:
+            return client_instance_id
+        for instance in reversed(self._cache.on_connection(context.connection_id)):
+            same_principal = instance.key == instance_key(instance.instance_id, context.principal)
+            if same_principal and instance.client_id == context.client_id and not instance.gate.is_terminated:
+                return instance.instance_id
+        return self._unused_id()
+
+    def _unused_id(self) -> uuid.UUID:
+        """A new id, none whose text begins with `-`: as in Kafka, for the sake of command lines."""
+        while True:
+            made = self._new_instance_id()
+            leading_dash = made.int >> 122 == 0b111110
+            if made.int not in _RESERVED_IDS and not leading_dash and not self._cache.contains_id(made.int):
+                return made
+
+    def _instance(self, instance_id: uuid.UUID, context: RequestContext, now_ms: int) -> ClientInstance:
+        """The instance of a request, made or recovered if it is unknown, with the subscription of now."""
+        version = self._subscriptions.version
+        instance = self._cache.get(instance_key(instance_id, context.principal))
+        if instance is None:
+            subscription = self._subscriptions.effective_for(attributes_of(instance_id, context))
+            instance = ClientInstance(instance_id, context, subscription, version)
+            self._cache.add(instance, now_ms)
+        elif instance.subscription_version != version:
+            subscription = self._subscriptions.effective_for(attributes_of(instance_id, context))
+            instance.resubscribe(subscription, version)
+        self._cache.touch(instance, context.connection_id, now_ms)
+        return instance
+
+    def _subscription_result(
+        self, instance: ClientInstance, context: RequestContext
+    ) -> GetTelemetrySubscriptionsResult:
+        settings = self._settings
+        requested = instance.subscription.metrics
+        if requested == (ALL_METRICS,) and context.client_software_name == _FRANZ_GO:
+            requested = ("",)
+        return GetTelemetrySubscriptionsResult(
+            error_code=ErrorCode.NONE,
+            client_instance_id=instance.instance_id,
+            subscription_id=instance.subscription_id,
+            accepted_compression_types=tuple(
+                int(each) for each in settings.compression_types if each is not CompressionType.NONE
+            ),
+            push_interval_ms=instance.subscription.push_interval_ms,
+            telemetry_max_bytes=settings.telemetry_max_bytes,
+            delta_temporality=settings.delta_temporality,
+            requested_metrics=requested,
+        )
+
+    def _check(self, request: PushRequest, instance: ClientInstance) -> Refusal | bytes:
+        """The rungs after the gate; the decompressed payload of a push that passes them all."""
+        if request.subscription_id != instance.subscription_id:
+            return UNKNOWN_SUBSCRIPTION
+        codec = self._codecs.get(request.compression_type)
+        if codec is None:
+            return UNSUPPORTED_COMPRESSION
+        encoded = request.metrics
+        if not encoded:
+            return b""
+        if len(encoded) > self._settings.telemetry_max_bytes:
+            return TOO_LARGE
+        try:
+            metrics = codec[1](encoded)
+        except TelemetryTooLargeError:
+            return TOO_LARGE_DECOMPRESSED
+        except InvalidRecordError:
+            return BROKEN_COMPRESSION
+        try:
+            validate_metrics(metrics)
+        except InvalidRecordError:
+            return MALFORMED_METRICS
+        return metrics
+
+    def _accept(
+        self,
+        request: PushRequest,
+        context: RequestContext,
+        instance: ClientInstance,
+        turn: Turn,
+        metrics: bytes,
+        received_at_us: int,
+    ) -> AcceptedPush:
+        encoded = request.metrics or b""
+        label = self._label
+        record = PushRecord(
+            self._push_ids.next_id(received_at_us),
+            received_at_us,
+            self._node_id,
+            self._cluster_id,
+            context.listener_name,
+            instance.instance_id_text,
+            label(context.client_id),
+            label(context.client_software_name),
+            label(context.client_software_version),
+            context.client_address,
+            context.client_port,
+            label(instance.principal_text),
+            request.subscription_id,
+            instance.subscription.push_interval_ms,
+            turn.terminating,
+            self._codecs[request.compression_type][0],
+            len(encoded),
+            SCHEMA_VERSION,
+            metrics,
+        )
+        awaitables = () if self._plugin.is_empty else self._export(context, instance, turn, metrics)
+        return AcceptedPush(record, encoded, awaitables, instance.gate, turn, self._stats, self._refusals)
+
+    def _export(
+        self, context: RequestContext, instance: ClientInstance, turn: Turn, metrics: bytes
+    ) -> tuple[Awaitable[None], ...]:
+        payload = ClientTelemetryPayload(
+            client_instance_id=instance.instance_id, is_terminating=turn.terminating, data=metrics
+        )
+        return self._plugin.export_metrics(context, payload, instance.subscription.push_interval_ms)
+
+    def _refuse_push(self, refusal: Refusal, instance: ClientInstance, turn: Turn) -> ErrorCode:
+        if refusal.gives_back:
+            instance.gate.give_back(turn)
+        else:
+            instance.gate.give_back_terminating(turn)
+        if refusal is UNKNOWN_SUBSCRIPTION:
+            self._stats.record_unknown_subscription(turn.taken_at_ms)
+        return self._refuse(refusal, instance)
+
+    def _refuse(self, refusal: Refusal, instance: ClientInstance | None = None) -> ErrorCode:
+        self._refusals.add(refusal)
+        if instance is not None:
+            instance.gate.last_known_error = refusal.error_code
+        return refusal.error_code

@@ -1,0 +1,31 @@
+"""The plugin interface under one name: what a reporter implements, how it is loaded, and who calls it."""
+
+from telemetry.exporter_plugin import ClientTelemetryExporterPlugin
+from telemetry.plugin_api import (
+    CONTENT_TYPE,
+    ClientTelemetry,
+    ClientTelemetryContext,
+    ClientTelemetryExporter,
+    ClientTelemetryExporterProvider,
+    ClientTelemetryPayload,
+    ClientTelemetryReceiver,
+    MetricsContext,
+    MetricsReporter,
+    RequestContext,
+)
+from telemetry.reporter_loading import load_reporter
+
+__all__ = [
+    "CONTENT_TYPE",
+    "ClientTelemetry",
+    "ClientTelemetryContext",
+    "ClientTelemetryExporter",
+    "ClientTelemetryExporterPlugin",
+    "ClientTelemetryExporterProvider",
+    "ClientTelemetryPayload",
+    "ClientTelemetryReceiver",
+    "MetricsContext",
+    "MetricsReporter",
+    "RequestContext",
+    "load_reporter",
+]

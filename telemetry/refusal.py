@@ -1,0 +1,55 @@
+"""Why a Get or a push was refused: the answer on the wire, and the reason that an operator reads."""
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from wire.errors import ErrorCode
+
+
+class Refusal(NamedTuple):
+    """One way to be refused.
+
+    `gives_back`: the refused push costs the client neither its turn nor its `terminating`, because a Get or a smaller
+    payload cures it, or because the fault is ours.
+    """
+
+    error_code: ErrorCode
+    reason: str
+    gives_back: bool = False
+
+
+NULL_INSTANCE_ID: Final = Refusal(ErrorCode.INVALID_REQUEST, "null_client_instance_id")
+AFTER_TERMINATING: Final = Refusal(ErrorCode.INVALID_REQUEST, "after_terminating_push")
+GET_TOO_EARLY: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "get_before_interval")
+PUSH_TOO_EARLY: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "push_before_interval")
+NOT_LOGGED: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "push_log_unavailable", gives_back=True)
+UNKNOWN_SUBSCRIPTION: Final = Refusal(ErrorCode.UNKNOWN_SUBSCRIPTION_ID, "other_subscription_id", gives_back=True)
+UNSUPPORTED_COMPRESSION: Final = Refusal(
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "unsupported_compression_type", gives_back=True
+)
+TOO_LARGE: Final = Refusal(ErrorCode.TELEMETRY_TOO_LARGE, "larger_than_max_bytes", gives_back=True)
+TOO_LARGE_DECOMPRESSED: Final = Refusal(
+    ErrorCode.TELEMETRY_TOO_LARGE, "larger_than_max_decompressed_bytes", gives_back=True
+)
+BROKEN_COMPRESSION: Final = Refusal(ErrorCode.INVALID_RECORD, "broken_compression")
+MALFORMED_METRICS: Final = Refusal(ErrorCode.INVALID_RECORD, "malformed_metrics_data")
+
+
+class RefusalCounts:
+    """How often each refusal was given."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: Counter[Refusal] = Counter()
+
+    def add(self, refusal: Refusal) -> None:
+        """Counts one."""
+        self._counts[refusal] += 1
+
+    def snapshot(self) -> dict[str, dict[str, int]]:
+        """Counts by error code name, then by reason: `{"INVALID_RECORD": {"broken_compression": 3}}`."""
+        counts: dict[str, dict[str, int]] = {}
+        for refusal, count in self._counts.items():
+            counts.setdefault(refusal.error_code.name, {})[refusal.reason] = count
+        return counts
