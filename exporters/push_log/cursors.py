@@ -1,0 +1,241 @@
+"""The exporters' durable cursors: one row an exporter in a database of their own, beside the segments.
+
+One name has one live reader: opening another counts the row's epoch up, and the older one's commit is refused. What
+retention takes from an exporter is counted here, in the transaction that moves its cursor.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import apsw
+import structlog
+
+from exporters.push_log.log import CursorRevokedError, PushLogError
+from exporters.push_log.position import START, Position
+from exporters.push_log.segment import SegmentCorruptError, translated
+
+log = structlog.get_logger(__name__)
+
+NAME: Final = "cursors.db"
+_BUSY_MS: Final = 5_000
+_CREATE: Final = """
+CREATE TABLE IF NOT EXISTS cursors (
+    exporter TEXT PRIMARY KEY,
+    segment INTEGER NOT NULL,
+    row INTEGER NOT NULL,
+    epoch INTEGER NOT NULL DEFAULT 0,
+    delivered_records INTEGER NOT NULL DEFAULT 0,
+    delivered_bytes INTEGER NOT NULL DEFAULT 0,
+    lost_by_retention INTEGER NOT NULL DEFAULT 0,
+    lost_by_damage INTEGER NOT NULL DEFAULT 0
+)
+"""
+
+LossCause = Literal["retention", "damage"]
+_CREATE_LOCK: Final = "cursors.lock"
+
+
+class Claim(NamedTuple):
+    """What a reader got: where it goes on, and the epoch that its commits must name."""
+
+    position: Position
+    epoch: int
+
+
+class CursorState(NamedTuple):
+    """One exporter's row. Counts run over the exporter's whole life.
+
+    `lost_by_retention` are records dropped unread for age or size, `lost_by_damage` those of damaged segments as far
+    as they could be counted.
+    """
+
+    exporter: str
+    position: Position
+    delivered_records: int
+    delivered_bytes: int
+    lost_by_retention: int
+    lost_by_damage: int
+
+
+class Extent(NamedTuple):
+    """Consecutive rows of one segment that were polled together.
+
+    `delivered` of them were readable [records], with `size_bytes` of decompressed metrics.
+    """
+
+    segment: int
+    first_row: int
+    last_row: int
+    delivered: int
+    size_bytes: int
+
+    def rows_up_to(self, position: Position) -> int:
+        """How many of the rows lie at or before `position`."""
+        if position.segment != self.segment:
+            return self.last_row - self.first_row + 1 if position.segment > self.segment else 0
+        return max(0, min(self.last_row, position.row) - self.first_row + 1)
+
+
+class Cursors:
+    """The cursors of one log; for one thread. Many processes may have it open."""
+
+    def __init__(self, directory: Path) -> None:
+        """Opens the database, makes it when it is missing, sets a damaged one aside (delivery then starts over)."""
+        self._path = directory / NAME
+        with _one_at_a_time(directory):
+            try:
+                self._connection = _open(self._path)
+            except SegmentCorruptError as error:
+                _set_aside(self._path)
+                log.error("damaged cursors were set aside; exporters start at the oldest record", reason=str(error))
+                self._connection = _open(self._path)
+
+    def claim(self, exporter: str, start: Position = START) -> Claim:
+        """Takes an exporter's cursor over, or begins it at `start`."""
+        with self._transaction():
+            self._connection.execute(
+                "INSERT INTO cursors (exporter, segment, row) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (exporter, *start),
+            )
+            [(segment, row, epoch)] = self._rows(
+                "UPDATE cursors SET epoch = epoch + 1 WHERE exporter = ? RETURNING segment, row, epoch", (exporter,)
+            )
+        return Claim(Position(segment, row), epoch)
+
+    def commit(self, exporter: str, epoch: int, target: Position, extents: Sequence[Extent]) -> Position:
+        """Moves a cursor forward to `target` over `extents`; returns where it is then.
+
+        Where retention passed the cursor meanwhile, what it had counted as lost and was delivered is taken back.
+
+        Raises:
+            CursorRevokedError: `epoch` is no longer the cursor's.
+        """
+        with self._transaction():
+            found = self._rows("SELECT segment, row FROM cursors WHERE exporter = ? AND epoch = ?", (exporter, epoch))
+            if not found:
+                raise CursorRevokedError(f"another reader took over the cursor of exporter {exporter}")
+            before = Position(*found[0])
+            after = max(before, target)
+            unreadable = sum(extent.last_row - extent.first_row + 1 - extent.delivered for extent in extents)
+            self._connection.execute(
+                "UPDATE cursors SET segment = ?, row = ?, delivered_records = delivered_records + ?, "
+                "delivered_bytes = delivered_bytes + ?, lost_by_damage = lost_by_damage + ? WHERE exporter = ?",
+                (
+                    *after,
+                    sum(extent.delivered for extent in extents),
+                    sum(extent.size_bytes for extent in extents),
+                    unreadable,
+                    exporter,
+                ),
+            )
+            self._take_back(exporter, sum(extent.rows_up_to(before) for extent in extents))
+        return after
+
+    def drop(self, segment: int, last_row: int, cause: LossCause) -> dict[str, int]:
+        """Moves every cursor before the segment's end to it; returns how many records each exporter lost."""
+        column = f"lost_by_{cause}"
+        with self._transaction():
+            behind = self._rows(
+                "SELECT exporter, CASE WHEN segment = ? THEN ? - row ELSE ? END FROM cursors "
+                "WHERE (segment, row) < (?, ?)",
+                (segment, last_row, last_row, segment, last_row),
+            )
+            self._connection.executemany(
+                f"UPDATE cursors SET segment = ?, row = ?, {column} = {column} + ? WHERE exporter = ?",  # noqa: S608
+                [(segment, last_row, lost, exporter) for exporter, lost in behind],
+            )
+        return dict(behind)
+
+    def states(self) -> tuple[CursorState, ...]:
+        """Every cursor, by name."""
+        with translated(self._path):
+            rows = self._rows(
+                "SELECT exporter, segment, row, delivered_records, delivered_bytes, lost_by_retention, lost_by_damage "
+                "FROM cursors ORDER BY exporter"
+            )
+        return tuple(CursorState(row[0], Position(row[1], row[2]), *row[3:]) for row in rows)
+
+    def forget(self, exporter: str) -> bool:
+        """Removes a cursor: its reader is revoked, a later one starts as a new exporter. False when there is none."""
+        with translated(self._path):
+            self._connection.execute("DELETE FROM cursors WHERE exporter = ?", (exporter,))
+            return self._connection.changes() > 0
+
+    def close(self) -> None:
+        """Closes the database."""
+        self._connection.close()
+
+    def _rows(self, statement: str, bindings: tuple[int | str, ...] = ()) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement, bindings).fetchall()
+
+    def _take_back(self, exporter: str, records: int) -> None:
+        if records:
+            self._connection.execute(
+                "UPDATE cursors SET lost_by_retention = max(0, lost_by_retention - ?), "
+                "lost_by_damage = max(0, lost_by_damage - max(0, ? - lost_by_retention)) WHERE exporter = ?",
+                (records, records, exporter),
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with translated(self._path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+
+def highest_segment(directory: Path) -> int:
+    """The highest segment that any cursor names, 0 when there is none."""
+    if not (directory / NAME).exists():
+        return 0
+    cursors = Cursors(directory)
+    try:
+        return max((state.position.segment for state in cursors.states()), default=0)
+    finally:
+        cursors.close()
+
+
+def _open(path: Path) -> apsw.Connection:
+    with translated(path):
+        connection = apsw.Connection(str(path))
+        try:
+            connection.set_busy_timeout(_BUSY_MS)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(_CREATE)
+            connection.execute("SELECT sum(epoch) FROM cursors").fetchall()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+@contextmanager
+def _one_at_a_time(directory: Path) -> Iterator[None]:
+    """Opening and setting aside must not meet, between threads and between processes."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / _CREATE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise PushLogError(f"the cursors of the push log cannot be kept in {directory}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _set_aside(path: Path) -> None:
+    for side in ("", "-wal", "-shm"):
+        file = path.with_name(path.name + side)
+        if file.exists():
+            file.rename(file.with_name(file.name + ".corrupt"))

@@ -1,0 +1,135 @@
+"""The log's directory: which segments there are, what they take, which one is the head, and taking one away."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from exporters.push_log.segment import UNFINISHED, SegmentCorruptError, SegmentGoneError, Tail, opened
+
+SUFFIX: Final = ".sqlite"
+_SIDES: Final = ("", "-wal", "-shm")  # the database goes first: without it the others mean nothing
+_CORRUPT: Final = ".corrupt"
+
+
+class LogDirectory:
+    """The files of one log. Holds no connection, so any thread may use it.
+
+    Numbers of segments only grow and are never used twice, not even for one that was taken away.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._sealed_tails: dict[int, Tail] = {}
+        self._opened: set[int] = set()
+
+    def segment(self, number: int) -> Path:
+        """The database file of segment `number`."""
+        return self.path / f"{number:020d}{SUFFIX}"
+
+    def numbers(self) -> list[int]:
+        """All segments, oldest first: sealed ones, the head, perhaps a prepared one."""
+        return sorted(_numbers(self.path, SUFFIX))
+
+    def used_numbers(self) -> list[int]:
+        """The numbers of all segments and of those that were set aside."""
+        return sorted({*_numbers(self.path, SUFFIX), *_numbers(self.path, SUFFIX + _CORRUPT)})
+
+    def live(self) -> list[int]:
+        """The segments up to the head, oldest first; the last one is the head, all others are sealed.
+
+        Ask before reading: what is sealed by now cannot grow while it is read.
+        """
+        numbers = self.numbers()
+        while numbers and not self._is_opened(numbers[-1]):
+            numbers.pop()
+        return numbers
+
+    def tail(self, number: int, *, sealed: bool) -> Tail:
+        """The last row of a segment. A sealed one is looked at once.
+
+        Raises:
+            PushLogError: it is damaged, or gone.
+        """
+        known = self._sealed_tails.get(number)
+        if known is not None:
+            return known
+        with opened(self.segment(number)) as reader:
+            tail = reader.tail()
+        if sealed:
+            self._sealed_tails[number] = tail
+        return tail
+
+    def disk_bytes(self, number: int) -> int:
+        """What a segment takes with its write-ahead log and index [B]."""
+        return sum(_size(self._side(number, side)) for side in _SIDES)
+
+    def wal_bytes(self, number: int) -> int:
+        """What is not yet checkpointed of a segment [B]."""
+        return _size(self._side(number, "-wal"))
+
+    def remove(self, number: int) -> None:
+        """Takes a segment away; whoever has it open may read on."""
+        for side in _SIDES:
+            self._side(number, side).unlink(missing_ok=True)
+        self._forget(number)
+
+    def set_aside(self, number: int) -> None:
+        """Renames a damaged segment, so that it stops nothing and can be looked at later."""
+        for side in _SIDES:
+            path = self._side(number, side)
+            if path.exists():
+                path.rename(path.with_name(path.name + _CORRUPT))
+        self._forget(number)
+
+    def remove_unfinished(self) -> None:
+        """Takes away what a writer left that was ended while it made a segment."""
+        for path in self.path.glob(f"*{SUFFIX}{UNFINISHED}*"):
+            path.unlink(missing_ok=True)
+
+    def corrupt_files(self) -> list[Path]:
+        """What was set aside, oldest first."""
+        return sorted(self.path.glob("*" + _CORRUPT)) if self.path.is_dir() else []
+
+    def sync(self) -> None:
+        """Makes the names in the directory survive a loss of power."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _side(self, number: int, side: str) -> Path:
+        path = self.segment(number)
+        return path.with_name(path.name + side)
+
+    def _is_opened(self, number: int) -> bool:
+        if number in self._opened:
+            return True
+        try:
+            with opened(self.segment(number)) as reader:
+                if not reader.is_opened():
+                    return False
+        except (SegmentGoneError, SegmentCorruptError):
+            return False
+        self._opened.add(number)
+        return True
+
+    def _forget(self, number: int) -> None:
+        self._sealed_tails.pop(number, None)
+        self._opened.discard(number)
+
+
+def _numbers(path: Path, suffix: str) -> Iterator[int]:
+    names = os.listdir(path) if path.is_dir() else []  # noqa: PTH208  asked every 50 ms: no Path for each
+    for name in names:
+        stem = name.removesuffix(suffix)
+        if stem != name and stem.isdecimal():
+            yield int(stem)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,42 @@
+"""How much lies between a position and the log's end."""
+
+from exporters.push_log.directory import LogDirectory
+from exporters.push_log.log import Lag
+from exporters.push_log.position import START, Position
+from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, opened
+
+
+def end_of(directory: LogDirectory) -> Position:
+    """The position of the newest record.
+
+    Raises:
+        PushLogError: the head cannot be read.
+    """
+    live = directory.live()
+    return Position(live[-1], directory.tail(live[-1], sealed=False).row) if live else START
+
+
+def lag_behind(directory: LogDirectory, position: Position) -> Lag:
+    """What lies after `position`. Safe for threads: it reads over connections of its own.
+
+    Raises:
+        PushLogError: a segment cannot be read; damaged ones are left out.
+    """
+    records = size_bytes = 0
+    oldest: int | None = None
+    live = directory.live()
+    for number in live:
+        if number < position.segment:
+            continue
+        after = position.row if number == position.segment else 0
+        try:
+            tail = directory.tail(number, sealed=number != live[-1])
+            if tail.row <= after:
+                continue
+            with opened(directory.segment(number)) as reader:
+                size_bytes += tail.end_bytes - reader.end_bytes(after)
+                oldest = reader.received_at(after + 1) if oldest is None else oldest
+        except (SegmentCorruptError, SegmentGoneError):
+            continue
+        records += tail.row - after
+    return Lag(records=records, bytes=size_bytes, oldest_received_at=oldest)

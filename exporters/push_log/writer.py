@@ -1,0 +1,173 @@
+"""Appending to the embedded log: one process, one transaction a commit."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from exporters.push_log.cursors import highest_segment
+from exporters.push_log.directory import LogDirectory
+from exporters.push_log.free_space import FreeSpace
+from exporters.push_log.log import PushLogError, PushLogFullError, PushLogLockedError
+from exporters.push_log.payload import stored_form
+from exporters.push_log.segment import SegmentCorruptError, row_values
+from exporters.push_log.settings import PushLogSettings
+from exporters.push_log.supply import SegmentSupply, Spawn, in_thread
+from quotas.clock import SystemTime, Time
+from telemetry.push_record import PushRecord
+
+log = structlog.get_logger(__name__)
+
+_ERRORS_UNTIL_NEW_SEGMENT: Final = 3
+LOCK_NAME: Final = "writer.lock"
+
+
+class SqliteLogWriter:
+    """The `PushLogWriter` of the embedded log. Opening it begins a new segment.
+
+    The next segment is made in a thread when the head is half full, so that rolling is one tiny transaction. When it
+    is not ready in time, the head just grows on.
+    """
+
+    def __init__(self, settings: PushLogSettings, *, time: Time | None = None, spawn: Spawn = in_thread) -> None:
+        """Opens the log in `settings.dir`.
+
+        Raises:
+            PushLogLockedError: another process writes it.
+            PushLogError: it cannot be written.
+        """
+        self._settings = settings
+        self._time = time or SystemTime()
+        self._buffer: list[tuple[PushRecord, bytes | None]] = []
+        self._errors = 0
+        self._head_since_ms: int | None = None
+        self._lock = _lock(settings.dir)
+        try:
+            directory = LogDirectory(settings.dir)
+            self._free_space = FreeSpace(settings.dir, settings.min_free_bytes, self._time)
+            self._supply = SegmentSupply(
+                directory, settings.flush, _first_number(directory), time=self._time, spawn=spawn
+            )
+            self._head = self._supply.make()
+            self._head.open(self._time.microseconds())
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    @property
+    def pending(self) -> int:
+        """See `PushLogWriter.pending`."""
+        return len(self._buffer)
+
+    def append(self, record: PushRecord, encoded: bytes | None = None) -> None:
+        """See `PushLogWriter.append`."""
+        self._buffer.append((record, encoded))
+
+    def commit(self) -> int:
+        """See `PushLogWriter.commit`."""
+        batch, self._buffer = self._buffer, []
+        if not batch:
+            return 0
+        self._free_space.check()
+        self.roll_if_due()
+        try:
+            self._write(batch)
+        except PushLogFullError:
+            raise
+        except PushLogError as error:
+            self._note_failure(error)
+            raise
+        self._errors = 0
+        return len(batch)
+
+    def roll_if_due(self) -> None:
+        """See `PushLogWriter.roll_if_due`."""
+        age_ms = 0 if self._head_since_ms is None else self._time.hi_res_clock_ms() - self._head_since_ms
+        fullness = max(self._head.wal_bytes / self._settings.segment_bytes, age_ms / self._settings.segment_ms)
+        if fullness >= 0.5:
+            self._supply.prepare()
+        if fullness >= 1:
+            self._roll()
+
+    def close(self) -> None:
+        """See `PushLogWriter.close`."""
+        self._buffer = []
+        self._supply.close()
+        self._head.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _write(self, batch: list[tuple[PushRecord, bytes | None]]) -> None:
+        row, end_bytes = self._head.rows, self._head.end_bytes
+        rows = []
+        for record, encoded in batch:
+            row += 1
+            end_bytes += len(record.metrics)
+            rows.append(row_values(row, record, *stored_form(record, encoded), end_bytes))
+        try:
+            self._head.write(rows, end_bytes)
+        except (UnicodeError, OverflowError, TypeError) as error:
+            raise PushLogError(f"a record cannot be stored: {error}") from error
+        if self._head_since_ms is None:
+            self._head_since_ms = self._time.hi_res_clock_ms()
+
+    def _note_failure(self, error: PushLogError) -> None:
+        """A damaged head, or one that fails again and again, is left for a new segment."""
+        self._errors += 1
+        if isinstance(error, SegmentCorruptError) or self._errors >= _ERRORS_UNTIL_NEW_SEGMENT:
+            log.error(
+                "the push log leaves a segment that it cannot write", segment=str(self._head.path), reason=str(error)
+            )
+            self._supply.prepare()
+            self._roll()
+
+    def _roll(self) -> None:
+        segment = self._supply.take()
+        if segment is None:
+            return
+        try:
+            segment.open(self._time.microseconds())
+        except PushLogError as error:
+            log.warning("the next segment of the push log cannot be opened yet", reason=str(error))
+            self._supply.give_back(segment)
+            return
+        sealed, self._head = self._head, segment
+        self._head_since_ms = None
+        self._errors = 0
+        sealed.close()
+
+
+def _lock(path: Path) -> int:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise PushLogError(f"the push log cannot be kept in {path}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise PushLogLockedError(
+            f"the push log in {path} is written by process {owner or '?'}: stop it, or choose other log.dirs"
+        ) from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def _first_number(directory: LogDirectory) -> int:
+    """A number beyond every segment and every cursor, after taking away the newest segments that never got a row."""
+    highest = max([0, *directory.used_numbers(), highest_segment(directory.path)])
+    directory.remove_unfinished()
+    for number in reversed(directory.numbers()):
+        try:
+            if directory.tail(number, sealed=False).row:
+                break
+        except PushLogError:
+            break  # left to the readers, who set it aside and count what it takes along
+        directory.remove(number)
+    return highest + 1
