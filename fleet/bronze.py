@@ -1,0 +1,106 @@
+"""Bronze: the landing zone as it lies, push records in Parquet under `date=YYYY-MM-DD/hour=HH/`.
+
+Files and directories whose names begin with `_` or `.` are no part of it: writers keep unfinished files there.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
+from pyspark.sql import types as T  # noqa: N812
+
+from fleet.errors import LandingError
+from fleet.schemas import BRONZE, PUSH_RECORD, conform
+
+_PATH_NOT_FOUND = "PATH_NOT_FOUND"
+_NOTHING_TO_INFER = "UNABLE_TO_INFER_SCHEMA"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which pushes to read; an empty collection or None selects all.
+
+    Attributes:
+        since: first time of receipt, inclusive (UTC).
+        until: end of the times of receipt, exclusive (UTC).
+        client_ids: client ids, exactly as the clients have them.
+        instance_ids: client instance ids in Kafka's form, 22 characters.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+    client_ids: Collection[str] = ()
+    instance_ids: Collection[str] = ()
+
+
+def read_landing(spark: SparkSession, source: str, selection: Selection | None = None) -> DataFrame:
+    """The landing zone at `source` -> BRONZE: one row a push as received, repeats included.
+
+    Raises:
+        LandingError: the path is missing, holds no Parquet file, or what it holds are no push records.
+    """
+    _check_form(spark, source)
+    raw = spark.read.schema(PUSH_RECORD).parquet(source)
+    frame = raw.select(
+        *PUSH_RECORD.names,
+        F.col("_metadata.file_path").alias("source_file"),
+        F.col("_metadata.row_index").alias("source_row"),
+    )
+    for condition in _conditions(selection or Selection()):
+        frame = frame.where(condition)
+    return conform(frame, BRONZE)
+
+
+def _conditions(selection: Selection) -> list[Column]:
+    conditions = []
+    if selection.since is not None:
+        conditions.append(F.col("received_at") >= F.lit(selection.since))
+    if selection.until is not None:
+        conditions.append(F.col("received_at") < F.lit(selection.until))
+    if selection.client_ids:
+        conditions.append(F.col("client_id").isin(list(selection.client_ids)))
+    if selection.instance_ids:
+        conditions.append(F.col("client_instance_id").isin(list(selection.instance_ids)))
+    return conditions
+
+
+def _check_form(spark: SparkSession, source: str) -> None:
+    """Looks at one file: an explicit schema alone would turn any Parquet file into rows of nulls."""
+    try:
+        found = spark.read.parquet(source).schema
+    except AnalysisException as error:
+        raise LandingError(_explain(error, source)) from error
+    except Exception as error:  # a file that is no Parquet, a file system that Spark does not know
+        raise LandingError(f"cannot read {source} as a landing zone: {first_line(error)}") from error
+    missing = [name for name in PUSH_RECORD.names if name not in found.names]
+    if missing:
+        raise LandingError(f"{source} holds no push records: its files have no column {', '.join(missing)}")
+    wrong = [field for field in PUSH_RECORD.fields if not _reads_as(found[field.name].dataType, field.dataType)]
+    if wrong:
+        said = ", ".join(f"{field.name} as {found[field.name].dataType.simpleString()}" for field in wrong)
+        raise LandingError(f"{source} holds no push records: its files have {said}")
+
+
+def _reads_as(found: T.DataType, wanted: T.DataType) -> bool:
+    narrower = isinstance(found, T.ByteType | T.ShortType) and isinstance(wanted, T.IntegerType)
+    return found == wanted or narrower
+
+
+def _explain(error: AnalysisException, source: str) -> str:
+    condition = error.getCondition() or ""
+    if condition.startswith(_PATH_NOT_FOUND):
+        return (
+            f"there is no landing zone at {source}: name the directory that the exporter of type landing writes to "
+            "with --source"
+        )
+    if condition.startswith(_NOTHING_TO_INFER):
+        return f"the landing zone at {source} holds no push yet, or is another directory"
+    return f"cannot read {source} as a landing zone: {first_line(error)}"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text: Spark adds the plan and the JVM's stack."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

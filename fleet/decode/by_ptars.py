@@ -1,0 +1,143 @@
+"""The fast reader: `ptars` turns payloads into nested Arrow arrays, which are flattened without a Python loop."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from fleet.decode.arrow import Array, RecordBatch, pa, pc
+from fleet.decode.descriptor import DISTRIBUTION_KINDS, KINDS, NUMBER_KINDS, metrics_data_descriptor
+from fleet.decode.flat import FlatPoints, Indices, RefusedError
+
+_NO_RECORDED_VALUE = 1  # bit of a data point's `flags` (OTLP, DataPointFlags)
+_PIECES = pa.list_(pa.binary())
+
+
+@cache
+def _handler() -> Any:
+    from ptars import HandlerPool  # optional: `is_available` says whether it is there
+
+    descriptor = metrics_data_descriptor()
+    return HandlerPool([descriptor.file]).get_for_message(descriptor)
+
+
+@cache
+def is_available() -> bool:
+    """True if `ptars` can be imported here."""
+    try:
+        _handler()
+    except ImportError:
+        return False
+    return True
+
+
+def read(payloads: list[bytes]) -> FlatPoints:
+    """Reads a batch of serialised `MetricsData`.
+
+    Raises:
+        RefusedError: one of the payloads is malformed, or sets two members of a oneof, where `ptars` keeps both and
+            the last is meant.
+    """
+    return _flatten(_convert(payloads))
+
+
+def _convert(payloads: list[bytes]) -> Array:
+    try:
+        batch: RecordBatch = _handler().list_to_record_batch(payloads)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic in Rust arrives as a BaseException
+        raise RefusedError(str(error)) from error
+    return batch.column(0)
+
+
+def _unnest(lists: Array) -> tuple[Indices, Array]:
+    """The items of all lists, and for each the index of its list."""
+    return pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64), lists.flatten()
+
+
+def _field(structs: Array, name: str) -> Array:
+    """A field of all structs, null where the struct is."""
+    return pc.struct_field(structs, name)
+
+
+def _flatten(resource_metrics: Array) -> FlatPoints:
+    push_of, resources = _unnest(resource_metrics)
+    resource_of_scope, scopes = _unnest(_field(resources, "scope_metrics"))
+    scope_of, metrics = _unnest(_field(scopes, "metrics"))
+    _refuse_conflict(metrics, KINDS)
+    return FlatPoints(
+        **_points(metrics),
+        resource_of=resource_of_scope[scope_of],
+        name=_field(metrics, "name"),
+        unit=_field(metrics, "unit"),
+        scope_name=_field(_field(scopes, "scope"), "name").take(pa.array(scope_of)),
+        temporality=pc.coalesce(
+            *(
+                _field(_field(metrics, kind), "aggregation_temporality")
+                for kind in ("sum", "histogram", "exponential_histogram")
+            )
+        ),
+        is_monotonic=_field(_field(metrics, "sum"), "is_monotonic"),
+        push_of=push_of,
+        resource=pc.binary_join(_field(resources, "resource").cast(_PIECES), b""),
+    )
+
+
+def _refuse_conflict(structs: Array, members: tuple[str, ...]) -> None:
+    """Protobuf keeps the last member of a oneof that is set twice; here the order is lost."""
+    fields = [_field(structs, member) for member in members]
+    used = [field.is_valid().to_numpy(zero_copy_only=False) for field in fields if field.null_count < len(field)]
+    if len(used) > 1 and np.add.reduce(used, dtype=np.int8).max() > 1:
+        raise RefusedError(f"more than one of {', '.join(members)} is set")
+
+
+def _points(metrics: Array) -> dict[str, Any]:
+    """The point columns of `FlatPoints`, of all kinds, in the order of the metrics."""
+    parts = [part for number, kind in enumerate(KINDS) if (part := _points_of_kind(metrics, number, kind)) is not None]
+    if not parts:
+        parts = [_no_points(metrics)]
+    if len(parts) == 1:
+        return parts[0]
+    metric_of = np.concatenate([part["metric_of"] for part in parts])
+    order = np.argsort(metric_of, kind="stable")
+    taken = pa.array(order)
+    joined: dict[str, Any] = {"metric_of": metric_of[order]}
+    joined["kind"] = np.concatenate([part["kind"] for part in parts])[order]
+    for name in parts[0].keys() - joined.keys():
+        joined[name] = pa.concat_arrays([part[name] for part in parts]).take(taken)
+    return joined
+
+
+def _no_points(metrics: Array) -> dict[str, Any]:
+    return _columns_of_kind(0, KINDS[0], *_unnest(_field(_field(metrics.slice(0, 0), KINDS[0]), "data_points")))
+
+
+def _points_of_kind(metrics: Array, number: int, kind: str) -> dict[str, Any] | None:
+    data = _field(metrics, kind)
+    if data.null_count == len(data):
+        return None
+    return _columns_of_kind(number, kind, *_unnest(_field(data, "data_points")))
+
+
+def _columns_of_kind(number: int, kind: str, metric_of: Indices, points: Array) -> dict[str, Any]:
+    columns: dict[str, Any] = {
+        "metric_of": metric_of,
+        "kind": np.full(len(points), number, dtype=np.int8),
+        "value": _value(points) if kind in NUMBER_KINDS else pa.nulls(len(points), pa.float64()),
+    }
+    for name, type_ in (("count", pa.uint64()), ("sum", pa.float64())):
+        columns[name] = _field(points, name) if kind in DISTRIBUTION_KINDS else pa.nulls(len(points), type_)
+    for name in ("start_time_unix_nano", "time_unix_nano", "attributes"):
+        columns[name] = _field(points, name)
+    return columns
+
+
+def _value(points: Array) -> Array:
+    _refuse_conflict(points, ("as_double", "as_int"))
+    value = _field(points, "as_double")
+    as_int = _field(points, "as_int")
+    if as_int.null_count < len(as_int):
+        value = pc.coalesce(value, as_int.cast(pa.float64(), safe=False))
+    recorded = pc.equal(pc.bit_wise_and(_field(points, "flags"), pa.scalar(_NO_RECORDED_VALUE, pa.uint32())), 0)
+    return pc.if_else(recorded, value, None)

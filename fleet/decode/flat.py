@@ -1,0 +1,49 @@
+"""What both readers give: the data points of a batch of payloads as parallel columns, not yet interpreted."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fleet.decode.arrow import Array
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatPoints:
+    """Data points in the order of their payloads, and the metrics and resources that they point to.
+
+    Every array of the first block has one entry a data point, of the second one a metric, of the third one a
+    ResourceMetrics. Times are 0 where the client gave none.
+    """
+
+    metric_of: Indices
+    kind: npt.NDArray[np.int8]
+    """Index into `descriptor.KINDS`."""
+    start_time_unix_nano: Array
+    time_unix_nano: Array
+    value: Array
+    """Null for a missing value; NaN as sent."""
+    count: Array
+    sum: Array
+    attributes: Array
+    """Lists of serialised `KeyValue`."""
+
+    resource_of: Indices
+    name: Array
+    unit: Array
+    scope_name: Array
+    temporality: Array
+    """OTLP's number: 1 delta, 2 cumulative; null where the metric's kind has none."""
+    is_monotonic: Array
+    """Null unless the metric is a sum."""
+
+    push_of: Indices
+    resource: Array
+    """Serialised `Resource`, its pieces joined."""
+
+
+class RefusedError(Exception):
+    """A reader cannot say what a batch holds; another reader, or a smaller batch, may."""

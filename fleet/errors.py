@@ -1,0 +1,25 @@
+"""The room's own errors. `fleet` may not import `wire`, so its root stands beside `wire.errors`."""
+
+
+class FleetError(Exception):
+    """Root of what this room raises on purpose; its text is one sentence for an operator."""
+
+
+class JavaError(FleetError):
+    """Java is missing or too old for Spark."""
+
+
+class LandingError(FleetError):
+    """The landing zone cannot be read: no such path, nothing in it, or files that are no push records."""
+
+
+class OutputError(FleetError):
+    """A result cannot be written as asked."""
+
+
+class SchemaError(FleetError):
+    """A frame lacks columns, or has them in another type than its schema says."""
+
+
+class PayloadError(FleetError):
+    """A payload is no well-formed OTLP `MetricsData`; the text is the reason under which it is set aside."""

@@ -1,0 +1,28 @@
+"""Silver: points, one row a data point, decoded from the payloads on the executors."""
+
+from collections.abc import Collection
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from fleet.decode.stage import CountPoints, DecodePoints
+from fleet.schemas import CHECKED, COUNTED, DECODED, POINTS, conform
+
+
+def decode(checked: DataFrame, metric_names: Collection[str] | None = None) -> DataFrame:
+    """CHECKED -> DECODED: the data points of the good rows, and the rows set aside with their reason.
+
+    A malformed payload joins those set aside. With `metric_names` only the points of these metrics are made.
+    """
+    stage = DecodePoints(None if metric_names is None else frozenset(metric_names))
+    return conform(conform(checked, CHECKED).mapInArrow(stage, DECODED), DECODED)
+
+
+def count(checked: DataFrame) -> DataFrame:
+    """CHECKED -> COUNTED: pushes with the number of their data points instead of their payload."""
+    return conform(conform(checked, CHECKED).mapInArrow(CountPoints(), COUNTED), COUNTED)
+
+
+def points(decoded: DataFrame) -> DataFrame:
+    """DECODED -> POINTS."""
+    return conform(conform(decoded, DECODED).where(F.col("reason").isNull()).drop("reason"), POINTS)

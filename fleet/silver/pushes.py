@@ -1,0 +1,55 @@
+"""Silver: pushes, checked and without repeats. Delivery is at least once; `push_id` tells repeats."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from fleet.schemas import BRONZE, CHECKED, COUNTED, PUSHES, conform
+from telemetry.push_record import SCHEMA_VERSION
+
+_PUSH_ID = "^[0-9a-f]{32}$"
+_INSTANCE_ID = "^[A-Za-z0-9_-]{22}$"
+_ROW = ("source_file", "source_row")
+
+
+def check(bronze: DataFrame) -> DataFrame:
+    """BRONZE -> CHECKED: `reason` says why a row is set aside; null for a good one."""
+    return conform(conform(bronze, BRONZE).withColumn("reason", _reason()), CHECKED)
+
+
+def _reason() -> Column:
+    """The first thing that is wrong; the version first, since a newer one may have other rules for the rest."""
+    newer = F.format_string(f"schema_version %d is newer than {SCHEMA_VERSION}", "schema_version")
+    return F.coalesce(
+        F.when(F.col("schema_version").isNull(), F.lit("schema_version is null")),
+        F.when(F.col("schema_version") > SCHEMA_VERSION, newer),
+        _unless_matches("push_id", _PUSH_ID, "32 lower-case hex digits"),
+        _unless_matches("client_instance_id", _INSTANCE_ID, "22 characters of URL-safe base64"),
+        F.when(F.col("received_at").isNull(), F.lit("received_at is null")),
+        F.when(F.col("metrics").isNull(), F.lit("metrics is null")),
+    )
+
+
+def _unless_matches(column: str, pattern: str, form: str) -> Column:
+    return F.when(F.col(column).isNull(), F.lit(f"{column} is null")).when(
+        ~F.col(column).rlike(pattern), F.lit(f"{column} is not {form}")
+    )
+
+
+def find_repeats(checked: DataFrame) -> DataFrame:
+    """CHECKED -> `source_file`, `source_row` of every good row whose push is in an earlier file or row already.
+
+    Reads and shuffles ids and positions alone, never payloads.
+    """
+    rows = F.sort_array(F.collect_list(F.struct(*_ROW))).alias("rows")
+    grouped = checked.where(F.col("reason").isNull()).groupBy("push_id").agg(rows).where(F.size("rows") > 1)
+    return grouped.select(F.explode(F.slice("rows", F.lit(2), F.size("rows") - 1)).alias("row")).select("row.*")
+
+
+def drop_repeats(checked: DataFrame, repeats: DataFrame) -> DataFrame:
+    """CHECKED without `find_repeats`' rows. Broadcast `repeats` when they are few, and no payload is shuffled."""
+    return conform(checked.join(repeats, on=list(_ROW), how="left_anti"), CHECKED)
+
+
+def pushes(counted: DataFrame) -> DataFrame:
+    """COUNTED -> PUSHES: one row a push, heartbeats too."""
+    return conform(conform(counted, COUNTED).where(F.col("reason").isNull()).drop("reason"), PUSHES)
