@@ -3,37 +3,17 @@
 Files and directories whose names begin with `_` or `.` are no part of it: writers keep unfinished files there.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from datetime import datetime
-
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
 from pyspark.sql import types as T  # noqa: N812
 
-from fleet.errors import LandingError
+from fleet.errors import LandingError, first_line
 from fleet.schemas import BRONZE, PUSH_RECORD, conform
+from fleet.selection import Selection
 
 _PATH_NOT_FOUND = "PATH_NOT_FOUND"
 _NOTHING_TO_INFER = "UNABLE_TO_INFER_SCHEMA"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which pushes to read; an empty collection or None selects all.
-
-    Attributes:
-        since: first time of receipt, inclusive (UTC).
-        until: end of the times of receipt, exclusive (UTC).
-        client_ids: client ids, exactly as the clients have them.
-        instance_ids: client instance ids in Kafka's form, 22 characters.
-    """
-
-    since: datetime | None = None
-    until: datetime | None = None
-    client_ids: Collection[str] = ()
-    instance_ids: Collection[str] = ()
 
 
 def read_landing(spark: SparkSession, source: str, selection: Selection | None = None) -> DataFrame:
@@ -99,8 +79,3 @@ def _explain(error: AnalysisException, source: str) -> str:
     if condition.startswith(_NOTHING_TO_INFER):
         return f"the landing zone at {source} holds no push yet, or is another directory"
     return f"cannot read {source} as a landing zone: {first_line(error)}"
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an exception's text: Spark adds the plan and the JVM's stack."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -23,3 +23,8 @@ class SchemaError(FleetError):
 
 class PayloadError(FleetError):
     """A payload is no well-formed OTLP `MetricsData`; the text is the reason under which it is set aside."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text: Spark adds the plan and the JVM's stack."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

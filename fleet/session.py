@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from fleet.errors import FleetError, JavaError
+from fleet.errors import FleetError, JavaError, first_line
 
 OLDEST_JAVA: Final = 17
 _HOW_TO_GET_JAVA: Final = (
@@ -55,10 +54,8 @@ def start_session(settings: SessionSettings | None = None) -> SparkSession:
     _set_environment(settings)
     try:
         session = _builder(settings).getOrCreate()
-    except (PySparkException, PySparkRuntimeError) as error:
-        raise FleetError(f"Spark did not start with master {settings.master}: {_first_line(error)}") from error
-    except Exception as error:  # py4j's own: the JVM's exception while the context starts
-        raise FleetError(f"Spark did not start with master {settings.master}: {_first_line(error)}") from error
+    except Exception as error:  # pyspark's or py4j's: the JVM's exception while the context starts
+        raise FleetError(f"Spark did not start with master {settings.master}: {first_line(error)}") from error
     session.sparkContext.setLogLevel(settings.log_level)
     return session
 
@@ -119,7 +116,3 @@ def _options(settings: SessionSettings) -> dict[str, str]:
             "spark.sql.shuffle.partitions": str(settings.local_shuffle_partitions),
         }
     return options
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,113 @@
+"""The jobs behind the commands: read -> pure transforms -> a frame and what was counted on the way.
+
+What is counted (`Totals`) is known once the frame has been acted on, in the same pass.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from fleet.bronze import read_landing
+from fleet.gold.inventory import inventory
+from fleet.gold.latency import METRIC_NAMES, latency
+from fleet.selection import Selection
+from fleet.silver import points as silver_points
+from fleet.silver import pushes as silver_pushes
+from fleet.silver.rejects import rejects as silver_rejects
+
+_FEW_REPEATS = 100_000  # 100 B each at most: what may well be broadcast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A job's result, not yet computed.
+
+    Attributes:
+        frame: the rows, in no order.
+        order: how a terminal shows them.
+        rejects: counts `rejects` while the frame is computed.
+        repeats: pushes that were received more than once and are counted once.
+    """
+
+    frame: DataFrame
+    order: tuple[Column, ...]
+    rejects: Observation
+    repeats: int
+
+
+def answer_inventory(spark: SparkSession, source: str, selection: Selection) -> Answer:
+    """INVENTORY of a landing zone."""
+    return _answer(
+        spark,
+        source,
+        selection,
+        silver_points.count,
+        lambda counted: inventory(silver_pushes.pushes(counted)),
+        order=(F.desc("last_seen"), F.asc("client_id"), F.asc("client_instance_id")),
+    )
+
+
+def answer_latency(spark: SparkSession, source: str, selection: Selection) -> Answer:
+    """LATENCY of a landing zone."""
+    return _answer(
+        spark,
+        source,
+        selection,
+        lambda checked: silver_points.decode(checked, METRIC_NAMES),
+        lambda decoded: latency(silver_points.points(decoded)),
+        order=(F.desc_nulls_last("latency_avg_ms"), F.asc("client_id"), F.asc("client_instance_id"), F.asc("node_id")),
+    )
+
+
+def answer_points(spark: SparkSession, source: str, selection: Selection, metric_prefix: str = "") -> Answer:
+    """POINTS of a landing zone, those of metrics whose names begin with `metric_prefix`."""
+    return _answer(
+        spark,
+        source,
+        selection,
+        silver_points.decode,
+        lambda decoded: silver_points.points(decoded).where(F.col("metric_name").startswith(metric_prefix)),
+        order=(F.asc("received_at"), F.asc("push_id"), F.asc("point_index")),
+    )
+
+
+def answer_rejects(spark: SparkSession, source: str, selection: Selection) -> Answer:
+    """REJECTS of a landing zone."""
+    return _answer(
+        spark,
+        source,
+        selection,
+        silver_points.count,
+        silver_rejects,
+        order=(F.asc("received_at"), F.asc("source_file"), F.asc("source_row")),
+    )
+
+
+def _answer(
+    spark: SparkSession,
+    source: str,
+    selection: Selection,
+    decode: Callable[[DataFrame], DataFrame],
+    analyse: Callable[[DataFrame], DataFrame],
+    *,
+    order: tuple[Column, ...],
+) -> Answer:
+    checked, repeats = read_pushes(spark, source, selection)
+    rejects = Observation()
+    decoded = decode(checked).observe(rejects, F.count_if(F.col("reason").isNotNull()).alias("rejects"))
+    return Answer(frame=analyse(decoded), order=order, rejects=rejects, repeats=repeats)
+
+
+def read_pushes(spark: SparkSession, source: str, selection: Selection) -> tuple[DataFrame, int]:
+    """CHECKED without repeats, and how many there were.
+
+    Repeats are counted first: to know that they are few (or none) is to know that no payload need be shuffled.
+    """
+    checked = silver_pushes.check(read_landing(spark, source, selection))
+    repeats = silver_pushes.find_repeats(checked)
+    count = repeats.count()
+    if count == 0:
+        return checked, 0
+    return silver_pushes.drop_repeats(checked, F.broadcast(repeats) if count <= _FEW_REPEATS else repeats), count

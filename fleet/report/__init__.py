@@ -1,0 +1,1 @@
+"""What an operator sees: progress while Spark works, and the ways an answer leaves."""

@@ -1,0 +1,101 @@
+"""How an answer leaves: a table in the terminal, or JSON lines, CSV or Parquet, to a path or (not Parquet) to stdout.
+
+A table holds the first `limit` rows of all in their order; a stream goes through the driver row by row; a path is
+written by Spark's workers. Nothing that grows with the fleet is kept in the driver.
+"""
+
+import csv
+from collections.abc import Iterable, Iterator
+from typing import TextIO
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, Observation, Row
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fleet.errors import OutputError
+from fleet.report.form import Format
+
+
+def take_first(frame: DataFrame, order: Iterable[Column], limit: int) -> tuple[list[Row], int]:
+    """The first `limit` rows in `order`, as text, and how many rows there are: one pass for both."""
+    total = Observation()
+    counted = frame.observe(total, F.count(F.lit(1)).alias("rows"))
+    rows = as_text(counted.orderBy(*order).limit(limit), limit_maps=True).collect()
+    return rows, int(total.get["rows"])
+
+
+def print_table(console: Console, rows: list[Row], names: list[str], total: int) -> None:
+    """A table of rows of text; says how many more there are."""
+    table = Table(show_edge=False, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(name.replace("_", " "), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("-" if value is None else value) for value in row))
+    console.print(table)
+    if total > len(rows):
+        console.print(f"{total - len(rows):,} more of {total:,} rows: raise --limit, or write all with --format")
+
+
+def as_text(frame: DataFrame, *, limit_maps: bool = False) -> DataFrame:
+    """Every column as text: times in UTC, numbers as Spark prints them, nested ones as JSON (or `k=v` for a table)."""
+    return frame.select(*(_text(field, limit_maps).alias(field.name) for field in frame.schema.fields))
+
+
+def _text(field: T.StructField, short: bool) -> Column:
+    column = F.col(field.name)
+    match field.dataType:
+        case T.TimestampType():
+            pattern = "yyyy-MM-dd HH:mm:ss" if short else "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
+            return F.date_format(column, pattern)
+        case T.DoubleType() if short:
+            return F.format_number(column, 3) if field.name.endswith("_ms") else column.cast("string")
+        case T.BooleanType() if short:
+            return F.when(column, "yes").otherwise(F.when(~column, "no"))
+        case T.MapType() if short:
+            pairs = F.transform(
+                F.map_entries(column), lambda pair: F.concat_ws("=", pair["key"], F.coalesce(pair["value"], F.lit("")))
+            )
+            return F.array_join(pairs, " ")
+        case T.ArrayType() if short:
+            return F.array_join(column.cast("array<string>"), ",")
+        case T.MapType() | T.ArrayType():
+            return F.to_json(column)
+    return column.cast("string")
+
+
+def write_path(frame: DataFrame, form: Format, path: str) -> None:
+    """Written by Spark's workers as a directory of files.
+
+    Raises:
+        OutputError: there is something at `path` already.
+    """
+    flat = as_text(frame) if form is Format.CSV else frame
+    writer = flat.write.option("header", True).mode("error")
+    try:
+        getattr(writer, form.value)(path)
+    except AnalysisException as error:
+        if "ALREADY_EXISTS" in (error.getCondition() or ""):
+            raise OutputError(f"{path} exists already: name another --output or remove it") from error
+        raise
+
+
+def write_stream(frame: DataFrame, form: Format, out: TextIO) -> None:
+    """JSON lines or CSV, partition after partition."""
+    if form is Format.JSON:
+        for line in json_lines(frame):
+            out.write(line + "\n")
+        return
+    writer = csv.writer(out)
+    writer.writerow(frame.columns)
+    for row in as_text(frame).toLocalIterator():
+        writer.writerow(["" if value is None else value for value in row])
+
+
+def json_lines(frame: DataFrame) -> Iterator[str]:
+    """One JSON object a row; null stands for null, as in the files that `write_path` writes."""
+    for row in frame.select(F.to_json(F.struct("*")).alias("line")).toLocalIterator():
+        yield row["line"]

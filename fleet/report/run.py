@@ -1,0 +1,111 @@
+"""One command from start to end: a session, the answer, its way out, and what was left out on the way."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TextIO, TypeAlias
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.storagelevel import StorageLevel
+from rich.console import Console
+
+from fleet.errors import FleetError, first_line
+from fleet.jobs import Answer
+from fleet.report.form import Format
+from fleet.report.output import print_table, take_first, write_path, write_stream
+from fleet.report.progress import show_progress
+from fleet.selection import Selection
+from fleet.session import SessionSettings, start_session
+
+Job: TypeAlias = Callable[[SparkSession, str, Selection], Answer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What an operator asked for.
+
+    Attributes:
+        title: what is being done, for the progress line.
+        source: the landing zone.
+        master: where Spark runs.
+        form: what the answer is written as.
+        output: directory to write to; None is stdout.
+        limit: rows of a table.
+        show_progress: None shows it when stderr is a terminal.
+    """
+
+    title: str
+    source: str
+    master: str
+    form: Format
+    output: str | None
+    limit: int
+    show_progress: bool | None
+
+    def __post_init__(self) -> None:
+        if self.form is Format.PARQUET and self.output is None:
+            raise FleetError("Parquet needs a directory to be written to: add --output PATH")
+        if self.form is Format.TABLE and self.output is not None:
+            raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
+
+
+def run(request: Request, selection: Selection, job: Job, *, out: TextIO, notes: Console) -> None:
+    """Answers a request.
+
+    Args:
+        request: what was asked.
+        selection: of which pushes.
+        job: what computes the answer.
+        out: where rows go.
+        notes: where progress goes, and one line each on repeats and on pushes that were set aside.
+
+    Raises:
+        FleetError: with one sentence on what is wrong, whatever Spark made of it.
+    """
+    with _explained(request):
+        spark = start_session(SessionSettings(master=request.master))
+        shown = notes.is_terminal if request.show_progress is None else request.show_progress
+        with show_progress(spark, request.title, notes, enabled=shown):
+            answer = job(spark, request.source, selection)
+            finish = _compute(request, answer, out)
+        finish()
+        _note(notes, answer)
+
+
+@contextmanager
+def _explained(request: Request) -> Iterator[None]:
+    try:
+        yield
+    except FleetError:
+        raise
+    except (PySparkException, Py4JError) as error:
+        raise FleetError(f"{request.title} of {request.source} failed in Spark: {first_line(error)}") from error
+
+
+def _compute(request: Request, answer: Answer, out: TextIO) -> Callable[[], None]:
+    """Computes the answer and gives back what prints it, so that progress is gone from the terminal by then."""
+    if request.form is Format.TABLE:
+        rows, total = take_first(answer.frame, answer.order, request.limit)
+        return lambda: print_table(Console(file=out), rows, answer.frame.columns, total)
+    if request.output is not None:
+        write_path(answer.frame, request.form, request.output)
+        return lambda: None
+    # Kept by Spark's workers on disk: what was counted on the way is known before the first row leaves.
+    kept = answer.frame.persist(StorageLevel.DISK_ONLY)
+    kept.count()
+
+    def stream() -> None:
+        write_stream(kept, request.form, out)
+        kept.unpersist()
+
+    return stream
+
+
+def _note(notes: Console, answer: Answer) -> None:
+    rejects = int(answer.rejects.get["rejects"])
+    if answer.repeats:
+        notes.print(f"{answer.repeats:,} repeated pushes were counted once", highlight=False)
+    if rejects:
+        notes.print(f"{rejects:,} pushes were set aside as malformed: fleet rejects says why", highlight=False)

@@ -1,0 +1,65 @@
+"""Which pushes an operator asks for, and how the command line says it. Knows nothing of Spark."""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from fleet.errors import FleetError
+from telemetry.push_record import format_instance_id, parse_instance_id
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class SelectionError(FleetError):
+    """A time or an instance id is in no form that is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which pushes to read; an empty collection or None selects all.
+
+    Attributes:
+        since: first time of receipt, inclusive (UTC).
+        until: end of the times of receipt, exclusive (UTC).
+        client_ids: client ids, exactly as the clients have them.
+        instance_ids: client instance ids in Kafka's form, 22 characters.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+    client_ids: Collection[str] = ()
+    instance_ids: Collection[str] = ()
+
+
+def parse_time(text: str, now: datetime) -> datetime:
+    """A time as an operator says it: an age such as `90s`, `30m`, `2h`, `7d`, or an ISO 8601 time, UTC unless it says.
+
+    >>> parse_time("2h", datetime(2026, 1, 31, 8, tzinfo=UTC)).isoformat()
+    '2026-01-31T06:00:00+00:00'
+
+    Raises:
+        SelectionError: the text is neither.
+    """
+    age = re.fullmatch(r"(\d{1,9})([smhd])", text.strip())
+    try:
+        if age:
+            return now - timedelta(**{_UNITS[age[2]]: int(age[1])})
+        time = datetime.fromisoformat(text.strip())
+    except (ValueError, OverflowError) as error:
+        raise SelectionError(
+            f"{text!r} is no time: give an age (90s, 30m, 2h, 7d) or an ISO 8601 time (2026-01-31T08:00, UTC)"
+        ) from error
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def parse_instance_ids(texts: Iterable[str]) -> tuple[str, ...]:
+    """Client instance ids in any form that clients log, in Kafka's form.
+
+    Raises:
+        SelectionError: one of them is in none.
+    """
+    try:
+        return tuple(format_instance_id(parse_instance_id(text)) for text in texts)
+    except ValueError as error:
+        raise SelectionError(str(error)) from error
