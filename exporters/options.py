@@ -1,0 +1,133 @@
+"""Reads the keys of one `[exporters.<name>]` table into settings, refusing by name what it does not know.
+
+Values may come typed (TOML) or as text (environment variables, overrides). A map is written as a table, whose keys
+arrive joined by dots (`headers.authorization`), or as text, `a=b,c=d`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from wire.errors import FleetgaugeError
+
+
+class ExporterConfigError(FleetgaugeError):
+    """An exporter's configuration that cannot be used.
+
+    Attributes:
+        exporter: the name in `[exporters.<name>]`.
+        key: the key within that table; empty where the table as a whole is at fault.
+        value: what was given.
+        allowed: what would be allowed, or what is wrong.
+    """
+
+    def __init__(self, exporter: str, key: str, value: object, allowed: str) -> None:
+        super().__init__(exporter, key, value, allowed)
+        self.exporter = exporter
+        self.key = key
+        self.value = value
+        self.allowed = allowed
+
+    def __str__(self) -> str:
+        if not self.key:
+            return f"exporters.{self.exporter}: {self.allowed}"
+        return f"exporters.{self.exporter}.{self.key} is {self.value!r}: {self.allowed}"
+
+
+class Options:
+    """The keys of one exporter; each reader names a key and so makes it known.
+
+    Args:
+        exporter: its name, for messages.
+        values: key -> value; `type` is taken as read.
+    """
+
+    def __init__(self, exporter: str, values: Mapping[str, object]) -> None:
+        self.exporter = exporter
+        self._left = {key: value for key, value in values.items() if key != "type"}
+        self._known: list[str] = []
+
+    def error(self, key: str, value: object, allowed: str) -> ExporterConfigError:
+        """The error that says what is wrong with `key`."""
+        return ExporterConfigError(self.exporter, key, value, allowed)
+
+    def text(self, key: str, default: str) -> str:
+        """A text that is not empty."""
+        value = self._take(key, default)
+        if not isinstance(value, str) or not value.strip():
+            raise self.error(key, value, "expected a text that is not empty")
+        return value.strip()
+
+    def optional_text(self, key: str) -> str | None:
+        """A text, or None where the key is missing."""
+        value = self._take(key, None)
+        if value is not None and (not isinstance(value, str) or not value.strip()):
+            raise self.error(key, value, "expected a text that is not empty; leave the key out for none")
+        return value.strip() if isinstance(value, str) else None
+
+    def integer(self, key: str, default: int, *, minimum: int, maximum: int = 2**31 - 1) -> int:
+        """A whole number between `minimum` and `maximum`, both included."""
+        value = self._take(key, default)
+        allowed = f"expected a whole number from {minimum} to {maximum}"
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            raise self.error(key, value, allowed)
+        try:
+            number = int(value)
+        except ValueError:
+            raise self.error(key, value, allowed) from None
+        if not minimum <= number <= maximum:
+            raise self.error(key, value, allowed)
+        return number
+
+    def choice(self, key: str, default: str, allowed: Sequence[str]) -> str:
+        """One of `allowed`, in any case."""
+        value = self._take(key, default)
+        if not isinstance(value, str) or value.strip().lower() not in allowed:
+            raise self.error(key, value, f"expected one of {', '.join(allowed)}")
+        return value.strip().lower()
+
+    def names(self, key: str, default: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
+        """Some of `allowed`, as a list or as text separated by commas; without repeats, in the given order."""
+        value = self._take(key, list(default))
+        names = value.split(",") if isinstance(value, str) else value
+        if not isinstance(names, (list, tuple)):
+            raise self.error(key, value, "expected a list of names")
+        stripped = [str(name).strip() for name in names if str(name).strip()]
+        for name in stripped:
+            if name not in allowed:
+                raise self.error(key, value, f"{name!r} is not one of {', '.join(allowed)}")
+        return tuple(dict.fromkeys(stripped))
+
+    def mapping(self, key: str) -> tuple[tuple[str, str], ...]:
+        """A map of texts: a table, dotted keys below `key`, or `a=b,c=d`; sorted by name."""
+        value = self._take(key, {})
+        found = dict(value) if isinstance(value, Mapping) else self._pairs(key, value)
+        below = [name for name in self._left if name.startswith(f"{key}.")]
+        found.update((name[len(key) + 1 :], self._left.pop(name)) for name in below)
+        for name, content in found.items():
+            if not isinstance(content, (str, int, float)):
+                raise self.error(f"{key}.{name}", content, "expected a text")
+        return tuple(sorted((str(name), str(content)) for name, content in found.items()))
+
+    def finish(self) -> None:
+        """Call after the last key was read.
+
+        Raises:
+            ExporterConfigError: there are keys that nobody read.
+        """
+        for key, value in self._left.items():
+            allowed = ", ".join(sorted(self._known))
+            raise self.error(key, value, f"there is no such key for this type of exporter; there are type, {allowed}")
+
+    def _take(self, key: str, default: object) -> object:
+        self._known.append(key)
+        return self._left.pop(key, default)
+
+    def _pairs(self, key: str, value: object) -> dict[str, object]:
+        if not isinstance(value, str):
+            raise self.error(key, value, "expected a table of texts, or name=value,name=value")
+        pairs: dict[str, object] = {}
+        for pair in filter(None, (part.strip() for part in value.split(","))):
+            name, equals, content = pair.partition("=")
+            if not equals or not name.strip():
+                raise self.error(key, value, "expected name=value,name=value")
+            pairs[name.strip()] = content.strip()
+        return pairs
