@@ -98,3 +98,7 @@ class ProtocolError(FleetgaugeError):
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
+
+
+class LocalProtocolError(FleetgaugeError):
+    """Our own side broke a connection's rules: a response to a slot that awaits none, an unmute without its mute."""

@@ -1,0 +1,75 @@
+"""Which APIs are served, in which versions: the one list behind ApiVersions and the dispatch."""
+
+import enum
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+
+class ApiKey(enum.IntEnum):
+    """Kafka's api keys that are served (Kafka protocol guide, "Api Keys")."""
+
+    METADATA = 3
+    API_VERSIONS = 18
+    DESCRIBE_CLUSTER = 60
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
+
+
+class Api(NamedTuple):
+    """One served API: versions from `min_version` to `max_version`, both included."""
+
+    key: int
+    min_version: int
+    max_version: int
+
+
+SERVED: Final = (
+    Api(ApiKey.METADATA, 0, 13),
+    Api(ApiKey.API_VERSIONS, 0, 4),
+    Api(ApiKey.DESCRIBE_CLUSTER, 0, 2),
+    Api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0),
+    Api(ApiKey.PUSH_TELEMETRY, 0, 0),
+)
+"""Everything that the standalone listener serves."""
+
+TELEMETRY_KEYS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+
+
+class ApiTable:
+    """The served APIs.
+
+    Args:
+        apis: what is served.
+        telemetry_enabled: as the attribute.
+
+    Attributes:
+        telemetry_enabled: whether the telemetry APIs are advertised. A client that learned of them before they were
+            switched off is still answered, as by Kafka: closing its connection would disturb its data.
+
+    Raises:
+        ValueError: a key stands in `apis` twice, or a range is empty.
+    """
+
+    __slots__ = ("_by_key", "telemetry_enabled")
+
+    def __init__(self, apis: Iterable[Api] = SERVED, *, telemetry_enabled: bool = True) -> None:
+        self._by_key: dict[int, Api] = {}
+        for api in apis:
+            if api.key in self._by_key or not 0 <= api.min_version <= api.max_version:
+                raise ValueError(f"api key {api.key} stands twice in the table, or {api} is an empty range")
+            self._by_key[api.key] = api
+        self.telemetry_enabled = telemetry_enabled
+
+    def find(self, key: int) -> Api | None:
+        """The API of that key, or None when it is not served."""
+        return self._by_key.get(key)
+
+    def is_supported(self, key: int, version: int) -> bool:
+        """True if requests of that key and version are served."""
+        api = self._by_key.get(key)
+        return api is not None and api.min_version <= version <= api.max_version
+
+    def advertised(self) -> tuple[Api, ...]:
+        """What an ApiVersions response lists, by key."""
+        apis = sorted(self._by_key.values())
+        return tuple(api for api in apis if self.telemetry_enabled or api.key not in TELEMETRY_KEYS)

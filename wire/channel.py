@@ -1,0 +1,78 @@
+"""A connection as request handlers see it, and a request handler as connections see it. No I/O here."""
+
+from typing import Protocol
+
+from wire.codec import Request
+from wire.principal import KafkaPrincipal
+
+
+class Channel(Protocol):
+    """One connection. Hashable by identity; every call belongs on the listener's loop.
+
+    Attributes:
+        connection_id: Kafka's form, `local_host:port-remote_host:port-index`.
+        listener_name, security_protocol: e.g. `EXTERNAL` and `PLAINTEXT`.
+        principal: who is connected; `User:ANONYMOUS` on plaintext.
+        client_address, client_port: the other end; an IPv4 address is in its own form on a dual-stack socket too.
+        client_software_name, client_software_version: `unknown` until the handler of ApiVersions sets them.
+    """
+
+    connection_id: str
+    listener_name: str
+    security_protocol: str
+    principal: KafkaPrincipal
+    client_address: str
+    client_port: int
+    client_software_name: str
+    client_software_version: str
+
+    def respond(self, slot: int, response: bytes) -> None:
+        """Hands over the response to the request of that slot, size prefix included (the encoders write it).
+
+        It leaves with a later `flush`, in its turn. Empty bytes answer a request that has no response. Dropped
+        when the connection has ended.
+
+        Raises:
+            LocalProtocolError: the slot was never opened, or has its response.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Writes every response whose turn has come, joined, and handles frames that waited for room."""
+        ...
+
+    def mute(self) -> None:
+        """Handles no further request until unmuted; each mute takes one `unmute`. Responses still leave."""
+        ...
+
+    def unmute(self) -> None:
+        """Ends one mute; may come after the connection's end.
+
+        Raises:
+            LocalProtocolError: there is no mute to end.
+        """
+        ...
+
+    def close(self, reason: str) -> None:
+        """Closes the connection after the responses whose turn has come; `reason` is a short stable word to count."""
+        ...
+
+
+class RequestHandler(Protocol):
+    """What answers requests. Called on the listener's loop, so it must not block.
+
+    A `ProtocolError` closes the connection with its reason, any other exception is logged and closes it with
+    `handler_error`; neither reaches another connection.
+    """
+
+    def handle(self, channel: Channel, request: Request) -> bytes | None:
+        """Answers now with a whole response, or returns None and later calls `channel.respond` and `flush`."""
+        ...
+
+    def connection_made(self, channel: Channel) -> None:
+        """A client connected."""
+        ...
+
+    def connection_lost(self, channel: Channel, reason: str) -> None:
+        """The connection ended; called once for each `connection_made`."""
+        ...

@@ -1,0 +1,133 @@
+"""Frames to requests, messages to responses. No I/O; which APIs there are says `wire.api_table`."""
+
+import functools
+import io
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from kio.index import load_request_schema
+from kio.serial import entity_writer
+
+from wire.api_table import ApiKey, ApiTable
+from wire.errors import ProtocolError
+from wire.push_telemetry import encode_push_telemetry_response, read_push_telemetry
+from wire.request_reader import UnreadableError, read_body, skip_tagged_fields
+
+__all__ = ("Request", "encode_push_telemetry_response", "encode_response", "parse_request")
+
+# request_api_key, request_api_version, correlation_id, length of client_id
+_HEADER: Final = struct.Struct(">hhih")
+_SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
+_NO_TAGGED_FIELDS: Final = b"\x00"
+
+ReadBody = Callable[[bytes, int], Any]
+
+
+class Request:
+    """One request as handlers see it.
+
+    Attributes:
+        api_key, api_version, correlation_id: as sent; key and version are in the API table, but for ApiVersions,
+            whose version may be any.
+        client_id: as sent; Kafka takes None for an empty one.
+        body: `PushTelemetry` for a push, `kio`'s request class for the other APIs; None for an ApiVersions request of
+            a version that the table does not have, whose layout nobody knows.
+        slot: its place in the order of the connection's responses.
+    """
+
+    __slots__ = ("api_key", "api_version", "body", "client_id", "correlation_id", "slot")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Any, slot: int = 0
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body = body
+        self.slot = slot
+
+    def __repr__(self) -> str:
+        return (
+            f"Request(api_key={self.api_key}, api_version={self.api_version}, correlation_id={self.correlation_id}, "
+            f"client_id={self.client_id!r}, slot={self.slot})"
+        )
+
+
+def parse_request(frame: bytes, table: ApiTable) -> Request:
+    """Reads one frame (without size prefix).
+
+    As in Kafka, bytes after the body are ignored, a negative length of the client id is a null one, and an ApiVersions
+    request of an unknown version is read no further than its client id: it is answered, so that the client can
+    fall back (KIP-511). Bytes of the client id that are no UTF-8 are replaced.
+
+    Raises:
+        ProtocolError: `short_frame`, `unknown_api_key`, `unsupported_version`, `malformed_header`, `malformed_body`:
+            Kafka closes the connection on each.
+    """
+    if len(frame) < _HEADER.size:
+        raise ProtocolError("short_frame", f"a frame of {len(frame)} bytes cannot hold a request header")
+    api_key, api_version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
+    is_served = table.is_supported(api_key, api_version)
+    if not is_served and api_key != ApiKey.API_VERSIONS:
+        raise _not_served(table, api_key, api_version)
+    client_id, position = _read_client_id(frame, client_id_length)
+    body = _read_rest(frame, position, api_key, api_version) if is_served else None
+    return Request(api_key, api_version, correlation_id, client_id, body)
+
+
+def _not_served(table: ApiTable, api_key: int, api_version: int) -> ProtocolError:
+    api = table.find(api_key)
+    if api is None:
+        return ProtocolError("unknown_api_key", f"api key {api_key} (version {api_version}) is not served")
+    served = f"{api.min_version} to {api.max_version}"
+    return ProtocolError("unsupported_version", f"version {api_version} of api key {api_key}; served are {served}")
+
+
+def _read_client_id(frame: bytes, length: int) -> tuple[str | None, int]:
+    start = _HEADER.size
+    if length < 0:
+        return None, start
+    end = start + length
+    if end > len(frame):
+        raise ProtocolError("malformed_header", f"a client id of {length} bytes in a frame of {len(frame)}")
+    return frame[start:end].decode(errors="replace"), end
+
+
+def _read_rest(frame: bytes, position: int, api_key: int, api_version: int) -> Any:
+    """Reads the header's tagged fields, which only flexible versions have, and the body."""
+    is_flexible, read = _layout(api_key, api_version)
+    if is_flexible:
+        try:
+            position = skip_tagged_fields(frame, position)
+        except (UnreadableError, IndexError) as error:
+            raise ProtocolError("malformed_header", f"tagged fields of the header: {error}") from error
+    return read(frame, position)
+
+
+@functools.cache
+def _layout(api_key: int, api_version: int) -> tuple[bool, ReadBody]:
+    """Whether the request's header is version 2 (with tagged fields; else 1), and what reads its body."""
+    schema = load_request_schema(api_key, api_version)
+    is_flexible = schema.__header_schema__.__flexible__
+    if (api_key, api_version) == (ApiKey.PUSH_TELEMETRY, 0):
+        return is_flexible, read_push_telemetry
+    return is_flexible, functools.partial(read_body, schema)
+
+
+def encode_response(correlation_id: int, response: Any) -> bytes:
+    """A response of `kio`'s with size prefix and header, ready for `Channel.respond`.
+
+    The header is the one of the message's class: version 1 (with tagged fields) for flexible versions, but always 0
+    for ApiVersions, since a client reads that response before it knows what the broker speaks (KIP-511).
+    """
+    buffer = io.BytesIO()
+    buffer.write(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
+    if response.__header_schema__.__flexible__:
+        buffer.write(_NO_TAGGED_FIELDS)
+    entity_writer(type(response))(buffer, response)
+    size = buffer.tell() - 4
+    buffer.seek(0)
+    buffer.write(_SIZE_AND_CORRELATION_ID.pack(size, correlation_id))
+    return buffer.getvalue()

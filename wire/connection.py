@@ -1,0 +1,245 @@
+"""One connection without its socket: which frames may be handled now, and which responses may leave.
+
+Three rules: responses leave in the order of their requests, whatever the order in which they are made; no frame is
+handed out while the connection is muted, its peer does not read, or `max_in_flight_requests` wait for their turn; an
+error of the stream shows after every frame before it. The shell around it is `wire.tcp_channel`.
+"""
+
+import enum
+from collections import deque
+from typing import Final
+
+from wire.errors import LocalProtocolError, ProtocolError
+from wire.frames import FrameDecoder
+
+
+class ConnectionState(enum.Enum):
+    """What a connection does with its next frame."""
+
+    OPEN = "open"
+    """Handles it."""
+    MUTED = "muted"
+    """Keeps it until it is unmuted: a quota was crossed."""
+    DRAINING = "draining"
+    """Never handles it; what is in flight is still answered."""
+    CLOSED = "closed"
+    """Never handles it, and drops every response."""
+
+
+class ConnectionEvent(enum.Enum):
+    """What moves a connection from state to state."""
+
+    MUTE = enum.auto()
+    UNMUTE = enum.auto()
+    """One mute of several is over."""
+    LAST_UNMUTE = enum.auto()
+    """Every mute is over."""
+    DRAIN = enum.auto()
+    CLOSE = enum.auto()
+
+
+_S, _E = ConnectionState, ConnectionEvent
+
+TRANSITIONS: Final[dict[ConnectionState, dict[ConnectionEvent, ConnectionState]]] = {
+    _S.OPEN: {_E.MUTE: _S.MUTED, _E.DRAIN: _S.DRAINING, _E.CLOSE: _S.CLOSED},
+    _S.MUTED: {
+        _E.MUTE: _S.MUTED,
+        _E.UNMUTE: _S.MUTED,
+        _E.LAST_UNMUTE: _S.OPEN,
+        _E.DRAIN: _S.DRAINING,
+        _E.CLOSE: _S.CLOSED,
+    },
+    # A throttle that ends late must find its connection, in whatever state: muting goes on being counted.
+    _S.DRAINING: dict.fromkeys(_E, _S.DRAINING) | {_E.CLOSE: _S.CLOSED},
+    _S.CLOSED: dict.fromkeys(_E, _S.CLOSED),
+}
+
+
+class Connection:
+    """The state of one connection.
+
+    Args:
+        max_frame_bytes: as in `FrameDecoder`.
+        max_in_flight_requests: how many requests may wait for their response to leave.
+
+    Attributes:
+        state: see `ConnectionState`.
+        peer_reads: False while too much that was written is still unread; set by the shell.
+        input_ended: True once the peer said that it sends no more.
+    """
+
+    __slots__ = (
+        "_decoder",
+        "_early",
+        "_max_in_flight",
+        "_mutes",
+        "_next_slot",
+        "_outgoing",
+        "_sent",
+        "_turn",
+        "_waiting",
+        "input_ended",
+        "peer_reads",
+        "state",
+    )
+
+    def __init__(self, *, max_frame_bytes: int, max_in_flight_requests: int) -> None:
+        self._decoder = FrameDecoder(max_frame_bytes)
+        self._max_in_flight = max_in_flight_requests
+        self._waiting: deque[bytes] = deque()
+        # Slots are counted up from 0: below _sent the response has left, below _turn it is in _outgoing, below
+        # _next_slot the request was handed out; _early holds the responses that came before their turn.
+        self._next_slot = 0
+        self._turn = 0
+        self._sent = 0
+        self._early: dict[int, bytes] = {}
+        self._outgoing: list[bytes] = []
+        self._mutes = 0
+        self.state = ConnectionState.OPEN
+        self.peer_reads = True
+        self.input_ended = False
+
+    @property
+    def in_flight(self) -> int:
+        """Requests handed out whose response has not left."""
+        return self._next_slot - self._sent
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes received that no handler has seen [B]: the incomplete frame and the waiting ones."""
+        waiting = sum(map(len, self._waiting)) if self._waiting else 0
+        return self._decoder.buffered_bytes + waiting
+
+    @property
+    def is_cut(self) -> bool:
+        """True if the input ended within a frame."""
+        return self.input_ended and self._decoder.buffered_bytes > 0
+
+    @property
+    def is_muted(self) -> bool:
+        """True while a mute has not had its unmute."""
+        return self._mutes > 0
+
+    @property
+    def wants_read(self) -> bool:
+        """True if the next bytes may be read: everything read before has been handed out, and more may be."""
+        return (
+            self.state is ConnectionState.OPEN
+            and self.peer_reads
+            and not self._waiting
+            and not self.input_ended
+            and self._decoder.error is None
+        )
+
+    @property
+    def is_finished(self) -> bool:
+        """True if nothing more will be handed out or sent: the input ended or is given up, and all is answered."""
+        if self.in_flight:
+            return False
+        if self.state in (ConnectionState.DRAINING, ConnectionState.CLOSED):
+            return True
+        return self.input_ended and not self._waiting
+
+    @property
+    def has_output(self) -> bool:
+        """True if `data_to_send` has something to hand over."""
+        return self._sent != self._turn
+
+    def receive_data(self, data: bytes) -> int:
+        """Takes bytes of the peer; returns how many frames they completed. An error of the stream shows in `take`."""
+        if self.state in (ConnectionState.DRAINING, ConnectionState.CLOSED) or self._decoder.error is not None:
+            return 0
+        try:
+            frames = self._decoder.receive(data)
+        except ProtocolError:
+            return 0
+        self._waiting.extend(frames)
+        return len(frames)
+
+    def end_input(self) -> None:
+        """The peer sends no more; what it sent is still handled and answered."""
+        self.input_ended = True
+
+    def take(self) -> bytes | None:
+        """The next frame to handle, or None when there is none, or none may be handled now.
+
+        Raises:
+            ProtocolError: all frames were handed out, and what follows them is no frame.
+        """
+        if self.state is not ConnectionState.OPEN or not self.peer_reads:
+            return None
+        if not self._waiting:
+            if self._decoder.error is not None:
+                raise self._decoder.error
+            return None
+        if self._next_slot - self._sent >= self._max_in_flight:
+            return None
+        return self._waiting.popleft()
+
+    def open_slot(self) -> int:
+        """The place of the next request in the order of responses."""
+        slot = self._next_slot
+        self._next_slot = slot + 1
+        return slot
+
+    def respond(self, slot: int, response: bytes) -> None:
+        """Takes the response to one request: `response` with its size prefix, or nothing for a request without one.
+
+        After the connection's end it is dropped.
+
+        Raises:
+            LocalProtocolError: the slot was never opened, or has its response.
+        """
+        if self.state is ConnectionState.CLOSED:
+            return
+        if not self._turn <= slot < self._next_slot or slot in self._early:
+            raise LocalProtocolError(f"slot {slot} awaits no response")
+        if slot != self._turn:
+            self._early[slot] = response
+            return
+        self._outgoing.append(response)
+        self._turn += 1
+        while self._early and self._turn in self._early:
+            self._outgoing.append(self._early.pop(self._turn))
+            self._turn += 1
+
+    def data_to_send(self) -> bytes:
+        """Every response whose turn has come, joined; they count as sent."""
+        outgoing = self._outgoing
+        data = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
+        outgoing.clear()
+        self._sent = self._turn
+        return data
+
+    def mute(self) -> None:
+        """No frame is handed out until `unmute` was called as often as this (Kafka's channel mute)."""
+        self._move(ConnectionEvent.MUTE)
+        self._mutes += 1
+
+    def unmute(self) -> bool:
+        """Ends one mute; True if frames may be handed out again by it.
+
+        Raises:
+            LocalProtocolError: there is no mute to end.
+        """
+        if self._mutes == 0:
+            raise LocalProtocolError("an unmute without its mute")
+        self._mutes -= 1
+        self._move(ConnectionEvent.UNMUTE if self._mutes else ConnectionEvent.LAST_UNMUTE)
+        return self.state is ConnectionState.OPEN
+
+    def drain(self) -> None:
+        """No further frame is handled, waiting ones are dropped; what is in flight may still be answered."""
+        self._move(ConnectionEvent.DRAIN)
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """The end; may be called again."""
+        self._move(ConnectionEvent.CLOSE)
+        self._waiting.clear()
+        self._early.clear()
+        self._outgoing.clear()
+        self._sent = self._turn = self._next_slot
+
+    def _move(self, event: ConnectionEvent) -> None:
+        self.state = TRANSITIONS[self.state][event]

@@ -1,0 +1,113 @@
+"""Cutting a byte stream into Kafka's frames: a signed int32 of the size, then that many bytes. No I/O.
+
+What a frame means is read in `wire.codec`.
+"""
+
+import struct
+from typing import Final
+
+from wire.errors import ProtocolError
+
+SIZE_PREFIX_BYTES: Final = 4
+MIN_REQUEST_BYTES: Final = 8
+"""The smallest request header (version 0): api key, api version and correlation id."""
+
+_SIZE = struct.Struct(">i")
+
+# The first bytes of what is not Kafka but often knocks: said in the log, since an operator looks for it.
+_STRANGERS: Final = (
+    (b"\x16\x03", "it looks like TLS, and this listener speaks plaintext"),
+    (b"GET ", "it looks like HTTP"),
+    (b"POST", "it looks like HTTP"),
+    (b"HEAD", "it looks like HTTP"),
+    (b"PUT ", "it looks like HTTP"),
+    (b"PRI ", "it looks like HTTP/2"),
+    (b"SSH-", "it looks like SSH"),
+)
+
+
+class FrameDecoder:
+    """Bytes in, whole frames out.
+
+    What comes out does not depend on how the bytes are cut: frames before a bad one are handed out even when they
+    share a chunk with it, and nothing after it is ever read. Memory is bounded by one frame and one chunk, whatever
+    size a peer announces: space is taken as bytes arrive.
+
+    Args:
+        max_frame_bytes: the largest size accepted [B], without the prefix (Kafka's `socket.request.max.bytes`).
+        min_frame_bytes: the smallest size accepted [B].
+
+    Attributes:
+        error: why the stream is unusable, once it is.
+    """
+
+    __slots__ = ("_max", "_min", "_partial", "_wanted", "error")
+
+    def __init__(self, max_frame_bytes: int, *, min_frame_bytes: int = MIN_REQUEST_BYTES) -> None:
+        self._max = max_frame_bytes
+        self._min = min_frame_bytes
+        self._partial: bytearray | None = None
+        self._wanted = SIZE_PREFIX_BYTES
+        self.error: ProtocolError | None = None
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of a frame that is not complete yet [B]."""
+        return len(self._partial) if self._partial is not None else 0
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Takes the next bytes of the stream and returns the frames that they complete, without prefixes.
+
+        Raises:
+            ProtocolError: the stream holds no frame where one must be (`negative_frame_size`, `empty_frame`,
+                `short_frame`, `frame_too_large`) and no frame came before it in `data`; when frames came before it,
+                they are returned and `error` is set. Every later call raises it again.
+        """
+        if self.error is not None:
+            raise self.error
+        if self._partial is not None:
+            data = self._joined(self._partial, data)
+        return self._cut(data) if data else []
+
+    def _joined(self, partial: bytearray, data: bytes) -> bytes:
+        """Adds to the incomplete frame; returns everything once it is complete, else nothing."""
+        partial += data
+        if len(partial) < self._wanted:
+            return b""
+        self._partial = None
+        return bytes(partial)
+
+    def _cut(self, data: bytes) -> list[bytes]:
+        frames: list[bytes] = []
+        start, end = 0, len(data)
+        while end - start >= SIZE_PREFIX_BYTES:
+            (size,) = _SIZE.unpack_from(data, start)
+            if not self._min <= size <= self._max:
+                self.error = self._refusal(size, data[start : start + SIZE_PREFIX_BYTES])
+                if not frames:
+                    raise self.error
+                return frames
+            body = start + SIZE_PREFIX_BYTES
+            if end - body < size:
+                self._keep(data, start, SIZE_PREFIX_BYTES + size)
+                return frames
+            start = body + size
+            frames.append(data[body:start])
+        if start < end:
+            self._keep(data, start, SIZE_PREFIX_BYTES)
+        return frames
+
+    def _keep(self, data: bytes, start: int, wanted: int) -> None:
+        self._partial = bytearray(memoryview(data)[start:])
+        self._wanted = wanted
+
+    def _refusal(self, size: int, prefix: bytes) -> ProtocolError:
+        if size < 0:
+            return ProtocolError("negative_frame_size", f"a frame of {size} bytes is announced")
+        if size == 0:
+            return ProtocolError("empty_frame", "a frame without a byte")
+        if size < self._min:
+            return ProtocolError("short_frame", f"a frame of {size} bytes cannot hold a request header")
+        hint = next((f"; {what}" for first, what in _STRANGERS if prefix.startswith(first)), "")
+        detail = f"a frame of {size} bytes is announced, socket.request.max.bytes is {self._max}{hint}"
+        return ProtocolError("frame_too_large", detail)

@@ -1,0 +1,227 @@
+"""Listening: the accept loop, the sweep for idle connections, and the orderly stop. What a connection does stands in
+`wire.tcp_channel`.
+
+The accept loop is our own, one connection at a time, so that connection quotas can stand between the accept and the
+first byte (chapter 19, connection quotas).
+"""
+
+import asyncio
+import errno
+import itertools
+import socket
+from contextlib import suppress
+from typing import Any, Final
+
+import structlog
+
+from wire.api_table import ApiTable
+from wire.channel import Channel, RequestHandler
+from wire.errors import InvalidConfigError
+from wire.listener_counters import ListenerCounters
+from wire.listener_settings import ListenerSettings
+from wire.tcp_channel import Clock, CloseReason, ListenerContext, TcpChannel
+
+__all__ = ("Channel", "Listener", "ListenerSettings", "RequestHandler")
+
+log = structlog.get_logger(__name__)
+
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_MIN_SWEEP_MS: Final = 10
+_MAX_SWEEP_MS: Final = 5_000
+
+
+class Listener:
+    """One listener of a node.
+
+    Args:
+        name: the listener's name, as in `listeners`.
+        host: the address to bind; empty for every address of the machine, IPv6 too.
+        port: the port to bind; 0 for any free one.
+        handler: answers the requests.
+        settings: see there.
+        time: a monotonic clock; `quotas.clock.Time` is one.
+        api_table: what is served.
+
+    Attributes:
+        port: the port that was bound, after `start`.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        host: str,
+        port: int,
+        handler: RequestHandler,
+        settings: ListenerSettings,
+        time: Clock,
+        api_table: ApiTable | None = None,
+    ) -> None:
+        self.name = name
+        self.host = host
+        self.port = port
+        self._handler = handler
+        self._settings = settings
+        self._time = time
+        self._api_table = api_table or ApiTable()
+        self._counters = ListenerCounters()
+        self._indexes = itertools.count()
+        self._context: ListenerContext | None = None
+        self._socket: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._adopting: set[asyncio.Task[None]] = set()
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def connection_count(self) -> int:
+        """Open connections."""
+        return len(self._context.channels) if self._context is not None else 0
+
+    def counters(self) -> dict[str, Any]:
+        """What was counted since the start, in plain values; see `ListenerCounters`."""
+        return {"listener": self.name, "open": self.connection_count, **self._counters.snapshot()}
+
+    async def start(self) -> None:
+        """Binds and accepts connections from now on.
+
+        Raises:
+            InvalidConfigError: the address cannot be bound.
+        """
+        loop = asyncio.get_running_loop()
+        self._context = ListenerContext(
+            listener_name=self.name,
+            handler=self._handler,
+            api_table=self._api_table,
+            settings=self._settings,
+            time=self._time,
+            loop=loop,
+            counters=self._counters,
+        )
+        self._socket = await self._bind(loop)
+        self.port = self._socket.getsockname()[1]
+        self._accepting = loop.create_task(self._accept_loop(loop, self._socket, self._context))
+        self._sweep_later(loop)
+
+    async def stop(self, deadline_ms: int) -> None:
+        """Accepts no more, has the requests in flight answered, and closes every connection.
+
+        Args:
+            deadline_ms: how long that may take [ms]; what is left then is cut off.
+        """
+        await self._stop_accepting()
+        if self._context is None:
+            return
+        for channel in list(self._context.channels):
+            channel.drain()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._context.all_closed.wait(), deadline_ms / 1000)
+        for channel in list(self._context.channels):
+            channel.abort(CloseReason.LISTENER_STOPPED)
+        await self._context.all_closed.wait()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+
+    def close_idle(self, now_ms: int) -> None:
+        """Ends the connections on which nothing arrived for `connections_max_idle_ms`, as of `now_ms` (monotonic).
+
+        The listener calls it by itself.
+        """
+        if self._context is None:
+            return
+        for channel in list(self._context.channels):
+            channel.expire(now_ms)
+        for reason, count in self._context.limiter.overdue(now_ms):
+            log.warning("closed connections of malformed peers", reason=reason, listener=self.name, connections=count)
+
+    async def _bind(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
+        try:
+            listening = await self._bound_socket(loop)
+        except (OSError, OverflowError) as error:
+            what = f"listener {self.name} cannot bind {self.host or '*'}:{self.port}"
+            raise InvalidConfigError(f"{what}: {error}; is another process using the port?") from error
+        listening.setblocking(False)
+        return listening
+
+    async def _bound_socket(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
+        backlog = self._settings.socket_listen_backlog_size
+        if not self.host and socket.has_dualstack_ipv6():
+            return socket.create_server(("", self.port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+        found = await loop.getaddrinfo(self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address[:2], family=family, backlog=backlog)
+
+    async def _accept_loop(
+        self, loop: asyncio.AbstractEventLoop, listening: socket.socket, context: ListenerContext
+    ) -> None:
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except OSError as error:
+                await self._pause_after(error, context)
+                continue
+            task = loop.create_task(self._adopt(loop, accepted, context))
+            self._adopting.add(task)
+            task.add_done_callback(self._adopting.discard)
+            # A stop must not cut a connection off between its socket and its channel.
+            await asyncio.shield(task)
+
+    async def _pause_after(self, error: OSError, context: ListenerContext) -> None:
+        """Waits for descriptors to come free; the connections stay in the backlog meanwhile."""
+        if error.errno not in _EXHAUSTED:
+            return  # the peer gave up before it was accepted
+        self._counters.accept_errors += 1
+        if context.limiter.admit("accept_error", self._time.hi_res_clock_ms()):
+            log.error(
+                "cannot accept connections: raise the limit of open files (ulimit -n)",
+                listener=self.name,
+                error=str(error),
+                open_connections=len(context.channels),
+            )
+        await asyncio.sleep(self._settings.accept_error_pause_ms / 1000)
+
+    async def _adopt(self, loop: asyncio.AbstractEventLoop, accepted: socket.socket, context: ListenerContext) -> None:
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            channel = self._make_channel(accepted, context)
+            await loop.connect_accepted_socket(lambda: channel, accepted)
+        except OSError:
+            accepted.close()  # the peer is gone already
+            return
+        self._counters.accepted += 1
+
+    def _make_channel(self, accepted: socket.socket, context: ListenerContext) -> TcpChannel:
+        local_host, local_port = _endpoint(accepted.getsockname())
+        host, port = _endpoint(accepted.getpeername())
+        index = next(self._indexes)
+        return TcpChannel(
+            context,
+            connection_id=f"{local_host}:{local_port}-{host}:{port}-{index}",
+            client_address=host,
+            client_port=port,
+        )
+
+    async def _stop_accepting(self) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._accepting
+        if self._adopting:
+            await asyncio.wait(self._adopting)
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _sweep_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        period_ms = min(_MAX_SWEEP_MS, max(_MIN_SWEEP_MS, self._settings.connections_max_idle_ms // 10))
+        self._sweep_timer = loop.call_later(period_ms / 1000, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.close_idle(self._time.hi_res_clock_ms())
+        self._sweep_later(loop)
+
+
+def _endpoint(address: tuple[Any, ...]) -> tuple[str, int]:
+    """Host and port; an IPv4 peer of a dual-stack socket in its own form, as Java shows it."""
+    host, port = address[:2]
+    return host.removeprefix("::ffff:") if "." in host else host, port

@@ -1,0 +1,78 @@
+"""What a listener counts, and how often it may write about its malformed peers."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from wire.api_table import ApiKey
+
+_LOG_INTERVAL_MS: Final = 1_000
+
+_API_NAMES: Final[dict[int, str]] = {key.value: key.name for key in ApiKey}
+
+
+class ListenerCounters:
+    """Counts since the listener started. Reasons and api keys are of a fixed set, so that nothing grows with peers.
+
+    Attributes:
+        accepted: connections accepted.
+        accept_errors: accepts that failed for want of descriptors or memory.
+        closed: ended connections by reason.
+        frames: whole frames received.
+        requests: requests handed to the handler, by api key.
+        bytes_received, bytes_sent: on the wire [B].
+    """
+
+    __slots__ = ("accept_errors", "accepted", "bytes_received", "bytes_sent", "closed", "frames", "requests")
+
+    def __init__(self) -> None:
+        self.accepted = 0
+        self.accept_errors = 0
+        self.closed: Counter[str] = Counter()
+        self.frames = 0
+        self.requests: Counter[int] = Counter()
+        self.bytes_received = 0
+        self.bytes_sent = 0
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain values, for a status page."""
+        return {
+            "accepted": self.accepted,
+            "accept_errors": self.accept_errors,
+            "closed": dict(self.closed),
+            "frames": self.frames,
+            "requests": {_API_NAMES.get(key, str(key)): count for key, count in self.requests.items()},
+            "bytes_received": self.bytes_received,
+            "bytes_sent": self.bytes_sent,
+        }
+
+
+class LogLimiter:
+    """At most one line a second for each reason, with the number of those that were left out.
+
+    >>> limiter = LogLimiter()
+    >>> [limiter.admit("short_frame", now_ms) for now_ms in (0, 10, 20, 1_000)]
+    [1, 0, 0, 3]
+    """
+
+    __slots__ = ("_last_ms", "_unsaid")
+
+    def __init__(self) -> None:
+        self._last_ms: dict[str, int] = {}
+        self._unsaid: Counter[str] = Counter()
+
+    def admit(self, reason: str, now_ms: int) -> int:
+        """Counts one case; returns how many a line now stands for, or 0 when none may be written."""
+        last_ms = self._last_ms.get(reason)
+        if last_ms is not None and now_ms - last_ms < _LOG_INTERVAL_MS:
+            self._unsaid[reason] += 1
+            return 0
+        self._last_ms[reason] = now_ms
+        return self._unsaid.pop(reason, 0) + 1
+
+    def overdue(self, now_ms: int) -> Iterator[tuple[str, int]]:
+        """The reasons whose left-out cases no line has told for a second, with their number; they count as told."""
+        for reason in list(self._unsaid):
+            if now_ms - self._last_ms[reason] >= _LOG_INTERVAL_MS:
+                self._last_ms[reason] = now_ms
+                yield reason, self._unsaid.pop(reason)

@@ -1,0 +1,45 @@
+"""What can be set on a listener; the defaults have their home here."""
+
+from dataclasses import dataclass, fields
+
+from wire.errors import InvalidConfigError
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSettings:
+    """Bounds of one listener.
+
+    Attributes:
+        socket_request_max_bytes: largest request [B]. Kafka's default is 100 MiB, for batches of records; the largest
+            request here is a push of `telemetry.max.bytes` (1 MiB), and what one peer may make us hold should be
+            near to what is useful.
+        socket_listen_backlog_size: connections that the kernel keeps until they are accepted. Kafka's default is 50,
+            too few for a fleet that reconnects after a restart; the kernel cuts it to `net.core.somaxconn`.
+        connections_max_idle_ms: a connection on which nothing arrives for so long is closed [ms]; within a tenth more.
+        max_in_flight_requests: requests of one connection that may wait for their response to leave.
+        write_high_water_bytes: unread responses of one connection from which on none of its requests is handled [B].
+        queued_max_request_bytes: bytes of incomplete and waiting requests over all connections [B]; a connection that
+            would hold more is closed. Kafka's `queued.max.request.bytes`, there unbounded.
+        accept_error_pause_ms: pause when the process is out of descriptors or memory [ms].
+        close_linger_ms: how long a closing connection may take to read its last responses [ms].
+
+    Raises:
+        InvalidConfigError: a value is not positive.
+    """
+
+    socket_request_max_bytes: int = 16 * MIB
+    socket_listen_backlog_size: int = 1024
+    connections_max_idle_ms: int = 600_000
+    max_in_flight_requests: int = 100
+    write_high_water_bytes: int = 256 * 1024
+    queued_max_request_bytes: int = 512 * MIB
+    accept_error_pause_ms: int = 100
+    close_linger_ms: int = 5_000
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value < 1:
+                raise InvalidConfigError(f"{field.name} is {value}, and must be 1 or more")

@@ -1,0 +1,21 @@
+"""The client's software name and version, as ApiVersions v3 and later carry them (KIP-511)."""
+
+import re
+from typing import Final
+
+UNKNOWN_SOFTWARE: Final = "unknown"
+"""Name and version of a client that has not said them (Kafka's `ClientInformation.UNKNOWN_NAME_OR_VERSION`)."""
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def is_valid_software(text: str) -> bool:
+    """True for what Kafka takes as a software name or version.
+
+    Letters, digits, `-` and `.`, with a letter or digit at both ends (Kafka's `ApiVersionsRequest.isValid`; Kafka
+    answers INVALID_REQUEST otherwise).
+
+    >>> is_valid_software("apache-kafka-java"), is_valid_software("4.0.0-"), is_valid_software("")
+    (True, False, False)
+    """
+    return _SOFTWARE.fullmatch(text) is not None

@@ -1,0 +1,381 @@
+"""One TCP connection: the asyncio protocol around `wire.connection`.
+
+Every frame of a chunk is handled before one joined write. Nothing here blocks, and a fault of a peer or a handler ends
+this one connection.
+"""
+
+import asyncio
+import enum
+from typing import Final, Protocol, cast
+
+import structlog
+
+from wire.api_table import ApiTable
+from wire.channel import RequestHandler
+from wire.codec import parse_request
+from wire.connection import Connection
+from wire.errors import ProtocolError
+from wire.listener_counters import ListenerCounters, LogLimiter
+from wire.listener_settings import ListenerSettings
+from wire.principal import ANONYMOUS, KafkaPrincipal
+from wire.software import UNKNOWN_SOFTWARE
+
+log = structlog.get_logger(__name__)
+
+_TURN_FRAMES: Final = 1_000
+"""Frames of one connection that are handled before others get their turn."""
+
+
+class CloseReason(enum.StrEnum):
+    """Why a connection ended, where neither a `ProtocolError` nor a handler says it."""
+
+    CLIENT_CLOSED = "client_closed"
+    CONNECTION_RESET = "connection_reset"
+    TRUNCATED_FRAME = "truncated_frame"
+    IDLE = "idle"
+    RESPONSES_UNREAD = "responses_unread"
+    RECEIVE_BUFFERS_FULL = "receive_buffers_full"
+    HANDLER_ERROR = "handler_error"
+    LISTENER_STOPPED = "listener_stopped"
+
+
+class Clock(Protocol):
+    """The monotonic half of `quotas.clock.Time`, which this room may not import."""
+
+    def hi_res_clock_ms(self) -> int:
+        """Monotonic time [ms]."""
+        ...
+
+
+class ListenerContext:
+    """What the connections of one listener share.
+
+    Attributes:
+        channels: the open connections.
+        buffered_bytes: what they hold of requests that no handler has seen [B].
+        all_closed: set while `channels` is empty.
+    """
+
+    __slots__ = (
+        "all_closed",
+        "api_table",
+        "buffered_bytes",
+        "channels",
+        "counters",
+        "handler",
+        "limiter",
+        "listener_name",
+        "loop",
+        "settings",
+        "time",
+    )
+
+    def __init__(
+        self,
+        *,
+        listener_name: str,
+        handler: RequestHandler,
+        api_table: ApiTable,
+        settings: ListenerSettings,
+        time: Clock,
+        loop: asyncio.AbstractEventLoop,
+        counters: ListenerCounters,
+    ) -> None:
+        self.listener_name = listener_name
+        self.handler = handler
+        self.api_table = api_table
+        self.settings = settings
+        self.time = time
+        self.loop = loop
+        self.counters = counters
+        self.limiter = LogLimiter()
+        self.channels: dict[TcpChannel, None] = {}
+        self.buffered_bytes = 0
+        self.all_closed = asyncio.Event()
+        self.all_closed.set()
+
+
+class TcpChannel(asyncio.Protocol):
+    """A plaintext connection; see `wire.channel.Channel` for what handlers may rely on.
+
+    Args:
+        context: what it shares with the listener's other connections.
+        connection_id, client_address, client_port: as in `Channel`.
+    """
+
+    __slots__ = (
+        "_buffered",
+        "_close_reason",
+        "_closing_since_ms",
+        "_connection",
+        "_context",
+        "_continues",
+        "_end_reason",
+        "_is_pumping",
+        "_is_reading",
+        "_last_active_ms",
+        "_transport",
+        "client_address",
+        "client_port",
+        "client_software_name",
+        "client_software_version",
+        "connection_id",
+        "listener_name",
+        "principal",
+        "security_protocol",
+    )
+
+    def __init__(self, context: ListenerContext, *, connection_id: str, client_address: str, client_port: int) -> None:
+        settings = context.settings
+        self._context = context
+        self._connection = Connection(
+            max_frame_bytes=settings.socket_request_max_bytes,
+            max_in_flight_requests=settings.max_in_flight_requests,
+        )
+        self._transport: asyncio.Transport | None = None
+        self._is_reading = True
+        self._is_pumping = False
+        self._continues = False
+        self._buffered = 0
+        self._close_reason: str | None = None
+        self._closing_since_ms = 0
+        self._end_reason: str | None = None
+        self._last_active_ms = context.time.hi_res_clock_ms()
+        self.connection_id = connection_id
+        self.listener_name = context.listener_name
+        self.security_protocol = "PLAINTEXT"
+        self.principal: KafkaPrincipal = ANONYMOUS
+        self.client_address = client_address
+        self.client_port = client_port
+        self.client_software_name = UNKNOWN_SOFTWARE
+        self.client_software_version = UNKNOWN_SOFTWARE
+
+    def respond(self, slot: int, response: bytes) -> None:
+        """See `Channel.respond`."""
+        self._connection.respond(slot, response)
+
+    def flush(self) -> None:
+        """See `Channel.flush`."""
+        self._pump()
+
+    def mute(self) -> None:
+        """See `Channel.mute`."""
+        self._connection.mute()
+        self._settle()
+
+    def unmute(self) -> None:
+        """See `Channel.unmute`."""
+        if self._connection.unmute():
+            self._last_active_ms = self._context.time.hi_res_clock_ms()
+            self._pump()
+
+    def close(self, reason: str) -> None:
+        """See `Channel.close`."""
+        if self._close_reason is not None or self._transport is None:
+            return
+        if self._connection.has_output:
+            self._write(self._transport)
+        self._close_reason = reason
+        self._closing_since_ms = self._context.time.hi_res_clock_ms()
+        self._connection.close()
+        self._account()
+        self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Ends the connection at once, whatever its peer has not read."""
+        if self._transport is None:
+            return
+        if self._close_reason is None:
+            self._close_reason = reason
+        self._connection.close()
+        self._account()
+        self._transport.abort()
+
+    def drain(self) -> None:
+        """Handles no further request and closes once those in flight are answered."""
+        self._connection.drain()
+        self._end_reason = self._end_reason or CloseReason.LISTENER_STOPPED
+        self._pump()
+
+    def expire(self, now_ms: int) -> None:
+        """Ends the connection if nothing arrived for `connections_max_idle_ms`, or if closing it takes too long."""
+        settings = self._context.settings
+        if self._close_reason is not None:
+            if now_ms - self._closing_since_ms >= settings.close_linger_ms:
+                self.abort(self._close_reason)
+        elif now_ms - self._last_active_ms >= settings.connections_max_idle_ms:
+            if self._connection.peer_reads:
+                self.close(CloseReason.IDLE)
+            else:
+                self.abort(CloseReason.RESPONSES_UNREAD)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop: the connection is open."""
+        context = self._context
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=context.settings.write_high_water_bytes)
+        context.channels[self] = None
+        context.all_closed.clear()
+        try:
+            context.handler.connection_made(self)
+        except Exception as error:  # noqa: BLE001  # a handler's fault ends one connection, never the listener
+            self._fail(error)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop: bytes arrived."""
+        context = self._context
+        context.counters.bytes_received += len(data)
+        context.counters.frames += self._connection.receive_data(data)
+        self._last_active_ms = context.time.hi_res_clock_ms()
+        self._pump()
+        if context.buffered_bytes > context.settings.queued_max_request_bytes and self._buffered:
+            self._refuse(ProtocolError(CloseReason.RECEIVE_BUFFERS_FULL, f"{context.buffered_bytes} bytes are held"))
+
+    def eof_received(self) -> bool:
+        """Called by the loop: the peer sends no more. What it sent is still answered."""
+        self._connection.end_input()
+        is_cut = self._connection.is_cut
+        self._end_reason = CloseReason.TRUNCATED_FRAME if is_cut else CloseReason.CLIENT_CLOSED
+        self._settle()
+        return True
+
+    def pause_writing(self) -> None:
+        """Called by the loop: the peer leaves too much unread."""
+        self._connection.peer_reads = False
+        self._settle()
+
+    def resume_writing(self) -> None:
+        """Called by the loop: the peer has read."""
+        self._connection.peer_reads = True
+        self._last_active_ms = self._context.time.hi_res_clock_ms()
+        self._pump()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop: the connection is gone; tells the handler."""
+        context = self._context
+        lost = CloseReason.CONNECTION_RESET if exc is not None else CloseReason.CLIENT_CLOSED
+        reason = self._close_reason or self._end_reason or lost
+        self._close_reason = reason
+        self._transport = None
+        self._connection.close()
+        self._account()
+        context.counters.closed[str(reason)] += 1
+        del context.channels[self]
+        if not context.channels:
+            context.all_closed.set()
+        try:
+            context.handler.connection_lost(self, str(reason))
+        except Exception:
+            log.exception("a request handler failed to take note of an ended connection", reason=str(reason))
+
+    def _pump(self) -> None:
+        """Handles what may be handled, writes what may leave, until neither is left or others need their turn."""
+        if self._is_pumping or self._transport is None:
+            return
+        self._is_pumping = True
+        try:
+            self._pump_turn(self._transport)
+        except ProtocolError as error:
+            self._refuse(error)
+        except Exception as error:  # noqa: BLE001  # a handler's fault ends one connection, never the listener
+            self._fail(error)
+        finally:
+            self._is_pumping = False
+        self._settle()
+
+    def _pump_turn(self, transport: asyncio.Transport) -> None:
+        connection = self._connection
+        frames = written = 0
+        while True:
+            frame = connection.take()
+            if frame is not None:
+                self._handle(frame)
+                frames += 1
+            elif connection.has_output:
+                written += self._write(transport)
+            else:
+                return
+            if frames >= _TURN_FRAMES or written >= self._context.settings.write_high_water_bytes:
+                break
+        if connection.has_output:
+            self._write(transport)
+        self._continue_soon()
+
+    def _handle(self, frame: bytes) -> None:
+        context = self._context
+        request = parse_request(frame, context.api_table)
+        request.slot = self._connection.open_slot()
+        context.counters.requests[request.api_key] += 1
+        response = context.handler.handle(self, request)
+        if response is not None:
+            self._connection.respond(request.slot, response)
+
+    def _write(self, transport: asyncio.Transport) -> int:
+        data = self._connection.data_to_send()
+        if data:
+            transport.write(data)
+            self._context.counters.bytes_sent += len(data)
+        return len(data)
+
+    def _continue_soon(self) -> None:
+        """Goes on in the loop's next iteration; the loop writes in between, and says so when the peer does not read."""
+        if not self._continues:
+            self._continues = True
+            self._context.loop.call_soon(self._continue)
+
+    def _continue(self) -> None:
+        self._continues = False
+        self._pump()
+
+    def _settle(self) -> None:
+        """Makes the transport follow the connection: reading or not, closed once all is answered."""
+        if self._transport is None or self._close_reason is not None:
+            return
+        connection = self._connection
+        if connection.is_finished and not self._is_pumping:
+            self.close(self._end_reason or CloseReason.CLIENT_CLOSED)
+            return
+        wants_read = connection.wants_read
+        if wants_read is not self._is_reading and not connection.input_ended:
+            self._is_reading = wants_read
+            if wants_read:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+        self._account()
+
+    def _account(self) -> None:
+        """Keeps the listener's sum of buffered bytes."""
+        buffered = self._connection.buffered_bytes
+        if buffered != self._buffered:
+            self._context.buffered_bytes += buffered - self._buffered
+            self._buffered = buffered
+
+    def _refuse(self, error: ProtocolError) -> None:
+        """Closes the connection of a peer that does not speak Kafka's protocol."""
+        context = self._context
+        count = context.limiter.admit(error.reason, context.time.hi_res_clock_ms())
+        if count:
+            log.warning(
+                "closed the connection of a malformed peer",
+                reason=str(error.reason),
+                detail=error.detail,
+                listener=self.listener_name,
+                connection_id=self.connection_id,
+                connections=count,
+            )
+        self.close(error.reason)
+
+    def _fail(self, error: Exception) -> None:
+        """Closes the connection on which our own side failed."""
+        context = self._context
+        count = context.limiter.admit(CloseReason.HANDLER_ERROR, context.time.hi_res_clock_ms())
+        if count:
+            log.error(
+                "closed a connection: the request handler failed",
+                listener=self.listener_name,
+                connection_id=self.connection_id,
+                connections=count,
+                exc_info=error,
+            )
+        self.close(CloseReason.HANDLER_ERROR)
