@@ -52,7 +52,7 @@ def token_bucket_throttle_time(error: QuotaViolationError) -> int:
     bucket = metric.provider
     if not isinstance(bucket, TokenBucket):
         raise TypeError(f"Metric {metric.metric_name} is not a TokenBucket metric, value {bucket}")
-    return _wait(-error.value, error.bound, bucket.unit.value)
+    return _wait(-error.value, error.bound, bucket.unit_ms)
 
 
 def _wait(excess: float, bound: float, unit_ms: float) -> int:

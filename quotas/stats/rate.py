@@ -16,18 +16,19 @@ class Rate:
         stat: what is divided by the time; by default the sum of the values, `WindowedCount` for a rate of events.
     """
 
-    __slots__ = ("record", "stat", "unit")
+    __slots__ = ("_unit_ms", "record", "stat", "unit")
 
     def __init__(self, unit: TimeUnit = TimeUnit.SECONDS, stat: SampledStat | None = None) -> None:
-        self.unit = unit
+        self.unit: Final = unit
+        self._unit_ms: float = unit.value
         self.stat: Final = WindowedSum() if stat is None else stat
         # A rate records as its statistic does; the method itself saves a call for every request.
         self.record: Final = self.stat.record
 
     def measure(self, config: MetricConfig, now_ms: int) -> float:
         """The rate at `now_ms` [ms, monotonic], per `unit`."""
-        value = self.stat.measure(config, now_ms)
-        return value / (self.window_size(config, now_ms) / self.unit.value)
+        value = self.stat.measure(config, now_ms)  # discards what is obsolete, for `_span_ms` too
+        return value / (self._span_ms(config, now_ms) / self._unit_ms)
 
     def window_size(self, config: MetricConfig, now_ms: int) -> int:
         """The time that the rate is taken over [ms], at least 1: from the oldest sample's start until `now_ms`.
@@ -40,19 +41,26 @@ class Rate:
         Source: chapter 19, "the sampled Rate and the quota check".
         """
         self.stat.purge_obsolete_samples(config, now_ms)
+        return self._span_ms(config, now_ms)
+
+    def _span_ms(self, config: MetricConfig, now_ms: int) -> int:
         elapsed_ms = now_ms - self.stat.oldest(now_ms).start_time_ms
-        missing_windows = config.samples - 1 - int(elapsed_ms / config.time_window_ms)  # towards zero, as in Java
+        window_ms = config.time_window_ms
+        # A clock read before the oldest window began gives a negative time: no full window then, as in Java.
+        full_windows = elapsed_ms // window_ms if elapsed_ms > 0 else -(-elapsed_ms // window_ms)
+        missing_windows = config.samples - 1 - full_windows
         if missing_windows > 0:
-            elapsed_ms += missing_windows * config.time_window_ms
-        return max(elapsed_ms, 1)
+            elapsed_ms += missing_windows * window_ms
+        return elapsed_ms if elapsed_ms > 1 else 1
 
 
 class SimpleRate(Rate):
-    """A rate over the time that really went by, one window at the least (Kafka's `SimpleRate`)."""
+    """A rate over the time that really went by, one window at the least (Kafka's `SimpleRate`).
+
+    With 2 samples of 1,000 ms and records at 0 and 60 ms, the time is 1,000 ms until 1,000, then what has gone by.
+    """
 
     __slots__ = ()
 
-    def window_size(self, config: MetricConfig, now_ms: int) -> int:
-        """The time since the oldest sample's start [ms], at least `time_window_ms`."""
-        self.stat.purge_obsolete_samples(config, now_ms)
+    def _span_ms(self, config: MetricConfig, now_ms: int) -> int:
         return max(now_ms - self.stat.oldest(now_ms).start_time_ms, config.time_window_ms)

@@ -1,6 +1,7 @@
 """The token bucket: a quota that lets bursts through and forgets them as they are paid back."""
 
 import math
+from typing import Final
 
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.time_unit import TimeUnit
@@ -21,31 +22,36 @@ class TokenBucket:
         unit: the unit of time that the quota's bound is per.
     """
 
-    __slots__ = ("_last_update_ms", "_tokens", "unit")
+    __slots__ = ("_last_update_ms", "_tokens", "unit", "unit_ms")
 
     def __init__(self, unit: TimeUnit = TimeUnit.SECONDS) -> None:
-        self.unit = unit
+        self.unit: Final = unit
+        self.unit_ms: Final[float] = unit.value  # reading an enum member's value takes longer than a refill
         self._tokens = math.inf  # whatever the first quota's burst is
         self._last_update_ms = 0
 
     def measure(self, config: MetricConfig, now_ms: int) -> float:
         """Tokens left at `now_ms` [ms, monotonic]; `UNBOUNDED` without a quota."""
-        if config.quota is None:
+        quota = config.quota
+        if quota is None:
             return float(UNBOUNDED)
-        self._refill(config, config.quota.bound, now_ms)
+        self._refill(config, quota.bound, now_ms)
         return self._tokens
 
     def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
         """Spends `value` tokens at `time_ms` [ms, monotonic]; a negative value gives them back, up to the burst."""
-        if config.quota is None:
+        quota = config.quota
+        if quota is None:
             return
-        burst = self._refill(config, config.quota.bound, time_ms)
-        self._tokens = min(burst, self._tokens - value)
+        burst = self._refill(config, quota.bound, time_ms)
+        tokens = self._tokens - value
+        self._tokens = tokens if tokens < burst else burst
 
     def _refill(self, config: MetricConfig, refill_rate: float, now_ms: int) -> float:
         """Adds what came in since the last call, and returns the burst, which bounds it."""
-        unit_ms = self.unit.value
+        unit_ms = self.unit_ms
         burst = config.samples * config.time_window_ms / unit_ms * refill_rate
-        self._tokens = min(burst, self._tokens + refill_rate * ((now_ms - self._last_update_ms) / unit_ms))
+        tokens = self._tokens + refill_rate * ((now_ms - self._last_update_ms) / unit_ms)
+        self._tokens = tokens if tokens < burst else burst
         self._last_update_ms = now_ms
         return burst

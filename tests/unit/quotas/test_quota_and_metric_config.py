@@ -1,0 +1,52 @@
+import math
+
+import pytest
+
+from quotas.metric_config import MetricConfig
+from quotas.quota import Quota
+
+
+def test_an_upper_bound_accepts_itself_and_what_is_below() -> None:
+    quota = Quota.upper_bound(5)
+    assert [quota.acceptable(value) for value in (-1.0, 5.0, 5.000001)] == [True, True, False]
+
+
+def test_a_lower_bound_accepts_itself_and_what_is_above() -> None:
+    quota = Quota.lower_bound(5)
+    assert [quota.acceptable(value) for value in (4.999999, 5.0, 6.0)] == [False, True, True]
+
+
+def test_quotas_are_equal_by_bound_and_direction() -> None:
+    assert Quota.upper_bound(5) == Quota.upper_bound(5.0)
+    assert Quota.upper_bound(5) != Quota.lower_bound(5)
+    assert str(Quota.upper_bound(5)) == "upper=5.0"
+    assert str(Quota.lower_bound(2)) == "lower=2.0"
+
+
+def test_a_bound_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        Quota.upper_bound(math.nan)
+
+
+def test_the_defaults_of_a_metric_config_are_kafkas() -> None:
+    config = MetricConfig()
+    assert (config.samples, config.time_window_ms, config.event_window, config.quota, config.tags) == (
+        2,
+        30_000,
+        2**63 - 1,
+        None,
+        {},
+    )
+
+
+@pytest.mark.parametrize("name", ["samples", "time_window_ms", "event_window"])
+def test_a_metric_config_refuses_a_size_below_one_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
+        MetricConfig(**{name: 0})  # type: ignore[arg-type]
+
+
+def test_another_quota_keeps_the_sampling() -> None:
+    config = MetricConfig(samples=11, time_window_ms=1_000, tags={"a": "b"})
+    assert config.with_quota(Quota.upper_bound(7)) == MetricConfig(
+        samples=11, time_window_ms=1_000, tags={"a": "b"}, quota=Quota.upper_bound(7)
+    )
