@@ -91,6 +91,10 @@ class LogDirectory:
         """What was set aside, oldest first."""
         return sorted(self.path.glob("*" + _CORRUPT)) if self.path.is_dir() else []
 
+    def is_database(self, path: Path) -> bool:
+        """True for the main file of a segment, set aside or not; false for what belongs to it."""
+        return path.name.removesuffix(_CORRUPT).endswith(SUFFIX)
+
     def sync(self) -> None:
         """Makes the names in the directory survive a loss of power."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)

@@ -54,7 +54,7 @@ class _Gathering:
         self.size_bytes += len(record.metrics)
 
 
-class SqliteLogReader:
+class SqlitePushLogReader:
     """The `PushLogReader` of the embedded log. Opening it takes the exporter's cursor over from an older one."""
 
     def __init__(

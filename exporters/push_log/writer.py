@@ -24,14 +24,14 @@ _ERRORS_UNTIL_NEW_SEGMENT: Final = 3
 LOCK_NAME: Final = "writer.lock"
 
 
-class SqliteLogWriter:
+class SqlitePushLogWriter:
     """The `PushLogWriter` of the embedded log. Opening it begins a new segment.
 
     The next segment is made in a thread when the head is half full, so that rolling is one tiny transaction. When it
     is not ready in time, the head just grows on.
     """
 
-    def __init__(self, settings: PushLogSettings, *, time: Time | None = None, spawn: Spawn = in_thread) -> None:
+    def __init__(self, settings: PushLogSettings, time: Time | None = None, *, spawn: Spawn = in_thread) -> None:
         """Opens the log in `settings.dir`.
 
         Raises:
@@ -42,6 +42,7 @@ class SqliteLogWriter:
         self._time = time or SystemTime()
         self._buffer: list[tuple[PushRecord, bytes | None]] = []
         self._errors = 0
+        self._counts = {"records": 0, "metrics_bytes": 0, "commits": 0, "failed_commits": 0, "segments_begun": 1}
         self._head_since_ms: int | None = None
         self._lock = _lock(settings.dir)
         try:
@@ -70,17 +71,21 @@ class SqliteLogWriter:
         batch, self._buffer = self._buffer, []
         if not batch:
             return 0
-        self._free_space.check()
-        self.roll_if_due()
         try:
+            self._free_space.check()
+            self.roll_if_due()
             self._write(batch)
-        except PushLogFullError:
-            raise
         except PushLogError as error:
             self._note_failure(error)
             raise
         self._errors = 0
+        self._counts["commits"] += 1
+        self._counts["records"] += len(batch)
         return len(batch)
+
+    def counters(self) -> dict[str, int]:
+        """What was written since the log was opened, for `fleetgauge status`. From any thread."""
+        return {**self._counts, "head_segment": self._head.number, "head_bytes": self._head.wal_bytes}
 
     def roll_if_due(self) -> None:
         """See `PushLogWriter.roll_if_due`."""
@@ -107,15 +112,20 @@ class SqliteLogWriter:
             row += 1
             end_bytes += len(record.metrics)
             rows.append(row_values(row, record, *stored_form(record, encoded), end_bytes))
+        bytes_before = self._head.end_bytes
         try:
             self._head.write(rows, end_bytes)
         except (UnicodeError, OverflowError, TypeError) as error:
             raise PushLogError(f"a record cannot be stored: {error}") from error
+        self._counts["metrics_bytes"] += end_bytes - bytes_before
         if self._head_since_ms is None:
             self._head_since_ms = self._time.hi_res_clock_ms()
 
     def _note_failure(self, error: PushLogError) -> None:
         """A damaged head, or one that fails again and again, is left for a new segment."""
+        self._counts["failed_commits"] += 1
+        if isinstance(error, PushLogFullError):
+            return
         self._errors += 1
         if isinstance(error, SegmentCorruptError) or self._errors >= _ERRORS_UNTIL_NEW_SEGMENT:
             log.error(
@@ -137,6 +147,7 @@ class SqliteLogWriter:
         sealed, self._head = self._head, segment
         self._head_since_ms = None
         self._errors = 0
+        self._counts["segments_begun"] += 1
         sealed.close()
 
 

@@ -1,0 +1,154 @@
+"""Looking at the embedded log without taking part: for the CLI and the status page, while a node runs or not."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporters.push_log.cursors import NAME, Cursors, CursorState
+from exporters.push_log.directory import LogDirectory
+from exporters.push_log.lag import lag_behind
+from exporters.push_log.log import Lag, PushLogError
+from exporters.push_log.payload import PayloadDecoder
+from exporters.push_log.position import START, Position
+from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, opened
+from telemetry.push_record import PushRecord
+from wire.errors import FleetgaugeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursorStats:
+    """One exporter's cursor and what lies before it."""
+
+    cursor: CursorState
+    lag: Lag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStats:
+    """What the log holds.
+
+    Attributes:
+        segments: sealed ones and the head.
+        disk_bytes: what all files of segments take [B].
+        records: pushes.
+        metrics_bytes: sum of their `metrics`, decompressed [B].
+        oldest_received_at: of the first record [us since the epoch, UTC]; None in an empty log.
+        newest_received_at: of the last record, likewise.
+        damaged_segments: files that were set aside or cannot be read.
+        cursors: by exporter's name.
+    """
+
+    segments: int
+    disk_bytes: int
+    records: int
+    metrics_bytes: int
+    oldest_received_at: int | None
+    newest_received_at: int | None
+    damaged_segments: int
+    cursors: tuple[CursorStats, ...]
+
+
+def log_stats(path: Path) -> LogStats:
+    """Adds up the log in directory `path`.
+
+    Raises:
+        PushLogError: there is no log, or it cannot be read.
+    """
+    directory = _existing(path)
+    live = directory.live()
+    tails = []
+    unreadable = 0
+    for number in live:
+        try:
+            tails.append((number, directory.tail(number, sealed=False)))
+        except SegmentGoneError:
+            continue
+        except SegmentCorruptError:
+            unreadable += 1
+    filled = [(number, tail) for number, tail in tails if tail.row]
+    set_aside = [file for file in directory.corrupt_files() if directory.is_database(file)]
+    return LogStats(
+        segments=len(live),
+        disk_bytes=sum(directory.disk_bytes(number) for number in directory.numbers()),
+        records=sum(tail.row for _, tail in filled),
+        metrics_bytes=sum(tail.end_bytes for _, tail in filled),
+        oldest_received_at=_first_received_at(directory, filled[0][0]) if filled else None,
+        newest_received_at=filled[-1][1].received_at if filled else None,
+        damaged_segments=unreadable + len(set_aside),
+        cursors=_cursor_stats(directory),
+    )
+
+
+def tail(path: Path, count: int) -> tuple[tuple[str, PushRecord], ...]:
+    """The last `count` records with their positions, oldest first.
+
+    Raises:
+        PushLogError: as `log_stats`.
+    """
+    directory = _existing(path)
+    start = START
+    missing = count
+    for number in reversed(directory.live()):
+        try:
+            last_row = directory.tail(number, sealed=False).row
+        except (SegmentCorruptError, SegmentGoneError):
+            continue
+        start = Position(number, max(0, last_row - missing))
+        missing -= last_row
+        if missing <= 0:
+            break
+    return tuple(deque(_records(directory, start), maxlen=count))
+
+
+def records_after(path: Path, position: str | None = None) -> Iterator[tuple[str, PushRecord]]:
+    """Every record after `position` (None: from the oldest on) up to the log's end at the time, with its position.
+
+    Damaged records and segments are left out.
+
+    Raises:
+        PushLogError: as `log_stats`.
+        ValueError: `position` is none.
+    """
+    start = START if position is None else Position.parse(position)
+    return _records(_existing(path), start)
+
+
+def _existing(path: Path) -> LogDirectory:
+    directory = LogDirectory(path)
+    if not directory.numbers():
+        raise PushLogError(f"there is no push log in {path}: has a node run with these log.dirs?")
+    return directory
+
+
+def _records(directory: LogDirectory, start: Position) -> Iterator[tuple[str, PushRecord]]:
+    payloads = PayloadDecoder()
+    for number in directory.live():
+        if number < start.segment:
+            continue
+        after = start.row if number == start.segment else 0
+        try:
+            last_row = directory.tail(number, sealed=False).row
+            with opened(directory.segment(number)) as reader, closing(reader.rows(after, last_row)) as rows:
+                for row in rows:
+                    try:
+                        record = row.record(payloads.plain(row.metrics, row.encoding, row.metrics_bytes))
+                    except (FleetgaugeError, ValueError, TypeError):
+                        continue
+                    yield str(Position(number, row.row)), record
+        except (SegmentCorruptError, SegmentGoneError):
+            continue
+
+
+def _first_received_at(directory: LogDirectory, number: int) -> int:
+    with opened(directory.segment(number)) as reader:
+        return reader.received_at(1)
+
+
+def _cursor_stats(directory: LogDirectory) -> tuple[CursorStats, ...]:
+    if not (directory.path / NAME).exists():
+        return ()
+    with closing(Cursors(directory.path)) as cursors:
+        states = cursors.states()
+    return tuple(CursorStats(cursor=state, lag=lag_behind(directory, state.position)) for state in states)
