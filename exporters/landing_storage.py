@@ -1,0 +1,150 @@
+"""Puts whole files into a landing zone: what a reader can see is complete, always.
+
+A local file is written under `_writing/`, which Spark and pyarrow ignore, synced, and renamed into place.
+"""
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import pyarrow as pa
+from pyarrow import fs as pa_fs
+
+WRITING: Final = "_writing"
+"""Folder of unfinished files, in the landing zone's root and so in its file system."""
+
+_VISIBLE_WHEN_CLOSED: Final = frozenset({"s3", "gcs"})
+"""Object stores, in which an upload appears as a whole or not at all and a rename is a copy."""
+
+
+class LandingStorage(Protocol):
+    """Where the files go."""
+
+    def start(self) -> None:
+        """Makes the root, and removes what an earlier process of the same writer left unfinished.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        ...
+
+    def publish(self, partition: str, name: str, data: pa.Buffer) -> None:
+        """Makes `data` readable as `partition`/`name`, for good; replaces a file of that name.
+
+        Raises:
+            OSError: it cannot be written; nothing of it is visible.
+        """
+        ...
+
+
+def open_storage(path: str, writer: str) -> LandingStorage:
+    """The storage of a landing zone.
+
+    Args:
+        path: a local path, or a URI that `pyarrow.fs` knows (`file:`, `s3:`, `gs:`, `hdfs:`, ...).
+        writer: who writes, the same after a restart; no two live exporters of one landing zone share it.
+
+    Raises:
+        ValueError: no such kind of file system.
+    """
+    folder = re.sub(r"[^A-Za-z0-9-]", "-", writer)
+    if "://" not in path:
+        return LocalStorage(Path(path), folder)
+    filesystem, root = pa_fs.FileSystem.from_uri(path)
+    if filesystem.type_name == "local":
+        return LocalStorage(Path(root), folder)
+    return RemoteStorage(filesystem, root.rstrip("/"), folder)
+
+
+class LocalStorage:
+    """A folder of this machine, or one that is mounted."""
+
+    def __init__(self, root: Path, writer: str) -> None:
+        self._root = root
+        self._writing = root / WRITING / writer
+
+    def start(self) -> None:
+        """See `LandingStorage.start`."""
+        _make_folder(self._writing)
+        for leftover in self._writing.iterdir():
+            leftover.unlink()
+
+    def publish(self, partition: str, name: str, data: pa.Buffer) -> None:
+        """See `LandingStorage.publish`. File and folder are synced to the disk before it returns."""
+        unfinished = self._writing / name
+        folder = self._root / partition
+        try:
+            _make_folder(self._writing)
+            with unfinished.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            _make_folder(folder)
+            unfinished.replace(folder / name)
+            _sync_folder(folder)
+        except OSError:
+            with suppress(OSError):
+                unfinished.unlink()
+            raise
+
+
+class RemoteStorage:
+    """Any other `pyarrow.fs` file system.
+
+    Args:
+        filesystem: what to write with.
+        root: path within it.
+        writer: name of this writer's folder for unfinished files.
+    """
+
+    def __init__(self, filesystem: pa_fs.FileSystem, root: str, writer: str) -> None:
+        self._filesystem = filesystem
+        self._root = root
+        self._writing = f"{root}/{WRITING}/{writer}"
+        self._renames = filesystem.type_name not in _VISIBLE_WHEN_CLOSED
+
+    def start(self) -> None:
+        """See `LandingStorage.start`."""
+        if self._renames:
+            self._filesystem.create_dir(self._writing, recursive=True)
+            self._filesystem.delete_dir_contents(self._writing)
+
+    def publish(self, partition: str, name: str, data: pa.Buffer) -> None:
+        """See `LandingStorage.publish`."""
+        final = f"{self._root}/{partition}/{name}"
+        if not self._renames:
+            self._write(final, data)
+            return
+        unfinished = f"{self._writing}/{name}"
+        try:
+            self._write(unfinished, data)
+            self._filesystem.create_dir(f"{self._root}/{partition}", recursive=True)
+            self._filesystem.move(unfinished, final)
+        except OSError:
+            with suppress(OSError):
+                self._filesystem.delete_file(unfinished)
+            raise
+
+    def _write(self, path: str, data: pa.Buffer) -> None:
+        with self._filesystem.open_output_stream(path) as stream:
+            stream.write(data)
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes a folder with its parents, and syncs each parent that got a new entry."""
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
