@@ -1,0 +1,56 @@
+"""The table behind ApiVersions and the dispatch, and Kafka's pattern for software names."""
+
+import pytest
+
+from wire.api_table import SERVED, Api, ApiKey, ApiTable
+from wire.software import is_valid_software
+
+
+def test_every_served_api_is_advertised_in_the_order_of_its_key() -> None:
+    assert [tuple(api) for api in ApiTable().advertised()] == [
+        (3, 0, 13),
+        (18, 0, 4),
+        (60, 0, 2),
+        (71, 0, 0),
+        (72, 0, 0),
+    ]
+
+
+def test_telemetry_is_not_advertised_while_it_is_disabled() -> None:
+    table = ApiTable(telemetry_enabled=False)
+    assert [api.key for api in table.advertised()] == [3, 18, 60]
+    table.telemetry_enabled = True
+    assert [api.key for api in table.advertised()] == [3, 18, 60, 71, 72]
+
+
+def test_clients_that_learned_of_telemetry_before_are_still_answered() -> None:
+    assert ApiTable(telemetry_enabled=False).is_supported(ApiKey.PUSH_TELEMETRY, 0)
+
+
+@pytest.mark.parametrize("api", SERVED, ids=lambda api: ApiKey(api.key).name)
+def test_exactly_the_versions_of_its_range_are_supported(api: Api) -> None:
+    table = ApiTable()
+    supported = [version for version in range(-2, 20) if table.is_supported(api.key, version)]
+    assert supported == list(range(api.min_version, api.max_version + 1))
+
+
+def test_what_is_not_in_the_table_is_not_supported() -> None:
+    table = ApiTable()
+    assert table.find(0) is None
+    assert not table.is_supported(0, 0)
+
+
+@pytest.mark.parametrize("apis", [[Api(3, 0, 1), Api(3, 0, 2)], [Api(3, 2, 1)], [Api(3, -1, 1)]])
+def test_a_table_that_contradicts_itself_is_refused(apis: list[Api]) -> None:
+    with pytest.raises(ValueError, match="api key 3"):
+        ApiTable(apis)
+
+
+@pytest.mark.parametrize("text", ["apache-kafka-java", "4.4.0", "v1.22.2", "2.16.1-rdkafka-2.16.0", "a", "A.-b"])
+def test_names_and_versions_of_real_clients_are_valid(text: str) -> None:
+    assert is_valid_software(text)
+
+
+@pytest.mark.parametrize("text", ["", "-a", "a-", ".a", "a.", "a b", "a_b", "ü", "a\n", "a\x00b", "-"])
+def test_what_kafka_refuses_as_a_name_is_invalid(text: str) -> None:
+    assert not is_valid_software(text)
