@@ -232,11 +232,13 @@ class Connection:
         """No further frame is handled, waiting ones are dropped; what is in flight may still be answered."""
         self._move(ConnectionEvent.DRAIN)
         self._waiting.clear()
+        self._decoder.discard()
 
     def close(self) -> None:
         """The end; may be called again."""
         self._move(ConnectionEvent.CLOSE)
         self._waiting.clear()
+        self._decoder.discard()
         self._early.clear()
         self._outgoing.clear()
         self._sent = self._turn = self._next_slot

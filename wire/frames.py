@@ -69,6 +69,10 @@ class FrameDecoder:
             data = self._joined(self._partial, data)
         return self._cut(data) if data else []
 
+    def discard(self) -> None:
+        """Forgets the incomplete frame; the stream is not read any further."""
+        self._partial = None
+
     def _joined(self, partial: bytearray, data: bytes) -> bytes:
         """Adds to the incomplete frame; returns everything once it is complete, else nothing."""
         partial += data

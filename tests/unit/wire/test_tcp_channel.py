@@ -1,0 +1,450 @@
+"""The shell of a connection on a transport that only remembers: reading, writing, closing and telling of it."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from quotas.clock import MockTime
+from wire.api_table import ApiTable
+from wire.channel import Channel
+from wire.codec import Request, encode_push_telemetry_response
+from wire.errors import ProtocolError
+from wire.listener_counters import ListenerCounters
+from wire.listener_settings import ListenerSettings
+from wire.tcp_channel import ListenerContext, TcpChannel
+
+PUSH = struct.pack(">hhihB", 72, 0, 0, -1, 0) + bytes(16) + struct.pack(">iBb", 5, 0, 0) + b"\x01\x00"
+
+
+def push(correlation_id: int) -> bytes:
+    body = PUSH[:4] + struct.pack(">i", correlation_id) + PUSH[8:]
+    return struct.pack(">i", len(body)) + body
+
+
+def answer(correlation_id: int) -> bytes:
+    return encode_push_telemetry_response(correlation_id, 0, 0)
+
+
+class FakeTransport(asyncio.Transport):
+    def __init__(self, channel: TcpChannel) -> None:
+        super().__init__()
+        self.channel = channel
+        self.writes: list[bytes] = []
+        self.is_reading_now = True
+        self.is_closed = False
+        self.is_aborted = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high
+
+    def write(self, data: Any) -> None:
+        assert not self.is_closed, "written after the close"
+        self.writes.append(bytes(data))
+
+    def pause_reading(self) -> None:
+        assert self.is_reading_now, "paused twice"
+        self.is_reading_now = False
+
+    def resume_reading(self) -> None:
+        assert not self.is_reading_now, "resumed twice"
+        self.is_reading_now = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = self.is_aborted = True
+
+
+class Later:
+    """The part of a loop that the channel uses: what is called soon, called by hand."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self.calls.append(call)
+
+    def run(self) -> int:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+        return len(calls)
+
+
+class Handler:
+    """Answers at once by default; remembers everything."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.lost: list[str] = []
+        self.on_request: Callable[[Channel, Request], bytes | None] = lambda _, request: answer(request.correlation_id)
+        self.on_made: Callable[[Channel], None] = lambda _: None
+
+    def handle(self, channel: Channel, request: Request) -> bytes | None:
+        self.requests.append(request)
+        return self.on_request(channel, request)
+
+    def connection_made(self, channel: Channel) -> None:
+        self.on_made(channel)
+
+    def connection_lost(self, channel: Channel, reason: str) -> None:
+        self.lost.append(reason)
+
+
+class Bench:
+    def __init__(self, **settings: int) -> None:
+        self.handler = Handler()
+        self.loop = Later()
+        self.time = MockTime()
+        self.context = ListenerContext(
+            listener_name="EXTERNAL",
+            handler=self.handler,
+            api_table=ApiTable(),
+            settings=ListenerSettings(**settings),
+            time=self.time,
+            loop=self.loop,  # type: ignore[arg-type]
+            counters=ListenerCounters(),
+        )
+
+    def connect(self) -> tuple[TcpChannel, FakeTransport]:
+        channel = TcpChannel(self.context, connection_id="a:1-b:2-0", client_address="b", client_port=2)
+        transport = FakeTransport(channel)
+        channel.connection_made(transport)
+        return channel, transport
+
+    @property
+    def closed(self) -> dict[str, int]:
+        return dict(self.context.counters.closed)
+
+
+def test_all_requests_of_a_chunk_are_answered_with_one_write() -> None:
+    bench = Bench()
+    channel, transport = bench.connect()
+    channel.data_received(push(1) + push(2) + push(3))
+    assert transport.writes == [answer(1) + answer(2) + answer(3)]
+    assert dict(bench.context.counters.requests) == {72: 3}
+    assert bench.context.counters.frames == 3
+    assert bench.context.counters.bytes_sent == 3 * len(answer(1))
+
+
+def test_a_response_made_later_leaves_with_its_flush() -> None:
+    bench = Bench()
+    bench.handler.on_request = lambda *_: None
+    channel, transport = bench.connect()
+    channel.data_received(push(1) + push(2))
+    first, second = bench.handler.requests
+    channel.respond(second.slot, answer(2))
+    channel.flush()
+    assert transport.writes == []
+    channel.respond(first.slot, answer(1))
+    channel.flush()
+    assert transport.writes == [answer(1) + answer(2)]
+
+
+def test_requests_beyond_those_in_flight_are_handled_once_responses_leave() -> None:
+    bench = Bench(max_in_flight_requests=2)
+    bench.handler.on_request = lambda *_: None
+    channel, transport = bench.connect()
+    channel.data_received(push(1) + push(2) + push(3))
+    assert len(bench.handler.requests) == 2
+    assert not transport.is_reading_now
+    channel.respond(0, answer(1))
+    channel.flush()
+    assert len(bench.handler.requests) == 3
+    assert transport.is_reading_now
+
+
+def test_a_mute_by_the_handler_ends_the_chunk_and_its_response_still_leaves() -> None:
+    bench = Bench()
+
+    def throttle(channel: Channel, request: Request) -> bytes:
+        channel.mute()
+        return answer(request.correlation_id)
+
+    bench.handler.on_request = throttle
+    channel, transport = bench.connect()
+    channel.data_received(push(1) + push(2))
+    assert transport.writes == [answer(1)]
+    assert not transport.is_reading_now
+    channel.unmute()
+    assert transport.writes == [answer(1), answer(2)]
+    channel.unmute()
+    assert transport.is_reading_now
+
+
+def test_a_connection_muted_when_it_is_made_is_not_read() -> None:
+    bench = Bench()
+    bench.handler.on_made = lambda channel: channel.mute()
+    channel, transport = bench.connect()
+    assert not transport.is_reading_now
+    channel.unmute()
+    assert transport.is_reading_now
+
+
+def test_a_peer_that_does_not_read_is_neither_read_nor_served() -> None:
+    bench = Bench()
+    channel, transport = bench.connect()
+    channel.pause_writing()
+    assert not transport.is_reading_now
+    channel.data_received(push(1))
+    assert bench.handler.requests == []
+    channel.resume_writing()
+    assert transport.writes == [answer(1)]
+    assert transport.is_reading_now
+
+
+def test_many_small_requests_with_large_responses_are_written_in_bounded_turns() -> None:
+    bench = Bench(write_high_water_bytes=10_000, max_in_flight_requests=4)
+    large = struct.pack(">i", 4_000) + bytes(4_000)
+    bench.handler.on_request = lambda *_: large
+    channel, transport = bench.connect()
+    channel.data_received(b"".join(push(number) for number in range(50)))
+    assert len(bench.handler.requests) <= 8
+    channel.pause_writing()
+    bench.loop.run()
+    assert len(bench.handler.requests) <= 8, "the peer does not read, and more was handled"
+    channel.resume_writing()
+    while bench.loop.run():
+        pass
+    assert len(bench.handler.requests) == 50
+    assert sum(map(len, transport.writes)) == 50 * len(large)
+    assert transport.is_reading_now
+
+
+def test_one_connection_with_very_many_requests_lets_others_have_their_turn() -> None:
+    bench = Bench()
+    channel, transport = bench.connect()
+    channel.data_received(b"".join(push(number) for number in range(2_500)))
+    assert len(bench.handler.requests) == 1_000
+    while bench.loop.run():
+        pass
+    assert b"".join(transport.writes) == b"".join(answer(number) for number in range(2_500))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (struct.pack(">i", -5), "negative_frame_size"),
+        (struct.pack(">ihhih", 10, 0, 9, 1, -1), "unknown_api_key"),
+        (struct.pack(">ihhih", 10, 72, 9, 1, -1), "unsupported_version"),
+        (push(2)[:-1].replace(struct.pack(">i", len(PUSH)), struct.pack(">i", len(PUSH) - 1), 1), "malformed_body"),
+    ],
+)
+def test_a_malformed_peer_gets_the_responses_before_and_is_closed_with_its_reason(data: bytes, reason: str) -> None:
+    bench = Bench()
+    channel, transport = bench.connect()
+    with capture_logs() as logs:
+        channel.data_received(push(1) + data + push(3))
+    assert transport.writes == [answer(1)]
+    assert transport.is_closed
+    assert [(entry["reason"], entry["log_level"]) for entry in logs] == [(reason, "warning")]
+    channel.connection_lost(None)
+    assert bench.closed == {reason: 1}
+    assert bench.handler.lost == [reason]
+    assert len(bench.handler.requests) == 1
+
+
+def test_a_thousand_malformed_peers_are_one_line_a_second() -> None:
+    bench = Bench()
+    with capture_logs() as logs:
+        for _ in range(1_000):
+            channel, _transport = bench.connect()
+            channel.data_received(struct.pack(">i", -1))
+            channel.connection_lost(None)
+    assert len(logs) == 1
+    assert bench.closed == {"negative_frame_size": 1_000}
+
+
+def test_a_protocol_error_of_the_handler_closes_with_its_reason() -> None:
+    bench = Bench()
+
+    def refuse(_: Channel, __: Request) -> bytes:
+        raise ProtocolError("wrong_order", "said too early")
+
+    bench.handler.on_request = refuse
+    channel, transport = bench.connect()
+    with capture_logs():
+        channel.data_received(push(1) + push(2))
+    channel.connection_lost(None)
+    assert transport.is_closed
+    assert bench.closed == {"wrong_order": 1}
+    assert len(bench.handler.requests) == 1
+
+
+def test_a_fault_of_the_handler_closes_that_connection_alone_and_is_logged() -> None:
+    bench = Bench()
+    good, good_transport = bench.connect()
+    bad, bad_transport = bench.connect()
+
+    def fail(channel: Channel, request: Request) -> bytes:
+        if channel is bad:
+            raise RuntimeError("our fault")
+        return answer(request.correlation_id)
+
+    bench.handler.on_request = fail
+    with capture_logs() as logs:
+        bad.data_received(push(1))
+        good.data_received(push(2))
+    assert bad_transport.is_closed
+    assert good_transport.writes == [answer(2)]
+    assert [entry["log_level"] for entry in logs] == ["error"]
+    bad.connection_lost(None)
+    assert bench.closed == {"handler_error": 1}
+
+
+def test_a_handler_that_fails_on_the_notices_harms_nobody() -> None:
+    bench = Bench()
+
+    def fail(_: Channel) -> None:
+        raise RuntimeError("our fault")
+
+    bench.handler.on_made = fail
+    with capture_logs():
+        channel, transport = bench.connect()
+    assert transport.is_closed
+    channel.connection_lost(None)
+    assert bench.closed == {"handler_error": 1}
+    assert bench.context.channels == {}
+
+
+@pytest.mark.parametrize(("error", "reason"), [(None, "client_closed"), (ConnectionResetError(), "connection_reset")])
+def test_an_ended_connection_is_told_once_with_its_reason(error: Exception | None, reason: str) -> None:
+    bench = Bench()
+    channel, _ = bench.connect()
+    assert not bench.context.all_closed.is_set()
+    channel.connection_lost(error)
+    assert bench.handler.lost == [reason]
+    assert bench.context.all_closed.is_set()
+
+
+def test_a_response_for_a_client_that_is_gone_is_dropped_in_silence() -> None:
+    bench = Bench()
+    bench.handler.on_request = lambda *_: None
+    channel, transport = bench.connect()
+    channel.data_received(push(1))
+    channel.mute()
+    channel.connection_lost(None)
+    channel.respond(0, answer(1))
+    channel.flush()
+    channel.unmute()
+    channel.close("late")
+    assert transport.writes == []
+    assert bench.closed == {"client_closed": 1}
+
+
+def test_a_half_closed_client_gets_its_pending_responses_before_the_close() -> None:
+    bench = Bench()
+    bench.handler.on_request = lambda *_: None
+    channel, transport = bench.connect()
+    channel.data_received(push(1))
+    assert channel.eof_received() is True
+    assert not transport.is_closed
+    channel.respond(0, answer(1))
+    channel.flush()
+    assert transport.writes == [answer(1)]
+    assert transport.is_closed
+    channel.connection_lost(None)
+    assert bench.closed == {"client_closed": 1}
+
+
+def test_an_input_that_ends_within_a_frame_is_counted_as_truncated() -> None:
+    bench = Bench()
+    channel, transport = bench.connect()
+    channel.data_received(push(1)[:-1])
+    channel.eof_received()
+    assert transport.is_closed
+    channel.connection_lost(None)
+    assert bench.closed == {"truncated_frame": 1}
+
+
+def test_a_silent_connection_is_closed_after_its_idle_time_and_not_before() -> None:
+    bench = Bench(connections_max_idle_ms=1_000)
+    channel, transport = bench.connect()
+    bench.time.sleep(900)
+    channel.data_received(push(1))
+    bench.time.sleep(999)
+    channel.expire(bench.time.hi_res_clock_ms())
+    assert not transport.is_closed
+    bench.time.sleep(1)
+    channel.expire(bench.time.hi_res_clock_ms())
+    assert transport.is_closed
+    channel.connection_lost(None)
+    assert bench.closed == {"idle": 1}
+
+
+def test_a_peer_that_never_reads_is_cut_off_after_the_idle_time() -> None:
+    bench = Bench(connections_max_idle_ms=1_000)
+    channel, transport = bench.connect()
+    channel.pause_writing()
+    bench.time.sleep(1_000)
+    channel.expire(bench.time.hi_res_clock_ms())
+    assert transport.is_aborted
+    channel.connection_lost(None)
+    assert bench.closed == {"responses_unread": 1}
+
+
+def test_a_closing_connection_whose_peer_does_not_read_is_cut_off_after_the_linger_time() -> None:
+    bench = Bench(close_linger_ms=500)
+    channel, transport = bench.connect()
+    channel.close("because")
+    bench.time.sleep(499)
+    channel.expire(bench.time.hi_res_clock_ms())
+    assert not transport.is_aborted
+    bench.time.sleep(1)
+    channel.expire(bench.time.hi_res_clock_ms())
+    assert transport.is_aborted
+    channel.connection_lost(None)
+    assert bench.closed == {"because": 1}
+
+
+def test_draining_answers_what_is_in_flight_and_then_closes() -> None:
+    bench = Bench(max_in_flight_requests=1)
+    bench.handler.on_request = lambda *_: None
+    channel, transport = bench.connect()
+    channel.data_received(push(1) + push(2))
+    channel.drain()
+    assert not transport.is_closed
+    channel.respond(0, answer(1))
+    channel.flush()
+    assert transport.writes == [answer(1)]
+    assert transport.is_closed
+    assert len(bench.handler.requests) == 1
+    channel.connection_lost(None)
+    assert bench.closed == {"listener_stopped": 1}
+
+
+def test_draining_closes_a_quiet_connection_at_once() -> None:
+    channel, transport = Bench().connect()
+    channel.drain()
+    assert transport.is_closed
+
+
+def test_the_bytes_held_over_all_connections_are_bounded_and_given_back() -> None:
+    bench = Bench(queued_max_request_bytes=100)
+    first, _ = bench.connect()
+    second, second_transport = bench.connect()
+    large = struct.pack(">i", 1_000) + bytes(76)
+    first.data_received(large)
+    assert bench.context.buffered_bytes == 80
+    with capture_logs() as logs:
+        second.data_received(large)
+    assert second_transport.is_closed
+    assert [entry["reason"] for entry in logs] == ["receive_buffers_full"]
+    assert bench.context.buffered_bytes == 80
+    third, third_transport = bench.connect()
+    third.data_received(push(1))
+    assert third_transport.writes == [answer(1)], "a request that comes whole needs no room"
+    first.connection_lost(None)
+    assert bench.context.buffered_bytes == 0
+
+
+def test_who_a_client_is_stands_on_its_channel() -> None:
+    channel, _ = Bench().connect()
+    assert str(channel.principal) == "User:ANONYMOUS"
+    assert (channel.listener_name, channel.security_protocol) == ("EXTERNAL", "PLAINTEXT")
+    assert (channel.client_software_name, channel.client_software_version) == ("unknown", "unknown")
