@@ -43,7 +43,7 @@ class AcceptedPush:
         turn, self._turn = self._turn, None
         if turn is not None:
             self._gate.last_known_error = ErrorCode.NONE
-            self._stats.record_plugin_export(now_ms - turn.taken_at_ms, now_ms)
+            self._stats.record_plugin_export(float(now_ms - turn.taken_at_ms), now_ms)
 
     def not_logged(self, now_ms: int) -> None:
         """The push log could not take it; the client is to be answered THROTTLING_QUOTA_EXCEEDED.

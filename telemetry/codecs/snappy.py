@@ -33,10 +33,11 @@ def _decompress_xerial(data: bytes, max_bytes: int) -> bytes:
     room = max_bytes
     position = 0
     for _ in range(MAX_BLOCKS):
-        if data.startswith(XERIAL_MAGIC, position):  # streams may be concatenated: a header between blocks
-            position += _XERIAL_HEADER_BYTES
         if position == len(data):
             return b"".join(chunks)
+        if data.startswith(XERIAL_MAGIC, position):  # streams may be joined: a header between blocks
+            position += _XERIAL_HEADER_BYTES
+            continue
         block, position = _next_block(data, position)
         chunk = _decompress_block(block, room, max_bytes)
         room -= len(chunk)

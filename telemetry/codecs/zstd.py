@@ -21,20 +21,21 @@ class ZstdDecompressor:
     Not for several threads at once.
     """
 
-    __slots__ = ("_context", "_max_bytes")
+    __slots__ = ("_context", "_max_bytes", "_max_window_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         """Makes one that returns at most `max_bytes` [B]."""
         self._max_bytes = max_bytes
         window = max(_MIN_WINDOW_BYTES, 1 << (max_bytes - 1).bit_length())
-        self._context = zstandard.ZstdDecompressor(max_window_size=min(window, 1 << zstandard.WINDOWLOG_MAX))
+        self._max_window_bytes = min(window, 1 << zstandard.WINDOWLOG_MAX)
+        self._context = zstandard.ZstdDecompressor(max_window_size=self._max_window_bytes)
 
     def __call__(self, data: bytes) -> bytes:
         """The decompressed bytes.
 
         Raises:
             InvalidRecordError: no zstd, cut off, or followed by something else.
-            TelemetryTooLargeError: more than the bound.
+            TelemetryTooLargeError: more than the bound, or a window of more than it.
         """
         try:
             stated = zstandard.frame_content_size(data)
@@ -42,7 +43,16 @@ class ZstdDecompressor:
                 raise too_large(self._max_bytes)
             return self._frames(data)
         except zstandard.ZstdError as error:
+            if self._wants_a_larger_window(data):
+                raise too_large(self._max_bytes) from None
             raise broken("zstd", error) from None
+
+    def _wants_a_larger_window(self, data: bytes) -> bool:
+        """True if the first frame is well-formed and only its level too high: no reason to mute a client for good."""
+        try:
+            return zstandard.get_frame_parameters(data).window_size > self._max_window_bytes
+        except zstandard.ZstdError:
+            return False
 
     def _frames(self, data: bytes) -> bytes:
         chunks: list[bytes] = []

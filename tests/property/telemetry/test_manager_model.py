@@ -1,0 +1,183 @@
+"""The manager on any trace of clients, connections, edits, time and a failing log, against a small model."""
+
+import uuid
+from dataclasses import dataclass, field
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from quotas.clock import MockTime
+from quotas.metrics import Metrics
+from telemetry.manager import AcceptedPush, ClientMetricsManager, ClientMetricsSettings
+from telemetry.plugin import RequestContext
+from telemetry.push_record import PushIds
+from telemetry.subscription_id import subscription_checksum, subscription_id
+from wire.errors import ErrorCode
+from wire.principal import KafkaPrincipal
+
+CLIENTS = range(3)
+CONNECTIONS = ["c0", "c1", "c2", "c3"]
+INTERVALS = [100, 60_000]
+clients = st.sampled_from(CLIENTS)
+connections = st.sampled_from(CONNECTIONS)
+
+
+@dataclass
+class Known:
+    """What the model holds of a client that the node should remember."""
+
+    interval_ms: int
+    connections: set[str] = field(default_factory=set)
+    seen_ms: int = 0
+    last_get_ms: int | None = None
+    last_push_ms: int | None = None
+    due_after_get: bool = False
+    terminated: bool = False
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass
+class Push:
+    client_instance_id: uuid.UUID
+    subscription_id: int
+    terminating: bool
+    compression_type: int
+    metrics: bytes
+
+
+class ManagerAgainstModel(RuleBasedStateMachine):
+    @initialize()
+    def start(self):
+        self.time = MockTime()
+        self.interval_ms = INTERVALS[0]
+        self.manager = ClientMetricsManager(
+            ClientMetricsSettings(), node_id=1, cluster_id="c", metrics=Metrics(time=self.time), push_ids=PushIds()
+        )
+        self.manager.update_subscription("s", {"metrics": "*", "interval.ms": str(self.interval_ms)})
+        self.ids = [uuid.UUID(int=5 + client // 2) for client in CLIENTS]  # two clients share an id
+        self.subscription_ids = [0 for _ in CLIENTS]
+        self.model: dict[int, Known] = {}
+
+    def context(self, client: int, connection: str) -> RequestContext:
+        return RequestContext(
+            listener_name="L",
+            security_protocol="PLAINTEXT",
+            principal=KafkaPrincipal("User", f"user-{client}"),
+            client_id="",
+            client_software_name="",
+            client_software_version="",
+            client_address="127.0.0.1",
+            client_port=1,
+            connection_id=connection,
+            correlation_id=0,
+        )
+
+    @property
+    def now_ms(self) -> int:
+        return self.time.hi_res_clock_ms()
+
+    def known(self, client: int, connection: str) -> Known:
+        state = self.model.setdefault(client, Known(self.interval_ms))
+        if state.interval_ms != self.interval_ms:
+            state.interval_ms = self.interval_ms
+            state.last_get_ms = state.last_push_ms = None
+        state.connections.add(connection)
+        state.seen_ms = self.now_ms
+        return state
+
+    def passed(self, since_ms: int | None) -> bool:
+        return since_ms is None or self.now_ms - since_ms >= self.interval_ms
+
+    @rule(client=clients, connection=connections)
+    def get(self, client, connection):
+        state = self.known(client, connection)
+        cured = state.error in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        due = cured or (self.passed(state.last_get_ms) and self.passed(state.last_push_ms))
+        result = self.manager.process_get_telemetry_subscriptions(
+            self.ids[client], self.context(client, connection), now_ms=self.now_ms
+        )
+        assert result.client_instance_id == self.ids[client]
+        state.error = ErrorCode.NONE if due else ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert result.error_code is state.error
+        if due:
+            state.last_get_ms, state.due_after_get = self.now_ms, True
+            self.subscription_ids[client] = result.subscription_id
+            assert result.push_interval_ms == self.interval_ms
+
+    def expected(self, state: Known, push: Push, right_id: bool) -> ErrorCode:
+        if state.terminated:
+            return ErrorCode.INVALID_REQUEST
+        if not (push.terminating or state.due_after_get or self.passed(state.last_push_ms)):
+            return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        if not right_id:
+            return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        if push.compression_type:
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        if push.metrics:
+            return ErrorCode.TELEMETRY_TOO_LARGE if len(push.metrics) > 9 else ErrorCode.INVALID_RECORD
+        return ErrorCode.NONE
+
+    @rule(
+        client=clients,
+        connection=connections,
+        terminating=st.booleans(),
+        log_works=st.booleans(),
+        compression_type=st.sampled_from([0, 0, 0, 9]),
+        metrics=st.sampled_from([b"", b"", b"\x0a\x09", bytes(2 << 20)]),
+    )
+    def push(self, client, connection, terminating, log_works, compression_type, metrics):
+        state = self.known(client, connection)
+        push = Push(self.ids[client], self.subscription_ids[client], terminating, compression_type, metrics)
+        expected = self.expected(state, push, self.right_id(client) == push.subscription_id)
+        outcome = self.manager.process_push_telemetry(
+            push, self.context(client, connection), now_ms=self.now_ms, received_at_us=0
+        )
+        if isinstance(outcome, AcceptedPush):
+            assert expected is ErrorCode.NONE
+            (outcome.logged if log_works else outcome.not_logged)(self.now_ms)
+            state.error = ErrorCode.NONE if log_works else ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            state.terminated = terminating and log_works
+        else:
+            assert outcome is expected
+            state.error = outcome
+        if expected is ErrorCode.INVALID_RECORD or (expected is ErrorCode.NONE and log_works):
+            state.last_push_ms, state.due_after_get = self.now_ms, False
+
+    def right_id(self, client: int) -> int:
+        return subscription_id(subscription_checksum(["*"], self.interval_ms), self.ids[client])
+
+    @rule(wait_ms=st.sampled_from([0, 1, 99, 100, 60_000, 180_000]))
+    def wait(self, wait_ms):
+        self.time.sleep(wait_ms)
+
+    @rule(interval_ms=st.sampled_from(INTERVALS))
+    def edit(self, interval_ms):
+        self.manager.update_subscription("s", {"metrics": "*", "interval.ms": str(interval_ms)})
+        self.interval_ms = interval_ms
+
+    @rule(connection=connections)
+    def disconnect(self, connection):
+        self.expire()
+        self.manager.connection_disconnected(connection, now_ms=self.now_ms)
+        for client, state in list(self.model.items()):
+            if connection in state.connections:
+                state.connections.discard(connection)
+                if not state.connections:
+                    del self.model[client]
+
+    @precondition(lambda self: self.model)
+    @rule()
+    def expire(self):
+        self.manager.expire(self.now_ms)
+        for client, state in list(self.model.items()):
+            if self.now_ms - state.seen_ms >= max(60_000, 3 * state.interval_ms):
+                del self.model[client]
+
+    @invariant()
+    def the_node_remembers_whom_the_model_remembers(self):
+        assert self.manager.instance_count == len(self.model)
+
+
+TestManagerAgainstModel = ManagerAgainstModel.TestCase
+TestManagerAgainstModel.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

@@ -1,0 +1,135 @@
+"""Which client instances a node remembers: connections, expiry, the bound of the cache."""
+
+import logging
+import uuid
+
+import pytest
+
+from telemetry.instance_cache import MAX_CONNECTIONS_PER_INSTANCE
+from wire.errors import ErrorCode
+
+INTERVAL_MS = 60_000
+
+
+def test_an_instance_goes_with_its_only_connection(node, client):
+    client.get()
+    assert node.disconnect("c1") == 1
+    assert node.manager.instance_count == 0
+    assert node.disconnect("c1") == 0
+
+
+def test_the_end_of_an_old_connection_leaves_a_live_client_alone(node, client):
+    client.get("bootstrap")
+    client.answer("broker")
+    assert node.disconnect("bootstrap") == 0
+    assert client.answer("broker") is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert node.disconnect("broker") == 1
+
+
+def test_the_end_of_the_latest_connection_leaves_a_client_alone_that_has_another(node, client):
+    client.get("bootstrap")
+    client.answer("broker")
+    assert node.disconnect("broker") == 0
+    assert client.answer("bootstrap") is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_a_connection_ends_every_client_that_lived_on_it_alone(node, make_client):
+    clients = [make_client(node, client_id=f"app-{index}") for index in range(3)]
+    for each in clients:
+        each.get()
+    clients[1].answer("c2")
+    assert node.disconnect("c1") == 2
+    assert node.manager.instance_count == 1
+
+
+def test_only_the_latest_connections_of_a_client_are_remembered(node, client):
+    client.id = uuid.uuid4()
+    for index in range(100):
+        client.get(f"c{index}")
+    assert len(node.manager._cache._by_connection) == MAX_CONNECTIONS_PER_INSTANCE
+    for index in range(99):
+        assert node.disconnect(f"c{index}") == 0
+    assert node.disconnect("c99") == 1
+
+
+@pytest.mark.parametrize(("interval_ms", "lifetime_ms"), [(100, 60_000), (60_000, 180_000)])
+def test_a_silent_instance_expires_after_three_intervals_but_never_within_a_minute(
+    make_node, make_client, interval_ms, lifetime_ms
+):
+    node = make_node(interval_ms=interval_ms)
+    make_client(node).get()
+    node.time.sleep(lifetime_ms - 1)
+    assert node.expire() == 0
+    node.time.sleep(1)
+    assert node.expire() == 1
+    assert node.manager.instance_count == 0
+    assert node.disconnect("c1") == 0
+
+
+def test_every_request_starts_the_time_anew_and_an_old_deadline_removes_nothing(node, client):
+    client.get()
+    for _ in range(10):
+        node.time.sleep(2 * INTERVAL_MS)
+        assert client.answer() is ErrorCode.NONE
+        assert node.expire() == 0
+    node.time.sleep(3 * INTERVAL_MS)
+    assert node.expire() == 1
+
+
+def test_an_old_deadline_does_not_remove_an_instance_that_came_back(make_node, make_client):
+    node = make_node(cache_max_size=1)
+    client = make_client(node)
+    client.get()
+    make_client(node, "c2").get()  # evicts the first
+    node.time.sleep(3 * INTERVAL_MS - 1)
+    client.answer()  # back again, and the second is evicted
+    node.time.sleep(1)
+    assert node.expire() == 0
+    assert node.manager.instance_count == 1
+
+
+def test_a_shorter_interval_brings_the_deadline_forward(make_node, make_client):
+    node = make_node(interval_ms=3_600_000)
+    client = make_client(node)
+    client.get()
+    node.manager.update_subscription("all", {"metrics": "*", "interval.ms": "100"})
+    client.get()
+    node.time.sleep(60_000)
+    assert node.expire() == 1
+
+
+def test_the_least_recently_used_instance_goes_when_the_cache_is_full(make_node, make_client):
+    node = make_node(cache_max_size=2)
+    first, second, third = (make_client(node, f"c{index}", client_id=f"app-{index}") for index in range(3))
+    first.get()
+    second.get()
+    first.answer()
+    third.get()
+    assert node.manager.instance_count == 2
+    assert first.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED  # its gate is still known
+    assert node.disconnect("c1") == 0  # the second is gone, with its connection
+    assert node.manager.counters()["instances_evicted"] == 1
+
+
+def test_eviction_warns_at_most_once_in_five_minutes(make_node, make_client, caplog):
+    node = make_node(cache_max_size=1)
+    with caplog.at_level(logging.WARNING):
+        for index in range(10):
+            make_client(node, f"c{index}").get()
+        assert len(caplog.records) == 1
+        assert "full at 1" in caplog.text
+        node.time.sleep(300_000)
+        make_client(node, "later").get()
+        assert len(caplog.records) == 2
+    assert node.manager.counters()["instances_evicted"] == 10
+
+
+def test_a_flood_of_new_ids_leaves_no_more_behind_than_the_cache_holds(make_node, make_client):
+    node = make_node(cache_max_size=50, interval_ms=3_600_000)
+    client = make_client(node)
+    for index in range(5_000):
+        client.id = uuid.UUID(int=index + 2)
+        client.get(f"c{index}")
+    cache = node.manager._cache
+    assert len(cache) == len(cache._by_connection) == len(cache._principals_by_id) == 50
+    assert len(cache._queue) <= 2 * 50 + 1_024 + 1
