@@ -1,0 +1,81 @@
+"""A reporter of one's own, on Kafka's interface: warns of clients whose last request to a broker took long.
+
+Register it with `metric.reporters = "slow_broker_reporter.SlowBrokerReporter"` (the module must be importable, for
+example by PYTHONPATH) and choose the limit with `SLOW_BROKER_LIMIT_MS` in the environment.
+
+A reporter is called on the listener's own loop: it must not block. Work that takes time belongs into an awaitable,
+which `export_metrics` may return; destinations belong into `[exporters.<name>]`, which read the push log instead.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+
+import structlog
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from telemetry.plugin import ClientTelemetryPayload, MetricsContext, RequestContext
+
+log = structlog.get_logger(__name__)
+
+LATENCY = ".node.request.latency.max"
+
+
+class SlowBrokerReporter:
+    """Logs a warning for each broker node that a client found slow; keeps count in `warnings`."""
+
+    def __init__(self) -> None:
+        self.limit_ms = float(os.environ.get("SLOW_BROKER_LIMIT_MS", "5000"))
+        self.node_id = "?"
+        self.warnings = 0
+
+    def configure(self, configs: Mapping[str, object]) -> None:
+        """Is given every configured key."""
+
+    def context_change(self, context: MetricsContext) -> None:
+        """Is told where it runs."""
+        self.node_id = context.labels["kafka.node.id"]
+
+    def init(self, metrics: object) -> None:
+        """Is given the node's own metrics, which this reporter leaves alone."""
+
+    def metric_change(self, metric: object) -> None:
+        """Is told of a new metric of the node."""
+
+    def metric_removal(self, metric: object) -> None:
+        """Is told of a metric that went."""
+
+    def close(self) -> None:
+        """The node stops."""
+
+    def client_receiver(self) -> "SlowBrokerReporter":
+        """Makes this reporter a receiver of client telemetry (KIP-714, ClientTelemetry)."""
+        return self
+
+    def export_metrics(self, context: RequestContext, payload: ClientTelemetryPayload) -> None:
+        """Is called for every accepted push, with its decompressed OTLP payload."""
+        for node, latency_ms in slow_nodes(MetricsData.FromString(payload.data), self.limit_ms):
+            self.warnings += 1
+            log.warning(
+                "a client waits long for a broker",
+                client_id=context.client_id,
+                client_instance_id=str(payload.client_instance_id),
+                principal=str(context.principal),
+                broker=node,
+                latency_ms=latency_ms,
+                reported_to=self.node_id,
+            )
+
+
+def slow_nodes(data: MetricsData, limit_ms: float) -> Iterator[tuple[str, float]]:
+    """Node and latency [ms] of every request latency in `data` that is above `limit_ms`."""
+    for resource_metrics in data.resource_metrics:
+        for scope in resource_metrics.scope_metrics:
+            for metric in scope.metrics:
+                if not metric.name.endswith(LATENCY):
+                    continue
+                for point in metric.gauge.data_points:
+                    latency_ms = point.as_double or float(point.as_int)
+                    if latency_ms > limit_ms:
+                        labels = {item.key: item.value for item in point.attributes}
+                        node = labels.get("node_id") or labels.get("node.id")
+                        yield (str(node.int_value or node.string_value) if node else "?"), latency_ms

@@ -1,0 +1,48 @@
+"""ApiVersions (18): what this node serves, and who the client is."""
+
+import datetime
+from typing import Any
+
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from fleetgauge.apis.messages import new_part, new_response
+from wire.api_table import ApiKey, ApiTable
+from wire.codec import Request, encode_response
+from wire.errors import ErrorCode
+from wire.listener import Channel
+from wire.software import is_valid_software
+
+_NO_TIME = datetime.timedelta(0)
+
+
+def handle_api_versions(table: ApiTable, channel: Channel, request: Request) -> bytes:
+    """Answers what is served; keeps the client's software name and version for the connection.
+
+    A version above ours is answered in the layout of version 0 with UNSUPPORTED_VERSION and what ApiVersions itself
+    supports, so that the client falls back (KIP-511); a software name or version outside Kafka's pattern with
+    INVALID_REQUEST.
+    """
+    if not table.is_supported(ApiKey.API_VERSIONS, request.api_version):
+        return _answer(table, request, 0, ErrorCode.UNSUPPORTED_VERSION)
+    name = getattr(request.body, "client_software_name", None)
+    version = getattr(request.body, "client_software_version", None)
+    if name is not None and version is not None:
+        if not (is_valid_software(name) and is_valid_software(version)):
+            return _answer(table, request, request.api_version, ErrorCode.INVALID_REQUEST)
+        channel.client_software_name = name
+        channel.client_software_version = version
+    return _answer(table, request, request.api_version, ErrorCode.NONE)
+
+
+def _answer(table: ApiTable, request: Request, version: int, error: ErrorCode) -> bytes:
+    schema: Any = load_response_schema(ApiKey.API_VERSIONS, version)
+    served = table.advertised() if error is not ErrorCode.INVALID_REQUEST else ()
+    keys = tuple(
+        new_part(schema, "ApiVersion", api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+        for api in served
+    )
+    response = new_response(
+        ApiKey.API_VERSIONS, version, error_code=KioErrorCode(error), api_keys=keys, throttle_time=_NO_TIME
+    )
+    return encode_response(request.correlation_id, response)

@@ -1,0 +1,29 @@
+"""Building `kio` responses for the version that was asked for: fields that a version lacks are left out."""
+
+import dataclasses
+import sys
+from typing import Any
+
+from kio.index import load_response_schema
+
+
+def new_response(api_key: int, api_version: int, **values: Any) -> Any:
+    """A response message of the given key and version, with those of `values` that it has."""
+    return _fitted(load_response_schema(api_key, api_version), values)
+
+
+def new_part(response: Any, part: str, **values: Any) -> Any:
+    """A nested message of the module in which `response` (a message or its class) is defined.
+
+    Args:
+        response: for example a `MetadataResponse` class of some version.
+        part: the nested class's name, for example `MetadataResponseBroker`.
+        values: its fields; those that the version lacks are left out.
+    """
+    module = sys.modules[response.__module__ if isinstance(response, type) else type(response).__module__]
+    return _fitted(getattr(module, part), values)
+
+
+def _fitted(message_class: Any, values: dict[str, Any]) -> Any:
+    names = {field.name for field in dataclasses.fields(message_class)}
+    return message_class(**{name: value for name, value in values.items() if name in names})

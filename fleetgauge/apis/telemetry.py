@@ -1,0 +1,158 @@
+"""GetTelemetrySubscriptions (71) and PushTelemetry (72): the client-metrics manager put on the wire.
+
+The manager decides; this module translates, hands accepted pushes to the push log, and answers them once they are
+in it. Neither ever throttles a connection: `throttle_time_ms` is 0 (DESIGN: the fleet is safe from us).
+"""
+
+import asyncio
+import datetime
+from collections import Counter
+from collections.abc import Awaitable
+from typing import Protocol
+
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from exporters.push_log.group_commit import GroupCommit
+from fleetgauge.apis.messages import new_response
+from quotas.clock import Time
+from telemetry.manager import AcceptedPush, ClientMetricsManager
+from telemetry.plugin import RequestContext
+from wire.api_table import ApiKey
+from wire.codec import Request, encode_push_telemetry_response, encode_response
+from wire.errors import ErrorCode
+from wire.listener import Channel
+
+
+class Flusher(Protocol):
+    """Writes a channel's responses a little later, joined with what else becomes ready."""
+
+    def flush_soon(self, channel: Channel) -> None:
+        """Has `channel` flushed in this iteration of the loop."""
+        ...
+
+
+class TelemetryApis:
+    """The two telemetry APIs over a manager and a push log.
+
+    Attributes:
+        answers: push and Get answers by error code name, for `fleetgauge status`.
+        plugin_timeouts: awaitables of reporters that were cancelled.
+    """
+
+    def __init__(
+        self,
+        manager: ClientMetricsManager,
+        push_log: GroupCommit,
+        time: Time,
+        flusher: Flusher,
+        *,
+        plugin_export_timeout_ms: int,
+    ) -> None:
+        self._manager = manager
+        self._push_log = push_log
+        self._time = time
+        self._flusher = flusher
+        self._plugin_timeout_s = plugin_export_timeout_ms / 1000
+        self._plugin_tasks: set[asyncio.Task[None]] = set()
+        self.push_answers: Counter[str] = Counter()
+        self.get_answers: Counter[str] = Counter()
+        self.plugin_timeouts = 0
+
+    def handle_get(self, channel: Channel, request: Request) -> bytes:
+        """Answers GetTelemetrySubscriptions; the response always echoes the client's id."""
+        result = self._manager.process_get_telemetry_subscriptions(
+            request.body.client_instance_id,
+            context_of(channel, request),
+            now_ms=self._time.hi_res_clock_ms(),
+        )
+        self.get_answers[result.error_code.name] += 1
+        response = new_response(
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+            request.api_version,
+            throttle_time=datetime.timedelta(milliseconds=result.throttle_time_ms),
+            error_code=KioErrorCode(result.error_code),
+            client_instance_id=result.client_instance_id,
+            subscription_id=result.subscription_id,
+            accepted_compression_types=tuple(result.accepted_compression_types),
+            push_interval=datetime.timedelta(milliseconds=result.push_interval_ms),
+            telemetry_max_bytes=result.telemetry_max_bytes,
+            delta_temporality=result.delta_temporality,
+            requested_metrics=tuple(result.requested_metrics),
+        )
+        return encode_response(request.correlation_id, response)
+
+    def handle_push(self, channel: Channel, request: Request) -> bytes | None:
+        """Answers PushTelemetry: a refusal at once, an accepted push when it is in the push log."""
+        outcome = self._manager.process_push_telemetry(
+            request.body,
+            context_of(channel, request),
+            now_ms=self._time.hi_res_clock_ms(),
+            received_at_us=self._time.microseconds(),
+        )
+        if isinstance(outcome, ErrorCode):
+            self.push_answers[outcome.name] += 1
+            return encode_push_telemetry_response(request.correlation_id, 0, outcome)
+        for awaitable in outcome.awaitables:
+            self._let_finish(awaitable)
+        self._push_log.append(outcome.record, outcome.encoded, _Completion(self, channel, request, outcome))
+        return None
+
+    def _complete(self, channel: Channel, request: Request, push: AcceptedPush, error: Exception | None) -> None:
+        now_ms = self._time.hi_res_clock_ms()
+        if error is None:
+            push.logged(now_ms)
+            code = ErrorCode.NONE
+        else:
+            push.not_logged(now_ms)
+            code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        self.push_answers[code.name if error is None else f"{code.name}: {type(error).__name__}"] += 1
+        channel.respond(request.slot, encode_push_telemetry_response(request.correlation_id, 0, code))
+        self._flusher.flush_soon(channel)
+
+    def _let_finish(self, awaitable: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(self._bounded(awaitable))
+        self._plugin_tasks.add(task)
+        task.add_done_callback(self._plugin_tasks.discard)
+
+    async def _bounded(self, awaitable: Awaitable[None]) -> None:
+        # What a reporter raises is caught and counted by `ClientTelemetryExporterPlugin`.
+        try:
+            await asyncio.wait_for(awaitable, self._plugin_timeout_s)
+        except TimeoutError:
+            self.plugin_timeouts += 1
+
+    async def close(self) -> None:
+        """Waits for what reporters still do, each within its time."""
+        if self._plugin_tasks:
+            await asyncio.wait(self._plugin_tasks, timeout=self._plugin_timeout_s)
+
+
+class _Completion:
+    """Called once by the push log for one push. A slotted object, since a closure per push costs more."""
+
+    __slots__ = ("_apis", "_channel", "_push", "_request")
+
+    def __init__(self, apis: TelemetryApis, channel: Channel, request: Request, push: AcceptedPush) -> None:
+        self._apis = apis
+        self._channel = channel
+        self._request = request
+        self._push = push
+
+    def __call__(self, error: Exception | None) -> None:
+        self._apis._complete(self._channel, self._request, self._push, error)
+
+
+def context_of(channel: Channel, request: Request) -> RequestContext:
+    """What a request says of its sender, in the form that the telemetry room and its plugins know."""
+    return RequestContext(
+        listener_name=channel.listener_name,
+        security_protocol=channel.security_protocol,
+        principal=channel.principal,
+        client_id=request.client_id or "",
+        client_software_name=channel.client_software_name,
+        client_software_version=channel.client_software_version,
+        client_address=channel.client_address,
+        client_port=channel.client_port,
+        connection_id=channel.connection_id,
+        correlation_id=request.correlation_id,
+    )

@@ -1,0 +1,239 @@
+"""Composition of the listener process: which parts a node is made of, and in which order they start and stop.
+
+The order of a stop: no new connections, pending responses sent, the push log committed, the exporters flushed.
+"""
+
+import asyncio
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from exporters.push_log.group_commit import GroupCommit
+from exporters.push_log.sqlite import SqlitePushLogWriter
+from fleetgauge.apis.cluster import ClusterApis
+from fleetgauge.apis.telemetry import TelemetryApis
+from fleetgauge.config import Endpoint, ServiceConfig
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.exporter_job import Job
+from fleetgauge.exporter_supervisor import ExporterSupervisor
+from fleetgauge.reporters import Reporters
+from fleetgauge.request_handler import FlushSoon, RequestDispatcher
+from fleetgauge.status import Status, StatusServer
+from quotas.clock import SystemTime, Time
+from quotas.metrics import Metrics
+from telemetry.codecs import CompressionType
+from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+from telemetry.push_record import PushIds
+from wire.api_table import ApiTable
+from wire.listener import Listener, ListenerSettings
+
+log = structlog.get_logger(__name__)
+
+_HOUSEKEEPING_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BoundEndpoint:
+    """A listener as it came up: what was asked for and the port that it got."""
+
+    endpoint: Endpoint
+    port: int
+
+
+class FleetgaugeNode:
+    """One node: listeners, manager, push log and the exporter process beside it.
+
+    Args:
+        config: the checked configuration.
+        time: the clocks.
+    """
+
+    def __init__(self, config: ServiceConfig, time: Time | None = None) -> None:
+        self._config = config
+        self._time = time or SystemTime()
+        self._data = DataDirectory(config.log_dirs)
+        self._listeners: list[Listener] = []
+        self._housekeeping: asyncio.Task[None] | None = None
+        self._started_at_ms = self._time.milliseconds()
+        self.bound: tuple[BoundEndpoint, ...] = ()
+
+    async def start(self) -> None:
+        """Starts every part; on return the node serves clients.
+
+        Raises:
+            FleetgaugeError: a part cannot start; what had started is stopped again.
+        """
+        config = self._config
+        self._data.create()
+        self._lock = self._data.lock(".lock")
+        self.cluster_id = self._data.identity(node_id=config.node_id, cluster_id=config.cluster_id)
+        loop = asyncio.get_running_loop()
+        self._metrics = Metrics(time=self._time)
+        self._reporters = Reporters(
+            config.metric_reporters,
+            self._metrics,
+            config.model_dump(by_alias=True, mode="json"),
+            node_id=config.node_id,
+            cluster_id=self.cluster_id,
+        )
+        self._manager = self._make_manager()
+        job = Job.of(config)
+        self._writer = SqlitePushLogWriter(job.push_log_settings(), time=self._time)
+        self._push_log = GroupCommit(
+            self._writer,
+            loop,
+            self._time,
+            flush=config.push_log_flush,
+            ack_timeout_ms=config.push_log_ack_timeout_ms,
+        )
+        self._apis = TelemetryApis(
+            self._manager,
+            self._push_log,
+            self._time,
+            FlushSoon(loop),
+            plugin_export_timeout_ms=config.plugin_export_timeout_ms,
+        )
+        self._exporters = ExporterSupervisor(job, self._time)
+        self._status = StatusServer(self._data.status_socket, self.status)
+        try:
+            await self._start_listeners()
+            await self._status.start()
+            await self._exporters.start()
+        except BaseException:
+            await self._stop_listeners(0)
+            self._writer.close()
+            raise
+        self._housekeeping = asyncio.create_task(self._keep_house())
+
+    async def stop(self) -> None:
+        """Stops in order within `shutdown.timeout.ms`."""
+        deadline_ms = self._time.hi_res_clock_ms() + self._config.shutdown_timeout_ms
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._housekeeping
+        await self._stop_listeners(self._left(deadline_ms))
+        await self._apis.close()
+        await self._push_log.close()
+        self._writer.close()
+        self._manager.close()
+        await self._exporters.stop(self._left(deadline_ms))
+        await self._status.stop()
+        self._reporters.close()
+        self._lock.close()
+        log.info("stopped", undelivered=self._undelivered())
+
+    def reconfigure(self, config: ServiceConfig) -> None:
+        """Takes over what may change while running: the subscriptions. The log level is the caller's.
+
+        Other keys that differ are named in the log, since they need a restart.
+        """
+        self._manager.replace_subscriptions(config.client_metrics)
+        changed = [
+            field.alias or name
+            for name, field in ServiceConfig.model_fields.items()
+            if name not in ("client_metrics", "logging_level") and getattr(config, name) != getattr(self._config, name)
+        ]
+        if changed:
+            log.warning("these keys changed in the file, and need a restart", keys=changed)
+        log.info("configuration reread", subscriptions=sorted(config.client_metrics))
+
+    def advertised(self, listener_name: str) -> tuple[str, int]:
+        """Host and port that clients of a listener are told to connect to."""
+        for endpoint in self._config.advertised_listeners:
+            if endpoint.listener_name == listener_name:
+                return endpoint.host, endpoint.port
+        for bound in self.bound:
+            if bound.endpoint.listener_name == listener_name:
+                return bound.endpoint.host, bound.port
+        raise LookupError(listener_name)
+
+    def status(self) -> Status:
+        """What this node says of itself to `fleetgauge status`; plain values that JSON can hold."""
+        return {
+            "node": {
+                "pid": os.getpid(),
+                "node_id": self._config.node_id,
+                "cluster_id": self.cluster_id,
+                "started_at_ms": self._started_at_ms,
+                "listeners": [f"{b.endpoint.listener_name}://{b.endpoint.host}:{b.port}" for b in self.bound],
+                "log_dirs": str(self._config.log_dirs.absolute()),
+            },
+            "connections": [listener.counters() for listener in self._listeners],
+            "telemetry": {
+                "subscriptions": list(self._manager.list_client_metrics_resources()),
+                "get_answers": dict(self._apis.get_answers),
+                "push_answers": dict(self._apis.push_answers),
+                "refusals": self._manager.refusals(),
+                "counters": self._manager.counters(),
+                "plugin_timeouts": self._apis.plugin_timeouts,
+                "plugin_errors": self._manager.plugin_errors(),
+            },
+            "push_log": {**self._push_log.counters(), **self._exporters.status.get("push_log", {})},
+            "exporter_process": {
+                "pid": self._exporters.pid,
+                "restarts": self._exporters.restarts,
+                "exporters": self._exporters.status.get("exporters", {}),
+            },
+        }
+
+    def _make_manager(self) -> ClientMetricsManager:
+        config = self._config
+        manager = ClientMetricsManager(
+            ClientMetricsSettings(
+                telemetry_max_bytes=config.telemetry_max_bytes,
+                telemetry_max_decompressed_bytes=config.telemetry_max_decompressed_bytes,
+                compression_types=tuple(CompressionType[name.upper()] for name in config.telemetry_compression_types),
+                cache_max_size=config.client_instances_max,
+            ),
+            node_id=config.node_id,
+            cluster_id=self.cluster_id,
+            metrics=self._metrics,
+            push_ids=PushIds(),
+            plugin=self._reporters.plugin,
+        )
+        manager.replace_subscriptions(config.client_metrics)
+        return manager
+
+    async def _start_listeners(self) -> None:
+        table = ApiTable()
+        cluster = ClusterApis(self._config.node_id, self.cluster_id, self.advertised)
+        handler = RequestDispatcher(table, cluster, self._apis, self._manager, self._time)
+        settings = ListenerSettings(
+            socket_request_max_bytes=self._config.socket_request_max_bytes,
+            socket_listen_backlog_size=self._config.socket_listen_backlog_size,
+            connections_max_idle_ms=self._config.connections_max_idle_ms,
+            max_in_flight_requests=self._config.max_in_flight_requests,
+        )
+        for endpoint in self._config.listeners:
+            listener = Listener(
+                name=endpoint.listener_name,
+                host=endpoint.host,
+                port=endpoint.port,
+                handler=handler,
+                settings=settings,
+                time=self._time,
+                api_table=table,
+            )
+            await listener.start()
+            self._listeners.append(listener)
+            self.bound = (*self.bound, BoundEndpoint(endpoint, listener.port))
+
+    async def _stop_listeners(self, deadline_ms: int) -> None:
+        await asyncio.gather(*(listener.stop(deadline_ms) for listener in self._listeners))
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING_S)
+            now_ms = self._time.hi_res_clock_ms()
+            self._manager.expire(now_ms)
+            self._metrics.remove_expired_sensors(now_ms)
+
+    def _left(self, deadline_ms: int) -> int:
+        return max(0, deadline_ms - self._time.hi_res_clock_ms())
+
+    def _undelivered(self) -> dict[str, int]:
+        exporters = self._exporters.status.get("exporters", {})
+        return {name: state.get("lag_records", 0) for name, state in exporters.items()}

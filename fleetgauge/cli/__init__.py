@@ -1,0 +1,67 @@
+"""The command line: `fleetgauge`. One file a command; this one joins them and turns our errors into one sentence."""
+
+import importlib
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from fleetgauge.cli import demo, log, serve, show_config, status
+from wire.errors import FleetgaugeError
+
+app = typer.Typer(
+    name="fleetgauge",
+    help="A sink for Kafka client telemetry (KIP-714): receives what clients push, keeps it in a durable log, "
+    "delivers it, and says how the fleet of clients is doing.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(serve.serve)
+app.command()(status.status)
+app.add_typer(log.app, name="log")
+app.command(name="config")(show_config.show_config)
+app.command()(demo.demo)
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    short_help="Analyse the fleet of clients with PySpark (extra: spark).",
+    add_help_option=False,
+)
+def fleet(context: typer.Context) -> None:
+    """Analyse the fleet of clients with PySpark; see fleetgauge fleet --help."""
+    # Loaded only now: the sink runs without Java and PySpark.
+    try:
+        commands = importlib.import_module("fleet.cli")
+    except ModuleNotFoundError as error:
+        typer.echo(
+            f"fleetgauge fleet needs {error.name}, which is not installed: pip install 'fleetgauge[spark]'", err=True
+        )
+        raise typer.Exit(1) from error
+    commands.app(args=context.args or ["--help"], prog_name="fleetgauge fleet")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fleetgauge {version('fleetgauge')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Holds the options that stand before a command."""
+
+
+def main() -> None:
+    """Entry point of the `fleetgauge` script; an error of ours is one sentence and exit code 1."""
+    try:
+        app()
+    except FleetgaugeError as error:
+        typer.echo(f"fleetgauge: {error}", err=True)
+        sys.exit(1)

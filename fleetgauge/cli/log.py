@@ -1,0 +1,120 @@
+"""`fleetgauge log`: reads the push log of a node, whether it runs or not."""
+
+import json
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from exporters.push_log.inspect import LogStats, log_stats, records_after, tail
+from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
+from fleetgauge.cli.units import ago, amount, at, size
+from telemetry.push_record import PushRecord
+
+app = typer.Typer(help="Read the push log of a node, whether it runs or not.", no_args_is_help=True)
+
+_FOLLOW_EVERY_S = 0.5
+_Form = Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="json: one object a line.")]
+
+
+@app.command(name="tail")
+def show_tail(
+    config: ConfigFile = None,
+    override: Overrides = None,
+    log_dirs: LogDirs = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many pushes.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on with what comes, until interrupted.")] = False,
+    form: _Form = "table",
+) -> None:
+    """Show the last pushes of the log, oldest first: when, from whom, what it was."""
+    directory = data_directory(config, override, log_dirs).push_log
+    console = Console(soft_wrap=True)
+    found = tail(directory, lines)
+    for _, record in found:
+        _print(console, record, form)
+    if follow:
+        with suppress(KeyboardInterrupt):
+            _follow(directory, found[-1][0] if found else None, console, form)
+
+
+@app.command()
+def stats(
+    config: ConfigFile = None,
+    override: Overrides = None,
+    log_dirs: LogDirs = None,
+    form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
+) -> None:
+    """Show what the log holds, and how far each exporter is behind its end."""
+    found = log_stats(data_directory(config, override, log_dirs).push_log)
+    if form == "json":
+        typer.echo(json.dumps(asdict(found), indent=2))
+        return
+    console = Console()
+    console.print(_contents(found))
+    console.print(_cursors(found))
+
+
+def _follow(directory: Path, last: str | None, console: Console, form: str) -> None:
+    while True:
+        for position, record in records_after(directory, last):
+            _print(console, record, form)
+            last = position
+        time.sleep(_FOLLOW_EVERY_S)
+
+
+def _print(console: Console, record: PushRecord, form: str) -> None:
+    if form == "json":
+        fields: dict[str, object] = record._asdict() | {"metrics_bytes": len(record.metrics)}
+        del fields["metrics"]
+        typer.echo(json.dumps(fields))
+        return
+    kind = " terminating" if record.terminating else "" if record.metrics else " heartbeat"
+    console.print(
+        Text(
+            f"{at(record.received_at)}  {record.client_instance_id}  {record.client_id or '-'}  "
+            f"{record.client_software_name}/{record.client_software_version}  "
+            f"{record.client_source_address}:{record.client_source_port}  {record.principal}  "
+            f"{size(len(record.metrics))} ({record.compression_type}){kind}"
+        )
+    )
+
+
+def _contents(found: LogStats) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column()
+    table.add_row("pushes", amount(found.records))
+    table.add_row("on the disk", f"{size(found.disk_bytes)} in {found.segments} segments")
+    table.add_row("metrics, decompressed", size(found.metrics_bytes))
+    if found.oldest_received_at is not None and found.newest_received_at is not None:
+        table.add_row("oldest", f"{at(found.oldest_received_at)} ({ago(found.oldest_received_at)})")
+        table.add_row("newest", f"{at(found.newest_received_at)} ({ago(found.newest_received_at)})")
+    if found.damaged_segments:
+        table.add_row("damaged segments", amount(found.damaged_segments))
+    return table
+
+
+def _cursors(found: LogStats) -> Table:
+    table = Table(title="\nExporters", title_justify="left", box=None, pad_edge=False)
+    table.add_column("name")
+    for heading in ("delivered", "lag", "lag bytes", "lost by retention", "lost by damage"):
+        table.add_column(heading, justify="right")
+    table.add_column("oldest undelivered")
+    for entry in found.cursors:
+        cursor, lag = entry.cursor, entry.lag
+        table.add_row(
+            cursor.exporter,
+            amount(cursor.delivered_records),
+            amount(lag.records),
+            size(lag.bytes),
+            amount(cursor.lost_by_retention),
+            amount(cursor.lost_by_damage),
+            ago(lag.oldest_received_at) if lag.oldest_received_at is not None else "-",
+        )
+    return table

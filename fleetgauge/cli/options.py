@@ -1,0 +1,47 @@
+"""Options that several commands share: where the configuration is."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleetgauge.config import ConfigError, ServiceConfig, load_config
+from fleetgauge.data_dir import DataDirectory
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", envvar="FLEETGAUGE_CONFIG", help="TOML file with Kafka's own key names."),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--override", "-o", metavar="KEY=VALUE", help="Set one key, over file and environment; repeatable."),
+]
+
+
+def read_config(config: Path | None, override: list[str] | None) -> ServiceConfig:
+    """The configuration out of file, `FLEETGAUGE_*` variables and overrides.
+
+    Raises:
+        ConfigError: a key or value is not allowed.
+    """
+    return load_config(config, environment=os.environ, overrides=override or ())
+
+
+LogDirs = Annotated[
+    Path | None, typer.Option("--log-dirs", "-d", help="The node's data directory, over log.dirs of the configuration.")
+]
+
+
+def data_directory(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> DataDirectory:
+    """The data directory that a command is to look at.
+
+    Raises:
+        ConfigError: the configuration cannot be read, or the directory does not exist.
+    """
+    root = log_dirs if log_dirs is not None else read_config(config, override).log_dirs
+    if not root.is_dir():
+        raise ConfigError(
+            "log.dirs", f"there is no data directory {root.absolute()}; name one with --log-dirs or --config"
+        )
+    return DataDirectory(root)

@@ -1,0 +1,40 @@
+"""`fleetgauge config`: every key with its value in force, and what it means."""
+
+import typer
+
+from fleetgauge.cli.options import ConfigFile, Overrides, read_config
+from fleetgauge.config import ServiceConfig
+
+
+def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
+    """Check a configuration and print it whole: every key, its value in force and its meaning, as TOML."""
+    checked = read_config(config, override)
+    for name, field in ServiceConfig.model_fields.items():
+        if name in ("exporters", "client_metrics"):
+            continue
+        typer.echo(f"# {field.description}")
+        key = field.alias or name
+        shown = f'"{key}"' if key in _prefixes() else key
+        typer.echo(f"{shown} = {_toml(getattr(checked, name))}")
+    for table, entries in (("exporters", checked.exporters), ("client-metrics", checked.client_metrics)):
+        for entry, keys in entries.items():
+            typer.echo(f'\n[{table}."{entry}"]')
+            for key, value in keys.items():
+                typer.echo(f"{key} = {_toml(value)}")
+
+
+def _prefixes() -> set[str]:
+    """Keys that are also the prefix of another, which TOML takes in quotes only."""
+    keys = [field.alias or name for name, field in ServiceConfig.model_fields.items()]
+    return {key for key in keys if any(other.startswith(f"{key}.") for other in keys)}
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, tuple | list):
+        value = ",".join(str(item) for item in value)
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'

@@ -1,0 +1,115 @@
+"""`fleetgauge status`: what both processes of a running node do."""
+
+import json
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
+from fleetgauge.cli.units import ago, amount, size
+from fleetgauge.status import Status, read_status
+
+
+def status(
+    config: ConfigFile = None,
+    override: Overrides = None,
+    log_dirs: LogDirs = None,
+    form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
+) -> None:
+    """Show a running node: what came in, what was refused and why, the push log, and every exporter's cursor.
+
+    The node is found by its data directory: --log-dirs, or log.dirs of the configuration. Exits with 1 where none runs.
+    """
+    found = read_status(data_directory(config, override, log_dirs).status_socket)
+    if form == "json":
+        typer.echo(json.dumps(found, indent=2))
+        return
+    console = Console()
+    for table in (_node(found), _traffic(found), _push_log(found), _exporters(found)):
+        console.print(table)
+
+
+def _facts(title: str) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _node(found: Status) -> Table:
+    node, child = found["node"], found["exporter_process"]
+    table = _facts("Node")
+    table.add_row("node.id, cluster.id", f"{node['node_id']}, {node['cluster_id']}")
+    table.add_row("listener process", f"pid {node['pid']}, started {ago(node['started_at_ms'] * 1000)}")
+    restarts = f", started again {child['restarts']} times" if child["restarts"] else ""
+    table.add_row("exporter process", f"pid {child['pid']}{restarts}" if child["pid"] else f"not running{restarts}")
+    table.add_row("listening", ", ".join(node["listeners"]))
+    table.add_row("log.dirs", node["log_dirs"])
+    return table
+
+
+def _traffic(found: Status) -> Table:
+    telemetry = found["telemetry"]
+    table = _facts("\nClients and pushes")
+    table.add_row("client instances", _counts(telemetry["counters"]))
+    table.add_row("subscriptions", ", ".join(telemetry["subscriptions"]) or "none: no client is asked for metrics")
+    table.add_row("pushes answered", _counts(telemetry["push_answers"]))
+    table.add_row("Gets answered", _counts(telemetry["get_answers"]))
+    for code, reasons in telemetry["refusals"].items():
+        table.add_row(f"  refused {code}", _counts(reasons))
+    for listener in found["connections"]:
+        table.add_row(
+            f"connections {listener['listener']}", f"{listener['open']} open, {listener['accepted']} accepted"
+        )
+        if listener["closed"]:
+            table.add_row("  closed, by reason", _counts(listener["closed"]))
+    return table
+
+
+def _push_log(found: Status) -> Table:
+    log = found["push_log"]
+    table = _facts("\nPush log")
+    for name, value in log.items():
+        table.add_row(name.removesuffix("_at").replace("_", " "), _shown(name, value))
+    return table
+
+
+def _shown(name: str, value: int | None) -> str:
+    if value is None:
+        return "-"
+    if name.endswith("bytes"):
+        return size(value)
+    return ago(value) if name.endswith("_at") else amount(value)
+
+
+def _exporters(found: Status) -> Table:
+    table = Table(title="\nExporters", title_justify="left", box=None, pad_edge=False)
+    table.add_column("name")
+    table.add_column("type")
+    for heading in ("delivered", "lag", "lag bytes", "retried", "refused", "lost"):
+        table.add_column(heading, justify="right")
+    table.add_column("last delivery")
+    table.add_column("last error", overflow="fold")
+    for name, state in found["exporter_process"]["exporters"].items():
+        table.add_row(name, *_exporter_row(state))
+    return table
+
+
+def _exporter_row(state: dict[str, Any]) -> list[str]:
+    return [
+        state["type"],
+        amount(state["delivered_records"]),
+        amount(state["lag_records"]),
+        size(state["lag_bytes"]),
+        _counts(state["retried"]) or "0",
+        _counts(state["refused"]) or "0",
+        amount(state["lost_records"]),
+        ago(state["last_delivered_at"]) if state["last_delivered_at"] else "never",
+        state["last_error"] or "",
+    ]
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {amount(count)}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))

@@ -1,0 +1,61 @@
+"""`listeners` and `advertised.listeners` in Kafka's form: `NAME://host:port,...`."""
+
+import re
+from dataclasses import dataclass
+
+_ENDPOINT = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d+)"
+)
+_WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # recognised, not bound to
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One entry of `listeners`.
+
+    Attributes:
+        listener_name: upper case, as Kafka normalises it.
+        host: empty for every interface, as in Kafka.
+        port: 0 lets the system choose (not in `advertised.listeners`).
+    """
+
+    listener_name: str
+    host: str
+    port: int
+
+    @property
+    def is_wildcard(self) -> bool:
+        """True where clients could not connect to `host` as it stands."""
+        return self.host in _WILDCARDS
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener_name}://{host}:{self.port}"
+
+
+def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
+    """Reads a list of endpoints.
+
+    >>> parse_endpoints("PLAINTEXT://127.0.0.1:9092, INTERNAL://[::1]:0")[1]
+    Endpoint(listener_name='INTERNAL', host='::1', port=0)
+
+    Raises:
+        ValueError: an entry is not `NAME://host:port`, a port is above 65535, or a name occurs twice.
+    """
+    endpoints = [_parse_endpoint(entry.strip()) for entry in text.split(",") if entry.strip()]
+    if not endpoints:
+        raise ValueError("needs at least one NAME://host:port, for example PLAINTEXT://127.0.0.1:9092")
+    names = [endpoint.listener_name for endpoint in endpoints]
+    if len(set(names)) != len(names):
+        raise ValueError(f"each listener needs a name of its own, but the names are {', '.join(names)}")
+    return tuple(endpoints)
+
+
+def _parse_endpoint(entry: str) -> Endpoint:
+    match = _ENDPOINT.fullmatch(entry)
+    if match is None:
+        raise ValueError(f"{entry!r} is not NAME://host:port, for example PLAINTEXT://127.0.0.1:9092")
+    port = int(match["port"])
+    if port > 65535:
+        raise ValueError(f"{entry!r} has port {port}, and ports end at 65535")
+    return Endpoint(match["name"].upper(), match["ipv6"] or match["host"] or "", port)

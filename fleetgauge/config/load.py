@@ -1,0 +1,141 @@
+"""Joins the sources of configuration and checks the whole; the only way to a `ServiceConfig`."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from exporters.options import ExporterConfigError
+from exporters.registry import build_exporter
+from fleetgauge.config.model import ServiceConfig
+from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.errors import ConfigError
+from telemetry.subscriptions import check_subscription
+from wire.errors import InvalidConfigError
+
+SUBSCRIPTION_KEYS = ("metrics", "interval.ms", "match")
+DEFAULT_SUBSCRIPTION = {"metrics": "*", "interval.ms": "60000"}
+"""What a node without any `[client-metrics.<name>]` asks of every client."""
+
+
+def load_config(
+    file: Path | None = None, *, environment: Mapping[str, str] | None = None, overrides: Iterable[str] = ()
+) -> ServiceConfig:
+    """Reads and checks a configuration; later sources win: file, then environment, then overrides.
+
+    Args:
+        file: a TOML file, or None for the defaults.
+        environment: the process environment, of which `FLEETGAUGE_*` is read.
+        overrides: texts `key=value`.
+
+    Raises:
+        ConfigError: a key is unknown, a value is not allowed, or the file cannot be read.
+    """
+    sourced = from_toml(file) if file is not None else {}
+    sourced |= from_environment(environment or {})
+    sourced |= from_overrides(overrides)
+    config = _validate(sourced)
+    _check_subscriptions(config, sourced)
+    _check_exporters(config, sourced)
+    return config
+
+
+def known_keys() -> tuple[str, ...]:
+    """Every plain key (without the tables `exporters` and `client-metrics`), in the order of the model."""
+    return tuple(
+        field.alias or name
+        for name, field in ServiceConfig.model_fields.items()
+        if name not in ("exporters", "client_metrics")
+    )
+
+
+def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
+    values: dict[str, Any] = {}
+    exporters: dict[str, dict[str, Any]] = {}
+    subscriptions: dict[str, dict[str, str]] = {}
+    known = set(known_keys())
+    for key, raw in sourced.items():
+        if key in known:
+            values[key] = raw.value
+        elif key.startswith("exporters."):
+            name, inner = _exporter_key(key, raw)
+            exporters.setdefault(name, {})[inner] = raw.value
+        elif key.startswith("client-metrics."):
+            name, inner = _subscription_key(key, raw)
+            subscriptions.setdefault(name, {})[inner] = _kafka_text(raw.value)
+        else:
+            raise ConfigError(key, f"is no configuration key{_did_you_mean(key, known)}", source=raw.source)
+    values["exporters"] = exporters or {"landing": {"type": "landing"}}
+    values["client-metrics"] = subscriptions or {"default": DEFAULT_SUBSCRIPTION}
+    try:
+        config = ServiceConfig.model_validate(values)
+    except ValidationError as error:
+        raise _first_problem(error, sourced) from error
+    for keys in config.exporters.values():
+        if keys.get("type") == "landing":
+            keys.setdefault("path", str(DataDirectory(config.log_dirs).landing))
+    return config
+
+
+def _exporter_key(key: str, raw: Sourced) -> tuple[str, str]:
+    _, name, *inner = key.split(".")
+    if not inner:
+        raise ConfigError(
+            key, "an exporter is a table, [exporters.<name>], with a type and its keys", source=raw.source
+        )
+    return name, ".".join(inner)
+
+
+def _subscription_key(key: str, raw: Sourced) -> tuple[str, str]:
+    for inner in SUBSCRIPTION_KEYS:
+        if key.endswith(f".{inner}"):
+            name = key.removeprefix("client-metrics.").removesuffix(inner).rstrip(".")
+            if name:
+                return name, inner
+    allowed = ", ".join(SUBSCRIPTION_KEYS)
+    raise ConfigError(key, f"a subscription [client-metrics.<name>] has the keys {allowed}", source=raw.source)
+
+
+def _kafka_text(value: object) -> str:
+    return ",".join(str(item) for item in value) if isinstance(value, list) else str(value)
+
+
+def _did_you_mean(key: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(key, [*known, "exporters.", "client-metrics."], n=1)
+    return f"; did you mean {close[0]}?" if close else "; the keys are listed by fleetgauge config"
+
+
+def _first_problem(error: ValidationError, sourced: Mapping[str, Sourced]) -> ConfigError:
+    first = error.errors(include_url=False)[0]
+    key = str(first["loc"][0]) if first["loc"] else ""
+    message = first["msg"].removeprefix("Value error, ")
+    raw = sourced.get(key)
+    if raw is None:
+        return ConfigError(key, message)
+    return ConfigError(key, f"{raw.value!r} is not allowed: {message}", source=raw.source)
+
+
+def _check_subscriptions(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
+    for name, properties in config.client_metrics.items():
+        try:
+            check_subscription(name, properties)
+        except InvalidConfigError as error:
+            raise ConfigError(
+                f"client-metrics.{name}", str(error), source=_source_of("client-metrics", name, sourced)
+            ) from error
+
+
+def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
+    for name, keys in config.exporters.items():
+        try:
+            build_exporter(name, keys)  # connects to nothing yet
+        except ExporterConfigError as error:
+            raise ConfigError(f"exporters.{name}", str(error), source=_source_of("exporters", name, sourced)) from error
+
+
+def _source_of(table: str, name: str, sourced: Mapping[str, Sourced]) -> str:
+    prefix = f"{table}.{name}."
+    return next((raw.source for key, raw in sourced.items() if key.startswith(prefix)), "")

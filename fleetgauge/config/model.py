@@ -1,0 +1,223 @@
+"""Every configuration key: its name, default, meaning and what is allowed.
+
+Defaults that belong to a room (`telemetry`, `exporters`, `wire`) are taken from that room's settings class, their home.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from exporters.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
+from exporters.push_log.settings import PushLogSettings
+from fleetgauge.config.listeners import Endpoint, parse_endpoints
+from telemetry.codecs import CompressionType
+from telemetry.manager import ClientMetricsSettings
+from wire.listener import ListenerSettings
+
+_WIRE = ListenerSettings()
+_TELEMETRY = ClientMetricsSettings()
+_LOG = PushLogSettings(dir=Path("push-log"))
+_INT32_MAX = 2**31 - 1
+
+
+def _comma_separated(value: object) -> object:
+    """Kafka's lists are comma-separated; TOML has lists of its own: both are taken."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_comma_separated)]
+
+
+class ServiceConfig(BaseModel):
+    """The configuration of one node, checked. Field aliases are the keys that an operator writes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    listeners: tuple[Endpoint, ...] = Field(
+        default=(Endpoint("PLAINTEXT", "127.0.0.1", 9092),),
+        alias="listeners",
+        description="Where to listen, in Kafka's form NAME://host:port,...",
+    )
+    advertised_listeners: tuple[Endpoint, ...] = Field(
+        default=(),
+        alias="advertised.listeners",
+        description="What clients are told to connect to; by default the listeners.",
+    )
+    node_id: int = Field(default=1, ge=0, le=_INT32_MAX, alias="node.id", description="Kafka node id of this node.")
+    cluster_id: str = Field(
+        default="",
+        alias="cluster.id",
+        max_length=256,
+        description="By default made at the first start and kept in the data directory.",
+    )
+    log_dirs: Path = Field(
+        default=Path("fleetgauge-data"),
+        alias="log.dirs",
+        description="The data directory: push log, state and, by default, the landing zone.",
+    )
+    socket_request_max_bytes: int = Field(
+        default=_WIRE.socket_request_max_bytes,
+        ge=1024,
+        le=_INT32_MAX,
+        alias="socket.request.max.bytes",
+        description="Largest request frame [B]; a larger one closes its connection.",
+    )
+    socket_listen_backlog_size: int = Field(
+        default=_WIRE.socket_listen_backlog_size,
+        ge=1,
+        le=65535,
+        alias="socket.listen.backlog.size",
+        description="Connections that may wait to be accepted.",
+    )
+    connections_max_idle_ms: int = Field(
+        default=_WIRE.connections_max_idle_ms,
+        ge=1000,
+        alias="connections.max.idle.ms",
+        description="A connection without traffic for so long is closed [ms].",
+    )
+    max_in_flight_requests: int = Field(
+        default=_WIRE.max_in_flight_requests,
+        ge=1,
+        le=100_000,
+        alias="max.in.flight.requests.per.connection",
+        description="Requests of one connection that may await their response; later ones wait unread.",
+    )
+    telemetry_max_bytes: int = Field(
+        default=_TELEMETRY.telemetry_max_bytes,
+        ge=1,
+        le=_INT32_MAX,
+        alias="telemetry.max.bytes",
+        description="Largest push as received [B].",
+    )
+    telemetry_max_decompressed_bytes: int = Field(
+        default=_TELEMETRY.telemetry_max_decompressed_bytes,
+        ge=1,
+        le=_INT32_MAX,
+        alias="telemetry.max.decompressed.bytes",
+        description="Largest push when decompressed [B].",
+    )
+    telemetry_compression_types: Names = Field(
+        default=tuple(codec.label for codec in _TELEMETRY.compression_types),
+        alias="telemetry.compression.types",
+        description="Compression types offered to clients, the preferred one first.",
+    )
+    client_instances_max: int = Field(
+        default=_TELEMETRY.cache_max_size,
+        ge=1,
+        le=10_000_000,
+        alias="telemetry.client.instances.max",
+        description="Client instances that are remembered; beyond, the least recently seen is forgotten.",
+    )
+    metric_reporters: Names = Field(
+        default=(),
+        alias="metric.reporters",
+        description="Reporters of one's own, by dotted path or entry point name.",
+    )
+    plugin_export_timeout_ms: int = Field(
+        default=500,
+        ge=1,
+        alias="plugin.export.timeout.ms",
+        description="A reporter's awaitable is cancelled and counted after so long [ms].",
+    )
+    push_log: Literal["sqlite"] = Field(default="sqlite", alias="push.log", description="The kind of push log.")
+    push_log_segment_bytes: int = Field(
+        default=_LOG.segment_bytes,
+        ge=1 << 20,
+        alias="push.log.segment.bytes",
+        description="A segment of the log is closed at this size [B].",
+    )
+    push_log_segment_ms: int = Field(
+        default=_LOG.segment_ms,
+        ge=1000,
+        alias="push.log.segment.ms",
+        description="A segment of the log is closed at this age [ms].",
+    )
+    push_log_retention_bytes: int = Field(
+        default=_LOG.retention_bytes,
+        ge=1 << 20,
+        alias="push.log.retention.bytes",
+        description="Beyond this size the oldest segment goes; what it held undelivered is counted [B].",
+    )
+    push_log_retention_ms: int = Field(
+        default=_LOG.retention_ms,
+        ge=1000,
+        alias="push.log.retention.ms",
+        description="A segment older than this goes; what it held undelivered is counted [ms].",
+    )
+    push_log_flush: Literal["os", "fsync"] = Field(
+        default=_LOG.flush,
+        alias="push.log.flush",
+        description="os: acknowledged pushes survive the death of every process; fsync: and power loss.",
+    )
+    push_log_min_free_bytes: int = Field(
+        default=_LOG.min_free_bytes,
+        ge=0,
+        alias="push.log.min.free.bytes",
+        description="With less room than this on the disk, pushes are answered THROTTLING_QUOTA_EXCEEDED [B].",
+    )
+    push_log_ack_timeout_ms: int = Field(
+        default=DEFAULT_ACK_TIMEOUT_MS,
+        ge=1,
+        alias="push.log.ack.timeout.ms",
+        description="A push that is not in the log after so long is answered THROTTLING_QUOTA_EXCEEDED [ms].",
+    )
+    shutdown_timeout_ms: int = Field(
+        default=10_000,
+        ge=0,
+        alias="shutdown.timeout.ms",
+        description="How long a stop waits for responses and for the exporters to deliver the log [ms].",
+    )
+    logging_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", alias="logging.level", description="What is logged."
+    )
+    logging_format: Literal["auto", "human", "json"] = Field(
+        default="auto",
+        alias="logging.format",
+        description="auto: human on a terminal, JSON otherwise.",
+    )
+    exporters: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="[exporters.<name>]: where pushes are delivered; keys by type."
+    )
+    client_metrics: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        alias="client-metrics",
+        description="[client-metrics.<name>]: subscriptions with metrics, interval.ms and match, as in Kafka.",
+    )
+
+    @field_validator("listeners", "advertised_listeners", mode="before")
+    @classmethod
+    def _read_endpoints(cls, value: object) -> object:
+        if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+            value = ",".join(value)
+        if isinstance(value, str):
+            return parse_endpoints(value) if value else ()
+        return value
+
+    @field_validator("telemetry_compression_types")
+    @classmethod
+    def _know_compression_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        known = {codec.label for codec in CompressionType if codec is not CompressionType.NONE}
+        wrong = [name for name in value if name.lower() not in known]
+        if wrong or len(set(value)) != len(value):
+            raise ValueError(f"takes each of {', '.join(sorted(known))} at most once")
+        return tuple(name.lower() for name in value)
+
+    @model_validator(mode="after")
+    def _advertise_what_clients_can_reach(self) -> "ServiceConfig":
+        names = {endpoint.listener_name for endpoint in self.listeners}
+        for endpoint in self.advertised_listeners:
+            if endpoint.listener_name not in names:
+                raise ValueError(f"advertised.listeners names {endpoint.listener_name}, and listeners has no such name")
+            if endpoint.is_wildcard or endpoint.port == 0:
+                raise ValueError(f"advertised.listeners holds {endpoint}, and no client can connect to that")
+        advertised = {endpoint.listener_name for endpoint in self.advertised_listeners}
+        for endpoint in self.listeners:
+            if endpoint.is_wildcard and endpoint.listener_name not in advertised:
+                raise ValueError(
+                    f"listeners holds {endpoint}, and clients cannot be sent there: name the address that they can "
+                    f"reach, for example advertised.listeners={endpoint.listener_name}://broker1.example.com:9092"
+                )
+        return self

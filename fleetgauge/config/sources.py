@@ -1,0 +1,89 @@
+"""Where values come from: a TOML file, environment variables, overrides; all become one flat mapping of dotted keys.
+
+Each value remembers its source, so that an error can say where to look.
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetgauge.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "FLEETGAUGE_"
+NOT_CONFIGURATION = frozenset({"FLEETGAUGE_CONFIG"})
+"""Variables with our prefix that are options of the command line, not configuration keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """A raw value and where it came from."""
+
+    value: object
+    source: str
+
+
+def from_toml(path: Path) -> dict[str, Sourced]:
+    """Reads a TOML file; nested tables are joined by dots, so `[push.log.retention] ms = 1` is `push.log.retention.ms`.
+
+    Raises:
+        ConfigError: the file cannot be read or is not TOML.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError("", f"cannot read the configuration file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("", f"{path} is not UTF-8 text: {error}") from error
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        hint = ""
+        if "overwrite" in str(error):
+            hint = '; a key that is also the prefix of another is written in quotes, for example "push.log" = "sqlite"'
+        raise ConfigError("", f"{path} is not valid TOML: {error}{hint}") from error
+    flat: dict[str, Sourced] = {}
+    for key, value in _flatten(tree, ""):
+        if key in flat:
+            raise ConfigError(key, "is set twice", source=str(path))
+        flat[key] = Sourced(value, str(path))
+    return flat
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, Sourced]:
+    """Reads `FLEETGAUGE_*` variables as Kafka's images do: `_` is a dot, `__` an underscore, `___` a dash.
+
+    >>> from_environment({"FLEETGAUGE_NODE_ID": "7", "FLEETGAUGE_CLIENT___METRICS_ALL_INTERVAL_MS": "1000"})["node.id"]
+    Sourced(value='7', source='FLEETGAUGE_NODE_ID')
+    """
+    flat = {}
+    for name, value in environment.items():
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in NOT_CONFIGURATION:
+            key = name[len(ENVIRONMENT_PREFIX) :].lower()
+            key = key.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+            flat[key] = Sourced(value, name)
+    return flat
+
+
+def from_overrides(overrides: Iterable[str]) -> dict[str, Sourced]:
+    """Reads `key=value` texts, as Kafka's `--override` takes them.
+
+    Raises:
+        ConfigError: one of them has no `=`.
+    """
+    flat = {}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(text, "an override is written key=value, for example node.id=2", source="--override")
+        flat[key.strip()] = Sourced(value.strip(), "--override")
+    return flat
+
+
+def _flatten(tree: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{key}.")
+        else:
+            yield key, value

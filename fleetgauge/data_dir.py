@@ -1,0 +1,136 @@
+"""The data directory (`log.dirs`): what lies where in it, its lock, and the identity that it keeps.
+
+The identity stands in `meta.properties`, as in a Kafka log directory.
+"""
+
+import fcntl
+import os
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from fleetgauge.errors import ConfigError
+from telemetry.push_record import format_instance_id
+
+_LONGEST_SOCKET_PATH = 100  # sun_path holds 108 bytes on Linux, 104 on macOS
+
+
+@dataclass(frozen=True, slots=True)
+class DataDirectory:
+    """Paths below one data directory."""
+
+    root: Path
+
+    @property
+    def push_log(self) -> Path:
+        """Segments and cursors of the push log."""
+        return self.root / "push-log"
+
+    @property
+    def landing(self) -> Path:
+        """The landing zone, unless `[exporters.<name>]` names another."""
+        return self.root / "landing"
+
+    @property
+    def meta_properties(self) -> Path:
+        """Kafka's file of identity."""
+        return self.root / "meta.properties"
+
+    @property
+    def status_socket(self) -> Path:
+        """The Unix socket on which a running node answers `fleetgauge status`.
+
+        The path of a socket is short by law; where the data directory lies too deep, a name in the system's
+        temporary directory that is derived from it stands in.
+        """
+        path = self.root.absolute() / "status.sock"
+        if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
+            return path
+        return Path(tempfile.gettempdir()) / f"fleetgauge-{uuid.uuid5(uuid.NAMESPACE_URL, str(path)).hex}.sock"
+
+    def create(self) -> None:
+        """Makes the directory.
+
+        Raises:
+            ConfigError: it cannot be made or written to.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError("log.dirs", f"cannot make the data directory {self.root}: {error.strerror}") from error
+        if not os.access(self.root, os.W_OK | os.X_OK):
+            raise ConfigError("log.dirs", f"the data directory {self.root} is not writable for this user")
+
+    def lock(self, name: str) -> IO[str]:
+        """Takes a lock that ends with the process; keep what is returned.
+
+        Raises:
+            ConfigError: another process holds it.
+        """
+        file = (self.root / name).open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            file.close()
+            raise ConfigError(
+                "log.dirs",
+                f"process {holder} already uses the data directory {self.root}; stop it, or give this node one of its "
+                "own, for example --override log.dirs=./other",
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        return file
+
+    def identity(self, *, node_id: int, cluster_id: str) -> str:
+        """The cluster id of this directory, made at the first start.
+
+        Args:
+            node_id: `node.id` as configured; must be the one that the directory was first used with.
+            cluster_id: `cluster.id` as configured; empty takes or makes the directory's own.
+
+        Raises:
+            ConfigError: the directory belongs to another node or cluster.
+        """
+        kept = self._read_meta()
+        if not kept:
+            chosen = cluster_id or _new_cluster_id()
+            self._write_meta({"version": "1", "cluster.id": chosen, "node.id": str(node_id)})
+            return chosen
+        if kept.get("node.id") != str(node_id):
+            self._refuse("node.id", str(node_id), kept.get("node.id", ""))
+        if cluster_id and kept.get("cluster.id") != cluster_id:
+            self._refuse("cluster.id", cluster_id, kept.get("cluster.id", ""))
+        return kept.get("cluster.id", "")
+
+    def _refuse(self, key: str, configured: str, kept: str) -> None:
+        raise ConfigError(
+            key,
+            f"is {configured}, but the data directory {self.root} belongs to {key}={kept} "
+            f"(see {self.meta_properties}); give each node its own log.dirs",
+        )
+
+    def _read_meta(self) -> dict[str, str]:
+        if not self.meta_properties.exists():
+            return {}
+        lines = self.meta_properties.read_text(encoding="utf-8").splitlines()
+        pairs = (line.partition("=") for line in lines if line.strip() and not line.startswith("#"))
+        return {key.strip(): value.strip() for key, _, value in pairs}
+
+    def _write_meta(self, properties: dict[str, str]) -> None:
+        text = "".join(f"{key}={value}\n" for key, value in properties.items())
+        partial = self.meta_properties.with_suffix(".tmp")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(self.meta_properties)
+
+
+def _new_cluster_id() -> str:
+    """A random cluster id in Kafka's form; never with a leading dash, which tools would read as an option."""
+    while True:
+        text = format_instance_id(uuid.uuid4())
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,102 @@
+"""The processes of the demo: a node and an OTLP receiver, each started, asked and stopped."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.status import NotRunningError, read_status
+from quotas.clock import Time
+from wire.errors import FleetgaugeError
+
+_READY_WITHIN_MS = 30_000
+_STOPPED_WITHIN_S = 30.0
+
+
+class DemoError(FleetgaugeError):
+    """A part of the demo did not do what it should; the text names it."""
+
+
+class OtlpReceiver:
+    """The gRPC server of `fleetgauge.demo.otlp_receiver`, in a process of its own."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "fleetgauge.demo.otlp_receiver"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+
+    def finish(self) -> dict[str, Any]:
+        """Stops the server; returns how many exports came, and labels and points by client instance id."""
+        output, _ = self._process.communicate(timeout=_STOPPED_WITHIN_S)
+        summary: dict[str, Any] = json.loads(output)
+        return summary
+
+    def kill(self) -> None:
+        """Ends it, whatever it does."""
+        self._process.kill()
+
+
+class ServedNode:
+    """`fleetgauge serve` in a process of its own; its log goes to a file.
+
+    Args:
+        config: the TOML file.
+        log_dirs: the data directory that `config` names.
+        log_file: where its output goes.
+        time: the clocks.
+
+    Raises:
+        DemoError: it did not come up.
+    """
+
+    def __init__(self, config: Path, log_dirs: Path, log_file: Path, time: Time) -> None:
+        self._socket = DataDirectory(log_dirs).status_socket
+        self._log_file = log_file
+        with log_file.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "fleetgauge", "serve", "--config", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.bootstrap = self._wait_until_ready(time).removeprefix("PLAINTEXT://")
+
+    def status(self) -> dict[str, Any]:
+        """What the node says of itself."""
+        return read_status(self._socket)
+
+    def stop(self) -> None:
+        """SIGTERM; waits for the exporters to be flushed.
+
+        Raises:
+            DemoError: it did not end well.
+        """
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(_STOPPED_WITHIN_S)
+        if code != 0:
+            raise DemoError(f"fleetgauge serve ended with exit code {code}: see {self._log_file}")
+
+    def kill(self) -> None:
+        """Ends it, whatever it does."""
+        self._process.kill()
+
+    def _wait_until_ready(self, time: Time) -> str:
+        deadline_ms = time.hi_res_clock_ms() + _READY_WITHIN_MS
+        pause = threading.Event()
+        while time.hi_res_clock_ms() < deadline_ms and self._process.poll() is None:
+            try:
+                listening: list[str] = read_status(self._socket)["node"]["listeners"]
+                return listening[0]
+            except NotRunningError:
+                pause.wait(0.05)
+        self.kill()
+        raise DemoError(f"fleetgauge serve did not come up: see {self._log_file}")

@@ -1,0 +1,163 @@
+"""The demo itself: every step of the road, and at its end the check that every client came through."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from exporters.push_log.inspect import records_after
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.demo.clients import CLIENT_IDS, Clients
+from fleetgauge.demo.processes import DemoError, OtlpReceiver, ServedNode
+from quotas.clock import Time
+
+PUSHES_EACH = 3
+_FLEET_TIMEOUT_S = 110.0
+
+_CONFIG = """\
+listeners = "PLAINTEXT://127.0.0.1:0"
+log.dirs = "{data}"
+
+[client-metrics.demo]
+metrics = "*"
+interval.ms = 1000
+
+[exporters.collector]
+type = "otlp"
+endpoint = "http://127.0.0.1:{otlp_port}"
+
+[exporters.landing]
+type = "landing"
+path = "{landing}"
+linger.ms = 2000
+"""
+
+
+def run_demo(directory: Path, console: Console, time: Time) -> None:
+    """Runs the road in `directory` and prints what came out at its end.
+
+    Raises:
+        DemoError: a part failed, or a client did not come through; the text names what is missing.
+    """
+    landing = directory / "landing"
+    data = DataDirectory(directory / "data")
+    receiver = OtlpReceiver()
+    config = directory / "fleetgauge.toml"
+    config.write_text(_CONFIG.format(data=data.root, landing=landing, otlp_port=receiver.port), encoding="utf-8")
+    try:
+        node = ServedNode(config, data.root, directory / "serve.log", time)
+        try:
+            console.print(f"[bold]1.[/] fleetgauge serve listens on {node.bootstrap} (log: {directory}/serve.log)")
+            console.print(f"[bold]2.[/] an OTLP gRPC server listens on 127.0.0.1:{receiver.port}")
+            _run_clients(node, data, console, time)
+            node.stop()
+        finally:
+            node.kill()
+        received = receiver.finish()
+    finally:
+        receiver.kill()
+    clients = received["clients"]
+    points = sum(client["points"] for client in clients.values())
+    console.print(f"[bold]5.[/] OTLP server: {received['exports']} exports, {points} points of {len(clients)} clients")
+    console.print(f"[bold]6.[/] PySpark reads the landing zone {landing}\n")
+    inventory = _analyse(landing)
+    problems = [*_missing_at_receiver(clients), *_missing_in_inventory(inventory)]
+    if problems:
+        raise DemoError("not everything came through: " + "; ".join(problems))
+    console.print(f"\n[green]Every one of the {len(CLIENT_IDS)} clients came through, to its terminating push.[/]")
+
+
+@contextmanager
+def demo_directory(kept: Path | None) -> Iterator[Path]:
+    """Where the demo works: a directory to keep, or one that goes when it ends."""
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        if any(kept.iterdir()):
+            raise DemoError(f"{kept} is not empty: name a new directory")
+        yield kept.absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="fleetgauge-demo-") as made:
+        yield Path(made)
+
+
+def _run_clients(node: ServedNode, data: DataDirectory, console: Console, time: Time) -> None:
+    def pushes(client_id: str) -> int:
+        return sum(record.client_id == client_id for _, record in records_after(data.push_log))
+
+    clients = Clients(node.bootstrap, pushes, time)
+    console.print(f"[bold]3.[/] librdkafka clients: {', '.join(CLIENT_IDS)}")
+    columns = (SpinnerColumn(), TextColumn("   pushes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("pushes", total=PUSHES_EACH * len(CLIENT_IDS))
+        clients.run_until_each_pushed(PUSHES_EACH, lambda done: progress.update(task, completed=done))
+        clients.close_each_between_pushes()
+    answers = node.status()["telemetry"]["push_answers"]
+    console.print(f"[bold]4.[/] closed them; pushes answered: {answers}")
+
+
+def _analyse(landing: Path) -> list[dict[str, Any]]:
+    """Prints inventory and latency, and returns the inventory's rows."""
+    _fleet("inventory", landing)
+    with _start_fleet("inventory", landing, "--format", "json", "--no-progress") as rows:
+        _fleet("latency", landing)
+        output, errors = rows.communicate(timeout=_FLEET_TIMEOUT_S)
+    if rows.returncode != 0:
+        raise DemoError(f"fleetgauge fleet inventory failed: {errors}")
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def _fleet(question: str, landing: Path) -> None:
+    print(f"fleet {question}", flush=True)  # noqa: T201  # the heading of what the command prints itself
+    done = subprocess.run(_fleet_command(question, landing), check=False, timeout=_FLEET_TIMEOUT_S)
+    if done.returncode != 0:
+        raise DemoError(f"fleetgauge fleet {question} failed with exit code {done.returncode}")
+
+
+def _start_fleet(question: str, landing: Path, *options: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*_fleet_command(question, landing), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def _fleet_command(question: str, landing: Path) -> list[str]:
+    return [sys.executable, "-m", "fleetgauge", "fleet", question, "--source", str(landing)]
+
+
+def _missing_at_receiver(clients: dict[str, Any]) -> Iterator[str]:
+    by_client_id = {client["labels"].get("client_id"): client["labels"] for client in clients.values()}
+    for client_id in CLIENT_IDS:
+        labels = by_client_id.get(client_id)
+        if labels is None:
+            yield f"{client_id} is not at the OTLP server"
+            continue
+        expected = {
+            "client_source_address": "127.0.0.1",
+            "principal": "User:ANONYMOUS",
+            "node_id": "1",
+            "client_software_name": "confluent-kafka-python",
+        }
+        for label, value in expected.items():
+            if labels.get(label) != value:
+                yield f"{client_id} has the label {label}={labels.get(label)!r} at the OTLP server, not {value!r}"
+        for label in ("client_instance_id", "client_software_version", "client_source_port"):
+            if not labels.get(label):
+                yield f"{client_id} has no label {label} at the OTLP server"
+
+
+def _missing_in_inventory(inventory: list[dict[str, Any]]) -> Iterator[str]:
+    rows = {row["client_id"]: row for row in inventory}
+    for client_id in CLIENT_IDS:
+        row = rows.get(client_id)
+        if row is None:
+            yield f"{client_id} is not in the inventory"
+        elif not row["terminated"]:
+            yield f"{client_id} is in the inventory without its terminating push"
+        elif row["pushes"] < PUSHES_EACH:
+            yield f"{client_id} has {row['pushes']} pushes in the inventory, and made {PUSHES_EACH} at least"

@@ -1,0 +1,120 @@
+"""The listener process's side of the exporter process: starts it, starts it again when it dies, asks it to stop.
+
+They talk over the child's standard streams: the configuration goes in as the first line and a stop as a later one;
+its status comes out as one JSON object a line. When the pipe in ends, the child knows that its parent is gone.
+"""
+
+import asyncio
+import json
+import sys
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from fleetgauge.exporter_job import Job
+from quotas.clock import Time
+
+log = structlog.get_logger(__name__)
+
+_FIRST_RESTART_DELAY_S = 0.1
+_LONGEST_RESTART_DELAY_S = 5.0
+_CALM_AFTER_S = 10.0
+_STATUS_LINE_LIMIT = 1 << 20
+
+
+class ExporterSupervisor:
+    """Keeps one exporter process running.
+
+    Args:
+        job: what the process is to do.
+        time: the clocks.
+
+    Attributes:
+        status: what the process last said of itself; empty before its first word.
+        restarts: how often it died and was started again.
+    """
+
+    def __init__(self, job: Job, time: Time) -> None:
+        self._job = job.model_dump_json().encode() + b"\n"
+        self._time = time
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self.status: dict[str, Any] = {}
+        self.restarts = 0
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running child, or None between two."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def start(self) -> None:
+        """Starts the process and watches over it."""
+        await self._spawn()
+        self._task = asyncio.create_task(self._watch())
+
+    async def stop(self, deadline_ms: int) -> None:
+        """Has the process deliver what is in the log, for up to `deadline_ms`, and waits for its end."""
+        self._stopping = True
+        process = self._process
+        if process is not None and process.returncode is None:
+            self._tell(process, {"stop": deadline_ms})
+            try:
+                # One second beyond, in which it may finish the batch that the deadline met.
+                await asyncio.wait_for(process.wait(), deadline_ms / 1000 + 1.0)
+            except TimeoutError:
+                log.warning("the exporter process did not stop in time and is ended", pid=process.pid)
+                process.kill()
+                await process.wait()
+        if self._task is not None:
+            await self._task
+
+    async def _spawn(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "fleetgauge.exporter_process",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_STATUS_LINE_LIMIT,
+        )
+        self._write(self._process, self._job)
+
+    async def _watch(self) -> None:
+        delay_s = _FIRST_RESTART_DELAY_S
+        while True:
+            process = self._process
+            assert process is not None
+            started_ms = self._time.hi_res_clock_ms()
+            await self._read_status(process)
+            code = await process.wait()
+            if self._is_stopping():
+                return
+            if self._time.hi_res_clock_ms() - started_ms > _CALM_AFTER_S * 1000:
+                delay_s = _FIRST_RESTART_DELAY_S
+            log.error("the exporter process ended and is started again", exit_code=code, in_s=delay_s)
+            self.restarts += 1
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _LONGEST_RESTART_DELAY_S)
+            if self._is_stopping():
+                return
+            await self._spawn()
+
+    def _is_stopping(self) -> bool:
+        return self._stopping
+
+    async def _read_status(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            with suppress(ValueError):  # a line cut by the child's death
+                self.status = json.loads(line)
+
+    def _tell(self, process: asyncio.subprocess.Process, message: dict[str, Any]) -> None:
+        self._write(process, json.dumps(message).encode() + b"\n")
+
+    def _write(self, process: asyncio.subprocess.Process, line: bytes) -> None:
+        assert process.stdin is not None
+        with suppress(ConnectionError):  # it died meanwhile, which `_watch` sees
+            process.stdin.write(line)

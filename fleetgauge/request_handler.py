@@ -1,0 +1,75 @@
+"""Dispatch: which of our APIs answers a request. What each answers stands in `fleetgauge.apis`."""
+
+import asyncio
+from collections.abc import Callable
+
+from fleetgauge.apis.api_versions import handle_api_versions
+from fleetgauge.apis.cluster import ClusterApis
+from fleetgauge.apis.telemetry import TelemetryApis
+from quotas.clock import Time
+from telemetry.manager import ClientMetricsManager
+from wire.api_table import ApiKey, ApiTable
+from wire.codec import Request
+from wire.listener import Channel
+
+Handler = Callable[[Channel, Request], bytes | None]
+
+
+class RequestDispatcher:
+    """The listener's request handler: looks the API up and tells the manager of ended connections.
+
+    Args:
+        table: the APIs that are served; requests of others never arrive here (`wire` closes their connection).
+        cluster: answers Metadata and DescribeCluster.
+        telemetry: answers the two telemetry APIs.
+        manager: is told of every connection that ends.
+        time: the clocks.
+    """
+
+    def __init__(
+        self,
+        table: ApiTable,
+        cluster: ClusterApis,
+        telemetry: TelemetryApis,
+        manager: ClientMetricsManager,
+        time: Time,
+    ) -> None:
+        self._manager = manager
+        self._time = time
+        self._handlers: dict[int, Handler] = {
+            ApiKey.API_VERSIONS: lambda channel, request: handle_api_versions(table, channel, request),
+            ApiKey.METADATA: cluster.handle_metadata,
+            ApiKey.DESCRIBE_CLUSTER: cluster.handle_describe_cluster,
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: telemetry.handle_get,
+            ApiKey.PUSH_TELEMETRY: telemetry.handle_push,
+        }
+
+    def handle(self, channel: Channel, request: Request) -> bytes | None:
+        """Answers a request now, or returns None and answers through the channel later."""
+        return self._handlers[request.api_key](channel, request)
+
+    def connection_made(self, channel: Channel) -> None:
+        """Nothing is kept for a connection before its first telemetry request."""
+
+    def connection_lost(self, channel: Channel, reason: str) -> None:
+        """Lets the manager forget the connection."""
+        self._manager.connection_disconnected(channel.connection_id, now_ms=self._time.hi_res_clock_ms())
+
+
+class FlushSoon:
+    """Flushes every channel that got a response in this iteration of the loop, once each, in one call."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: dict[Channel, None] = {}
+
+    def flush_soon(self, channel: Channel) -> None:
+        """See `fleetgauge.apis.telemetry.Flusher`."""
+        if not self._waiting:
+            self._loop.call_soon(self._flush)
+        self._waiting[channel] = None
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for channel in waiting:
+            channel.flush()

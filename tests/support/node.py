@@ -1,0 +1,119 @@
+"""A node as an operator runs it: `fleetgauge serve` as its own process, on a port of the system's choice."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Self
+
+READY_WITHIN_S = 60.0
+
+
+class Node:
+    """One `fleetgauge serve`; may be stopped and started again on the same data directory.
+
+    Its output goes to `<directory>/serve.log`, which a failing test prints.
+    """
+
+    def __init__(self, directory: Path, *overrides: str, config: str = "") -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        self.log = directory / "serve.log"
+        self.config_file = directory / "fleetgauge.toml"
+        self.config_file.write_text(config)
+        self._overrides = ("log.dirs=" + str(self.data), "push.log.min.free.bytes=0", *overrides)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self, port: int = 0) -> None:
+        """Starts the node and waits until it serves."""
+        overrides = [f"listeners=PLAINTEXT://127.0.0.1:{port}", *self._overrides]
+        arguments = [part for override in overrides for part in ("--override", override)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "fleetgauge", "serve", "--config", str(self.config_file), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, f"the node ended: {self.output()}"
+            with contextlib.suppress(subprocess.CalledProcessError, ValueError):
+                status = self.status()
+                if status["node"]["pid"] == self.process.pid:
+                    self.port = int(status["node"]["listeners"][0].rsplit(":", 1)[1])
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"the node was not ready in time: {self.output()}")
+
+    def status(self) -> dict[str, Any]:
+        """What the running node says of itself, read from its socket in this process."""
+        from fleetgauge.data_dir import DataDirectory
+        from fleetgauge.status import NotRunningError, read_status
+
+        try:
+            return read_status(DataDirectory(self.data).status_socket)
+        except NotRunningError as error:
+            raise ValueError(str(error)) from error
+
+    def wait_for(self, condition: Any, *, within_s: float = 30.0, what: str = "") -> dict[str, Any]:
+        """Polls the status until `condition(status)` is true."""
+        deadline = time.monotonic() + within_s
+        status: dict[str, Any] = {}
+        while time.monotonic() < deadline:
+            with contextlib.suppress(ValueError):
+                status = self.status()
+                if condition(status):
+                    return status
+            time.sleep(0.05)
+        raise AssertionError(f"waited in vain for {what or condition}: {json.dumps(status, indent=1)}\n{self.output()}")
+
+    def exporter_pid(self) -> int:
+        """Process id of the running exporter process."""
+        return int(self.wait_for(lambda s: s["exporter_process"]["pid"] is not None)["exporter_process"]["pid"])
+
+    def stop(self, within_s: float = 30.0) -> int:
+        """SIGTERM, and the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(within_s)
+
+    def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def kill_exporter(self) -> int:
+        """SIGKILL to the exporter process; returns its id."""
+        pid = self.exporter_pid()
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def output(self) -> str:
+        """What the node printed and logged so far."""
+        return self.log.read_text(errors="replace")[-8000:]
+
+
+def run_cli(*arguments: str, check: bool = True, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+    """Runs one `fleetgauge` command as an operator would."""
+    return subprocess.run(
+        [sys.executable, "-m", "fleetgauge", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=check,
+        env={**os.environ, "COLUMNS": "200"},
+    )

@@ -1,0 +1,75 @@
+"""Push records and logs for tests of the push log."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from exporters.push_log.log import Batch, PushLogReader
+from exporters.push_log.settings import PushLogSettings
+from telemetry.push_record import PushRecord
+
+RECEIVED_AT_US = 1_750_000_000_000_000
+
+
+def push_record(number: int, metrics: bytes | None = None, **fields: Any) -> PushRecord:
+    """A record whose push id ends in `number`, received `number` us after a fixed moment."""
+    record = PushRecord(
+        push_id=f"{number:032x}",
+        received_at=RECEIVED_AT_US + number,
+        receiver_node_id=1,
+        cluster_id="abcdefghijklmnopqrstuv",
+        listener="PLAINTEXT",
+        client_instance_id="Tm-1TLjmRReIm-FbmcCcIA",
+        client_id=f"client-{number}",
+        client_software_name="librdkafka",
+        client_software_version="2.10.1",
+        client_source_address="127.0.0.1",
+        client_source_port=45_678,
+        principal="User:ANONYMOUS",
+        subscription_id=-1_234_567,
+        push_interval_ms=60_000,
+        terminating=number % 2 == 1,
+        compression_type="zstd",
+        payload_bytes=100,
+        schema_version=1,
+        metrics=b"metrics of %d " % number + b"m" * 100 if metrics is None else metrics,
+    )
+    return record._replace(**fields)
+
+
+def zstd(data: bytes) -> bytes:
+    """As a client would send it."""
+    return zstandard.ZstdCompressor().compress(data)
+
+
+def small_log(path: Path, **changed: Any) -> PushLogSettings:
+    """Settings whose segments hold a handful of commits, and that care for no free space."""
+    return PushLogSettings(**{"dir": path, "segment_bytes": 40_000, "min_free_bytes": 0, **changed})
+
+
+def at_once(work: Callable[[], None]) -> Callable[[], None]:
+    """Makes the next segment right where it is asked for."""
+    work()
+    return lambda: None
+
+
+def numbers(records: tuple[PushRecord, ...] | list[PushRecord]) -> list[int]:
+    """The numbers that `push_record` was called with."""
+    return [int(record.push_id, 16) for record in records]
+
+
+def poll_all(reader: PushLogReader, *, commit: bool = True, max_records: int = 1_000) -> list[int]:
+    """The numbers of everything that is there now."""
+    found: list[int] = []
+    while (batch := poll(reader, max_records=max_records)) is not None:
+        found += numbers(batch.records)
+        if commit:
+            reader.commit(batch)
+    return found
+
+
+def poll(reader: PushLogReader, *, max_bytes: int = 1 << 30, max_records: int = 1_000) -> Batch | None:
+    """What is there now, without a wait."""
+    return reader.poll(max_bytes, max_records, 0)
