@@ -2,12 +2,15 @@
 
 One name has one live reader: opening another counts the row's epoch up, and the older one's commit is refused. What
 retention takes from an exporter is counted here, in the transaction that moves its cursor.
+
+Synchronous is NORMAL: a loss of power may take the last moves back, which repeats a delivery and loses none, and no
+commit waits for the disk (and holds up the listener's writes to it).
 """
 
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -194,14 +197,15 @@ class Cursors:
 
 
 def highest_segment(directory: Path) -> int:
-    """The highest segment that any cursor names, 0 when there is none."""
+    """The highest segment that any cursor names; 0 when there is none, or it cannot be told."""
     if not (directory / NAME).exists():
         return 0
-    cursors = Cursors(directory)
     try:
-        return max((state.position.segment for state in cursors.states()), default=0)
-    finally:
-        cursors.close()
+        with closing(Cursors(directory)) as cursors:
+            return max((state.position.segment for state in cursors.states()), default=0)
+    except PushLogError as error:
+        log.warning("the cursors of the push log cannot be read", reason=str(error))
+        return 0
 
 
 def _open(path: Path) -> apsw.Connection:
@@ -210,7 +214,7 @@ def _open(path: Path) -> apsw.Connection:
         try:
             connection.set_busy_timeout(_BUSY_MS)
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(_CREATE)
             connection.execute("SELECT sum(epoch) FROM cursors").fetchall()
         except BaseException:

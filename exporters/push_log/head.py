@@ -6,7 +6,7 @@ the whole segment until the exporter process checkpoints it, sealed.
 
 `flush=os` runs with synchronous OFF: the writer never checkpoints, and what SQLite would sync apart from checkpoints
 is the header of the write-ahead log alone, which costs a loop iteration for nothing. A torn tail is found by the
-frames' checksums. `flush=fsync` runs with FULL, one sync a commit. The file itself is made with FULL in both.
+frames' checksums. `flush=fsync` runs with FULL, one sync a commit.
 """
 
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ def _create(path: Path, flush: Literal["os", "fsync"]) -> apsw.Connection:
     unfinished = path.with_name(path.name + UNFINISHED)
     made = apsw.Connection(str(unfinished))
     try:
-        made.execute("PRAGMA synchronous = FULL")
+        made.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[flush]}")
         made.execute(f"BEGIN; {CREATE} COMMIT")
         made.execute("PRAGMA journal_mode = WAL")
     finally:

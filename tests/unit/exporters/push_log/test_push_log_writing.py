@@ -1,0 +1,222 @@
+"""What is acknowledged is in the log, whole and in order; what fails is not."""
+
+import gzip
+import os
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+import lz4.frame
+import pytest
+from support.push_log import poll, poll_all, push_record, small_log, zstd
+
+from exporters.push_log import free_space
+from exporters.push_log.log import PushLogError, PushLogFullError, PushLogLockedError
+from exporters.push_log.segment import SegmentCorruptError
+from exporters.push_log.settings import PushLogSettings
+
+
+def test_a_record_comes_back_as_it_was_appended(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    sent = [
+        push_record(1, terminating=True),
+        push_record(2, subscription_id=None, push_interval_ms=None, client_source_port=None, compression_type=None),
+        push_record(3, b"", payload_bytes=0),
+        push_record(4, client_id="m\u00fcller \U0001f680 \x00 '", client_software_name=""),
+    ]
+    for record in sent:
+        writer.append(record)
+    assert writer.commit() == 4
+    batch = poll(reader)
+    assert batch is not None
+    assert list(batch.records) == sent
+    assert type(batch.records[0].terminating) is bool
+
+
+@pytest.mark.parametrize(
+    ("codec", "encode"),
+    [("zstd", zstd), ("gzip", gzip.compress), ("lz4", lz4.frame.compress)],
+)
+def test_a_payload_is_kept_compressed_and_comes_back_plain(
+    log: Any, codec: str, encode: Callable[[bytes], bytes]
+) -> None:
+    writer, reader = log.writer(), log.reader()
+    metrics = b"the same again, " * 1_000
+    writer.append(push_record(1, metrics, compression_type=codec), encode(metrics))
+    writer.commit()
+    [stored] = apsw.Connection(str(log.segments()[0])).execute("SELECT length(metrics) FROM pushes").fetchall()
+    assert stored[0] < 1_000
+    batch = poll(reader)
+    assert batch is not None
+    assert batch.records[0].metrics == metrics
+    assert batch.size_bytes == 16_000
+
+
+def test_a_payload_that_compression_made_longer_is_kept_plainly(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    writer.append(push_record(1, b"short", compression_type="gzip"), b"never a gzip, and longer than the metrics")
+    writer.commit()
+    batch = poll(reader)
+    assert batch is not None
+    assert batch.records[0].metrics == b"short"
+
+
+def test_nothing_is_in_the_log_before_its_commit(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    writer.append(push_record(1))
+    assert writer.pending == 1
+    assert poll(reader) is None
+    assert writer.commit() == 1
+    assert writer.pending == 0
+    assert poll_all(reader) == [1]
+    assert writer.commit() == 0
+
+
+def test_a_failed_commit_leaves_none_of_its_records_and_the_next_one_works(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    writer.append(push_record(1))
+    writer.append(push_record(2, client_id="\ud800 is no UTF-8"))
+    with pytest.raises(PushLogError, match="cannot be stored"):
+        writer.commit()
+    assert writer.pending == 0
+    writer.append(push_record(3))
+    assert writer.commit() == 1
+    assert poll_all(reader) == [3]
+
+
+def test_a_second_writer_is_refused_with_the_first_ones_process_named(log: Any) -> None:
+    first = log.writer()
+    with pytest.raises(PushLogLockedError, match=f"process {os.getpid()}"):
+        log.writer()
+    first.close()
+    log.writer()
+
+
+def test_a_directory_that_cannot_be_made_is_named(log: Any) -> None:
+    log.path.write_text("a file is in the way")
+    with pytest.raises(PushLogError, match=str(log.path)):
+        log.writer()
+
+
+def test_a_full_head_is_followed_by_the_next_segment_and_order_stays(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    written = log.write(writer, 60)
+    assert len(log.segments()) > 3
+    assert poll_all(reader) == written
+
+
+def test_the_head_grows_on_while_the_next_segment_is_not_ready(log: Any) -> None:
+    waiting: list[Callable[[], None]] = []
+
+    def later(work: Callable[[], None]) -> Callable[[], None]:
+        waiting.append(work)
+        return lambda: None
+
+    writer, reader = log.writer(spawn=later), log.reader()
+    written = log.write(writer, 60)
+    assert len(log.segments()) == 1
+    assert len(waiting) == 1
+    waiting.pop()()
+    written += log.write(writer, 1)
+    assert len(log.segments()) == 2
+    assert poll_all(reader) == written
+
+
+def test_an_hour_old_head_is_sealed_even_when_nothing_more_comes(log: Any) -> None:
+    writer = log.writer()
+    log.write(writer, 1)
+    log.time.sleep(log.settings.segment_ms - 1)
+    writer.roll_if_due()
+    assert writer.counters()["segments_begun"] == 1
+    log.time.sleep(1)
+    writer.roll_if_due()
+    assert writer.counters()["segments_begun"] == 2
+
+
+def test_a_head_without_records_does_not_age(log: Any) -> None:
+    writer = log.writer()
+    log.time.sleep(10 * log.settings.segment_ms)
+    writer.roll_if_due()
+    assert writer.counters()["segments_begun"] == 1
+
+
+def test_restarts_without_pushes_leave_no_files_behind(log: Any) -> None:
+    for _ in range(5):
+        log.writer().close()
+    assert len(log.segments()) == 1
+
+
+def test_numbers_are_never_used_again(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    log.write(writer, 60)
+    poll_all(reader)
+    writer.close()
+    last = log.segments()[-1].name
+    for path in log.path.glob("*.sqlite*"):
+        path.unlink()
+    writer = log.writer()
+    assert log.segments()[0].name > last
+    assert log.write(writer, 1) == poll_all(reader)
+
+
+def test_damaged_cursors_do_not_keep_the_node_from_starting(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    written = log.write(writer, 2)
+    poll_all(reader)
+    reader.close()
+    writer.close()
+    (log.path / "cursors.db").write_bytes(b"no database at all " * 500)
+    log.writer()
+    assert poll_all(log.reader()) == written
+
+
+def test_pushes_are_refused_below_the_free_space_and_taken_again_above_it(
+    log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [99]
+    looks = []
+
+    def look(_path: object) -> int:
+        looks.append(free[0])
+        return free[0]
+
+    monkeypatch.setattr(free_space, "free_bytes", look)
+    writer, reader = log.writer(small_log(log.path, min_free_bytes=100)), log.reader()
+    for _ in range(3):
+        writer.append(push_record(1))
+        with pytest.raises(PushLogFullError, match=r"push\.log\.min\.free\.bytes"):
+            writer.commit()
+    assert len(looks) == 1
+    free[0] = 100
+    log.time.sleep(1_000)
+    assert log.write(writer, 1) == poll_all(reader)
+    assert len(looks) == 2
+
+
+def test_a_damaged_head_is_left_and_pushes_go_on_in_a_new_segment(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = log.writer()
+    log.write(writer, 3)
+
+    def fail(*_: object) -> None:
+        raise SegmentCorruptError("the database disk image is damaged")
+
+    monkeypatch.setattr(writer._head, "write", fail)
+    writer.append(push_record(99))
+    with pytest.raises(PushLogError, match="damaged"):
+        writer.commit()
+    reader = log.reader()
+    written = log.write(writer, 1)
+    assert poll_all(reader) == [1, 2, 3, *written]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"segment_bytes": 0}, {"retention_ms": -1}, {"min_free_bytes": -1}, {"flush": "sometimes"}]
+)
+def test_senseless_settings_are_refused_by_name(log: Any, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        PushLogSettings(dir=log.path, **wrong)
+
+
+def test_flush_fsync_writes_and_reads_the_same(log: Any) -> None:
+    writer, reader = log.writer(small_log(log.path, flush="fsync")), log.reader()
+    assert log.write(writer, 30, per_commit=3) == poll_all(reader)
