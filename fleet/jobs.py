@@ -1,12 +1,12 @@
 """The jobs behind the commands: read -> pure transforms -> a frame and what was counted on the way.
 
-What is counted (`Totals`) is known once the frame has been acted on, in the same pass.
+What is counted is known once the frame has been acted on, in the same pass.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.bronze import read_landing
@@ -26,13 +26,11 @@ class Answer:
 
     Attributes:
         frame: the rows, in no order.
-        order: how a terminal shows them.
         rejects: counts `rejects` while the frame is computed.
         repeats: pushes that were received more than once and are counted once.
     """
 
     frame: DataFrame
-    order: tuple[Column, ...]
     rejects: Observation
     repeats: int
 
@@ -45,7 +43,6 @@ def answer_inventory(spark: SparkSession, source: str, selection: Selection) -> 
         selection,
         silver_points.count,
         lambda counted: inventory(silver_pushes.pushes(counted)),
-        order=(F.desc("last_seen"), F.asc("client_id"), F.asc("client_instance_id")),
     )
 
 
@@ -57,7 +54,6 @@ def answer_latency(spark: SparkSession, source: str, selection: Selection) -> An
         selection,
         lambda checked: silver_points.decode(checked, METRIC_NAMES),
         lambda decoded: latency(silver_points.points(decoded)),
-        order=(F.desc_nulls_last("latency_avg_ms"), F.asc("client_id"), F.asc("client_instance_id"), F.asc("node_id")),
     )
 
 
@@ -69,7 +65,6 @@ def answer_points(spark: SparkSession, source: str, selection: Selection, metric
         selection,
         silver_points.decode,
         lambda decoded: silver_points.points(decoded).where(F.col("metric_name").startswith(metric_prefix)),
-        order=(F.asc("received_at"), F.asc("push_id"), F.asc("point_index")),
     )
 
 
@@ -81,7 +76,6 @@ def answer_rejects(spark: SparkSession, source: str, selection: Selection) -> An
         selection,
         silver_points.count,
         silver_rejects,
-        order=(F.asc("received_at"), F.asc("source_file"), F.asc("source_row")),
     )
 
 
@@ -91,13 +85,11 @@ def _answer(
     selection: Selection,
     decode: Callable[[DataFrame], DataFrame],
     analyse: Callable[[DataFrame], DataFrame],
-    *,
-    order: tuple[Column, ...],
 ) -> Answer:
     checked, repeats = read_pushes(spark, source, selection)
     rejects = Observation()
     decoded = decode(checked).observe(rejects, F.count_if(F.col("reason").isNotNull()).alias("rejects"))
-    return Answer(frame=analyse(decoded), order=order, rejects=rejects, repeats=repeats)
+    return Answer(frame=analyse(decoded), rejects=rejects, repeats=repeats)
 
 
 def read_pushes(spark: SparkSession, source: str, selection: Selection) -> tuple[DataFrame, int]:

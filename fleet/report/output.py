@@ -12,27 +12,35 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Observation, Row
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fleet.errors import OutputError
 from fleet.report.form import Format
+from fleet.report.tables import TableForm
+
+_WIDTH_OF_A_FILE = 1000
+_NUMBERS = frozenset({"pushes", "points", "avg ms", "max ms", "samples", "value", "row"})
 
 
-def take_first(frame: DataFrame, order: Iterable[Column], limit: int) -> tuple[list[Row], int]:
-    """The first `limit` rows in `order`, as text, and how many rows there are: one pass for both."""
+def take_first(frame: DataFrame, form: TableForm, limit: int) -> tuple[list[Row], int]:
+    """The first `limit` rows as the table has them, and how many rows there are: one pass for both."""
     total = Observation()
-    counted = frame.observe(total, F.count(F.lit(1)).alias("rows"))
-    rows = as_text(counted.orderBy(*order).limit(limit), limit_maps=True).collect()
+    ordered = frame.observe(total, F.count(F.lit(1)).alias("rows")).orderBy(*form.order).limit(limit)
+    rows = ordered.select(*(column.alias(name) for name, column in form.columns.items())).collect()
     return rows, int(total.get["rows"])
 
 
-def print_table(console: Console, rows: list[Row], names: list[str], total: int) -> None:
-    """A table of rows of text; says how many more there are."""
-    table = Table(show_edge=False, pad_edge=False, header_style="bold")
+def print_table(out: TextIO, rows: list[Row], names: Iterable[str], total: int) -> None:
+    """A table of rows of text, as wide as the terminal, or as it needs where there is none; says how many more."""
+    console = Console(file=out, highlight=False)
+    if not console.is_terminal:
+        console.width = _WIDTH_OF_A_FILE
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for name in names:
-        table.add_column(name.replace("_", " "), overflow="fold")
+        table.add_column(name, overflow="fold", justify="right" if name in _NUMBERS else "left")
     for row in rows:
         table.add_row(*(Text("-" if value is None else value) for value in row))
     console.print(table)
@@ -40,28 +48,16 @@ def print_table(console: Console, rows: list[Row], names: list[str], total: int)
         console.print(f"{total - len(rows):,} more of {total:,} rows: raise --limit, or write all with --format")
 
 
-def as_text(frame: DataFrame, *, limit_maps: bool = False) -> DataFrame:
-    """Every column as text: times in UTC, numbers as Spark prints them, nested ones as JSON (or `k=v` for a table)."""
-    return frame.select(*(_text(field, limit_maps).alias(field.name) for field in frame.schema.fields))
+def as_text(frame: DataFrame) -> DataFrame:
+    """Every column as text: times in UTC, nested columns as JSON."""
+    return frame.select(*(_text(field).alias(field.name) for field in frame.schema.fields))
 
 
-def _text(field: T.StructField, short: bool) -> Column:
+def _text(field: T.StructField) -> Column:
     column = F.col(field.name)
     match field.dataType:
         case T.TimestampType():
-            pattern = "yyyy-MM-dd HH:mm:ss" if short else "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
-            return F.date_format(column, pattern)
-        case T.DoubleType() if short:
-            return F.format_number(column, 3) if field.name.endswith("_ms") else column.cast("string")
-        case T.BooleanType() if short:
-            return F.when(column, "yes").otherwise(F.when(~column, "no"))
-        case T.MapType() if short:
-            pairs = F.transform(
-                F.map_entries(column), lambda pair: F.concat_ws("=", pair["key"], F.coalesce(pair["value"], F.lit("")))
-            )
-            return F.array_join(pairs, " ")
-        case T.ArrayType() if short:
-            return F.array_join(column.cast("array<string>"), ",")
+            return F.date_format(column, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")
         case T.MapType() | T.ArrayType():
             return F.to_json(column)
     return column.cast("string")

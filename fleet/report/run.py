@@ -16,6 +16,7 @@ from fleet.jobs import Answer
 from fleet.report.form import Format
 from fleet.report.output import print_table, take_first, write_path, write_stream
 from fleet.report.progress import show_progress
+from fleet.report.tables import TABLES
 from fleet.selection import Selection
 from fleet.session import SessionSettings, start_session
 
@@ -27,7 +28,7 @@ class Request:
     """What an operator asked for.
 
     Attributes:
-        title: what is being done, for the progress line.
+        title: the name of the command; also what the progress line says.
         source: the landing zone.
         master: where Spark runs.
         form: what the answer is written as.
@@ -87,8 +88,9 @@ def _explained(request: Request) -> Iterator[None]:
 def _compute(request: Request, answer: Answer, out: TextIO) -> Callable[[], None]:
     """Computes the answer and gives back what prints it, so that progress is gone from the terminal by then."""
     if request.form is Format.TABLE:
-        rows, total = take_first(answer.frame, answer.order, request.limit)
-        return lambda: print_table(Console(file=out), rows, answer.frame.columns, total)
+        form = TABLES[request.title]()
+        rows, total = take_first(answer.frame, form, request.limit)
+        return lambda: print_table(out, rows, form.columns, total)
     if request.output is not None:
         write_path(answer.frame, request.form, request.output)
         return lambda: None

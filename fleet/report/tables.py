@@ -1,0 +1,111 @@
+"""What the terminal shows of each answer: fewer and shorter columns than the files have, and their order."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableForm:
+    """A table of text.
+
+    Attributes:
+        columns: heading and text of each column.
+        order: which rows come first.
+    """
+
+    columns: dict[str, Column]
+    order: tuple[Column, ...]
+
+
+def inventory_table() -> TableForm:
+    """INVENTORY, the latest seen first."""
+    return TableForm(
+        columns={
+            "client instance id": F.col("client_instance_id"),
+            "client id": F.col("client_id"),
+            "software": _software(),
+            "principal": F.col("principal"),
+            "source": F.concat_ws(":", "client_source_address", "client_source_port"),
+            "pushes": _number("pushes"),
+            "points": _number("points"),
+            "first seen (UTC)": _time("first_seen"),
+            "last seen (UTC)": _time("last_seen"),
+            "terminated": F.when(F.col("terminated"), "yes").otherwise("no"),
+        },
+        order=(F.desc("last_seen"), F.asc("client_id"), F.asc("client_instance_id")),
+    )
+
+
+def latency_table() -> TableForm:
+    """LATENCY, the slowest first."""
+    node = F.when(F.col("node_id") < 0, "bootstrap").otherwise(F.col("node_id").cast("string"))
+    return TableForm(
+        columns={
+            "client instance id": F.col("client_instance_id"),
+            "client id": F.col("client_id"),
+            "software": _software(),
+            "role": F.col("role"),
+            "node": F.concat(node, F.when(F.col("coordinator"), " (coordinator)").otherwise("")),
+            "avg ms": F.format_number("latency_avg_ms", 2),
+            "max ms": F.format_number("latency_max_ms", 2),
+            "samples": _number("samples"),
+        },
+        order=(F.desc_nulls_last("latency_avg_ms"), F.asc("client_id"), F.asc("client_instance_id"), F.asc("node_id")),
+    )
+
+
+def points_table() -> TableForm:
+    """POINTS, the oldest first."""
+    label = F.transform(
+        F.map_entries("attributes"), lambda pair: F.concat_ws("=", pair["key"], F.coalesce(pair["value"], F.lit("")))
+    )
+    distribution = F.concat(F.lit("count "), F.col("count").cast("string"))
+    return TableForm(
+        columns={
+            "received (UTC)": _time("received_at"),
+            "client id": F.col("client_id"),
+            "metric": F.col("metric_name"),
+            "type": F.concat_ws(" ", "metric_type", "temporality"),
+            "value": F.coalesce(F.col("value").cast("string"), distribution),
+            "attributes": F.concat(F.array_join(label, " "), F.when(F.col("twin"), " (twin)").otherwise("")),
+        },
+        order=(F.asc("received_at"), F.asc("push_id"), F.asc("point_index")),
+    )
+
+
+def rejects_table() -> TableForm:
+    """REJECTS, the oldest first."""
+    return TableForm(
+        columns={
+            "received (UTC)": _time("received_at"),
+            "client id": F.col("client_id"),
+            "reason": F.col("reason"),
+            "row": _number("source_row"),
+            "file": F.col("source_file"),
+        },
+        order=(F.asc("received_at"), F.asc("source_file"), F.asc("source_row")),
+    )
+
+
+TABLES: dict[str, Callable[[], TableForm]] = {
+    "inventory": inventory_table,
+    "latency": latency_table,
+    "points": points_table,
+    "rejects": rejects_table,
+}
+"""By the name of the command; made when Spark runs, as its columns need."""
+
+
+def _time(name: str) -> Column:
+    return F.date_format(name, "yyyy-MM-dd HH:mm:ss")
+
+
+def _number(name: str) -> Column:
+    return F.format_number(name, 0)
+
+
+def _software() -> Column:
+    return F.concat_ws("/", "client_software_name", "client_software_version")
