@@ -20,10 +20,14 @@ _logger = logging.getLogger(__name__)
 class Metrics:
     """Kafka's `Metrics`: every sensor and metric of a process, by name. Safe for threads.
 
+    >>> from quotas.stats import CumulativeSum
     >>> metrics = Metrics()
     >>> sizes = metrics.sensor("message-sizes")
-    >>> sizes.add(metrics.metric_name("message-size-max", "producer-metrics"), Max())
+    >>> sizes.add(metrics.metric_name("message-size-total", "producer-metrics"), CumulativeSum())
+    True
     >>> sizes.record(1_400)
+    >>> sizes.metrics[0].metric_value()
+    1400.0
 
     Like Kafka's it has one metric of its own: `count` in the group `kafka-metrics-count`.
 

@@ -15,7 +15,8 @@ class Max(SampledStat):
         super().__init__(-math.inf)
 
     def _update(self, sample: Sample, value: float) -> None:
-        sample.value = max(sample.value, value)
+        if value > sample.value:
+            sample.value = value
 
     def _combine(self, samples: Sequence[Sample]) -> float:
         return max((sample.value for sample in samples if sample.event_count), default=math.nan)

@@ -15,7 +15,8 @@ class Min(SampledStat):
         super().__init__(math.inf)
 
     def _update(self, sample: Sample, value: float) -> None:
-        sample.value = min(sample.value, value)
+        if value < sample.value:
+            sample.value = value
 
     def _combine(self, samples: Sequence[Sample]) -> float:
         return min((sample.value for sample in samples if sample.event_count), default=math.nan)

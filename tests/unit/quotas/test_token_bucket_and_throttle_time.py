@@ -53,6 +53,7 @@ def test_a_bucket_never_holds_more_than_its_burst() -> None:
     assert bucket.measure(MUTATIONS, 3_600_000) == 500.0
     bucket.record(MUTATIONS, -50.0, 3_600_000)
     assert bucket.measure(MUTATIONS, 3_600_000) == 500.0, "what is given back does not overflow it either"
+    bucket.record(MUTATIONS, -50.0, 3_600_000)
     raised = MUTATIONS.with_quota(Quota.upper_bound(10))
     assert bucket.measure(raised, 3_600_000) == 500.0, "nor is it kept for a higher limit"
 
