@@ -1,0 +1,180 @@
+"""The log stays within its bounds; what is lost by that is counted for whom it is lost."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from structlog.testing import capture_logs
+from support.push_log import RECEIVED_AT_US, numbers, poll, poll_all, small_log
+
+from exporters.push_log.cursors import Cursors
+from exporters.push_log.directory import LogDirectory
+from exporters.push_log.sqlite import Retention
+
+NOW_MS = RECEIVED_AT_US // 1_000 + 60_000
+WEEK_MS = 7 * 24 * 3_600_000
+
+
+def disk_bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.glob("*.sqlite*"))
+
+
+def upkeep(log: Any, *exporters: str, **changed: Any) -> Retention:
+    return Retention(small_log(log.path, **changed), exporters)
+
+
+def test_a_segment_goes_when_every_configured_exporter_has_passed_it(log: Any) -> None:
+    writer, fast, slow = log.writer(), log.reader("fast"), log.reader("slow")
+    written = log.write(writer, 60)
+    retention = upkeep(log, "fast", "slow")
+    before = len(log.segments())
+    poll_all(fast)
+    assert retention.run(NOW_MS).passed == 0
+    assert len(log.segments()) == before
+    poll_all(slow)
+    assert retention.run(NOW_MS).passed == before - 1 - unopened(log)
+    assert len(list(log.path.glob("*.sqlite*"))) == 3 * (1 + unopened(log))
+    assert written + log.write(writer, 1) == [*written, *poll_all(fast)]
+
+
+def test_an_exporter_that_never_read_holds_everything_back(log: Any) -> None:
+    written = log.write(log.writer(), 60)
+    poll_all(log.reader("fast"))
+    assert upkeep(log, "fast", "not started yet").run(NOW_MS).passed == 0
+    assert poll_all(log.reader("not started yet")) == written
+
+
+def test_a_log_without_exporters_is_kept_by_age_and_size_alone(log: Any) -> None:
+    log.write(log.writer(), 60)
+    before = len(log.segments())
+    assert upkeep(log).run(NOW_MS).passed == 0
+    assert len(log.segments()) == before
+
+
+def test_an_exporter_no_longer_configured_holds_nothing_back_and_is_forgotten_when_it_lost_its_place(log: Any) -> None:
+    writer, kept = log.writer(), log.reader("kept")
+    poll_all(log.reader("gone"))
+    log.write(writer, 4)
+    poll_all(log.reader("gone"))
+    retention = upkeep(log, "kept")
+    assert retention.run(NOW_MS).forgotten == ()
+    log.write(writer, 60)
+    poll_all(kept)
+    assert retention.run(NOW_MS).forgotten == ("gone",)
+    assert [state.exporter for state in Cursors(log.path).states()] == ["kept"]
+
+
+def test_beyond_its_bytes_the_log_drops_the_oldest_segments_and_counts_for_whom(log: Any) -> None:
+    writer, behind, ahead = log.writer(), log.reader("behind"), log.reader("ahead")
+    written = log.write(writer, 100)
+    done = poll(behind, max_records=3)
+    assert done is not None
+    behind.commit(done)
+    poll_all(ahead)
+    with capture_logs() as said:
+        result = upkeep(log, "behind", "ahead", retention_bytes=70_000).run(NOW_MS)
+    assert disk_bytes(log.path) <= 70_000
+    assert result.dropped > 0
+    assert {entry["bound"] for entry in said} == {"push.log.retention.bytes"}
+    states = {state.exporter: state for state in Cursors(log.path).states()}
+    left = poll_all(behind)
+    assert left == written[-len(left) :]
+    assert result.lost_records == {"behind": 100 - 3 - len(left)}
+    assert states["behind"].lost_by_retention == 100 - 3 - len(left)
+    assert states["ahead"].lost_by_retention == 0
+
+
+def test_a_checkpoint_comes_before_a_drop_since_it_makes_segments_smaller(log: Any) -> None:
+    reader = log.reader()
+    written = log.write(log.writer(), 60)
+    bound = disk_bytes(log.path) - 1
+    assert upkeep(log, "otlp", retention_bytes=bound).run(NOW_MS).dropped == 0
+    assert poll_all(reader) == written
+
+
+def test_sealed_segments_are_checkpointed_and_stay_readable(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    written = log.write(writer, 60)
+    first = poll(reader, max_records=5)
+    assert first is not None
+    size_before = disk_bytes(log.path)
+    assert upkeep(log, "otlp").run(NOW_MS).checkpointed == len(log.segments()) - 1 - unopened(log)
+    assert disk_bytes(log.path) < size_before / 2
+    assert numbers(first.records) + poll_all(reader) == written
+    assert upkeep(log, "otlp").run(NOW_MS).checkpointed == 0
+
+
+def test_segments_older_than_their_time_go_and_the_head_stays(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    written = log.write(writer, 60)
+    retention = upkeep(log, "otlp")
+    just_in_time = RECEIVED_AT_US // 1_000 + WEEK_MS
+    assert retention.run(just_in_time).dropped == 0
+    result = retention.run(just_in_time + 1)
+    assert result.dropped > 0
+    left = poll_all(reader)
+    assert left == written[-len(left) :]
+    assert result.lost_records == {"otlp": 60 - len(left)}
+
+
+def test_the_last_pushes_of_a_quiet_log_age_too(log: Any) -> None:
+    writer = log.writer()
+    log.write(writer, 3)
+    log.reader()
+    log.time.sleep(log.settings.segment_ms)
+    writer.roll_if_due()
+    assert upkeep(log, "otlp").run(NOW_MS + WEEK_MS).lost_records == {"otlp": 3}
+
+
+def test_what_was_polled_before_its_segment_went_and_is_delivered_after_all_is_not_lost(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    log.write(writer, 100)
+    first, second = poll(reader, max_records=4), poll(reader, max_records=30)
+    assert first is not None
+    assert second is not None
+    reader.commit(first)
+    lost = upkeep(log, "otlp", retention_bytes=70_000).run(NOW_MS).lost_records["otlp"]
+    reader.commit(second)
+    left = poll_all(reader)
+    state = Cursors(log.path).states()[0]
+    assert state.delivered_records == 34 + len(left)
+    assert state.lost_by_retention == lost - 30
+    assert state.delivered_records + state.lost_by_retention == 100
+
+
+def test_a_rewind_after_a_drop_goes_on_with_what_is_left(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    written = log.write(writer, 100)
+    poll(reader, max_records=10)
+    upkeep(log, "otlp", retention_bytes=70_000).run(NOW_MS)
+    reader.rewind()
+    left = poll_all(reader)
+    assert left == written[-len(left) :]
+    state = Cursors(log.path).states()[0]
+    assert state.delivered_records + state.lost_by_retention == 100
+
+
+def test_damaged_segments_are_set_aside_and_their_files_age_and_count_towards_the_size(log: Any) -> None:
+    writer = log.writer()
+    log.write(writer, 3)
+    writer.close()
+    writer = log.writer()
+    written = log.write(writer, 3)
+    (log.path / (log.segments()[0].name + "-wal")).unlink()
+    log.segments()[0].write_bytes(b"no database " * 10_000)
+    with capture_logs():
+        assert upkeep(log, "otlp").run(NOW_MS).damaged == 1
+    assert len(list(log.path.glob("*.corrupt"))) >= 1
+    assert poll_all(log.reader()) == written
+    for path in log.path.glob("*.corrupt"):
+        os.utime(path, (NOW_MS / 1_000, NOW_MS / 1_000))
+    upkeep(log, "otlp").run(NOW_MS + WEEK_MS)
+    assert len(list(log.path.glob("*.corrupt"))) >= 1
+    upkeep(log, "otlp", retention_bytes=100_000).run(NOW_MS)
+    assert list(log.path.glob("*.corrupt")) == []
+
+
+def unopened(log: Any) -> int:
+    """1 if the next segment is already made."""
+    directory = LogDirectory(log.path)
+    return len(directory.numbers()) - len(directory.live())
