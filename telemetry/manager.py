@@ -357,16 +357,15 @@ class ClientMetricsManager:
             return b""
         if len(encoded) > self._settings.telemetry_max_bytes:
             return TOO_LARGE
+        fault = BROKEN_COMPRESSION
         try:
             metrics = codec[1](encoded)
+            fault = MALFORMED_METRICS
+            validate_metrics(metrics)
         except TelemetryTooLargeError:
             return TOO_LARGE_DECOMPRESSED
         except InvalidRecordError:
-            return BROKEN_COMPRESSION
-        try:
-            validate_metrics(metrics)
-        except InvalidRecordError:
-            return MALFORMED_METRICS
+            return fault
         return metrics
 
     def _accept(

@@ -1,12 +1,32 @@
-"""Is a payload well-formed OTLP? One bad client must not spoil a batch that others share."""
+"""Is a payload well-formed OTLP? One bad client must not spoil a batch that others share.
+
+A parsed message takes up to 32 times the room of its bytes (an empty one takes two bytes on the wire), so 16 MiB made
+for the purpose would take 512 MiB. A large payload is therefore parsed in pieces, each dropped before the next: a
+protobuf message cut between its fields is two messages of the same type, and both parse if and only if the whole does.
+"""
+
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from wire.errors import InvalidRecordError
+from wire.errors import InvalidRecordError, TelemetryTooLargeError
+
+PIECE_BYTES: Final = 1 << 20
+"""Parsed at a time [B]; a payload up to this size is parsed whole."""
+
+MIN_BYTES_PER_FIELD: Final = 16
+"""On average over a piece [B]. No metric, point or attribute is as small; what is denser is made to take room."""
+
+_MAX_DEPTH: Final = 100
+"""As protobuf's own parsers have it."""
+
+_VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+_FIXED_BYTES: Final = {_FIXED64: 8, _FIXED32: 4}
+_MAX_VARINT_BYTES: Final = 10
 
 
-def validate_metrics(metrics: bytes) -> None:
+def validate_metrics(metrics: bytes, piece_bytes: int = PIECE_BYTES) -> None:
     """Checks that `metrics` parses as an OTLP `MetricsData`: lengths, wire types, UTF-8 and depth of nesting.
 
     An empty payload is a heartbeat and well-formed. Fields that this version of OTLP does not know are allowed, as
@@ -14,8 +34,96 @@ def validate_metrics(metrics: bytes) -> None:
 
     Raises:
         InvalidRecordError: it does not parse (KIP-714, Error handling).
+        TelemetryTooLargeError: it is larger than `piece_bytes` [B], and consists of fields next to empty.
     """
+    if len(metrics) <= piece_bytes:
+        _parse(metrics)
+    else:
+        _PieceByPiece(metrics, piece_bytes).check(0, len(metrics), MetricsData.DESCRIPTOR, ())
+
+
+def _parse(metrics: bytes) -> None:
     try:
         MetricsData.FromString(metrics)
     except DecodeError as error:
-        raise InvalidRecordError(f"the payload is no OTLP MetricsData: {error}") from None
+        raise _malformed(error) from None
+
+
+def _malformed(detail: object) -> InvalidRecordError:
+    return InvalidRecordError(f"the payload is no OTLP MetricsData: {detail}")
+
+
+class _PieceByPiece:
+    """Walks the fields of a large message and parses them in pieces; descends only into fields larger than a piece."""
+
+    def __init__(self, data: bytes, piece_bytes: int) -> None:
+        self._data = data
+        self._piece_bytes = piece_bytes
+        self._max_fields = max(1, piece_bytes // MIN_BYTES_PER_FIELD)
+
+    def check(self, start: int, end: int, descriptor: Any, path: tuple[int, ...]) -> None:
+        """Checks the message of type `descriptor` between `start` and `end`, which lies at `path` (field numbers)."""
+        if len(path) > _MAX_DEPTH:
+            raise _malformed("nested too deeply")
+        piece_start = position = start
+        fields = 0
+        while position < end:
+            field_start = position
+            number, content, position = self._field(position, end)
+            fields += 1
+            submessage = None
+            if content and position - content > self._piece_bytes:
+                field = descriptor.fields_by_number.get(number)
+                submessage = field.message_type if field is not None else None
+            if submessage is not None or position - piece_start > self._piece_bytes:
+                self._parse_piece(piece_start, field_start, path)
+                piece_start, fields = field_start, 1
+            if submessage is not None:
+                self.check(content, position, submessage, (*path, number))
+                piece_start, fields = position, 0
+            if fields > self._max_fields:
+                raise TelemetryTooLargeError(f"more than {fields - 1} fields in {self._piece_bytes} bytes")
+        self._parse_piece(piece_start, end, path)
+
+    def _parse_piece(self, start: int, end: int, path: tuple[int, ...]) -> None:
+        """Parses some fields inside the messages that they came from, so that the depth counts as in the whole."""
+        piece = self._data[start:end]
+        for number in reversed(path):
+            piece = _encode_varint(number << 3 | _LENGTH_DELIMITED) + _encode_varint(len(piece)) + piece
+        _parse(piece)
+
+    def _field(self, position: int, end: int) -> tuple[int, int, int]:
+        """The field's number, where its content begins (0 if it has no length), and where the field ends."""
+        tag, position = self._varint(position, end)
+        wire_type = tag & 7
+        content = 0
+        if wire_type == _LENGTH_DELIMITED:
+            length, content = self._varint(position, end)
+            position = content + length
+        elif wire_type == _VARINT:
+            _, position = self._varint(position, end)
+        elif wire_type in _FIXED_BYTES:
+            position += _FIXED_BYTES[wire_type]
+        else:
+            raise _malformed(f"wire type {wire_type}")
+        if position > end:
+            raise _malformed("it is cut off")
+        return tag >> 3, content, position
+
+    def _varint(self, position: int, end: int) -> tuple[int, int]:
+        value = 0
+        for shift, at in enumerate(range(position, min(end, position + _MAX_VARINT_BYTES))):
+            byte = self._data[at]
+            value |= (byte & 0x7F) << (7 * shift)
+            if byte < 0x80:
+                return value, at + 1
+        raise _malformed("a number is cut off or too long")
+
+
+def _encode_varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -52,7 +52,11 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         self.time = MockTime()
         self.interval_ms = INTERVALS[0]
         self.manager = ClientMetricsManager(
-            ClientMetricsSettings(), node_id=1, cluster_id="c", metrics=Metrics(time=self.time), push_ids=PushIds()
+            ClientMetricsSettings(telemetry_max_bytes=9),
+            node_id=1,
+            cluster_id="c",
+            metrics=Metrics(time=self.time),
+            push_ids=PushIds(),
         )
         self.manager.update_subscription("s", {"metrics": "*", "interval.ms": str(self.interval_ms)})
         self.ids = [uuid.UUID(int=5 + client // 2) for client in CLIENTS]  # two clients share an id
@@ -124,7 +128,7 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         terminating=st.booleans(),
         log_works=st.booleans(),
         compression_type=st.sampled_from([0, 0, 0, 9]),
-        metrics=st.sampled_from([b"", b"", b"\x0a\x09", bytes(2 << 20)]),
+        metrics=st.sampled_from([b"", b"", b"\x0a\x09", bytes(20)]),
     )
     def push(self, client, connection, terminating, log_works, compression_type, metrics):
         state = self.known(client, connection)

@@ -2,15 +2,18 @@
 
 import pytest
 
-from telemetry.validate import validate_metrics
-from wire.errors import InvalidRecordError
+from telemetry.validate import PIECE_BYTES, validate_metrics
+from wire.errors import InvalidRecordError, TelemetryTooLargeError
 
 
 def field(number: int, content: bytes) -> bytes:
     """A length-delimited field, written by hand: protobuf's own classes do not nest so deeply."""
+    varint = bytearray()
     length = len(content)
-    varint = bytes([length]) if length < 128 else bytes([length & 0x7F | 0x80, length >> 7])
-    return bytes([number << 3 | 2]) + varint + content
+    while length > 0x7F:
+        varint.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes([number << 3 | 2, *varint, length]) + content
 
 
 def nested(depth: int) -> bytes:
@@ -41,3 +44,60 @@ def test_well_formed_payloads_pass(metrics):
 def test_malformed_payloads_are_invalid_records(metrics):
     with pytest.raises(InvalidRecordError, match="the payload is no OTLP MetricsData"):
         validate_metrics(metrics)
+
+
+POINT = field(1, field(7, field(1, b"k" * 20)) + b"\x21" + bytes(8))
+RESOURCE_METRICS = field(1, field(2, field(2, field(1, b"name" * 8) + field(5, POINT * 3))))
+LARGE = [
+    pytest.param(RESOURCE_METRICS * 12_000, id="many resources"),
+    pytest.param(
+        field(1, field(2, field(2, field(1, b"name") + field(5, POINT * 40_000)))), id="many points of one metric"
+    ),
+    pytest.param(field(1, field(3, b"x" * (PIECE_BYTES * 2))), id="one long string"),
+]
+
+
+@pytest.mark.parametrize("metrics", LARGE)
+def test_large_well_formed_payloads_pass(metrics):
+    assert len(metrics) > PIECE_BYTES
+    validate_metrics(metrics)
+
+
+@pytest.mark.parametrize("metrics", LARGE)
+def test_a_fault_anywhere_in_a_large_payload_is_found(metrics):
+    for bad in (metrics[:-1], metrics + b"\x0a", metrics + b"\x0f", metrics + field(1, field(3, b"\xff"))):
+        with pytest.raises(InvalidRecordError):
+            validate_metrics(bad)
+
+
+def wrap(numbers, content):
+    for number in reversed(numbers):
+        content = field(number, content)
+    return content
+
+
+@pytest.mark.parametrize("path", [(), (1,), (1, 2), (1, 2, 2), (1, 2, 2, 5), (1, 2, 2, 5, 1)])
+def test_a_payload_made_to_take_room_when_parsed_is_too_large(path):
+    last = {(): 1, (1,): 2, (1, 2): 2, (1, 2, 2): 12, (1, 2, 2, 5): 1, (1, 2, 2, 5, 1): 7}[path]
+    with pytest.raises(TelemetryTooLargeError):
+        validate_metrics(wrap(path, field(last, b"") * (PIECE_BYTES * 4)))
+
+
+def test_a_large_payload_may_be_nested_as_deeply_as_a_small_one_and_no_deeper():
+    filler = RESOURCE_METRICS * 12_000
+    for depth in range(30, 60):
+        try:
+            validate_metrics(nested(depth))
+        except InvalidRecordError:
+            with pytest.raises(InvalidRecordError):
+                validate_metrics(filler + nested(depth))
+        else:
+            validate_metrics(filler + nested(depth))
+
+
+def test_a_tower_of_large_messages_ends_where_protobuf_ends():
+    value = field(1, b"x" * (PIECE_BYTES + 1))
+    for _ in range(200):
+        value = field(5, field(1, value))
+    with pytest.raises(InvalidRecordError, match="nested too deeply"):
+        validate_metrics(field(1, field(1, field(1, field(2, value)))))
