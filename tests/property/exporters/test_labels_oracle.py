@@ -1,0 +1,157 @@
+"""Labelling at the wire level means the same as parsing, adding and serialising."""
+
+from collections.abc import Iterable
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ResourceMetrics, ScopeMetrics
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from exporters.labels import LABEL_NAMES, Labeller, LabelSettings
+from exporters.protobuf_wire import MalformedPayloadError, encode_varint
+from telemetry.push_record import PushRecord
+
+SETTINGS = LabelSettings(static=(("environment", "production"),), namespace="orders")
+RECORD = PushRecord(
+    push_id="0" * 32, received_at=1, receiver_node_id=7, cluster_id="MkU3OEVBNTcwNTJENDM2Qk", listener="PLAINTEXT",
+    client_instance_id="Tm-1TLjmRReIm-FbmcCcIA", client_id="", client_software_name="librdkafka",
+    client_software_version="2.16.0", client_source_address="::1", client_source_port=None, principal="User:ä",
+    subscription_id=1, push_interval_ms=1_000, terminating=False, compression_type="zstd", payload_bytes=1,
+    schema_version=1, metrics=b"",
+)  # fmt: skip
+EXPECTED_LABELS = {
+    "client_instance_id": "Tm-1TLjmRReIm-FbmcCcIA", "client_id": "", "client_software_name": "librdkafka",
+    "client_software_version": "2.16.0", "client_source_address": "::1", "principal": "User:ä", "node_id": "7",
+    "cluster_id": "MkU3OEVBNTcwNTJENDM2Qk", "namespace": "orders", "environment": "production",
+}  # fmt: skip
+OURS = {*LABEL_NAMES, "environment"}
+
+names = st.sampled_from(["", "client_id", "node_id", "client_source_port", "group_id", "environment", "x" * 130])
+any_values = st.one_of(
+    st.builds(AnyValue, string_value=st.text(max_size=4) | st.just("v" * 150)),
+    st.builds(AnyValue, int_value=st.integers(-(2**63), 2**63 - 1)),
+    st.builds(AnyValue),
+)
+resources = st.builds(
+    Resource,
+    attributes=st.lists(st.builds(KeyValue, key=names, value=any_values), max_size=4),
+    dropped_attributes_count=st.integers(0, 3),
+)
+
+
+@st.composite
+def scope_metrics(draw: st.DrawFn) -> ScopeMetrics:
+    scope = ScopeMetrics(schema_url=draw(st.sampled_from(["", "https://scope"])))
+    for name in draw(st.lists(st.sampled_from(["a", "b" * 90, "c" * 20_000]), max_size=3)):
+        metric = scope.metrics.add(name=name)
+        metric.gauge.data_points.add(as_double=draw(st.floats(allow_nan=False)), time_unix_nano=5)
+    return scope
+
+
+resource_metrics = st.builds(
+    ResourceMetrics,
+    resource=st.none() | resources,
+    scope_metrics=st.lists(scope_metrics(), max_size=3),
+    schema_url=st.sampled_from(["", "https://one", "https://two"]),
+)
+payloads = st.lists(resource_metrics, max_size=5).map(lambda found: MetricsData(resource_metrics=found))
+
+
+def reference(payload: MetricsData) -> list[ResourceMetrics]:
+    """The obvious way, for whole messages; equal resources merged afterwards."""
+    merged: dict[tuple[bytes, str], ResourceMetrics] = {}
+    for original in payload.resource_metrics:
+        found = ResourceMetrics()
+        found.CopyFrom(original)
+        kept = [attribute for attribute in found.resource.attributes if attribute.key not in OURS]
+        del found.resource.attributes[:]
+        found.resource.attributes.extend(kept)
+        for name, value in EXPECTED_LABELS.items():
+            found.resource.attributes.add(key=name).value.string_value = value
+        key = found.resource.SerializeToString(deterministic=True), found.schema_url
+        if key in merged:
+            merged[key].scope_metrics.extend(found.scope_metrics)
+        else:
+            merged[key] = found
+    return in_order(merged.values())
+
+
+def in_order(found: Iterable[ResourceMetrics]) -> list[ResourceMetrics]:
+    """Scopes sorted within each: resources that only a label told apart become one, whose scopes have no order."""
+    ordered = []
+    for original in found:
+        copy = ResourceMetrics()
+        copy.CopyFrom(original)
+        copy.scope_metrics.sort(key=lambda scope: scope.SerializeToString(deterministic=True))
+        ordered.append(copy)
+    return ordered
+
+
+def label(payload: bytes) -> bytes:
+    return Labeller(SETTINGS).labelled(RECORD._replace(metrics=payload))
+
+
+def read(payload: bytes) -> list[ResourceMetrics]:
+    return in_order(MetricsData.FromString(payload).resource_metrics)
+
+
+@given(payloads)
+def test_labelled_bytes_mean_what_parsing_and_adding_would_have_made(payload: MetricsData) -> None:
+    assert read(label(payload.SerializeToString())) == reference(payload)
+
+
+@given(payloads)
+def test_labelling_twice_gives_the_same_bytes(payload: MetricsData) -> None:
+    once = label(payload.SerializeToString())
+    assert label(once) == once
+
+
+@given(st.lists(payloads, max_size=3))
+def test_labelled_pushes_join_into_one_request_that_holds_them_all(pushes: list[MetricsData]) -> None:
+    joined = b"".join(label(push.SerializeToString()) for push in pushes)
+    assert read(joined) == [found for push in pushes for found in reference(push)]
+
+
+@given(resources, resources, st.lists(scope_metrics(), max_size=2))
+def test_a_resource_in_several_pieces_merges_as_protobuf_says(
+    first: Resource, second: Resource, scopes: list[ScopeMetrics]
+) -> None:
+    pieces = [
+        _delimited(10, first.SerializeToString()),
+        *(_delimited(18, scope.SerializeToString()) for scope in scopes),
+        _delimited(10, second.SerializeToString()),
+    ]
+    payload = _delimited(10, b"".join(pieces))
+    assert read(label(payload)) == reference(MetricsData.FromString(payload))
+
+
+@given(payloads, st.data())
+def test_no_broken_payload_makes_anything_but_its_own_error(payload: MetricsData, data: st.DataObject) -> None:
+    whole = bytearray(payload.SerializeToString())
+    for _ in range(data.draw(st.integers(0, 3))):
+        if whole:
+            whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    broken = bytes(whole[: data.draw(st.integers(0, len(whole)))])
+    try:
+        found = label(broken)
+    except MalformedPayloadError:
+        with pytest.raises(DecodeError):
+            MetricsData.FromString(broken)
+        return
+    if _parses(broken):
+        assert read(found) == reference(MetricsData.FromString(broken))
+
+
+def _parses(payload: bytes) -> bool:
+    try:
+        MetricsData.FromString(payload)
+    except DecodeError:
+        return False
+    return True
+
+
+def _delimited(tag: int, content: bytes) -> bytes:
+    return bytes((tag,)) + encode_varint(len(content)) + content

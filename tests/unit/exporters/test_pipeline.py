@@ -1,0 +1,354 @@
+"""The pipeline against a log and a destination that do as the test says, with a clock that only pauses move."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from structlog.testing import capture_logs
+
+from exporters.delivery_stats import PipelineState
+from exporters.outcome import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry, TooLarge
+from exporters.pipeline import Pipeline
+from exporters.push_log.log import Batch, CursorRevokedError, Lag, PushLogError
+from exporters.retry import RetrySettings
+from quotas.clock import MockTime
+from telemetry.push_record import PushRecord
+
+RECORD = PushRecord(
+    push_id="", received_at=1, receiver_node_id=7, cluster_id="c", listener="PLAINTEXT",
+    client_instance_id="Tm-1TLjmRReIm-FbmcCcIA", client_id="orders", client_software_name="librdkafka",
+    client_software_version="2.16.0", client_source_address="10.0.0.1", client_source_port=1, principal="User:a",
+    subscription_id=1, push_interval_ms=1_000, terminating=False, compression_type="zstd", payload_bytes=1,
+    schema_version=1, metrics=b"12345",
+)  # fmt: skip
+
+
+def records(count: int) -> list[PushRecord]:
+    return [RECORD._replace(push_id=f"{number:032x}") for number in range(count)]
+
+
+class Log:
+    """A log of these records, in batches; `idle` is called when there is nothing more, as a poll that waited."""
+
+    exporter = "test"
+
+    def __init__(self, *batches: Sequence[PushRecord], idle: Callable[[], None] = lambda: None) -> None:
+        self.batches = [tuple(batch) for batch in batches]
+        self.committed: list[str] = []
+        self.poll_errors: list[Exception] = []
+        self.commit_errors: list[Exception] = []
+        self.idle = idle
+        self.lingers: list[int] = []
+        self.closed = False
+
+    def poll(self, max_bytes: int, max_records: int, max_wait_ms: int) -> Batch | None:
+        self.lingers.append(max_wait_ms)
+        if self.poll_errors:
+            raise self.poll_errors.pop(0)
+        if not self.batches:
+            self.idle()
+            return None
+        found = self.batches.pop(0)
+        return Batch(
+            exporter="test", records=found, first_position=found[0].push_id, last_position=found[-1].push_id,
+            size_bytes=sum(len(record.metrics) for record in found),
+        )  # fmt: skip
+
+    def commit(self, batch: Batch) -> None:
+        if self.commit_errors:
+            raise self.commit_errors.pop(0)
+        self.committed.append(batch.last_position)
+
+    def rewind(self) -> None: ...
+
+    def wakeup(self) -> None: ...
+
+    def lag(self) -> Lag:
+        return Lag(records=0, bytes=0, oldest_received_at=None)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Destination:
+    """Answers what `decide` says; `got` are the push ids of every export that was delivered."""
+
+    name = "test"
+    batch = BatchSettings(max_bytes=1_000, max_records=100, linger_ms=60_000)
+    retry = RetrySettings(backoff_ms=100, backoff_max_ms=800)
+
+    def __init__(self, decide: Callable[[Batch], Outcome] = lambda batch: Delivered()) -> None:
+        self.decide = decide
+        self.exports = 0
+        self.got: list[str] = []
+        self.start_errors: list[Exception] = []
+        self.closed = 0
+
+    def start(self) -> None:
+        if self.start_errors:
+            raise self.start_errors.pop(0)
+
+    def export(self, batch: Batch) -> Outcome:
+        self.exports += 1
+        outcome = self.decide(batch)
+        if isinstance(outcome, Delivered):
+            refused = {record.push_id for record in outcome.refused}
+            self.got += [record.push_id for record in batch.records if record.push_id not in refused]
+        return outcome
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Rig:
+    """A pipeline that runs in the test's own thread until its log is empty."""
+
+    def __init__(self, log: Log, destination: Destination) -> None:
+        self.time = MockTime()
+        self.pauses: list[int] = []
+        self.log = log
+        self.destination = destination
+        log.idle = lambda: self.pipeline.request_stop(0)
+        self.pipeline = Pipeline(log, destination, time=self.time, random=lambda: 0.5, pause=self.pause)
+
+    def pause(self, wait_ms: int) -> None:
+        self.pauses.append(wait_ms)
+        self.time.sleep(wait_ms)
+
+    def run(self) -> "Rig":
+        self.pipeline.run()
+        return self
+
+
+def answers(*outcomes: Outcome | Exception) -> Callable[[Batch], Outcome]:
+    """These answers one after the other, then success."""
+    left = list(outcomes)
+
+    def decide(batch: Batch) -> Outcome:
+        answer = left.pop(0) if left else Delivered()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return decide
+
+
+def refuses(unwanted: set[str], outcome: Outcome) -> Callable[[Batch], Outcome]:
+    return lambda batch: outcome if unwanted & {record.push_id for record in batch.records} else Delivered()
+
+
+def test_every_batch_is_delivered_in_order_and_committed_after() -> None:
+    pushes = records(5)
+    rig = Rig(Log(pushes[:2], pushes[2:]), Destination()).run()
+    stats = rig.pipeline.stats()
+    assert rig.destination.got == [push.push_id for push in pushes]
+    assert rig.log.committed == [pushes[1].push_id, pushes[4].push_id]
+    assert (stats.delivered_records, stats.delivered_bytes, stats.delivered_batches) == (5, 25, 2)
+    assert stats.last_delivered_at == rig.time.microseconds()
+    assert rig.log.closed
+    assert rig.destination.closed
+
+
+def test_a_destination_that_is_away_gets_the_same_batch_until_it_takes_it() -> None:
+    away = Retry(reason="unavailable", detail="connection refused")
+    rig = Rig(Log(records(3)), Destination(answers(*[away] * 6))).run()
+    assert rig.pauses == [50, 100, 200, 400, 400, 400]  # half of 100, 200, 400, then of the bound of 800
+    assert rig.destination.got == [push.push_id for push in records(3)]
+    assert len(rig.log.committed) == 1
+    assert rig.pipeline.stats().retried == {"unavailable": 6}
+    assert rig.pipeline.stats().last_error == "unavailable: connection refused"
+
+
+def test_the_backoff_begins_anew_after_a_success() -> None:
+    away = Retry(reason="unavailable")
+    rig = Rig(Log(records(1), records(1)), Destination(answers(away, away, Delivered(), away)))
+    assert rig.run().pauses == [50, 100, 50]
+
+
+def test_a_delay_that_the_server_asks_for_is_kept_at_least() -> None:
+    rig = Rig(Log(records(1)), Destination(answers(Retry(reason="unavailable", after_ms=7_000))))
+    assert rig.run().pauses == [7_050]
+
+
+def test_an_unexpected_exception_loses_nothing_and_is_logged_once_a_minute() -> None:
+    faults = [RuntimeError("bug")] * 200
+    rig = Rig(Log(records(2)), Destination(answers(*faults)))
+    with capture_logs() as logs:
+        rig.run()
+    assert len(rig.destination.got) == 2
+    assert rig.pipeline.stats().retried == {"error": 200}
+    elapsed_min = sum(rig.pauses) // 60_000
+    said = [entry for entry in logs if entry["event"] == "the exporter failed"]
+    assert len(said) == elapsed_min + 1
+    assert all(entry["exc_info"] for entry in said)
+    assert said[1]["occurrences"] > 100
+
+
+def test_a_batch_that_is_too_large_is_cut_until_it_passes() -> None:
+    pushes = records(9)
+    destination = Destination(lambda batch: TooLarge(reason="limit") if len(batch.records) > 2 else Delivered())
+    rig = Rig(Log(pushes), destination).run()
+    assert destination.got == [push.push_id for push in pushes]
+    assert rig.log.committed == [pushes[-1].push_id]
+    assert rig.pipeline.stats().refused == {}
+
+
+def test_a_single_push_that_is_too_large_is_counted_and_the_rest_delivered() -> None:
+    pushes = records(7)
+    giant = pushes[3].push_id
+    rig = Rig(Log(pushes), Destination(refuses({giant}, TooLarge(reason="resource_exhausted")))).run()
+    assert rig.destination.got == [push.push_id for push in pushes if push.push_id != giant]
+    assert rig.pipeline.stats().refused == {"resource_exhausted": 1}
+    assert rig.log.committed == [pushes[-1].push_id]
+
+
+def test_an_unacceptable_push_is_found_by_halving_and_named_in_the_log() -> None:
+    pushes = records(64)
+    bad = pushes[41].push_id
+    rig = Rig(Log(pushes), Destination(refuses({bad}, Refused(reason="invalid_argument", detail="no name"))))
+    with capture_logs() as logs:
+        rig.run()
+    assert rig.destination.got == [push.push_id for push in pushes if push.push_id != bad]
+    assert rig.destination.exports == 1 + 2 * 6
+    assert rig.pipeline.stats().refused == {"invalid_argument": 1}
+    assert rig.pipeline.stats().delivered_records == 63
+    assert [entry["push_id"] for entry in logs if "left out" in entry["event"]] == [bad]
+
+
+def test_no_part_is_delivered_twice_when_another_part_must_wait() -> None:
+    pushes = records(4)
+    bad = pushes[2].push_id
+    waits = iter([False, False, True, False, True])
+
+    def decide(batch: Batch) -> Outcome:
+        if next(waits, False):
+            return Retry(reason="unavailable")
+        return refuses({bad}, Refused(reason="internal"))(batch)
+
+    rig = Rig(Log(pushes), Destination(decide)).run()
+    assert rig.destination.got == [push.push_id for push in pushes if push.push_id != bad]
+
+
+def test_records_that_an_exporter_leaves_out_are_counted_by_reason() -> None:
+    pushes = records(3)
+    refused = RefusedRecord(push_id=pushes[0].push_id, reason="malformed_payload", detail="cut short")
+    rig = Rig(Log(pushes), Destination(answers(Delivered(refused=(refused,))))).run()
+    stats = rig.pipeline.stats()
+    assert (stats.delivered_records, stats.refused) == (2, {"malformed_payload": 1})
+    assert stats.last_error == "malformed_payload: cut short"
+
+
+def test_data_points_that_the_destination_threw_away_are_counted() -> None:
+    rig = Rig(Log(records(2)), Destination(answers(Delivered(rejected=3, detail="old points")))).run()
+    stats = rig.pipeline.stats()
+    assert (stats.rejected_points, stats.delivered_records) == (3, 2)
+    assert "old points" in (stats.last_error or "")
+
+
+def test_a_cursor_that_cannot_be_moved_is_tried_again_without_a_second_delivery() -> None:
+    log = Log(records(2))
+    log.commit_errors = [PushLogError("disk full"), PushLogError("disk full")]
+    rig = Rig(log, Destination()).run()
+    assert rig.destination.exports == 1
+    assert len(log.committed) == 1
+
+
+def test_a_log_that_cannot_be_read_is_polled_again() -> None:
+    log = Log(records(2))
+    log.poll_errors = [PushLogError("busy")]
+    rig = Rig(log, Destination()).run()
+    assert len(rig.destination.got) == 2
+    assert rig.pipeline.stats().retried == {"error": 1}
+
+
+def test_a_destination_that_cannot_be_prepared_is_started_again() -> None:
+    destination = Destination()
+    destination.start_errors = [OSError("no such host"), OSError("no such host")]
+    rig = Rig(Log(records(1)), destination).run()
+    assert len(destination.got) == 1
+    assert rig.pauses == [50, 100]
+
+
+def test_a_pipeline_whose_cursor_was_taken_over_ends_and_says_so() -> None:
+    log = Log(records(1), records(1))
+    log.commit_errors = [CursorRevokedError("taken over")]
+    rig = Rig(log, Destination()).run()
+    assert rig.pipeline.stats().state is PipelineState.REVOKED
+    assert rig.destination.exports == 1
+    assert log.closed
+
+
+def test_a_stop_delivers_what_is_in_the_log_without_lingering() -> None:
+    log = Log(records(1), records(1), records(1))
+    destination = Destination()
+    rig = Rig(log, destination)
+    destination.decide = lambda batch: rig.pipeline.request_stop(1_000) or Delivered()  # type: ignore[func-returns-value]
+    rig.run()
+    assert len(log.committed) == 3
+    assert log.lingers == [60_000, 0, 0, 0]
+    assert rig.pipeline.stats().state is PipelineState.STOPPED
+
+
+def test_a_stop_gives_up_at_its_deadline_and_leaves_the_cursor() -> None:
+    log = Log(records(1))
+    destination = Destination()
+    rig = Rig(log, destination)
+
+    def away(batch: Batch) -> Outcome:
+        if destination.exports == 1:
+            rig.pipeline.request_stop(1_000)
+        return Retry(reason="unavailable")
+
+    destination.decide = away
+    rig.run()
+    assert sum(rig.pauses) == 1_000
+    assert log.committed == []
+    assert rig.pipeline.stats().state is PipelineState.STOPPED
+
+
+def test_what_was_delivered_as_the_deadline_passed_is_still_committed() -> None:
+    log = Log(records(1), records(1))
+    destination = Destination()
+    rig = Rig(log, destination)
+
+    def slow(batch: Batch) -> Outcome:
+        rig.pipeline.request_stop(500)
+        rig.time.sleep(800)
+        return Delivered()
+
+    destination.decide = slow
+    rig.run()
+    assert len(log.committed) == 1
+    assert destination.exports == 1
+    assert rig.pipeline.stats().last_export_ms == 800
+
+
+def test_a_snapshot_does_not_change_when_counting_goes_on() -> None:
+    rig = Rig(Log(records(1)), Destination(answers(Retry(reason="unavailable"))))
+    before = rig.pipeline.stats()
+    rig.run()
+    assert (before.delivered_records, before.retried) == (0, {})
+
+
+def test_a_retried_outage_shows_in_the_state_and_its_end_in_the_log() -> None:
+    destination = Destination()
+    rig = Rig(Log(records(1)), destination)
+    states = []
+    left = [Retry(reason="unavailable"), Retry(reason="unavailable"), Delivered()]
+
+    def watch(batch: Batch) -> Outcome:
+        states.append(rig.pipeline.stats().state)
+        return left.pop(0)
+
+    destination.decide = watch
+    with capture_logs() as logs:
+        rig.run()
+    assert states == [PipelineState.RUNNING, PipelineState.RETRYING, PipelineState.RETRYING]
+    events = [entry["event"] for entry in logs]
+    assert events == ["cannot deliver now, and tries again", "delivers again"]
+
+
+@pytest.mark.parametrize("settings", [(0, 0, 0), (1, 0, 0), (1, 1, -1)])
+def test_a_batch_without_room_is_refused(settings: tuple[int, int, int]) -> None:
+    max_bytes, max_records, linger_ms = settings
+    with pytest.raises(ValueError, match="room for a push"):
+        BatchSettings(max_bytes=max_bytes, max_records=max_records, linger_ms=linger_ms)
