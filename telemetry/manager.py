@@ -6,8 +6,7 @@ sockets, no clock, no threads: everything is called on the listener's loop, with
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from quotas.metrics import Metrics
 from telemetry.accepted_push import AcceptedPush
@@ -17,6 +16,7 @@ from telemetry.gate import Turn
 from telemetry.instance import ClientInstance, attributes_of, instance_key
 from telemetry.instance_cache import InstanceCache
 from telemetry.labels import LabelBound
+from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
 from telemetry.plugin import ClientTelemetryExporterPlugin, ClientTelemetryPayload, RequestContext
 from telemetry.push_record import SCHEMA_VERSION, PushIds, PushRecord
 from telemetry.refusal import (
@@ -33,94 +33,24 @@ from telemetry.refusal import (
     Refusal,
     RefusalCounts,
 )
-from telemetry.subscriptions import ALL_METRICS, INTERVAL_MS_DEFAULT, Subscriptions
+from telemetry.settings import ClientMetricsSettings
+from telemetry.subscriptions import ALL_METRICS, Subscriptions
 from telemetry.validate import validate_metrics
 from wire.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
 
-__all__ = ["AcceptedPush", "ClientMetricsManager", "ClientMetricsSettings", "GetTelemetrySubscriptionsResult"]
+__all__ = [
+    "AcceptedPush",
+    "ClientMetricsManager",
+    "ClientMetricsSettings",
+    "GetTelemetrySubscriptionsResult",
+    "PushRequest",
+]
 
 _RESERVED_IDS: Final = frozenset({0, 1})
 """Kafka's `Uuid.RESERVED`: no client is given these; 0 is the null of the wire."""
 
 _FRANZ_GO: Final = "kgo"
 """Software name of the client that takes `*` for a prefix and knows only the empty prefix for all metrics."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientMetricsSettings:
-    """The defaults of everything that can be set here; `fleetgauge.config` maps Kafka's keys onto it.
-
-    Attributes:
-        telemetry_max_bytes: largest payload as received [B] (`telemetry.max.bytes`).
-        telemetry_max_decompressed_bytes: largest payload decompressed [B] (`telemetry.max.decompressed.bytes`).
-        compression_types: accepted and announced in this order (`telemetry.compression.types`). NONE is always
-            accepted and never announced (KIP-714, AcceptedCompressionTypes).
-        cache_max_size: client instances remembered.
-        default_interval_ms: push interval of clients that no subscription matches [ms].
-        delta_temporality: clients send sums as deltas.
-        max_label_bytes: longest client-given label value in a push record [B, UTF-8]; the rest is cut and counted.
-    """
-
-    telemetry_max_bytes: int = 1 << 20
-    telemetry_max_decompressed_bytes: int = 16 << 20
-    compression_types: tuple[CompressionType, ...] = (
-        CompressionType.ZSTD,
-        CompressionType.LZ4,
-        CompressionType.GZIP,
-        CompressionType.SNAPPY,
-    )
-    cache_max_size: int = 16_384
-    default_interval_ms: int = INTERVAL_MS_DEFAULT
-    delta_temporality: bool = True
-    max_label_bytes: int = 1_024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GetTelemetrySubscriptionsResult:
-    """The answer to GetTelemetrySubscriptions (KIP-714, GetTelemetrySubscriptionsResponseV0).
-
-    With an error only the instance id is filled in, which every answer echoes: the Java client throws on a zero id.
-    `throttle_time_ms` is 0 whatever the error, since some clients would stall the connection.
-    """
-
-    error_code: ErrorCode
-    client_instance_id: uuid.UUID
-    throttle_time_ms: int = 0
-    subscription_id: int = 0
-    accepted_compression_types: tuple[int, ...] = ()
-    push_interval_ms: int = 0
-    telemetry_max_bytes: int = 0
-    delta_temporality: bool = False
-    requested_metrics: tuple[str, ...] = ()
-
-
-class PushRequest(Protocol):
-    """What is read of a PushTelemetry request; `kio`'s message is one."""
-
-    @property
-    def client_instance_id(self) -> uuid.UUID | None:
-        """None, or an id that is 0, is the wire's null."""
-        ...
-
-    @property
-    def subscription_id(self) -> int:
-        """Signed int32."""
-        ...
-
-    @property
-    def terminating(self) -> bool:
-        """The client is closing."""
-        ...
-
-    @property
-    def compression_type(self) -> int:
-        """Kafka's number."""
-        ...
-
-    @property
-    def metrics(self) -> bytes | None:
-        """The payload; librdkafka before 2.10.1 can send NULL, which is a heartbeat."""
-        ...
 
 
 class ClientMetricsManager:

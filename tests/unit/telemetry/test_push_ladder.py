@@ -89,6 +89,19 @@ def test_a_curable_refusal_gives_back_the_turn_and_terminating(client, fault, co
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
+def test_a_refused_early_push_after_a_get_leaves_the_next_one_due(node, client):
+    client.get()
+    client.answer()
+    node.time.sleep(INTERVAL_MS)
+    client.get()
+    client.answer()
+    node.time.sleep(INTERVAL_MS // 2)
+    client.answer(subscription_id=1, terminating=True)
+    client.get()
+    assert client.answer(compression_type=9) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert client.answer() is ErrorCode.NONE
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
