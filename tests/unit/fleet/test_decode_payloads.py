@@ -1,0 +1,192 @@
+import math
+from typing import Any
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, NumberDataPoint
+
+from fleet.decode import by_protobuf, by_ptars
+from fleet.decode.payloads import Reader, decode
+from tests.unit.fleet import dialect_payloads as dialect
+
+READERS = [pytest.param(by_ptars.read, id="ptars"), pytest.param(by_protobuf.read, id="protobuf")]
+
+
+def rows(payloads: list[bytes], reader: Reader, names: frozenset[str] | None = None) -> list[dict[str, Any]]:
+    """All points as dicts, `push` the index of the payload."""
+    result = []
+    for part in decode(payloads, names, reader=reader):
+        columns = {name: column.to_pylist() for name, column in part.columns.items()}
+        for index, push in enumerate(part.push_of.tolist()):
+            result.append({"push": push} | {name: values[index] for name, values in columns.items()})
+    return result
+
+
+def reasons(payloads: list[bytes], reader: Reader) -> dict[int, str]:
+    return {push: reason for part in decode(payloads, reader=reader) for push, reason in part.reasons.items()}
+
+
+def submessage(number: int, content: bytes) -> bytes:
+    assert len(content) < 128
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def one_metric(content: bytes) -> bytes:
+    return submessage(1, submessage(2, submessage(2, content)))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_java_producers_links_become_nodes_and_its_nan_null(reader: Reader) -> None:
+    found = rows([dialect.java_producer({"node-1": 4.0, "node-+2": 9.0, "node--1": math.nan})], reader)
+    averages = [row for row in found if row["metric_name"] == dialect.PRODUCER_AVG]
+    assert [(row["node_id"], row["coordinator"], row["value"]) for row in averages] == [
+        (1, False, 4.0),
+        (2, True, 9.0),
+        (-1, False, None),
+    ]
+    assert dict(averages[1]["attributes"]) == {"node_id": "node-+2"}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_sum_keeps_its_temporality_and_times(reader: Reader) -> None:
+    (total,) = [row for row in rows([dialect.java_producer({})], reader) if row["metric_name"] == dialect.CONNECTIONS]
+    assert (total["metric_type"], total["temporality"], total["is_monotonic"]) == ("sum", "delta", True)
+    assert (total["start_time_unix_nano"], total["time_unix_nano"]) == (dialect.START_NANO, dialect.TIME_NANO)
+    assert total["value"] == 3.0
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_the_doubled_metrics_of_dotted_topics_are_kept_and_marked(reader: Reader) -> None:
+    found = rows([dialect.java_consumer(["a.b", "c_d"])], reader)
+    lags = [(row["topic"], row["twin"]) for row in found if row["metric_name"] == dialect.LAG]
+    assert lags == [(None, False), ("a.b", False), ("a_b", True), ("c_d", False)]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_an_underscored_topic_of_an_older_consumer_is_no_twin_of_another_push(reader: Reader) -> None:
+    payloads = [dialect.java_consumer(["a.b"]), dialect.java_consumer(["a_b"])]
+    twins = [(row["push"], row["topic"]) for row in rows(payloads, reader) if row["twin"]]
+    assert twins == [(0, "a_b")]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_twin_has_the_name_of_its_original(reader: Reader) -> None:
+    data = MetricsData()
+    dialect.java_metric(data, "lag", 1.0, {"topic": "a.b"}, resource={})
+    dialect.java_metric(data, "lead", 1.0, {"topic": "a_b"}, resource={})
+    assert [row["twin"] for row in rows([data.SerializeToString()], reader)] == [False, False]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_group_is_read_from_the_resource_where_the_point_has_none(reader: Reader) -> None:
+    (first, *_) = rows([dialect.java_consumer([], group="billing", member="m-9")], reader)
+    assert (first["group_id"], first["group_member_id"]) == ("billing", "m-9")
+    assert dict(first["resource"])["client_rack"] == "eu-1a"
+    (row,) = rows([dialect.librdkafka_consumer(member="r-1")], reader)
+    assert (row["group_member_id"], row["value"]) == ("r-1", 4.0)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_librdkafka_and_franz_go_numbers_are_doubles_and_their_nodes_ints(reader: Reader) -> None:
+    found = rows([dialect.librdkafka_producer([(1, 2.5), (-1, 0.0)]), dialect.franz_go({3: 7.5})], reader)
+    assert [(row["push"], row["node_id"], row["value"]) for row in found] == [
+        (0, 1, 2.5),
+        (0, 1, 3.0),
+        (0, -1, 0.0),
+        (0, -1, 0.0),
+        (1, 3, 7.5),
+    ]
+    assert [row["scope_name"] for row in found[-2:]] == ["rd#producer-1", "kgo"]
+    assert dict(found[0]["attributes"]) == {"node.id": "1"}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_points_are_numbered_within_their_push(reader: Reader) -> None:
+    payloads = [dialect.franz_go({1: 1.0, 2: 2.0}), b"", dialect.franz_go({3: 3.0})]
+    found = [(row["push"], row["point_index"]) for row in rows(payloads, reader)]
+    assert found == [(0, 0), (0, 1), (2, 0)]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_malformed_payload_is_set_aside_alone(reader: Reader) -> None:
+    good = dialect.franz_go({1: 1.0})
+    payloads = [good, good, dialect.MALFORMED, good, b"", dialect.MALFORMED]
+    assert [row["push"] for row in rows(payloads, reader)] == [0, 1, 3]
+    found = reasons(payloads, reader)
+    assert found.keys() == {2, 5}
+    assert all(reason.startswith("malformed OTLP MetricsData: ") for reason in found.values())
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_malformed_attribute_or_resource_sets_its_whole_push_aside(reader: Reader) -> None:
+    broken_attribute = one_metric(
+        submessage(1, b"m") + submessage(5, submessage(1, submessage(7, b"\x0a\x05a")) + submessage(1, b""))
+    )
+    broken_resource = submessage(1, submessage(1, b"\x0a\x05a"))
+    payloads = [dialect.franz_go({1: 1.0}), broken_attribute, broken_resource]
+    assert [row["push"] for row in rows(payloads, reader)] == [0]
+    found = reasons(payloads, reader)
+    assert found[1].startswith("malformed OTLP KeyValue: ")
+    assert found[2].startswith("malformed OTLP Resource: ")
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_of_two_members_of_a_oneof_the_last_one_counts(reader: Reader) -> None:
+    point = NumberDataPoint(as_int=1).SerializeToString()
+    both_kinds = one_metric(submessage(1, b"m") + submessage(5, submessage(1, point)) + submessage(7, b""))
+    both_values = one_metric(submessage(5, submessage(1, NumberDataPoint(as_double=2).SerializeToString() + point)))
+    assert rows([both_kinds], reader) == []
+    assert [row["value"] for row in rows([both_values, both_values], reader)] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_resource_in_pieces_is_one_resource(reader: Reader) -> None:
+    labelled = MetricsData.FromString(dialect.java_consumer([]))
+    pieces = labelled.resource_metrics[0].SerializeToString()
+    extra = MetricsData()
+    extra.resource_metrics.add().resource.attributes.append(dialect.attribute("client_id", "app"))
+    joined = pieces + extra.resource_metrics[0].SerializeToString()
+    payload = b"\x0a" + bytes([len(joined) & 0x7F | 0x80, len(joined) >> 7]) + joined
+    (row, *_) = rows([payload], reader)
+    assert dict(row["resource"]).keys() == {"group_id", "group_member_id", "client_rack", "client_id"}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_only_the_named_metrics_are_made(reader: Reader) -> None:
+    payloads = [dialect.java_consumer(["a.b"]), dialect.librdkafka_producer([(1, 2.5)])]
+    found = rows(payloads, reader, frozenset({dialect.PRODUCER_AVG, "absent"}))
+    assert [(row["push"], row["metric_name"], row["point_index"]) for row in found] == [(1, dialect.PRODUCER_AVG, 0)]
+
+
+def test_histograms_and_summaries_have_count_and_sum_and_no_value() -> None:
+    data = MetricsData()
+    metrics = data.resource_metrics.add().scope_metrics.add().metrics
+    metrics.add(name="h").histogram.data_points.add(count=3, sum=1.5)
+    metrics.add(name="e").exponential_histogram.data_points.add(count=4)
+    metrics.add(name="s").summary.data_points.add(count=5, sum=2.5)
+    found = [
+        (row["metric_type"], row["value"], row["count"], row["sum"])
+        for row in rows([data.SerializeToString()], by_ptars.read)
+    ]
+    assert found == [
+        ("histogram", None, 3, 1.5),
+        ("exponential_histogram", None, 4, None),
+        ("summary", None, 5, 2.5),
+    ]
+
+
+def test_a_point_flagged_as_not_recorded_has_no_value() -> None:
+    data = MetricsData()
+    points = data.resource_metrics.add().scope_metrics.add().metrics.add(name="g").gauge.data_points
+    points.add(as_double=1.0, flags=1)
+    points.add(as_double=2.0, flags=2)
+    assert [row["value"] for row in rows([data.SerializeToString()], by_ptars.read)] == [None, 2.0]
+
+
+def test_without_ptars_the_same_rows_come_from_protobufs_own_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    payload = dialect.java_consumer(["a.b"])
+    with_ptars = rows([payload], by_ptars.read)
+    monkeypatch.setattr(by_ptars, "is_available", lambda: False)
+    monkeypatch.setattr(by_ptars, "read", lambda _: pytest.fail("ptars was used"))
+    (part,) = decode([payload])
+    assert len(part.push_of) == len(with_ptars)
+    assert part.columns["topic"].to_pylist() == [row["topic"] for row in with_ptars]

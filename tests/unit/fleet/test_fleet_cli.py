@@ -1,0 +1,54 @@
+"""The command line without Spark: help, and what is refused before a session starts."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from fleet.cli import app
+
+
+def test_help_names_every_command_without_loading_pyspark() -> None:
+    code = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom fleet.cli import app\n"
+        "result = CliRunner().invoke(app, ['--help'])\n"
+        "assert result.exit_code == 0, result.output\n"
+        "assert all(name in result.output for name in ('inventory', 'latency', 'points', 'rejects')), result.output\n"
+        "assert 'pyspark' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["inventory", "--since", "soon"], "'soon' is no time"),
+        (["latency", "--instance", "x"], "'x' is not a client instance id"),
+        (["points", "--format", "parquet"], "add --output"),
+        (["points", "--output", "somewhere"], "a table goes to the terminal"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence_and_exit_code_1(arguments: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert sentence in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_an_unknown_format_is_refused_with_those_that_are_known() -> None:
+    result = CliRunner().invoke(app, ["inventory", "--format", "xml"])
+    assert result.exit_code == 2
+    assert "parquet" in result.stderr
+
+
+def test_a_missing_pyspark_is_one_sentence_on_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("fleet.jobs", "fleet.report.run"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    monkeypatch.delattr("fleet.jobs", raising=False)
+    result = CliRunner().invoke(app, ["inventory"])
+    assert result.exit_code == 1
+    assert "fleetgauge[spark]" in result.stderr
