@@ -75,4 +75,6 @@ def read_status(path: Path) -> Status:
     except TimeoutError as error:
         raise NotRunningError(f"the node behind {path} did not answer within {_ANSWER_TIMEOUT_S:.0f} s") from error
     except (OSError, ValueError) as error:
-        raise NotRunningError(f"no node answers at {path}") from error
+        raise NotRunningError(
+            f"no node answers at {path}: none runs there, or its data directory is another (--log-dirs)"
+        ) from error

@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
-from fleetgauge.cli import demo, log, serve, show_config, status
+from fleetgauge.cli.demo import demo
+from fleetgauge.cli.log import app as log
+from fleetgauge.cli.serve import serve
+from fleetgauge.cli.show_config import show_config
+from fleetgauge.cli.status import status
 from wire.errors import FleetgaugeError
 
 app = typer.Typer(
@@ -15,14 +19,15 @@ app = typer.Typer(
     help="A sink for Kafka client telemetry (KIP-714): receives what clients push, keeps it in a durable log, "
     "delivers it, and says how the fleet of clients is doing.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(serve.serve)
-app.command()(status.status)
-app.add_typer(log.app, name="log")
-app.command(name="config")(show_config.show_config)
-app.command()(demo.demo)
+app.command()(serve)
+app.command()(status)
+app.add_typer(log, name="log")
+app.command(name="config")(show_config)
+app.command()(demo)
 
 
 @app.command(

@@ -4,10 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-
-from fleetgauge.demo.run import demo_directory, run_demo
-from quotas.clock import SystemTime
 
 
 def demo(
@@ -21,5 +17,10 @@ def demo(
     ports of the system's choice and is removed at the end (unless --keep). Exits with 1, naming what is missing,
     unless every client came through.
     """
+    from rich.console import Console
+
+    from fleetgauge.demo.run import demo_directory, run_demo
+    from quotas.clock import SystemTime
+
     with demo_directory(keep) as directory:
         run_demo(directory, Console(), SystemTime())

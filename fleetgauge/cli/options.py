@@ -2,12 +2,15 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetgauge.config import ConfigError, ServiceConfig, load_config
 from fleetgauge.data_dir import DataDirectory
+from fleetgauge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fleetgauge.config import ServiceConfig
 
 ConfigFile = Annotated[
     Path | None,
@@ -19,12 +22,14 @@ Overrides = Annotated[
 ]
 
 
-def read_config(config: Path | None, override: list[str] | None) -> ServiceConfig:
+def read_config(config: Path | None, override: list[str] | None) -> "ServiceConfig":
     """The configuration out of file, `FLEETGAUGE_*` variables and overrides.
 
     Raises:
         ConfigError: a key or value is not allowed.
     """
+    from fleetgauge.config import load_config  # knows every room: commands that need none start without it
+
     return load_config(config, environment=os.environ, overrides=override or ())
 
 

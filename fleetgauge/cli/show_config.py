@@ -3,30 +3,26 @@
 import typer
 
 from fleetgauge.cli.options import ConfigFile, Overrides, read_config
-from fleetgauge.config import ServiceConfig
 
 
 def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
     """Check a configuration and print it whole: every key, its value in force and its meaning, as TOML."""
     checked = read_config(config, override)
-    for name, field in ServiceConfig.model_fields.items():
+    fields = type(checked).model_fields
+    keys = [field.alias or name for name, field in fields.items()]
+    for name, field in fields.items():
         if name in ("exporters", "client_metrics"):
             continue
         typer.echo(f"# {field.description}")
         key = field.alias or name
-        shown = f'"{key}"' if key in _prefixes() else key
+        # TOML takes a key that is also the prefix of another in quotes only.
+        shown = f'"{key}"' if any(other.startswith(f"{key}.") for other in keys) else key
         typer.echo(f"{shown} = {_toml(getattr(checked, name))}")
     for table, entries in (("exporters", checked.exporters), ("client-metrics", checked.client_metrics)):
-        for entry, keys in entries.items():
+        for entry, properties in entries.items():
             typer.echo(f'\n[{table}."{entry}"]')
-            for key, value in keys.items():
+            for key, value in properties.items():
                 typer.echo(f"{key} = {_toml(value)}")
-
-
-def _prefixes() -> set[str]:
-    """Keys that are also the prefix of another, which TOML takes in quotes only."""
-    keys = [field.alias or name for name, field in ServiceConfig.model_fields.items()]
-    return {key for key in keys if any(other.startswith(f"{key}.") for other in keys)}
 
 
 def _toml(value: object) -> str:

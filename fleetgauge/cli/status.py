@@ -53,10 +53,14 @@ def _node(found: Status) -> Table:
 def _traffic(found: Status) -> Table:
     telemetry = found["telemetry"]
     table = _facts("\nClients and pushes")
-    table.add_row("client instances", _counts(telemetry["counters"]))
+    counters = telemetry["counters"]
+    table.add_row("client instances", amount(counters["instances"]))
+    for name in ("instances_evicted", "instances_expired", "instance_id_clashes", "labels_truncated"):
+        if counters[name]:
+            table.add_row(f"  {name.replace('_', ' ')}", amount(counters[name]))
     table.add_row("subscriptions", ", ".join(telemetry["subscriptions"]) or "none: no client is asked for metrics")
-    table.add_row("pushes answered", _counts(telemetry["push_answers"]))
-    table.add_row("Gets answered", _counts(telemetry["get_answers"]))
+    table.add_row("pushes answered", _counts(telemetry["push_answers"]) or "none yet")
+    table.add_row("Gets answered", _counts(telemetry["get_answers"]) or "none yet")
     for code, reasons in telemetry["refusals"].items():
         table.add_row(f"  refused {code}", _counts(reasons))
     for listener in found["connections"]:
@@ -85,30 +89,24 @@ def _shown(name: str, value: int | None) -> str:
 
 
 def _exporters(found: Status) -> Table:
-    table = Table(title="\nExporters", title_justify="left", box=None, pad_edge=False)
-    table.add_column("name")
-    table.add_column("type")
-    for heading in ("delivered", "lag", "lag bytes", "retried", "refused", "lost"):
-        table.add_column(heading, justify="right")
-    table.add_column("last delivery")
-    table.add_column("last error", overflow="fold")
+    table = _facts("\nExporters")
     for name, state in found["exporter_process"]["exporters"].items():
-        table.add_row(name, *_exporter_row(state))
+        table.add_row(f"{name} ({state['type']})", _delivery(state))
+        table.add_row("  behind", f"{amount(state['lag_records'])} pushes, {size(state['lag_bytes'])}")
+        for what in ("retried", "refused"):
+            if state[what]:
+                table.add_row(f"  {what}, by reason", _counts(state[what]))
+        if state["lost_records"]:
+            table.add_row("  lost in the log", f"{amount(state['lost_records'])} pushes")
+        if state["last_error"]:
+            table.add_row("  last error", f"{state['last_error']} ({ago(state['last_error_at'])})")
     return table
 
 
-def _exporter_row(state: dict[str, Any]) -> list[str]:
-    return [
-        state["type"],
-        amount(state["delivered_records"]),
-        amount(state["lag_records"]),
-        size(state["lag_bytes"]),
-        _counts(state["retried"]) or "0",
-        _counts(state["refused"]) or "0",
-        amount(state["lost_records"]),
-        ago(state["last_delivered_at"]) if state["last_delivered_at"] else "never",
-        state["last_error"] or "",
-    ]
+def _delivery(state: dict[str, Any]) -> str:
+    delivered = f"{state['state']}, delivered {amount(state['delivered_records'])} pushes"
+    last = state["last_delivered_at"]
+    return f"{delivered}, the last {ago(last)}" if last else delivered
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -76,7 +76,7 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
         raise _first_problem(error, sourced) from error
     for keys in config.exporters.values():
         if keys.get("type") == "landing":
-            keys.setdefault("path", str(DataDirectory(config.log_dirs).landing))
+            keys.setdefault("path", str(DataDirectory(config.log_dirs.absolute()).landing))
     return config
 
 

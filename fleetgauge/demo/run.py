@@ -66,8 +66,8 @@ def run_demo(directory: Path, console: Console, time: Time) -> None:
     clients = received["clients"]
     points = sum(client["points"] for client in clients.values())
     console.print(f"[bold]5.[/] OTLP server: {received['exports']} exports, {points} points of {len(clients)} clients")
-    console.print(f"[bold]6.[/] PySpark reads the landing zone {landing}\n")
-    inventory = _analyse(landing)
+    console.print(f"[bold]6.[/] PySpark reads the landing zone {landing}")
+    inventory = _analyse(landing, console)
     problems = [*_missing_at_receiver(clients), *_missing_in_inventory(inventory)]
     if problems:
         raise DemoError("not everything came through: " + "; ".join(problems))
@@ -102,19 +102,19 @@ def _run_clients(node: ServedNode, data: DataDirectory, console: Console, time: 
     console.print(f"[bold]4.[/] closed them; pushes answered: {answers}")
 
 
-def _analyse(landing: Path) -> list[dict[str, Any]]:
+def _analyse(landing: Path, console: Console) -> list[dict[str, Any]]:
     """Prints inventory and latency, and returns the inventory's rows."""
-    _fleet("inventory", landing)
+    _fleet("inventory", landing, console)
     with _start_fleet("inventory", landing, "--format", "json", "--no-progress") as rows:
-        _fleet("latency", landing)
+        _fleet("latency", landing, console)
         output, errors = rows.communicate(timeout=_FLEET_TIMEOUT_S)
     if rows.returncode != 0:
         raise DemoError(f"fleetgauge fleet inventory failed: {errors}")
     return [json.loads(line) for line in output.splitlines()]
 
 
-def _fleet(question: str, landing: Path) -> None:
-    print(f"fleet {question}", flush=True)  # noqa: T201  # the heading of what the command prints itself
+def _fleet(question: str, landing: Path, console: Console) -> None:
+    console.print(f"\n[bold]fleetgauge fleet {question}[/]")
     done = subprocess.run(_fleet_command(question, landing), check=False, timeout=_FLEET_TIMEOUT_S)
     if done.returncode != 0:
         raise DemoError(f"fleetgauge fleet {question} failed with exit code {done.returncode}")

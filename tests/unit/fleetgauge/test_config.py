@@ -17,7 +17,7 @@ def test_defaults_listen_on_loopback_and_ask_for_everything_every_minute() -> No
     config = load_config()
     assert config.listeners == (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
     assert config.client_metrics == {"default": {"metrics": "*", "interval.ms": "60000"}}
-    assert config.exporters == {"landing": {"type": "landing", "path": "fleetgauge-data/landing"}}
+    assert config.exporters == {"landing": {"type": "landing", "path": str(Path("fleetgauge-data/landing").absolute())}}
     assert config.telemetry_max_bytes == 1_048_576
 
 

@@ -1,0 +1,76 @@
+"""The life of the listener process: from the checked configuration to the end that a signal asks for."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from importlib.metadata import version
+
+import structlog
+import typer
+import uvloop
+
+from fleetgauge.app import FleetgaugeNode
+from fleetgauge.config import ServiceConfig
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.logs import configure_logging
+from wire.errors import FleetgaugeError
+
+log = structlog.get_logger(__name__)
+
+
+def serve_until_stopped(read: Callable[[], ServiceConfig]) -> None:
+    """Runs a node until SIGTERM or SIGINT; SIGHUP reads the configuration again.
+
+    Args:
+        read: gives the configuration as it stands now.
+
+    Raises:
+        FleetgaugeError: the configuration cannot be used, or a part does not start.
+    """
+    first = read()
+    configure_logging(first.logging_level, first.logging_format)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(first, read))
+
+
+async def _run(config: ServiceConfig, read: Callable[[], ServiceConfig]) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    node = FleetgaugeNode(config)
+    await node.start()
+    loop.add_signal_handler(signal.SIGHUP, _reread, node, read)
+    typer.echo(where_everything_is(node, config))
+    await stop.wait()
+    log.info("stopping", within_ms=config.shutdown_timeout_ms)
+    await node.stop()
+
+
+def _reread(node: FleetgaugeNode, read: Callable[[], ServiceConfig]) -> None:
+    try:
+        config = read()
+        node.reconfigure(config)
+    except FleetgaugeError as error:
+        log.error("the configuration was refused, and the old one stays in force", problem=str(error))
+        return
+    configure_logging(config.logging_level, config.logging_format)
+
+
+def where_everything_is(node: FleetgaugeNode, config: ServiceConfig) -> str:
+    """What an operator wants to know of a node that has just started, line by line."""
+    data = DataDirectory(config.log_dirs.absolute())
+    lines = [f"Fleetgauge {version('fleetgauge')}, node {config.node_id} of cluster {node.cluster_id}"]
+    for bound in node.bound:
+        host, port = node.advertised(bound.endpoint.listener_name)
+        listens = f"{bound.endpoint.listener_name}://{bound.endpoint.host}:{bound.port}"
+        lines.append(f"  listening     {listens} (clients are sent to {host}:{port})")
+    for name, keys in config.client_metrics.items():
+        shown = ", ".join(f"{key}={value}" for key, value in keys.items())
+        lines.append(f"  subscription  {name}: {shown}")
+    lines.append(f"  push log      {data.push_log}")
+    for name, keys in config.exporters.items():
+        target = keys.get("endpoint") or keys.get("path") or ""
+        lines.append(f"  exporter      {name}: {keys.get('type', '')} {target}".rstrip())
+    lines.append(f"  look at it    fleetgauge status --log-dirs {config.log_dirs}")
+    return "\n".join(lines)
