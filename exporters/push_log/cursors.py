@@ -3,8 +3,8 @@
 One name has one live reader: opening another counts the row's epoch up, and the older one's commit is refused. What
 retention takes from an exporter is counted here, in the transaction that moves its cursor.
 
-Synchronous is NORMAL: a loss of power may take the last moves back, which repeats a delivery and loses none, and no
-commit waits for the disk (and holds up the listener's writes to it).
+A cursor must move on a full disk too, or nothing would ever make room again. So the journal is one that persists:
+file and journal are written in place, where a write-ahead log would have to grow.
 """
 
 import fcntl
@@ -213,7 +213,7 @@ def _open(path: Path) -> apsw.Connection:
         connection = apsw.Connection(str(path))
         try:
             connection.set_busy_timeout(_BUSY_MS)
-            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA journal_mode = PERSIST")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(_CREATE)
             connection.execute("SELECT sum(epoch) FROM cursors").fetchall()
@@ -239,7 +239,7 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
 
 
 def _set_aside(path: Path) -> None:
-    for side in ("", "-wal", "-shm"):
+    for side in ("", "-journal"):
         file = path.with_name(path.name + side)
         if file.exists():
             file.rename(file.with_name(file.name + ".corrupt"))

@@ -70,7 +70,7 @@ class LogDirectory:
 
     def remove(self, number: int) -> None:
         """Takes a segment away; whoever has it open may read on."""
-        for side in _SIDES:
+        for side in (*_SIDES, UNFINISHED, UNFINISHED + "-journal"):
             self._side(number, side).unlink(missing_ok=True)
         self._forget(number)
 

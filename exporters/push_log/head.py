@@ -16,6 +16,7 @@ from typing import Final, Literal
 
 import apsw
 
+from exporters.push_log.log import PushLogFullError
 from exporters.push_log.segment import CREATE, INSERT, UNFINISHED, translated
 
 _FRAME_BYTES: Final = 4096 + 24
@@ -75,6 +76,29 @@ class HeadSegment:
     def _committed(self, _connection: apsw.Connection, _database: str, frames: int) -> int:
         self._frames = frames
         return apsw.SQLITE_OK
+
+
+class NoSegment:
+    """Stands for the head while there was no room to make one. Refuses every record."""
+
+    number = 0
+    rows = 0
+    end_bytes = 0
+    wal_bytes = 0
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, _rows: Sequence[tuple[object, ...]], _end_bytes: int) -> None:
+        """Refuses.
+
+        Raises:
+            PushLogFullError: always.
+        """
+        raise PushLogFullError(f"no room left on the disk of {self.path} for a first segment: make room")
+
+    def close(self) -> None:
+        """Does nothing."""
 
 
 def _create(path: Path, flush: Literal["os", "fsync"]) -> apsw.Connection:

@@ -78,7 +78,10 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except (apsw.CorruptError, apsw.NotADBError) as error:
         raise SegmentCorruptError(f"{path} is damaged: {error}") from error
-    except apsw.FullError as error:
+    except (apsw.FullError, apsw.IOError) as error:
+        extended = getattr(error, "extendedresult", 0)  # missing in apsw's type information
+        if isinstance(error, apsw.IOError) and extended != apsw.SQLITE_IOERR_SHMSIZE:
+            raise PushLogError(f"{path}: {error}") from error
         raise PushLogFullError(f"no room left on the disk of {path.parent}: {error}") from error
     except apsw.CantOpenError as error:
         kind = SegmentGoneError if not path.exists() else PushLogError

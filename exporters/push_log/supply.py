@@ -49,9 +49,13 @@ class SegmentSupply:
             PushLogError: it could not be made.
         """
         number, self._next_number = self._next_number, self._next_number + 1
-        segment = HeadSegment(self._directory.segment(number), number, self._flush)
-        if self._flush == "fsync":
-            self._directory.sync()
+        try:
+            segment = HeadSegment(self._directory.segment(number), number, self._flush)
+            if self._flush == "fsync":
+                self._directory.sync()
+        except BaseException:
+            self._directory.remove(number)  # or a full disk would fill with beginnings
+            raise
         return segment
 
     def prepare(self) -> None:

@@ -10,6 +10,7 @@ import structlog
 from exporters.push_log.cursors import highest_segment
 from exporters.push_log.directory import LogDirectory
 from exporters.push_log.free_space import FreeSpace
+from exporters.push_log.head import HeadSegment, NoSegment
 from exporters.push_log.log import PushLogError, PushLogFullError, PushLogLockedError
 from exporters.push_log.payload import stored_form
 from exporters.push_log.segment import SegmentCorruptError, row_values
@@ -42,7 +43,7 @@ class SqlitePushLogWriter:
         self._time = time or SystemTime()
         self._buffer: list[tuple[PushRecord, bytes | None]] = []
         self._errors = 0
-        self._counts = {"records": 0, "metrics_bytes": 0, "commits": 0, "failed_commits": 0, "segments_begun": 1}
+        self._counts = {"records": 0, "metrics_bytes": 0, "commits": 0, "failed_commits": 0, "segments_begun": 0}
         self._head_since_ms: int | None = None
         self._lock = _lock(settings.dir)
         try:
@@ -51,8 +52,8 @@ class SqlitePushLogWriter:
             self._supply = SegmentSupply(
                 directory, settings.flush, _first_number(directory), time=self._time, spawn=spawn
             )
-            self._head = self._supply.make()
-            self._head.open(self._time.microseconds())
+            self._head: HeadSegment | NoSegment = NoSegment(settings.dir)
+            self._begin()
         except BaseException:
             os.close(self._lock)
             raise
@@ -89,8 +90,7 @@ class SqlitePushLogWriter:
 
     def roll_if_due(self) -> None:
         """See `PushLogWriter.roll_if_due`."""
-        age_ms = 0 if self._head_since_ms is None else self._time.hi_res_clock_ms() - self._head_since_ms
-        fullness = max(self._head.wal_bytes / self._settings.segment_bytes, age_ms / self._settings.segment_ms)
+        fullness = self._fullness()
         if fullness >= 0.5:
             self._supply.prepare()
         if fullness >= 1:
@@ -104,6 +104,22 @@ class SqlitePushLogWriter:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _fullness(self) -> float:
+        """1 when the head is due to be sealed, for its size or its age."""
+        if isinstance(self._head, NoSegment):
+            return 1
+        age_ms = 0 if self._head_since_ms is None else self._time.hi_res_clock_ms() - self._head_since_ms
+        return max(self._head.wal_bytes / self._settings.segment_bytes, age_ms / self._settings.segment_ms)
+
+    def _begin(self) -> None:
+        """Opens the first segment. A node starts on a full disk too, since its exporters may make room."""
+        try:
+            self._supply.give_back(self._supply.make())
+        except PushLogFullError as error:
+            log.error("pushes are refused: the push log has no room to begin", reason=str(error))
+            return
+        self._roll()
 
     def _write(self, batch: list[tuple[PushRecord, bytes | None]]) -> None:
         row, end_bytes = self._head.rows, self._head.end_bytes
