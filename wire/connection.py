@@ -40,6 +40,10 @@ class ConnectionEvent(enum.Enum):
 
 _S, _E = ConnectionState, ConnectionEvent
 
+# Looked up for every frame; reaching them through their class costs more than all the rest of a check.
+_OPEN, _CLOSED = ConnectionState.OPEN, ConnectionState.CLOSED
+_ENDING: Final = frozenset({ConnectionState.DRAINING, ConnectionState.CLOSED})
+
 TRANSITIONS: Final[dict[ConnectionState, dict[ConnectionEvent, ConnectionState]]] = {
     _S.OPEN: {_E.MUTE: _S.MUTED, _E.DRAIN: _S.DRAINING, _E.CLOSE: _S.CLOSED},
     _S.MUTED: {
@@ -95,7 +99,7 @@ class Connection:
         self._early: dict[int, bytes] = {}
         self._outgoing: list[bytes] = []
         self._mutes = 0
-        self.state = ConnectionState.OPEN
+        self.state: ConnectionState = _OPEN
         self.peer_reads = True
         self.input_ended = False
 
@@ -107,8 +111,10 @@ class Connection:
     @property
     def buffered_bytes(self) -> int:
         """Bytes received that no handler has seen [B]: the incomplete frame and the waiting ones."""
-        waiting = sum(map(len, self._waiting)) if self._waiting else 0
-        return self._decoder.buffered_bytes + waiting
+        partial = self._decoder.partial
+        if partial is None and not self._waiting:
+            return 0
+        return sum(map(len, self._waiting)) + self._decoder.buffered_bytes
 
     @property
     def is_cut(self) -> bool:
@@ -124,7 +130,7 @@ class Connection:
     def wants_read(self) -> bool:
         """True if the next bytes may be read: everything read before has been handed out, and more may be."""
         return (
-            self.state is ConnectionState.OPEN
+            self.state is _OPEN
             and self.peer_reads
             and not self._waiting
             and not self.input_ended
@@ -134,11 +140,9 @@ class Connection:
     @property
     def is_finished(self) -> bool:
         """True if nothing more will be handed out or sent: the input ended or is given up, and all is answered."""
-        if self.in_flight:
+        if self.state not in _ENDING and not self.input_ended:
             return False
-        if self.state in (ConnectionState.DRAINING, ConnectionState.CLOSED):
-            return True
-        return self.input_ended and not self._waiting
+        return not self._waiting and self._next_slot == self._sent
 
     @property
     def has_output(self) -> bool:
@@ -147,10 +151,11 @@ class Connection:
 
     def receive_data(self, data: bytes) -> int:
         """Takes bytes of the peer; returns how many frames they completed. An error of the stream shows in `take`."""
-        if self.state in (ConnectionState.DRAINING, ConnectionState.CLOSED) or self._decoder.error is not None:
+        decoder = self._decoder
+        if self.state in _ENDING or decoder.error is not None:
             return 0
         try:
-            frames = self._decoder.receive(data)
+            frames = decoder.receive(data)
         except ProtocolError:
             return 0
         self._waiting.extend(frames)
@@ -166,7 +171,7 @@ class Connection:
         Raises:
             ProtocolError: all frames were handed out, and what follows them is no frame.
         """
-        if self.state is not ConnectionState.OPEN or not self.peer_reads:
+        if self.state is not _OPEN or not self.peer_reads:
             return None
         if not self._waiting:
             if self._decoder.error is not None:
@@ -190,7 +195,7 @@ class Connection:
         Raises:
             LocalProtocolError: the slot was never opened, or has its response.
         """
-        if self.state is ConnectionState.CLOSED:
+        if self.state is _CLOSED:
             return
         if not self._turn <= slot < self._next_slot or slot in self._early:
             raise LocalProtocolError(f"slot {slot} awaits no response")
@@ -226,7 +231,7 @@ class Connection:
             raise LocalProtocolError("an unmute without its mute")
         self._mutes -= 1
         self._move(ConnectionEvent.UNMUTE if self._mutes else ConnectionEvent.LAST_UNMUTE)
-        return self.state is ConnectionState.OPEN
+        return self.state is _OPEN
 
     def drain(self) -> None:
         """No further frame is handled, waiting ones are dropped; what is in flight may still be answered."""

@@ -39,21 +39,22 @@ class FrameDecoder:
 
     Attributes:
         error: why the stream is unusable, once it is.
+        partial: the frame that is not complete yet, with its prefix.
     """
 
-    __slots__ = ("_max", "_min", "_partial", "_wanted", "error")
+    __slots__ = ("_max", "_min", "_wanted", "error", "partial")
 
     def __init__(self, max_frame_bytes: int, *, min_frame_bytes: int = MIN_REQUEST_BYTES) -> None:
         self._max = max_frame_bytes
         self._min = min_frame_bytes
-        self._partial: bytearray | None = None
+        self.partial: bytearray | None = None
         self._wanted = SIZE_PREFIX_BYTES
         self.error: ProtocolError | None = None
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes of a frame that is not complete yet [B]."""
-        return len(self._partial) if self._partial is not None else 0
+        return len(self.partial) if self.partial is not None else 0
 
     def receive(self, data: bytes) -> list[bytes]:
         """Takes the next bytes of the stream and returns the frames that they complete, without prefixes.
@@ -65,20 +66,20 @@ class FrameDecoder:
         """
         if self.error is not None:
             raise self.error
-        if self._partial is not None:
-            data = self._joined(self._partial, data)
+        if self.partial is not None:
+            data = self._joined(self.partial, data)
         return self._cut(data) if data else []
 
     def discard(self) -> None:
         """Forgets the incomplete frame; the stream is not read any further."""
-        self._partial = None
+        self.partial = None
 
     def _joined(self, partial: bytearray, data: bytes) -> bytes:
         """Adds to the incomplete frame; returns everything once it is complete, else nothing."""
         partial += data
         if len(partial) < self._wanted:
             return b""
-        self._partial = None
+        self.partial = None
         return bytes(partial)
 
     def _cut(self, data: bytes) -> list[bytes]:
@@ -102,7 +103,7 @@ class FrameDecoder:
         return frames
 
     def _keep(self, data: bytes, start: int, wanted: int) -> None:
-        self._partial = bytearray(memoryview(data)[start:])
+        self.partial = bytearray(memoryview(data)[start:])
         self._wanted = wanted
 
     def _refusal(self, size: int, prefix: bytes) -> ProtocolError:

@@ -5,6 +5,7 @@ Everything else goes through `wire.request_reader` and `kio`'s writers; a proper
 the protocol has no null there and the client means a heartbeat.
 """
 
+import functools
 import struct
 import uuid
 from typing import Final, NamedTuple
@@ -12,8 +13,10 @@ from typing import Final, NamedTuple
 from wire.errors import ProtocolError
 from wire.request_reader import UnreadableError, read_uvarint, skip_tagged_fields
 
-# client_instance_id (two halves), subscription_id, terminating, compression_type
-_FIXED: Final = struct.Struct(">QQiBb")
+# client_instance_id, subscription_id, terminating, compression_type
+_FIXED: Final = struct.Struct(">16siBb")
+_ZERO_ID: Final = bytes(16)
+_IDS_KEPT: Final = 16_384
 
 # size, correlation_id, tagged fields of the header, throttle_time_ms, error_code, tagged fields of the body
 _RESPONSE: Final = struct.Struct(">iiBihB")
@@ -41,7 +44,7 @@ def read_push_telemetry(data: bytes, position: int) -> PushTelemetry:
         ProtocolError: `malformed_body`.
     """
     try:
-        high, low, subscription_id, terminating, compression_type = _FIXED.unpack_from(data, position)
+        instance_id, subscription_id, terminating, compression_type = _FIXED.unpack_from(data, position)
         length, start = read_uvarint(data, position + _FIXED.size)
         end = start + length - 1 if length else start
         if end > len(data):
@@ -49,9 +52,15 @@ def read_push_telemetry(data: bytes, position: int) -> PushTelemetry:
         skip_tagged_fields(data, end)
     except (UnreadableError, IndexError, struct.error) as error:
         raise ProtocolError("malformed_body", f"PushTelemetryRequest v0: {error}") from error
-    number = high << 64 | low
-    instance_id = uuid.UUID(int=number) if number else None
-    return PushTelemetry(instance_id, subscription_id, terminating != 0, compression_type, data[start:end])
+    return PushTelemetry(
+        _instance_id(instance_id), subscription_id, terminating != 0, compression_type, data[start:end]
+    )
+
+
+@functools.lru_cache(_IDS_KEPT)
+def _instance_id(content: bytes) -> uuid.UUID | None:
+    """Clients push again and again, and making a UUID costs as much as reading the rest of the push."""
+    return None if content == _ZERO_ID else uuid.UUID(bytes=content)
 
 
 def encode_push_telemetry_response(correlation_id: int, throttle_time_ms: int, error_code: int) -> bytes:

@@ -40,8 +40,12 @@ def read_uvarint(data: bytes, position: int) -> tuple[int, int]:
         UnreadableError: it has more than 5 bytes.
         IndexError: the data ends within it.
     """
-    value = 0
-    for shift in range(0, 35, 7):
+    value = data[position]
+    if value < 0x80:
+        return value, position + 1
+    value &= 0x7F
+    position += 1
+    for shift in range(7, 35, 7):
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
@@ -56,8 +60,9 @@ def skip_tagged_fields(data: bytes, position: int) -> int:
     Raises:
         UnreadableError, IndexError: the data ends within them.
     """
-    _, position = _read_tagged_fields({}, data, position)
-    return position
+    if data[position] == 0:
+        return position + 1
+    return _read_tagged_fields({}, data, position)[1]
 
 
 def read_body(body_type: Any, data: bytes, position: int) -> Any:
