@@ -32,7 +32,7 @@ LABEL_NAMES: Final = (*RECORD_LABELS, NAMESPACE)
 """Every label that can be chosen, in the order in which they are written."""
 
 _CACHED_CLIENTS: Final = 16_384
-"""As many as a node keeps client instances; about 1 kB each."""
+"""As many as a node keeps client instances; 1 to 2 kB each."""
 _FIRST: Final = 0x0A
 """Tag of field 1, length-delimited: resource_metrics, resource, attributes, key, string_value."""
 _SECOND: Final = 0x12
@@ -40,6 +40,8 @@ _SECOND: Final = 0x12
 _SCHEMA_URL: Final = 0x1A
 _WORTH_A_VIEW: Final = 8_192
 """From here on a copy costs more than a memoryview [B]."""
+_SHORT_RESOURCE: Final = 512
+"""What is kept of each client's resource at most [B]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +72,28 @@ class LabelSettings:
             raise ValueError(f"max_value_bytes is {self.max_value_bytes}; a label needs at least 1 byte")
 
 
-@dataclass(frozen=True, slots=True)
 class _Labels:
     """What one client's resources get: encoded attributes, and the names that are ours."""
 
-    encoded: bytes
-    names: frozenset[bytes]
+    __slots__ = ("_encoded", "_last", "_names")
+
+    def __init__(self, encoded: bytes, names: frozenset[bytes]) -> None:
+        self._encoded = encoded
+        self._names = names
+        self._last = (b"", encoded)
 
     def onto(self, resource: bytes) -> bytes:
-        """The `Resource` bytes without attributes of our names, followed by ours."""
-        return _without(resource, self.names) + self.encoded if resource else self.encoded
+        """The `Resource` bytes without attributes of our names, followed by ours.
+
+        A client's resource rarely changes, so a short one is kept with its result.
+        """
+        last, labelled = self._last
+        if resource == last:
+            return labelled
+        labelled = _without(resource, self._names) + self._encoded
+        if len(resource) <= _SHORT_RESOURCE:
+            self._last = (resource, labelled)
+        return labelled
 
 
 class Labeller:
