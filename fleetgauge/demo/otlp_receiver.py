@@ -1,4 +1,4 @@
-"""A real OTLP gRPC server in a process of its own: `python -m fleetgauge.demo.otlp_receiver`.
+"""A real OTLP gRPC server in a process of its own: `python -m fleetgauge.demo.otlp_receiver [port]`.
 
 Prints its port as the first line. Answers every export; when its standard input ends, prints what it received as one
 JSON object, client instance by client instance, and exits.
@@ -53,10 +53,11 @@ def _points(metric: Metric) -> int:
 
 def main() -> None:
     """Serves until standard input ends."""
+    wanted = sys.argv[1] if len(sys.argv) > 1 else "0"
     receiver = Receiver()
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
     metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]  # generated
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(f"127.0.0.1:{wanted}")
     server.start()
     print(port, flush=True)  # noqa: T201  # how the parent learns the port
     sys.stdin.read()

@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,27 +14,9 @@ from support.landing import landed
 from support.node import Node, run_cli
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.receiver import OtlpReceiver
 
 pytestmark = pytest.mark.integration
-
-
-class OtlpReceiver:
-    """The demo's gRPC server, in a process of its own."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "fleetgauge.demo.otlp_receiver"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
-
-    def finish(self) -> dict[str, dict[str, object]]:
-        """Stops it and returns what came, by client instance id."""
-        output, _ = self.process.communicate(timeout=30)
-        return dict(json.loads(output)["clients"])
 
 
 def test_what_real_clients_push_arrives_at_the_receiver_and_in_the_landing_zone(tmp_path: Path) -> None:

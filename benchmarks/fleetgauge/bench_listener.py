@@ -1,0 +1,233 @@
+"""Pushes per second of one listener process, as a ratio to an echo of the same frames in the same run.
+
+    python benchmarks/fleetgauge/bench_listener.py [--seconds 4] [--rounds 3]
+
+A real `fleetgauge serve` (validation, sensors and push log on, its exporter process delivering to the landing zone)
+and an echo server on the same kind of loop and Protocol, one after the other, are driven by one generator process
+over loopback. Payloads are those of MEASURED: S is 1.4 kB and 10 points (zstd 0.4 kB), F is 102 kB and 700 points.
+Closed loop: `connections` x `pipelined` requests are under way at any time. An instance may push every 100 ms, so there
+are enough instances that none comes too early; answers other than NONE are counted and must be 0 for a valid figure.
+Prints one JSON object: every figure of every round, the medians, their ratios, commit, Python and CPU.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import multiprocessing
+import os
+import platform
+import random
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import uvloop
+import zstandard
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from support.node import Node
+from support.raw_client import ZSTD, get_request, parse_get, push_request
+
+ANSWER_BYTES = 16
+"""A PushTelemetry response: size 4, correlation id 4, tags 1, throttle time 4, error code 2, tags 1."""
+INSTANCES = 16_000
+
+
+def payload(points: int, seed: int) -> bytes:
+    """One resource, `points` points over a tenth as many metrics, random values; librdkafka's layout."""
+    chosen = random.Random(seed)
+    data = MetricsData()
+    scope = data.resource_metrics.add().scope_metrics.add()
+    scope.scope.name = "rdkafka#producer-1"
+    for index in range(points):
+        metric = scope.metrics.add(
+            name=f"org.apache.kafka.producer.node.request.latency.{('avg', 'max')[index % 2]}",
+            description="The average request latency in ms for a node.",
+        )
+        point = metric.gauge.data_points.add(as_double=chosen.uniform(0, 50))
+        point.start_time_unix_nano = 1_750_000_000_000_000_000
+        point.time_unix_nano = 1_750_000_001_000_000_000
+        point.attributes.add(key="node.id").value.int_value = index // 2
+    return data.SerializeToString()
+
+
+class Generator(asyncio.Protocol):
+    """One connection that keeps `pipelined` of its frames under way."""
+
+    def __init__(self, frames: list[bytes], pipelined: int, answer_bytes: int | None) -> None:
+        self._frames = itertools.cycle(frames)
+        self._frame_bytes = len(frames[0])
+        self._pipelined = pipelined
+        self._answer_bytes = answer_bytes or self._frame_bytes
+        self._left_over = 0
+        self._check = answer_bytes is not None
+        self._buffer = b""
+        self.answered = 0
+        self.refused = 0
+        self.stopped = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def begin(self) -> None:
+        self._send(self._pipelined)
+
+    def data_received(self, data: bytes) -> None:
+        if self._check:
+            data = self._buffer + data if self._buffer else data
+            number = len(data) // ANSWER_BYTES
+            self._buffer = data[number * ANSWER_BYTES :]
+            codes = data[13 : number * ANSWER_BYTES : ANSWER_BYTES] + data[14 : number * ANSWER_BYTES : ANSWER_BYTES]
+            self.refused += sum(map(bool, codes)) if any(codes) else 0
+        else:
+            self._left_over += len(data)
+            number, self._left_over = divmod(self._left_over, self._answer_bytes)
+        self.answered += number
+        if not self.stopped:
+            self._send(number)
+
+    def _send(self, number: int) -> None:
+        if number == 1:
+            self._transport.write(next(self._frames))  # type: ignore[attr-defined]
+        elif number:
+            self._transport.write(b"".join(itertools.islice(self._frames, number)))  # type: ignore[attr-defined]
+
+
+class Echo(asyncio.Protocol):
+    """Sends back what it gets."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._write = transport.write  # type: ignore[attr-defined]
+
+    def data_received(self, data: bytes) -> None:
+        self._write(data)
+
+
+def serve_echo(ready: Connection) -> None:
+    async def run() -> None:
+        server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", 0, backlog=4096)
+        ready.send(server.sockets[0].getsockname()[1])
+        await asyncio.sleep(600)
+
+    uvloop.run(run())
+
+
+async def subscribe(port: int, per_connection: list[list[uuid.UUID]]) -> dict[uuid.UUID, int]:
+    """Subscription id of every instance, each asked for on a connection of its own group."""
+    found: dict[uuid.UUID, int] = {}
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for group in chunks(list(itertools.chain(*per_connection)), 50):
+        writer.write(b"".join(get_request(0, instance) for instance in group))
+        for instance in group:
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            found[instance] = parse_get((await reader.readexactly(size))[5:]).subscription_id
+    writer.close()
+    return found
+
+
+def chunks(items: list[Any], size: int) -> list[list[Any]]:
+    return [items[at : at + size] for at in range(0, len(items), size)]
+
+
+async def drive(
+    port: int, encoded: bytes, connections: int, pipelined: int, seconds: float, *, echo: bool
+) -> dict[str, float]:
+    """Closed loop for `seconds` after half a second of warm-up."""
+    per_connection = chunks([uuid.uuid4() for _ in range(INSTANCES)], INSTANCES // connections)[:connections]
+    ids = {} if echo else await subscribe(port, per_connection)
+    loop = asyncio.get_running_loop()
+    protocols = []
+    for group in per_connection:
+        frames = [push_request(0, i, ids.get(i, 0), encoded, compression_type=ZSTD) for i in group]
+        if echo:
+            frames = frames[:1]
+        _, protocol = await loop.create_connection(
+            lambda frames=frames: Generator(frames, pipelined, None if echo else ANSWER_BYTES), "127.0.0.1", port
+        )
+        protocols.append(protocol)
+    await asyncio.sleep(0.2)  # an instance's Get and its first push may be at the same millisecond
+    for protocol in protocols:
+        protocol.begin()
+    await asyncio.sleep(0.5)
+    before, started = sum(p.answered for p in protocols), time.perf_counter()
+    refused_before = sum(p.refused for p in protocols)
+    await asyncio.sleep(seconds)
+    answered, took = sum(p.answered for p in protocols) - before, time.perf_counter() - started
+    refused = sum(p.refused for p in protocols) - refused_before
+    for protocol in protocols:
+        protocol.stopped = True
+    await asyncio.sleep(0.2)
+    for protocol in protocols:
+        protocol._transport.abort()  # type: ignore[attr-defined]
+    return {"per_second": answered / took, "refused": refused}
+
+
+def measure(case: str, points: int, connections: int, pipelined: int, seconds: float, rounds: int) -> dict[str, Any]:
+    encoded = zstandard.ZstdCompressor().compress(payload(points, seed=1))
+    parent, child = multiprocessing.Pipe()
+    echo = multiprocessing.get_context("spawn").Process(target=serve_echo, args=(child,))
+    echo.start()
+    echo_port = parent.recv()
+    figures: dict[str, list[float]] = {"fleetgauge": [], "echo": []}
+    refused = 0.0
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            config = '[client-metrics.bench]\nmetrics = "*"\ninterval.ms = 100\n'
+            with Node(Path(directory), "push.log.retention.bytes=1073741824", config=config) as node:
+                for _ in range(rounds):
+                    one = uvloop.run(drive(node.port, encoded, connections, pipelined, seconds, echo=False))
+                    figures["fleetgauge"].append(one["per_second"])
+                    refused += one["refused"]
+                    other = uvloop.run(drive(echo_port, encoded, connections, pipelined, seconds, echo=True))
+                    figures["echo"].append(other["per_second"])
+    finally:
+        echo.terminate()
+        echo.join()
+    ratios = [ours / theirs for ours, theirs in zip(figures["fleetgauge"], figures["echo"], strict=True)]
+    return {
+        "case": case,
+        "connections": connections,
+        "pipelined": pipelined,
+        "payload_bytes": len(encoded),
+        "pushes_per_second": [round(figure) for figure in figures["fleetgauge"]],
+        "echoes_per_second": [round(figure) for figure in figures["echo"]],
+        "median_pushes_per_second": round(statistics.median(figures["fleetgauge"])),
+        "median_ratio_to_echo": round(statistics.median(ratios), 3),
+        "answers_other_than_NONE": int(refused),
+    }
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--seconds", type=float, default=4.0)
+    arguments.add_argument("--rounds", type=int, default=3)
+    chosen = arguments.parse_args()
+    cases = [("S", 10, 100, 1), ("S", 10, 2000, 1), ("S", 10, 100, 8), ("F", 700, 100, 1), ("F", 700, 2000, 1)]
+    results = [measure(*case, chosen.seconds, chosen.rounds) for case in cases]
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    print(
+        json.dumps(
+            {
+                "results": results,
+                "commit": commit.stdout.strip(),
+                "python": platform.python_version(),
+                "cpus": os.cpu_count(),
+                "machine": platform.machine(),
+                "load_before": os.getloadavg(),
+            },
+            indent=2,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""A full disk, a collector that is away, and reporters that misbehave: clients are safe, and nothing is lost."""
+
+import shutil
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.landing import landed
+from support.node import Node
+from support.payloads import metrics_data
+from support.raw_client import RawClient
+from support.receiver import OtlpReceiver
+
+pytestmark = pytest.mark.integration
+
+THROTTLING_QUOTA_EXCEEDED = 89
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"needs the right to mount a tmpfs: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_on_a_full_disk_pushes_are_throttled_and_service_resumes_when_there_is_room(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    landing = tmp_path / "landing"
+    config = f'[exporters.landing]\ntype = "landing"\npath = "{landing}"\nlinger.ms = 200\n'
+    node = Node(tmp_path, f"log.dirs={small_disk}/data", config=config)
+    node.data = small_disk / "data"
+    payload = metrics_data(2_000)  # 200 kB: some forty fill the disk
+    acknowledged = 0
+    with node, RawClient(node.port) as client:
+        filler = small_disk / "filler"
+        free = shutil.disk_usage(small_disk).free
+        filler.write_bytes(bytes(max(0, free - 2 * 1024 * 1024)))
+        codes = [client.push(client.get(uuid.uuid4()), payload).error_code for _ in range(40)]
+        acknowledged += codes.count(0)
+        assert set(codes) == {0, THROTTLING_QUOTA_EXCEEDED}
+        assert codes[-1] == THROTTLING_QUOTA_EXCEEDED, "the disk should be full by now"
+        refused = client.get(uuid.uuid4())
+        assert client.push(refused, payload).error_code == THROTTLING_QUOTA_EXCEEDED
+        answers = node.status()["telemetry"]["push_answers"]
+        assert answers["THROTTLING_QUOTA_EXCEEDED: PushLogFullError"] == codes.count(THROTTLING_QUOTA_EXCEEDED) + 1
+        assert node.output().count("the push log cannot take them") == 1, "the reason is logged once a minute"
+        filler.unlink()
+        again = client.push(refused, payload)
+        assert again.error_code == 0, "the refused push gave back its turn, and there is room"
+        acknowledged += 1
+        assert node.stop() == 0, node.output()
+    assert len(landed(landing)) == acknowledged
+
+
+def test_while_the_collector_is_away_the_log_keeps_everything_and_the_landing_zone_goes_on(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    config = f"""
+[exporters.collector]
+type = "otlp"
+endpoint = "http://127.0.0.1:{port}"
+[exporters.landing]
+type = "landing"
+path = "{tmp_path / "landing"}"
+linger.ms = 200
+"""
+    pushed = set()
+    with Node(tmp_path, config=config) as node:
+        with RawClient(node.port) as client:
+            for _ in range(50):
+                subscription = client.get(uuid.uuid4())
+                assert client.push(subscription, metrics_data()).error_code == 0
+                pushed.add(subscription.client_instance_id)
+        state = node.wait_for(
+            lambda s: (
+                s["exporter_process"]["exporters"].get("landing", {}).get("lag_records") == 0
+                and s["exporter_process"]["exporters"]["collector"]["retried"]
+            ),
+            what="the landing zone to go on, and the collector to be missed",
+        )["exporter_process"]["exporters"]
+        assert state["collector"]["lag_records"] == 50
+        receiver = OtlpReceiver(port)
+        node.wait_for(
+            lambda s: s["exporter_process"]["exporters"]["collector"]["lag_records"] == 0, what="the backlog to drain"
+        )
+        assert node.stop() == 0
+    assert {client["labels"]["client_id"] for client in receiver.finish().values()} == {"raw"}
+    assert len(landed(tmp_path / "landing")) == len(pushed)
+
+
+REPORTERS = """
+import asyncio
+
+
+class Base:
+    def configure(self, configs): pass
+    def context_change(self, context): pass
+    def init(self, metrics): pass
+    def metric_change(self, metric): pass
+    def metric_removal(self, metric): pass
+    def close(self): pass
+    def client_receiver(self): return self
+
+
+class Raising(Base):
+    def export_metrics(self, context, payload): raise RuntimeError("always")
+
+
+class Hanging(Base):
+    def export_metrics(self, context, payload): return asyncio.sleep(3600)
+"""
+
+
+def test_reporters_that_raise_and_hang_reach_no_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bad_reporters.py").write_text(REPORTERS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    reporters = "metric.reporters=bad_reporters.Raising,bad_reporters.Hanging"
+    with Node(tmp_path, reporters, "plugin.export.timeout.ms=50") as node, RawClient(node.port) as client:
+        for _ in range(5):
+            assert client.push(client.get(uuid.uuid4()), metrics_data()).error_code == 0
+        status = node.wait_for(lambda s: s["telemetry"]["plugin_timeouts"] == 5, what="the hanging ones to be ended")
+        assert status["telemetry"]["plugin_errors"]["Raising"] == 5
+
+
+def test_the_example_reporter_warns_of_a_slow_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
+    monkeypatch.setenv("SLOW_BROKER_LIMIT_MS", "2")
+    with Node(tmp_path, "metric.reporters=slow_broker_reporter.SlowBrokerReporter") as node:
+        with RawClient(node.port, client_id="patient") as client:
+            payload = metrics_data(5, name="org.apache.kafka.producer.node.request.latency.max")
+            assert client.push(client.get(), payload).error_code == 0
+        assert node.stop() == 0
+        warnings = [line for line in node.output().splitlines() if "a client waits long for a broker" in line]
+    assert len(warnings) == 3, "nodes 2, 3 and 4 take 2.5, 3.5 and 4.5 ms"
+    assert '"client_id": "patient"' in warnings[0]
+    assert '"broker": "2"' in warnings[0]
+
+
+def test_a_reporter_that_does_not_load_stops_the_start_with_its_name(tmp_path: Path) -> None:
+    refused = subprocess.run(
+        [
+            *(sys.executable, "-m", "fleetgauge", "serve"),
+            *("-o", "metric.reporters=no.such.Reporter"),
+            *("-o", f"log.dirs={tmp_path}"),
+            *("-o", "listeners=PLAINTEXT://127.0.0.1:0"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert "no.such.Reporter" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_the_first_deployment_example_is_a_valid_configuration() -> None:
+    from fleetgauge.config import load_config
+
+    config = load_config(EXAMPLES / "first_deployment.toml")
+    assert set(config.exporters) == {"collector", "landing"}
+    assert set(config.client_metrics) == {"basics", "java-admin"}
