@@ -41,6 +41,7 @@ class LogDirectory:
         Ask before reading: what is sealed by now cannot grow while it is read.
         """
         numbers = self.numbers()
+        self._forget_all_but(numbers)
         while numbers and not self._is_opened(numbers[-1]):
             numbers.pop()
         return numbers
@@ -118,6 +119,12 @@ class LogDirectory:
             return False
         self._opened.add(number)
         return True
+
+    def _forget_all_but(self, numbers: list[int]) -> None:
+        known = self._opened | self._sealed_tails.keys()
+        if len(known) > len(numbers):
+            for number in known.difference(numbers):
+                self._forget(number)
 
     def _forget(self, number: int) -> None:
         self._sealed_tails.pop(number, None)

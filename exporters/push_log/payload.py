@@ -7,7 +7,9 @@ from telemetry.codecs import CompressionType, decompressors
 from telemetry.push_record import PushRecord
 
 _TYPES: Final = {kind.label: kind for kind in CompressionType}
-_COMMON_BYTES: Final = 64 * MIB
+_MAX_BYTES: Final = 1024 * MIB
+"""Far above any `telemetry.max.decompressed.bytes`, which bounded every payload before it was logged; here the bound
+also limits zstd's window, and must refuse nothing that was acknowledged. The size itself is checked for each row."""
 
 
 def stored_form(record: PushRecord, encoded: bytes | None) -> tuple[bytes, str | None]:
@@ -25,7 +27,7 @@ class PayloadDecoder:
     """Turns stored payloads back into metrics. Its contexts are reused: for one thread."""
 
     def __init__(self) -> None:
-        self._decompressors = decompressors(_COMMON_BYTES)
+        self._decompressors = decompressors(_MAX_BYTES)
 
     def plain(self, stored: bytes, encoding: str | None, size_bytes: int) -> bytes:
         """The decompressed payload, which is known to have `size_bytes`.
@@ -34,14 +36,13 @@ class PayloadDecoder:
             FleetgaugeError: the bytes are not what their codec writes.
             ValueError: the codec is unknown, or the size is another.
         """
-        metrics = stored if encoding is None else self._decompress(stored, encoding, size_bytes)
+        metrics = stored if encoding is None else self._decompress(stored, encoding)
         if len(metrics) != size_bytes:
             raise ValueError(f"{len(metrics)} B of metrics where {size_bytes} B were logged")
         return metrics
 
-    def _decompress(self, stored: bytes, encoding: str, size_bytes: int) -> bytes:
+    def _decompress(self, stored: bytes, encoding: str) -> bytes:
         kind = _TYPES.get(encoding)
         if kind is None:
             raise ValueError(f"unknown codec {encoding!r}")
-        functions = self._decompressors if size_bytes <= _COMMON_BYTES else decompressors(size_bytes)
-        return functions[kind](stored)
+        return self._decompressors[kind](stored)
