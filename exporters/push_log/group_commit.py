@@ -55,7 +55,8 @@ class GroupCommit:
         flush: `os` commits on the loop, `fsync` in a thread.
         ack_timeout_ms: after this long in the thread, a push is answered `PushLogTimeoutError` [ms]. On the loop
             nothing can be answered before the commit ends, so its true outcome is told.
-        max_pending_records: pushes that may wait or be written; beyond, they are refused at once.
+        max_pending_records: pushes that may wait or be written; beyond, with `fsync` they are refused at once, and with
+            `os` those that wait are written before the next is taken.
         max_pending_bytes: the same for their payloads [B].
     """
 
@@ -107,6 +108,8 @@ class GroupCommit:
             on_done: called once, with None or the error; at once when too much is pending, or all is closed.
         """
         size_bytes = len(record.metrics) + (len(encoded) if encoded is not None else 0)
+        if self._thread is None and self._is_full(size_bytes):
+            self._commit()  # on the loop a full batch is written now rather than refused
         refusal = self._refusal(size_bytes)
         if refusal is not None:
             self._tell(on_done, refusal)
@@ -139,8 +142,7 @@ class GroupCommit:
     def _refusal(self, size_bytes: int) -> PushLogError | None:
         if self._closed:
             return PushLogError("the push log is closed")
-        too_many = self._pending_records >= self._max_pending_records
-        if too_many or (self._pending_bytes + size_bytes > self._max_pending_bytes and self._pending_records > 0):
+        if self._is_full(size_bytes):
             self._counts["refused_full"] += 1
             error = PushLogFullError(
                 f"{self._pending_records} pushes of {self._pending_bytes} B already wait for the push log's disk"
@@ -148,6 +150,10 @@ class GroupCommit:
             self._report(error)
             return error
         return None
+
+    def _is_full(self, size_bytes: int) -> bool:
+        too_many = self._pending_records >= self._max_pending_records
+        return too_many or (self._pending_bytes + size_bytes > self._max_pending_bytes and self._pending_records > 0)
 
     def _schedule(self) -> None:
         if self._gathering and not self._scheduled and not self._writing:

@@ -200,8 +200,7 @@ def test_a_push_that_waited_too_long_is_answered_and_never_written() -> None:
     assert answers.kinds() == {1: PushLogTimeoutError, 2: PushLogTimeoutError, 3: type(None)}
 
 
-@pytest.mark.parametrize("flush", ["os", "fsync"])
-def test_too_many_pending_pushes_are_refused_at_once(flush: Flush) -> None:
+def test_with_fsync_too_many_pending_pushes_are_refused_at_once() -> None:
     async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
         for number in (1, 2, 3):
             group.append(push_record(number), None, answers.to(number))
@@ -210,9 +209,22 @@ def test_too_many_pending_pushes_are_refused_at_once(flush: Flush) -> None:
         group.append(push_record(4), None, answers.to(4))
         await group.drain()
 
-    writer, answers = run(test, flush, max_pending_records=2)
+    writer, answers = run(test, "fsync", max_pending_records=2)
     assert writer.commits == [[1, 2], [4]]
     assert answers.kinds() == {1: type(None), 2: type(None), 3: PushLogFullError, 4: type(None)}
+
+
+def test_on_the_loop_a_full_batch_is_written_before_the_next_push_is_taken() -> None:
+    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+        for number in (1, 2, 3):
+            group.append(push_record(number), None, answers.to(number))
+        assert answers.kinds() == {1: type(None), 2: type(None)}
+        assert group.pending == 1
+        await group.drain()
+
+    writer, answers = run(test, "os", max_pending_records=2)
+    assert writer.commits == [[1, 2], [3]]
+    assert answers.kinds() == {1: type(None), 2: type(None), 3: type(None)}
 
 
 def test_too_many_pending_bytes_are_refused_and_a_single_large_push_is_not() -> None:
@@ -227,7 +239,7 @@ def test_too_many_pending_bytes_are_refused_and_a_single_large_push_is_not() -> 
         group.append(push_record(5, b"x" * 300), b"y" * 100, answers.to(5))
         await group.drain()
 
-    _, answers = run(test, "os", max_pending_bytes=1_000)
+    _, answers = run(test, "fsync", max_pending_bytes=1_000)
     assert answers.kinds() == {1: type(None), 2: PushLogFullError, 3: type(None), 4: type(None), 5: type(None)}
 
 
