@@ -190,6 +190,24 @@ def test_a_disk_that_fails_is_tried_again_with_its_reason_and_nothing_left_over(
     assert len(rows(tmp_path)) == 3
 
 
+def test_file_and_folders_are_on_the_disk_before_the_batch_counts_as_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    really_sync = os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        really_sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    landing(tmp_path).export(batch_of(pushes(1)))
+    [file] = visible(tmp_path)
+    unfinished = str(tmp_path / WRITING / "node-7" / file.name)
+    date, hour = tmp_path / file.parts[0], tmp_path / file.parts[0] / file.parts[1]
+    assert synced[-4:] == [unfinished, str(tmp_path), str(date), str(hour)]
+
+
 def test_a_full_file_system_is_tried_again_until_there_is_room(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -369,6 +369,15 @@ def test_a_stop_flushes_what_is_in_the_log(receiver: Receiver, log: Log) -> None
     assert len(log.committed) == 25
 
 
+def test_a_stop_does_not_wait_for_a_batch_to_fill(receiver: Receiver, log: Log) -> None:
+    pipeline = pipeline_to(receiver.port, log, **{"linger.ms": 60_000})
+    log.append(push(1))
+    until(log.waiting.empty)
+    assert pipeline.stop(4_000)
+    assert clients(receiver.requests[0]) == ["client-1"]
+    assert len(log.committed) == 1
+
+
 def test_a_stop_does_not_wait_for_a_server_that_is_away_longer_than_asked(log: Log) -> None:
     pipeline = pipeline_to(free_port(), log)
     log.append(push(1))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ResourceMetrics, ScopeMetrics
@@ -126,6 +126,33 @@ def test_a_resource_in_several_pieces_merges_as_protobuf_says(
     ]
     payload = _delimited(10, b"".join(pieces))
     assert read(label(payload)) == reference(MetricsData.FromString(payload))
+
+
+# An attribute in any of the forms that protobuf reads: keys and values repeated, in any order, missing, or unknown.
+odd_attributes = st.lists(
+    st.sampled_from(
+        [
+            b"\x0a\x09client_id",
+            b"\x0a\x07node_id",
+            b"\x0a\x01k",
+            b"\x12\x00",
+            b"\x12\x03\x0a\x01v",
+            b"\x18\x05",
+            b"\x22\x01u",
+        ]
+    ),
+    max_size=4,
+).map(b"".join)
+
+
+@example([b"\x0a\x09client_id\x12\x00\x0a\x01k"], b"")
+@example([b"\x0a\x01k\x12\x00\x0a\x09client_id"], b"")
+@given(st.lists(odd_attributes, max_size=4), st.sampled_from([b"", b"\x12\x00"]))
+def test_attributes_in_every_form_that_protobuf_reads_are_understood(attributes: list[bytes], scope: bytes) -> None:
+    resource = b"".join(_delimited(10, attribute) for attribute in attributes)
+    payload = _delimited(10, _delimited(10, resource) + scope)
+    assert read(label(payload)) == reference(MetricsData.FromString(payload))
+    assert label(label(payload)) == label(payload)
 
 
 @given(payloads, st.data())

@@ -170,6 +170,7 @@ def test_a_payload_cut_anywhere_inside_a_resource_is_refused_by_its_own_error() 
         b"\x0a\x03\x0a\x05\x00",  # a resource longer than what holds it
         b"\x0a\x04\x0a\x02\x0a\x05",  # an attribute longer than its resource
         b"\x0a\x06\x0a\x04\x0a\x02\x0a\x07",  # a key longer than its attribute
+        b"\x0a\x0a\x0a\x08\x0a\x07\x0a\x01k\x12\x02\x0a",  # an attribute one byte longer than its resource
     ],
 )
 def test_bytes_that_no_parser_would_take_are_refused(payload: bytes) -> None:

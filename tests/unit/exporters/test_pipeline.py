@@ -305,6 +305,24 @@ def test_a_stop_gives_up_at_its_deadline_and_leaves_the_cursor() -> None:
     assert rig.pipeline.stats().state is PipelineState.STOPPED
 
 
+def test_a_stop_whose_deadline_passes_between_two_parts_of_a_batch_sends_no_more() -> None:
+    log = Log(records(4))
+    destination = Destination()
+    rig = Rig(log, destination)
+
+    def slow(batch: Batch) -> Outcome:
+        if len(batch.records) == 4:
+            return TooLarge(reason="limit")
+        rig.pipeline.request_stop(500)
+        rig.time.sleep(800)
+        return Delivered()
+
+    destination.decide = slow
+    rig.run()
+    assert destination.got == [push.push_id for push in records(2)]
+    assert log.committed == []
+
+
 def test_what_was_delivered_as_the_deadline_passed_is_still_committed() -> None:
     log = Log(records(1), records(1))
     destination = Destination()
