@@ -31,7 +31,7 @@ check: setup  ## formatting, lint, types, import contracts, unit tests: under a 
 	$(BIN)/ruff check --quiet $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) -q tests/unit
+	$(PYTEST) -q tests/unit --doctest-modules wire quotas telemetry exporters fleetgauge fleet/dialects.py
 
 test: check  ## everything: check, then property, integration and spark tests
 	$(PYTEST) -q tests/property tests/integration tests/spark -m "not soak"
