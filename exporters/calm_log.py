@@ -32,7 +32,3 @@ class CalmLog:
         if len(self._said) > _MAX_KEYS:
             del self._said[next(iter(self._said))]
         return silent + 1
-
-    def forget(self, kind: str) -> None:
-        """The fault is over: its next occurrence is a first one again."""
-        self._said.pop(kind, None)

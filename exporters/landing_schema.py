@@ -3,6 +3,7 @@
 Spark reads it with an explicit schema of its own (`fleet.schemas`), Parquet's types are said here alone.
 """
 
+import functools
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -12,6 +13,7 @@ import pyarrow as pa
 from telemetry.push_record import PushRecord
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_HOUR_US: Final = 3_600_000_000
 
 _COLUMNS: Final[tuple[tuple[str, pa.DataType, bool], ...]] = (
     ("push_id", pa.string(), False),
@@ -72,5 +74,10 @@ def partition_of(received_at: int) -> str:
     Raises:
         OverflowError: the time is beyond the year 9999 or before the year 1.
     """
-    moment = _EPOCH + timedelta(microseconds=received_at)
+    return _hour_partition(received_at // _HOUR_US)
+
+
+@functools.lru_cache(maxsize=64)
+def _hour_partition(hours: int) -> str:
+    moment = _EPOCH + timedelta(hours=hours)
     return f"date={moment:%Y-%m-%d}/hour={moment:%H}"

@@ -14,7 +14,7 @@ import structlog
 from exporters.calm_log import CalmLog
 from exporters.delivery_stats import DeliveryCounters, DeliveryStats, PipelineState
 from exporters.outcome import Delivered, Exporter, Outcome, Refused, Retry, TooLarge, halves
-from exporters.push_log.log import Batch, CursorRevokedError, PushLogReader
+from exporters.push_log.log import Batch, CursorRevokedError, PushLogError, PushLogReader
 from exporters.retry import Backoff
 from quotas.clock import Time
 
@@ -169,37 +169,50 @@ class Pipeline:
         if outcome.rejected and (count := self._occurrences("rejected")):
             self._log.warning(
                 "the destination rejected data points of a batch that it took",
-                rejected=outcome.rejected, pushes=len(part.records), detail=outcome.detail, occurrences=count,
-            )  # fmt: skip
+                rejected=outcome.rejected,
+                pushes=len(part.records),
+                detail=outcome.detail,
+                occurrences=count,
+            )
 
     def _refuse(self, push_id: str, reason: str, detail: str) -> None:
         self._counters.refused(reason, detail, now_us=self._time.microseconds())
         if count := self._occurrences(f"refused {reason}"):
             self._log.warning(
                 "a push cannot be delivered and is left out",
-                push_id=push_id, reason=reason, detail=detail, occurrences=count,
-            )  # fmt: skip
+                push_id=push_id,
+                reason=reason,
+                detail=detail,
+                occurrences=count,
+            )
 
     def _until_settled(self, attempt: Callable[[], Outcome]) -> _Settled | None:
         """Tries until the answer is not `Retry`; None when a stop's deadline came first."""
         backoff = Backoff(self._exporter.retry, self._random)
-        failed_at_ms: int | None = None
+        said_at_ms: int | None = None
         while True:
             outcome = self._guarded(attempt)
             if not isinstance(outcome, Retry):
-                self._resume(failed_at_ms)
+                self._resume(said_at_ms)
                 return outcome
-            now_ms = self._time.hi_res_clock_ms()
-            failed_at_ms = now_ms if failed_at_ms is None else failed_at_ms
-            self._counters.retried(outcome.reason, outcome.detail, now_us=self._time.microseconds())
-            if count := self._occurrences(f"retry {outcome.reason}"):
-                self._log.warning(
-                    "cannot deliver now, and tries again", reason=outcome.reason, detail=outcome.detail,
-                    occurrences=count,
-                )  # fmt: skip
+            if self._say_waits(outcome) and said_at_ms is None:
+                said_at_ms = self._time.hi_res_clock_ms()
             if self._out_of_time():
                 return None
             self._pause(self._within_deadline(backoff.next_ms(outcome.after_ms)))
+
+    def _say_waits(self, outcome: Retry) -> bool:
+        """Counts a failed try; True if the log says so, which it does once a minute."""
+        self._counters.retried(outcome.reason, outcome.detail, now_us=self._time.microseconds())
+        count = self._occurrences(f"retry {outcome.reason}")
+        if count:
+            self._log.warning(
+                "cannot deliver now, and tries again",
+                reason=outcome.reason,
+                detail=outcome.detail,
+                occurrences=count,
+            )
+        return count > 0
 
     def _guarded(self, attempt: Callable[[], Outcome]) -> Outcome:
         """The attempt's outcome; an exception that nobody expected is a reason to try again, not to lose a push."""
@@ -207,16 +220,19 @@ class Pipeline:
             return attempt()
         except CursorRevokedError:
             raise
+        except PushLogError as error:
+            return Retry(reason="push_log", detail=str(error))
         except Exception as error:  # noqa: BLE001  # whatever a destination raises, the pushes stay in the log
             kind = type(error).__name__
             if count := self._occurrences(f"error {kind}"):
                 self._log.exception("the exporter failed", occurrences=count)
             return Retry(reason="error", detail=f"{kind}: {error}")
 
-    def _resume(self, failed_at_ms: int | None) -> None:
+    def _resume(self, said_at_ms: int | None) -> None:
+        """Back to normal; the log says so where it has said that something was wrong."""
         self._counters.enter(PipelineState.RUNNING)
-        if failed_at_ms is not None:
-            self._log.info("delivers again", after_ms=self._time.hi_res_clock_ms() - failed_at_ms)
+        if said_at_ms is not None:
+            self._log.info("delivers again", after_ms=self._time.hi_res_clock_ms() - said_at_ms)
 
     def _occurrences(self, kind: str) -> int:
         return self._calm.occurrences(kind, now_ms=self._time.hi_res_clock_ms())

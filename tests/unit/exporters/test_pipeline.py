@@ -257,7 +257,8 @@ def test_a_log_that_cannot_be_read_is_polled_again() -> None:
     log.poll_errors = [PushLogError("busy")]
     rig = Rig(log, Destination()).run()
     assert len(rig.destination.got) == 2
-    assert rig.pipeline.stats().retried == {"error": 1}
+    assert rig.pipeline.stats().retried == {"push_log": 1}
+    assert rig.pipeline.stats().last_error == "push_log: busy"
 
 
 def test_a_destination_that_cannot_be_prepared_is_started_again() -> None:
@@ -363,6 +364,17 @@ def test_a_retried_outage_shows_in_the_state_and_its_end_in_the_log() -> None:
     assert states == [PipelineState.RUNNING, PipelineState.RETRYING, PipelineState.RETRYING]
     events = [entry["event"] for entry in logs]
     assert events == ["cannot deliver now, and tries again", "delivers again"]
+
+
+def test_a_destination_that_flaps_does_not_flood_the_log() -> None:
+    away = Retry(reason="unavailable")
+    log = Log(*[records(1)] * 100)
+    rig = Rig(log, Destination(answers(*[away, Delivered()] * 100)))
+    with capture_logs() as logs:
+        rig.run()
+    assert len(log.committed) == 100
+    assert sum(rig.pauses) < 60_000
+    assert [entry["event"] for entry in logs] == ["cannot deliver now, and tries again", "delivers again"]
 
 
 @pytest.mark.parametrize("settings", [(0, 0, 0), (1, 0, 0), (1, 1, -1)])

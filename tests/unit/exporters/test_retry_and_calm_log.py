@@ -37,8 +37,6 @@ def test_a_fault_is_said_at_once_then_once_a_minute_with_its_count() -> None:
 def test_each_kind_of_fault_is_said_for_itself() -> None:
     calm = CalmLog()
     assert [calm.occurrences(kind, now_ms=0) for kind in ("x", "y", "x")] == [1, 1, 0]
-    calm.forget("x")
-    assert calm.occurrences("x", now_ms=1) == 1
 
 
 def test_more_kinds_of_fault_than_it_holds_do_not_make_it_grow() -> None:
