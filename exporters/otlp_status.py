@@ -1,18 +1,21 @@
 """What a gRPC status means for a batch of OTLP. Source: OTLP specification, "Failures" and "OTLP/gRPC Throttling"."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 import grpc
 from google.protobuf.message import DecodeError
-from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]  # it publishes no types
-from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # as above
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
 from exporters.outcome import Delivered, Outcome, Refused, Retry, TooLarge
+from exporters.protobuf_wire import MalformedPayloadError, fields, read_varint
 
 MAX_SERVER_DELAY_MS: Final = 300_000
 """A longer wait that a server asks for is cut to this [ms]."""
+
+_SECONDS: Final = 0x08
+_NANOS: Final = 0x10
 
 _RETRYABLE: Final = frozenset(
     {
@@ -66,16 +69,31 @@ def success(response: bytes) -> Delivered:
 
 
 def _retry_delay_ms(trailers: _Metadata) -> int | None:
-    """`google.rpc.RetryInfo.retry_delay` [ms] from `grpc-status-details-bin`; None where the server gives none."""
+    """`google.rpc.RetryInfo.retry_delay` [ms] from `grpc-status-details-bin`; None where the server gives none.
+
+    Read off the wire (Status.details = 3, Any.type_url = 1 and .value = 2, RetryInfo.retry_delay = 1, Duration.seconds
+    = 1 and .nanos = 2), since the classes of `google.rpc` would be a dependency for this alone.
+    """
     for name, value in trailers:
-        if name != "grpc-status-details-bin" or not isinstance(value, bytes):
-            continue
-        try:
-            for detail in Status.FromString(value).details:
-                if detail.Is(RetryInfo.DESCRIPTOR):
-                    delay = RetryInfo.FromString(detail.value).retry_delay
-                    delay_ms = delay.seconds * 1_000 + delay.nanos // 1_000_000
-                    return max(0, min(int(delay_ms), MAX_SERVER_DELAY_MS))
-        except DecodeError:
-            continue
+        if name == "grpc-status-details-bin" and isinstance(value, bytes):
+            with suppress(MalformedPayloadError):
+                for detail in _contents(value, 3):
+                    if b"".join(_contents(detail, 1)).endswith(b"/google.rpc.RetryInfo"):
+                        return _duration_ms(b"".join(_contents(b"".join(_contents(detail, 2)), 1)))
     return None
+
+
+def _duration_ms(duration: bytes) -> int:
+    """A `google.protobuf.Duration` [ms], between 0 and `MAX_SERVER_DELAY_MS`."""
+    delay_ns = 0
+    for tag, _, value, end in fields(duration, 0, len(duration)):
+        if tag in (_SECONDS, _NANOS):
+            number = read_varint(duration, value, end)[0]
+            signed = number - 2**64 if number >= 2**63 else number
+            delay_ns += signed * (1_000_000_000 if tag == _SECONDS else 1)
+    return max(0, min(delay_ns // 1_000_000, MAX_SERVER_DELAY_MS))
+
+
+def _contents(message: bytes, number: int) -> list[bytes]:
+    """The length-delimited fields of this number."""
+    return [message[f.value : f.end] for f in fields(message, 0, len(message)) if f.tag == number << 3 | 2]

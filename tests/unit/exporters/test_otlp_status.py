@@ -53,7 +53,9 @@ def test_an_exhausted_receiver_that_names_none_wants_smaller_batches() -> None:
     assert isinstance(failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "too big", []), TooLarge)
 
 
-@pytest.mark.parametrize(("seconds", "after_ms"), [(-5, 0), (0, 0), (10**9, MAX_SERVER_DELAY_MS)])
+@pytest.mark.parametrize(
+    ("seconds", "after_ms"), [(-5, 0), (0, 0), (300, 300_000), (301, MAX_SERVER_DELAY_MS), (10**9, MAX_SERVER_DELAY_MS)]
+)
 def test_a_delay_beyond_reason_is_bounded(seconds: int, after_ms: int) -> None:
     outcome = failure(grpc.StatusCode.UNAVAILABLE, "", trailers(seconds))
     assert outcome == Retry(reason="unavailable", after_ms=after_ms)
