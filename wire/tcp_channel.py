@@ -112,7 +112,6 @@ class TcpChannel(asyncio.Protocol):
         "_continues",
         "_end_reason",
         "_is_pumping",
-        "_is_reading",
         "_last_active_ms",
         "_transport",
         "client_address",
@@ -133,7 +132,6 @@ class TcpChannel(asyncio.Protocol):
             max_in_flight_requests=settings.max_in_flight_requests,
         )
         self._transport: asyncio.Transport | None = None
-        self._is_reading = True
         self._is_pumping = False
         self._continues = False
         self._buffered = 0
@@ -328,7 +326,11 @@ class TcpChannel(asyncio.Protocol):
         self._pump()
 
     def _settle(self) -> None:
-        """Makes the transport follow the connection: reading or not, closed once all is answered."""
+        """Makes the transport follow the connection: reading or not, closed once all is answered.
+
+        Whether it reads is asked and not remembered: the loop begins to read after `connection_made`, even if that
+        muted the channel; the first chunk then stops it.
+        """
         if self._transport is None or self._close_reason is not None:
             return
         connection = self._connection
@@ -336,8 +338,7 @@ class TcpChannel(asyncio.Protocol):
             self.close(self._end_reason or CloseReason.CLIENT_CLOSED)
             return
         wants_read = connection.wants_read
-        if wants_read is not self._is_reading and not connection.input_ended:
-            self._is_reading = wants_read
+        if wants_read is not self._transport.is_reading() and not connection.input_ended:
             if wants_read:
                 self._transport.resume_reading()
             else:

@@ -42,6 +42,7 @@ class Handler:
         self.handled = 0
         self.pending: list[tuple[Channel, Request]] = []
         self.answers_later = False
+        self.mutes_new_channels = False
         self.response: Callable[[Request], bytes] = lambda request: answer(request.correlation_id)
 
     def handle(self, channel: Channel, request: Request) -> bytes | None:
@@ -53,6 +54,8 @@ class Handler:
 
     def connection_made(self, channel: Channel) -> None:
         self.channels.append(channel)
+        if self.mutes_new_channels:
+            channel.mute()
 
     def connection_lost(self, channel: Channel, reason: str) -> None:
         self.lost.append(reason)
@@ -318,6 +321,26 @@ def test_a_muted_channel_is_not_served_until_it_is_unmuted() -> None:
             assert handler.handled == 0
             handler.channels[0].unmute()
             assert await client.receive(RESPONSE_BYTES) == answer(1)
+            await client.close()
+
+    run(main())
+
+
+def test_a_channel_muted_when_it_is_made_holds_one_chunk_until_its_unmute() -> None:
+    async def main() -> None:
+        handler = Handler()
+        handler.mutes_new_channels = True
+        async with listening(handler) as listener:
+            client = await Client.connect(listener)
+            total = 40_000
+            client.writer.write(b"".join(push(number) for number in range(total)))
+            await until(lambda: len(handler.channels) == 1)
+            await asyncio.sleep(0.2)
+            assert handler.handled == 0
+            assert listener.counters()["bytes_received"] <= 256 * 1024 < total * len(push(0))
+            handler.channels[0].unmute()
+            received = await client.receive(total * RESPONSE_BYTES)
+            assert received == b"".join(answer(number) for number in range(total))
             await client.close()
 
     run(main())

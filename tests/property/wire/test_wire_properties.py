@@ -58,6 +58,7 @@ bad_sizes = st.one_of(st.integers(-(2**31), 7), st.integers(LIMIT + 1, 2**31 - 1
 cut_points = st.lists(st.integers(0, 2_000), max_size=30)
 
 
+@settings(deadline=None)
 @given(st.lists(bodies, max_size=8), cut_points, st.one_of(st.none(), bad_sizes), st.binary(max_size=20))
 def test_what_comes_out_of_a_stream_does_not_depend_on_how_it_is_cut(
     sent: list[bytes], cuts: list[int], bad_size: int | None, trailing: bytes
@@ -71,6 +72,7 @@ def test_what_comes_out_of_a_stream_does_not_depend_on_how_it_is_cut(
     assert decoded([stream]) == (frames, reason)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400), cut_points)
 def test_any_bytes_at_all_give_the_same_frames_and_the_same_error_in_any_pieces(data: bytes, cuts: list[int]) -> None:
     assert decoded(pieces_of(data, cuts)) == decoded([data])
@@ -86,6 +88,7 @@ pushes = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(pushes, st.binary(max_size=10), st.binary(max_size=10))
 def test_the_fixed_shape_reader_of_a_push_equals_that_of_kio(push: Any, before: bytes, after: bytes) -> None:
     data = before + written(push) + after
@@ -126,6 +129,7 @@ def outcome_of(frame: bytes) -> str:
     return "read"
 
 
+@settings(deadline=None)
 @given(
     api=st.sampled_from(SERVED),
     version=st.integers(0, 14),
@@ -140,6 +144,7 @@ def test_a_request_of_any_bytes_is_read_or_refused_with_a_reason(
     assert outcome_of(frame) in {"read", "unsupported_version", "malformed_header", "malformed_body"}
 
 
+@settings(deadline=None)
 @given(st.integers(1, 12).flatmap(lambda count: st.permutations(range(count))), st.integers(1, 12), st.data())
 def test_responses_leave_in_the_order_of_requests_whatever_the_order_they_are_made_in(
     completion: list[int], max_in_flight: int, data: st.DataObject
@@ -166,6 +171,7 @@ def test_responses_leave_in_the_order_of_requests_whatever_the_order_they_are_ma
     assert left == b"".join(b"request-%02d" % number for number in range(count))
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["mute", "unmute", "chunk", "take", "drain", "close"]), max_size=40))
 def test_frames_are_handed_out_exactly_while_every_mute_has_had_its_unmute(moves: list[str]) -> None:
     conn = Connection(max_frame_bytes=LIMIT, max_in_flight_requests=1_000)

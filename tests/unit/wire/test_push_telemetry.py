@@ -15,6 +15,13 @@ def test_the_null_payload_of_an_old_librdkafka_is_an_empty_one() -> None:
     assert read_push_telemetry(FIXED + b"\x00\x00", 0).metrics == b""
 
 
+def test_what_follows_a_null_payload_is_checked_like_everything_else() -> None:
+    with pytest.raises(ProtocolError, match="malformed_body"):
+        read_push_telemetry(FIXED + b"\x00\x01\x05\x09xy", 0)
+    with pytest.raises(ProtocolError, match="malformed_body"):
+        read_push_telemetry(FIXED + b"\x00", 0)
+
+
 def test_an_empty_payload_is_an_empty_one() -> None:
     assert read_push_telemetry(FIXED + b"\x01\x00", 0).metrics == b""
 

@@ -38,6 +38,11 @@ def test_an_array_of_more_elements_than_anybody_needs_is_refused() -> None:
         read_body(METADATA_V0, struct.pack(">i", count) + bytes(2 * count), 0)
 
 
+def test_a_count_beyond_the_bytes_is_refused_before_an_element_is_read() -> None:
+    with pytest.raises(ProtocolError, match="an array of 101 elements in 100 bytes"):
+        read_body(METADATA_V0, struct.pack(">i", 101) + bytes(100), 0)
+
+
 def test_null_where_the_schema_has_none_is_refused() -> None:
     with pytest.raises(ProtocolError, match="null where an array must be"):
         read_body(METADATA_V0, b"\xff\xff\xff\xff", 0)

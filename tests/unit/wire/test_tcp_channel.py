@@ -45,6 +45,9 @@ class FakeTransport(asyncio.Transport):
         assert not self.is_closed, "written after the close"
         self.writes.append(bytes(data))
 
+    def is_reading(self) -> bool:
+        return self.is_reading_now
+
     def pause_reading(self) -> None:
         assert self.is_reading_now, "paused twice"
         self.is_reading_now = False
@@ -114,7 +117,9 @@ class Bench:
     def connect(self) -> tuple[TcpChannel, FakeTransport]:
         channel = TcpChannel(self.context, connection_id="a:1-b:2-0", client_address="b", client_port=2)
         transport = FakeTransport(channel)
+        transport.is_reading_now = False
         channel.connection_made(transport)
+        transport.is_reading_now = True  # as uvloop does, whatever was asked for while the connection was made
         return channel, transport
 
     @property
@@ -144,6 +149,25 @@ def test_a_response_made_later_leaves_with_its_flush() -> None:
     channel.respond(first.slot, answer(1))
     channel.flush()
     assert transport.writes == [answer(1) + answer(2)]
+
+
+def test_a_handler_may_respond_and_flush_by_itself_for_very_many_pipelined_requests() -> None:
+    bench = Bench()
+    depth = deepest = 0
+
+    def respond_through_channel(channel: Channel, request: Request) -> None:
+        nonlocal depth, deepest
+        depth += 1
+        deepest = max(deepest, depth)
+        channel.respond(request.slot, answer(request.correlation_id))
+        channel.flush()
+        depth -= 1
+
+    bench.handler.on_request = respond_through_channel
+    channel, transport = bench.connect()
+    channel.data_received(b"".join(push(number) for number in range(900)))
+    assert b"".join(transport.writes) == b"".join(answer(number) for number in range(900))
+    assert deepest == 1, "a request was handled within another"
 
 
 def test_requests_beyond_those_in_flight_are_handled_once_responses_leave() -> None:
@@ -177,13 +201,16 @@ def test_a_mute_by_the_handler_ends_the_chunk_and_its_response_still_leaves() ->
     assert transport.is_reading_now
 
 
-def test_a_connection_muted_when_it_is_made_is_not_read() -> None:
+def test_a_connection_muted_when_it_is_made_is_read_no_further_than_its_first_chunk() -> None:
     bench = Bench()
     bench.handler.on_made = lambda channel: channel.mute()
     channel, transport = bench.connect()
+    channel.data_received(push(1))
     assert not transport.is_reading_now
+    assert bench.handler.requests == []
     channel.unmute()
     assert transport.is_reading_now
+    assert transport.writes == [answer(1)]
 
 
 def test_a_peer_that_does_not_read_is_neither_read_nor_served() -> None:
