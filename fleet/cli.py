@@ -53,6 +53,9 @@ ShowProgress = Annotated[
     bool | None,
     typer.Option("--progress/--no-progress", help="Progress on stderr; by default when that is a terminal."),
 ]
+SparkLog = Annotated[
+    str, typer.Option("--spark-log-level", help="Spark's own log on stderr: OFF, ERROR, WARN, INFO, DEBUG.")
+]
 Metric = Annotated[str, typer.Option("--metric", "-m", help="Only metrics whose names begin with this.")]
 
 
@@ -68,6 +71,7 @@ def inventory(
     limit: Limit = DEFAULT_LIMIT,
     master: Master = "local[*]",
     progress: ShowProgress = None,
+    spark_log_level: SparkLog = "OFF",
 ) -> None:
     """Who is in the fleet: one row a client instance, the latest seen first.
 
@@ -93,6 +97,7 @@ def latency(
     limit: Limit = DEFAULT_LIMIT,
     master: Master = "local[*]",
     progress: ShowProgress = None,
+    spark_log_level: SparkLog = "OFF",
 ) -> None:
     """How long each broker takes to answer each client, in ms as the client sees it, the slowest first.
 
@@ -117,6 +122,7 @@ def points(
     limit: Limit = DEFAULT_LIMIT,
     master: Master = "local[*]",
     progress: ShowProgress = None,
+    spark_log_level: SparkLog = "OFF",
 ) -> None:
     """Every data point that clients pushed, the oldest first; the clients' dialects read as one, the original kept.
 
@@ -139,6 +145,7 @@ def rejects(
     limit: Limit = DEFAULT_LIMIT,
     master: Master = "local[*]",
     progress: ShowProgress = None,
+    spark_log_level: SparkLog = "OFF",
 ) -> None:
     """Pushes that could not be read: in which file and row they lie, and why.
 
@@ -174,6 +181,7 @@ def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
         output=options["output"],
         limit=options["limit"],
         show_progress=options["progress"],
+        spark_log_level=options["spark_log_level"],
     )
     job = getattr(jobs, f"answer_{command}")
     if "metric" in options:

@@ -6,10 +6,11 @@ What is counted is known once the frame has been acted on, in the same pass.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.bronze import read_landing
+from fleet.decode.tally import RejectTally
 from fleet.gold.inventory import inventory
 from fleet.gold.latency import METRIC_NAMES, latency
 from fleet.selection import Selection
@@ -26,12 +27,12 @@ class Answer:
 
     Attributes:
         frame: the rows, in no order.
-        rejects: counts `rejects` while the frame is computed.
+        rejects: counts what is set aside while the frame is computed.
         repeats: pushes that were received more than once and are counted once.
     """
 
     frame: DataFrame
-    rejects: Observation
+    rejects: RejectTally
     repeats: int
 
 
@@ -52,7 +53,7 @@ def answer_latency(spark: SparkSession, source: str, selection: Selection) -> An
         spark,
         source,
         selection,
-        lambda checked: silver_points.decode(checked, METRIC_NAMES),
+        lambda checked, tally: silver_points.decode(checked, METRIC_NAMES, tally),
         lambda decoded: latency(silver_points.points(decoded)),
     )
 
@@ -63,7 +64,7 @@ def answer_points(spark: SparkSession, source: str, selection: Selection, metric
         spark,
         source,
         selection,
-        silver_points.decode,
+        lambda checked, tally: silver_points.decode(checked, tally=tally),
         lambda decoded: silver_points.points(decoded).where(F.col("metric_name").startswith(metric_prefix)),
     )
 
@@ -83,13 +84,12 @@ def _answer(
     spark: SparkSession,
     source: str,
     selection: Selection,
-    decode: Callable[[DataFrame], DataFrame],
+    decode: Callable[[DataFrame, RejectTally], DataFrame],
     analyse: Callable[[DataFrame], DataFrame],
 ) -> Answer:
     checked, repeats = read_pushes(spark, source, selection)
-    rejects = Observation()
-    decoded = decode(checked).observe(rejects, F.count_if(F.col("reason").isNotNull()).alias("rejects"))
-    return Answer(frame=analyse(decoded), rejects=rejects, repeats=repeats)
+    rejects = RejectTally(spark)
+    return Answer(frame=analyse(decode(checked, rejects)), rejects=rejects, repeats=repeats)
 
 
 def read_pushes(spark: SparkSession, source: str, selection: Selection) -> tuple[DataFrame, int]:

@@ -11,6 +11,7 @@ from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
 from fleet.decode.attributes import TEXT_MAP_TYPE
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import DecodedPayloads, decode
+from fleet.decode.tally import RejectTally
 from fleet.schemas import COUNTED, DECODED, REJECTS
 
 MAX_CHUNK_BYTES: Final = 4 * 1024 * 1024
@@ -41,9 +42,11 @@ class DecodePoints:
     """CHECKED -> DECODED; with `metric_names` only the points of these metrics."""
 
     metric_names: frozenset[str] | None
+    tally: RejectTally | None
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One or more batches out for each chunk of pushes in."""
+        rejects = 0
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
             reasons = _given_reasons(chunk)
             good = np.flatnonzero([reason is None for reason in reasons])
@@ -52,14 +55,20 @@ class DecodePoints:
                 if len(part.push_of):
                     yield _point_rows(chunk, good[part.push_of], part)
             yield from _reject_rows(chunk, reasons, _DECODED)
+            rejects += _rejects(reasons)
+        if self.tally:
+            self.tally.add(rejects)
 
 
 @dataclass(frozen=True, slots=True)
 class CountPoints:
     """CHECKED -> COUNTED."""
 
+    tally: RejectTally | None
+
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One or two batches out for each chunk of pushes in."""
+        rejects = 0
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
             reasons = _given_reasons(chunk)
             good = np.flatnonzero([reason is None for reason in reasons])
@@ -69,11 +78,18 @@ class CountPoints:
                 points += np.bincount(good[part.push_of], minlength=chunk.num_rows)
             yield _count_rows(chunk, reasons, points)
             yield from _reject_rows(chunk, reasons, _COUNTED)
+            rejects += _rejects(reasons)
+        if self.tally:
+            self.tally.add(rejects)
 
 
 def _given_reasons(chunk: RecordBatch) -> list[str | None]:
     reasons: list[str | None] = chunk.column("reason").to_pylist()
     return reasons
+
+
+def _rejects(reasons: list[str | None]) -> int:
+    return len(reasons) - reasons.count(None)
 
 
 def _add_reasons(reasons: list[str | None], good: Indices, part: DecodedPayloads) -> None:

@@ -30,7 +30,8 @@ def take_first(frame: DataFrame, form: TableForm, limit: int) -> tuple[list[Row]
     total = Observation()
     ordered = frame.observe(total, F.count(F.lit(1)).alias("rows")).orderBy(*form.order).limit(limit)
     rows = ordered.select(*(column.alias(name) for name, column in form.columns.items())).collect()
-    return rows, int(total.get["rows"])
+    # Spark may drop the count from the plan of an empty frame, and would then never give it.
+    return rows, int(total.get["rows"]) if rows else 0
 
 
 def print_table(out: TextIO, rows: list[Row], names: Iterable[str], total: int) -> None:

@@ -1,11 +1,12 @@
 """One command from start to end: a session, the answer, its way out, and what was left out on the way."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO, TypeAlias
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.storagelevel import StorageLevel
@@ -34,6 +35,7 @@ class Request:
         form: what the answer is written as.
         output: directory to write to; None is stdout.
         limit: rows of a table.
+        spark_log_level: level of Spark's own log on stderr.
         show_progress: None shows it when stderr is a terminal.
     """
 
@@ -44,6 +46,7 @@ class Request:
     output: str | None
     limit: int
     show_progress: bool | None
+    spark_log_level: str
 
     def __post_init__(self) -> None:
         if self.form is Format.PARQUET and self.output is None:
@@ -66,7 +69,7 @@ def run(request: Request, selection: Selection, job: Job, *, out: TextIO, notes:
         FleetError: with one sentence on what is wrong, whatever Spark made of it.
     """
     with _explained(request):
-        spark = start_session(SessionSettings(master=request.master))
+        spark = start_session(SessionSettings(master=request.master, log_level=request.spark_log_level))
         shown = notes.is_terminal if request.show_progress is None else request.show_progress
         with show_progress(spark, request.title, notes, enabled=shown):
             answer = job(spark, request.source, selection)
@@ -82,7 +85,16 @@ def _explained(request: Request) -> Iterator[None]:
     except FleetError:
         raise
     except (PySparkException, Py4JError) as error:
-        raise FleetError(f"{request.title} of {request.source} failed in Spark: {first_line(error)}") from error
+        raise FleetError(f"{request.title} of {request.source} failed in Spark: {_what_failed(error)}") from error
+
+
+def _what_failed(error: Exception) -> str:
+    """The sentence in Spark's report that an operator can act on."""
+    text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+    unreadable = re.search(r"\[FAILED_READ_FILE\S*\] .*?reading file (\S+?)\.?\s", text)
+    if unreadable:
+        return f"{unreadable[1]} cannot be read: take it out of the landing zone, or let its name begin with _"
+    return first_line(Exception(text))
 
 
 def _compute(request: Request, answer: Answer, out: TextIO) -> Callable[[], None]:
@@ -106,8 +118,12 @@ def _compute(request: Request, answer: Answer, out: TextIO) -> Callable[[], None
 
 
 def _note(notes: Console, answer: Answer) -> None:
-    rejects = int(answer.rejects.get["rejects"])
+    rejects = answer.rejects.total
     if answer.repeats:
-        notes.print(f"{answer.repeats:,} repeated pushes were counted once", highlight=False)
+        notes.print(f"{_pushes(answer.repeats, 'repeated ')} counted once", highlight=False)
     if rejects:
-        notes.print(f"{rejects:,} pushes were set aside as malformed: fleet rejects says why", highlight=False)
+        notes.print(f"{_pushes(rejects)} set aside as malformed: fleet rejects says why", highlight=False)
+
+
+def _pushes(count: int, what: str = "") -> str:
+    return f"1 {what}push was" if count == 1 else f"{count:,} {what}pushes were"

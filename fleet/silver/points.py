@@ -6,21 +6,25 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.decode.stage import CountPoints, DecodePoints
+from fleet.decode.tally import RejectTally
 from fleet.schemas import CHECKED, COUNTED, DECODED, POINTS, conform
 
 
-def decode(checked: DataFrame, metric_names: Collection[str] | None = None) -> DataFrame:
+def decode(
+    checked: DataFrame, metric_names: Collection[str] | None = None, tally: RejectTally | None = None
+) -> DataFrame:
     """CHECKED -> DECODED: the data points of the good rows, and the rows set aside with their reason.
 
     A malformed payload joins those set aside. With `metric_names` only the points of these metrics are made.
+    `tally` counts what is set aside.
     """
-    stage = DecodePoints(None if metric_names is None else frozenset(metric_names))
+    stage = DecodePoints(None if metric_names is None else frozenset(metric_names), tally)
     return conform(conform(checked, CHECKED).mapInArrow(stage, DECODED), DECODED)
 
 
-def count(checked: DataFrame) -> DataFrame:
+def count(checked: DataFrame, tally: RejectTally | None = None) -> DataFrame:
     """CHECKED -> COUNTED: pushes with the number of their data points instead of their payload."""
-    return conform(conform(checked, CHECKED).mapInArrow(CountPoints(), COUNTED), COUNTED)
+    return conform(conform(checked, CHECKED).mapInArrow(CountPoints(tally), COUNTED), COUNTED)
 
 
 def points(decoded: DataFrame) -> DataFrame:

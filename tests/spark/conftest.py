@@ -1,7 +1,7 @@
 """One Spark session for the whole run: starting one takes seconds, and a process can have but one."""
 
+import gc
 import os
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +12,25 @@ from fleet.errors import JavaError
 from fleet.session import SessionSettings, check_java, start_session
 from tests.spark.landing_zone import LandingZone
 
+# pyspark.testing imports pandas-on-Spark, which wants this set before the session starts.
+os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
+
+SESSION = SessionSettings(master="local[2]", local_shuffle_partitions=2)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            # PySpark leaves the sockets that it reads results from, and py4j those of ended threads, to the collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+
+
+@pytest.fixture(autouse=True)
+def _sockets_collected() -> Iterator[None]:
+    """Within the test that left them, lest the warning reach a test that has nothing to do with Spark."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
@@ -25,11 +39,9 @@ def spark() -> Iterator[SparkSession]:
         check_java()
     except JavaError as error:
         pytest.skip(str(error))
-    os.environ.setdefault("FLEET_TEST", "1")
-    with warnings.catch_warnings():
-        session = start_session(SessionSettings(master="local[2]", local_shuffle_partitions=2))
-        yield session
-        session.stop()
+    session = start_session(SESSION)
+    yield session
+    session.stop()
 
 
 @pytest.fixture

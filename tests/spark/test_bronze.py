@@ -1,0 +1,88 @@
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.testing import assertSchemaEqual
+
+from fleet.bronze import read_landing
+from fleet.errors import LandingError
+from fleet.schemas import BRONZE, PUSH_RECORD
+from fleet.selection import Selection
+from telemetry.push_record import PushRecord
+from tests.spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
+
+
+def test_bronze_has_the_push_records_fields_in_their_order() -> None:
+    assert tuple(PUSH_RECORD.names) == PushRecord._fields
+
+
+def test_every_row_says_from_which_file_and_row_it_came(spark: SparkSession, zone: LandingZone) -> None:
+    zone.write([push(client_id="a"), push(client_id="b")])
+    bronze = read_landing(spark, str(zone.root))
+    assertSchemaEqual(bronze.schema, BRONZE)
+    found = {row.client_id: (row.source_file, row.source_row) for row in bronze.collect()}
+    assert {client: row for client, (_, row) in found.items()} == {"a": 0, "b": 1}
+    assert all(file.endswith("/hour=12/part-0.parquet") for file, _ in found.values())
+
+
+def test_unfinished_files_are_no_part_of_the_zone(spark: SparkSession, zone: LandingZone) -> None:
+    path = zone.write([push()])
+    path.with_name("_part-1.parquet").write_bytes(b"half")
+    path.with_name(".part-2.parquet").write_bytes(b"half")
+    assert read_landing(spark, str(zone.root)).count() == 1
+
+
+def test_a_selection_by_time_client_and_instance(spark: SparkSession, zone: LandingZone) -> None:
+    zone.write(
+        [
+            push(client_id="early", received_at=NOON_US - 1),
+            push(client_id="at-noon"),
+            push(client_id="late", received_at=NOON_US + 60_000_000, client_instance_id=OTHER_INSTANCE),
+        ]
+    )
+
+    def clients(**selection: object) -> set[str]:
+        frame = read_landing(spark, str(zone.root), Selection(**selection))  # type: ignore[arg-type]
+        return {row.client_id for row in frame.collect()}
+
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert clients(since=noon) == {"at-noon", "late"}
+    assert clients(until=noon) == {"early"}
+    assert clients(instance_ids=[OTHER_INSTANCE]) == {"late"}
+    assert clients(instance_ids=[ONE_INSTANCE], client_ids=["at-noon", "late"]) == {"at-noon"}
+
+
+def test_a_missing_path_says_which_and_what_to_do(spark: SparkSession, zone: LandingZone) -> None:
+    with pytest.raises(LandingError, match=r"no landing zone at .*landing: name the directory .* --source"):
+        read_landing(spark, str(zone.root))
+
+
+def test_an_empty_zone_says_so(spark: SparkSession, zone: LandingZone) -> None:
+    zone.root.mkdir()
+    with pytest.raises(LandingError, match="holds no push yet"):
+        read_landing(spark, str(zone.root))
+
+
+def test_other_parquet_files_are_refused_by_their_columns(spark: SparkSession, zone: LandingZone) -> None:
+    zone.root.mkdir()
+    pq.write_table(pa.table({"push_id": ["x"], "other": [1]}), zone.root / "x.parquet")
+    with pytest.raises(LandingError, match="holds no push records: its files have no column received_at, receiver"):
+        read_landing(spark, str(zone.root))
+
+
+def test_a_column_of_another_type_is_refused_by_name(spark: SparkSession, zone: LandingZone) -> None:
+    path = zone.write([push()])
+    table = pq.read_table(path)
+    index = table.column_names.index("received_at")
+    pq.write_table(table.set_column(index, "received_at", table["received_at"].cast(pa.int64())), path)
+    with pytest.raises(LandingError, match="its files have received_at as bigint"):
+        read_landing(spark, str(zone.root))
+
+
+def test_what_is_no_parquet_is_refused_with_its_path(spark: SparkSession, zone: LandingZone) -> None:
+    zone.root.mkdir()
+    (zone.root / "notes.txt").write_text("hello")
+    with pytest.raises(LandingError, match=r"cannot read .*landing as a landing zone"):
+        read_landing(spark, str(zone.root))

@@ -1,0 +1,145 @@
+"""What an operator gets: tables, streams and files from the commands themselves."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from fleet.cli import app
+from fleet.report.progress import Tally, show_progress
+from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
+from tests.unit.fleet import dialect_payloads as dialect
+
+
+@pytest.fixture
+def filled(spark: SparkSession, zone: LandingZone) -> LandingZone:
+    first = push(dialect.java_consumer(["a.b"]), client_id="billing-1")
+    zone.write([first, first, push(dialect.MALFORMED)])
+    zone.write(
+        [
+            push(dialect.librdkafka_producer([(3, 2.5)]), client_id="[bold]rd", client_instance_id=OTHER_INSTANCE),
+            push(received_at=NOON_US + 1_000_000, terminating=True, client_id="billing-1"),
+        ],
+        name="part-1",
+    )
+    return zone
+
+
+def fleet(zone: LandingZone, *arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments, "--source", str(zone.root)])
+
+
+def test_the_inventory_table_names_every_client_and_what_was_left_out(filled: LandingZone) -> None:
+    result = fleet(filled, "inventory")
+    assert result.exit_code == 0, result.output
+    heading, _, latest, other = result.stdout.splitlines()
+    assert heading.split("  ")[0] == "client instance id"
+    assert "billing-1" in latest
+    assert latest.split()[-1] == "yes"
+    assert "[bold]rd" in other
+    assert other.split()[-1] == "no"
+    assert result.stderr.splitlines() == [
+        "1 repeated push was counted once",
+        "1 push was set aside as malformed: fleet rejects says why",
+    ]
+
+
+def test_a_table_is_limited_and_says_how_many_more_there_are(filled: LandingZone) -> None:
+    result = fleet(filled, "points", "--limit", "2")
+    lines = result.stdout.splitlines()
+    assert len(lines) == 5
+    assert lines[-1].startswith("4 more of 6 rows")
+
+
+def test_latency_as_json_lines_is_one_object_a_row_with_nulls(filled: LandingZone) -> None:
+    result = fleet(filled, "latency", "--format", "json")
+    assert result.exit_code == 0, result.output
+    (row,) = [json.loads(line) for line in result.stdout.splitlines()]
+    assert (row["client_id"], row["node_id"], row["latency_avg_ms"], row["samples"]) == ("[bold]rd", 3, 2.5, 1)
+
+
+def test_points_as_csv_hold_maps_as_json(filled: LandingZone) -> None:
+    result = fleet(filled, "points", "--format", "csv", "--metric", dialect.LAG)
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [row["topic"] for row in sorted(rows, key=lambda row: int(row["point_index"]))] == ["", "a.b", "a_b"]
+    assert {json.loads(row["resource"])["group_id"] for row in rows} == {"billing"}
+    assert {row["received_at"] for row in rows} == {"2026-03-01T12:00:00.000000Z"}
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet"])
+def test_an_answer_is_written_to_a_directory_and_never_over_another(
+    filled: LandingZone, tmp_path: Path, form: str
+) -> None:
+    path = tmp_path / "out"
+    result = fleet(filled, "inventory", "--format", form, "--output", str(path))
+    assert (result.exit_code, result.stdout) == (0, ""), result.output
+    files = list(path.rglob(f"*.{form}"))
+    if form == "parquet":
+        found = [row["client_id"] for file in files for row in pq.read_table(file).to_pylist()]
+    elif form == "json":
+        found = [json.loads(line)["client_id"] for file in files for line in file.read_text().splitlines()]
+    else:
+        found = [row["client_id"] for file in files for row in csv.DictReader(io.StringIO(file.read_text()))]
+    assert sorted(found) == ["[bold]rd", "billing-1"]
+    again = fleet(filled, "inventory", "--format", form, "--output", str(path))
+    assert again.exit_code == 1
+    assert "exists already" in again.stderr
+
+
+def test_a_selection_by_the_instance_id_of_a_clients_log(filled: LandingZone) -> None:
+    result = fleet(filled, "inventory", "--format", "json", "--instance", "00000000000000000000000000000001")
+    assert [json.loads(line)["client_id"] for line in result.stdout.splitlines()] == ["[bold]rd"]
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_selection_that_nothing_meets_is_an_empty_answer(filled: LandingZone, form: str) -> None:
+    result = fleet(filled, "latency", "--format", form, "--since", "2026-03-02")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert len(result.stdout.splitlines()) == (2 if form == "table" else 0)
+
+
+def test_a_wrong_source_is_one_sentence(spark: SparkSession, zone: LandingZone) -> None:
+    result = fleet(zone, "inventory")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    (sentence,) = result.stderr.strip().splitlines()
+    assert sentence.startswith("Error: there is no landing zone at ")
+
+
+def test_a_file_that_cannot_be_read_is_named_in_one_sentence(filled: LandingZone) -> None:
+    path = filled.write([push()], name="part-9")
+    path.write_bytes(path.read_bytes()[:200])
+    result = fleet(filled, "inventory")
+    assert result.exit_code == 1
+    (sentence,) = result.stderr.strip().splitlines()
+    assert "part-9.parquet" in sentence
+
+
+def test_progress_says_what_runs_and_leaves_the_terminal_clean(spark: SparkSession) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100)
+    with show_progress(spark, "inventory", console, enabled=True):
+        spark.range(1000, numPartitions=4).selectExpr("java_method('java.lang.Thread', 'sleep', 1L)").count()
+    assert "inventory" in screen.getvalue()
+    screen.truncate(0)
+    with show_progress(spark, "inventory", console, enabled=False):
+        spark.range(1).count()
+    assert screen.getvalue() == ""
+
+
+def test_a_tally_counts_the_tasks_and_rows_of_its_own_jobs(spark: SparkSession, zone: LandingZone) -> None:
+    spark.range(10, numPartitions=3).count()
+    zone.write([push() for _ in range(7)])
+    tally = Tally(spark)
+    tally.refresh()
+    assert (tally.tasks, tally.rows_read) == (0, 0)
+    assert len(spark.read.parquet(str(zone.root)).select("push_id").collect()) == 7
+    tally.refresh()
+    assert tally.completed_tasks == tally.tasks >= 1
+    assert tally.rows_read == 7
