@@ -73,7 +73,10 @@ def parse_request(frame: bytes, table: ApiTable) -> Request:
     if not is_served and api_key != ApiKey.API_VERSIONS:
         raise _not_served(table, api_key, api_version)
     client_id, position = _read_client_id(frame, client_id_length)
-    body = _read_rest(frame, position, api_key, api_version) if is_served else None
+    if not is_served:
+        return Request(api_key, api_version, correlation_id, client_id, None)
+    is_flexible, read = _layout(api_key, api_version)
+    body = read(frame, _skip_header_tags(frame, position) if is_flexible else position)
     return Request(api_key, api_version, correlation_id, client_id, body)
 
 
@@ -95,15 +98,11 @@ def _read_client_id(frame: bytes, length: int) -> tuple[str | None, int]:
     return frame[start:end].decode(errors="replace"), end
 
 
-def _read_rest(frame: bytes, position: int, api_key: int, api_version: int) -> Any:
-    """Reads the header's tagged fields, which only flexible versions have, and the body."""
-    is_flexible, read = _layout(api_key, api_version)
-    if is_flexible:
-        try:
-            position = skip_tagged_fields(frame, position)
-        except (UnreadableError, IndexError) as error:
-            raise ProtocolError("malformed_header", f"tagged fields of the header: {error}") from error
-    return read(frame, position)
+def _skip_header_tags(frame: bytes, position: int) -> int:
+    try:
+        return skip_tagged_fields(frame, position)
+    except (UnreadableError, IndexError) as error:
+        raise ProtocolError("malformed_header", f"tagged fields of the header: {error}") from error
 
 
 @functools.cache

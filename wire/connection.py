@@ -138,6 +138,20 @@ class Connection:
         )
 
     @property
+    def is_at_rest(self) -> bool:
+        """True if it is open, and everything that was received has been handed out."""
+        return self.wants_read and self._decoder.partial is None
+
+    @property
+    def may_take(self) -> bool:
+        """True if `take` has a frame to hand out, or an error to raise."""
+        if self.state is not _OPEN or not self.peer_reads:
+            return False
+        if not self._waiting:
+            return self._decoder.error is not None
+        return self._next_slot - self._sent < self._max_in_flight
+
+    @property
     def is_finished(self) -> bool:
         """True if nothing more will be handed out or sent: the input ended or is given up, and all is answered."""
         if self.state not in _ENDING and not self.input_ended:
@@ -171,6 +185,7 @@ class Connection:
         Raises:
             ProtocolError: all frames were handed out, and what follows them is no frame.
         """
+        # What `may_take` says, once more: this runs for every frame.
         if self.state is not _OPEN or not self.peer_reads:
             return None
         if not self._waiting:

@@ -283,18 +283,19 @@ class TcpChannel(asyncio.Protocol):
 
     def _pump_turn(self, transport: asyncio.Transport) -> None:
         connection = self._connection
+        high_water_bytes = self._context.settings.write_high_water_bytes
         frames = written = 0
-        while True:
+        while frames < _TURN_FRAMES and written < high_water_bytes:
             frame = connection.take()
             if frame is not None:
                 self._handle(frame)
                 frames += 1
-            elif connection.has_output:
+                continue
+            if connection.has_output:
                 written += self._write(transport)
-            else:
+            # What left has made room for frames that wait for it, if there are any.
+            if not connection.may_take:
                 return
-            if frames >= _TURN_FRAMES or written >= self._context.settings.write_high_water_bytes:
-                break
         if connection.has_output:
             self._write(transport)
         self._continue_soon()
@@ -334,6 +335,8 @@ class TcpChannel(asyncio.Protocol):
         if self._transport is None or self._close_reason is not None:
             return
         connection = self._connection
+        if not self._buffered and connection.is_at_rest and self._transport.is_reading():
+            return
         if connection.is_finished and not self._is_pumping:
             self.close(self._end_reason or CloseReason.CLIENT_CLOSED)
             return
