@@ -203,6 +203,7 @@ class FleetgaugeNode:
         handler = RequestDispatcher(table, cluster, self._apis, self._manager, self._time)
         settings = ListenerSettings(
             socket_request_max_bytes=self._config.socket_request_max_bytes,
+            queued_max_request_bytes=self._config.queued_max_request_bytes,
             socket_listen_backlog_size=self._config.socket_listen_backlog_size,
             connections_max_idle_ms=self._config.connections_max_idle_ms,
             max_in_flight_requests=self._config.max_in_flight_requests,

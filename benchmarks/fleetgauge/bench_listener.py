@@ -121,8 +121,10 @@ def serve_echo(ready: Connection) -> None:
     uvloop.run(run())
 
 
-async def subscribe(port: int, per_connection: list[list[uuid.UUID]]) -> dict[uuid.UUID, int]:
-    """Subscription id of every instance, each asked for on a connection of its own group."""
+async def subscribe(
+    port: int, per_connection: list[list[uuid.UUID]]
+) -> tuple[dict[uuid.UUID, int], asyncio.StreamWriter]:
+    """Subscription id of every instance, and the connection that asked: the node remembers them while it is open."""
     found: dict[uuid.UUID, int] = {}
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for group in chunks(list(itertools.chain(*per_connection)), 50):
@@ -130,8 +132,7 @@ async def subscribe(port: int, per_connection: list[list[uuid.UUID]]) -> dict[uu
         for instance in group:
             (size,) = struct.unpack(">i", await reader.readexactly(4))
             found[instance] = parse_get((await reader.readexactly(size))[5:]).subscription_id
-    writer.close()
-    return found
+    return found, writer
 
 
 def chunks(items: list[Any], size: int) -> list[list[Any]]:
@@ -143,7 +144,10 @@ async def drive(
 ) -> dict[str, float]:
     """Closed loop for `seconds` after half a second of warm-up."""
     per_connection = chunks([uuid.uuid4() for _ in range(INSTANCES)], INSTANCES // connections)[:connections]
-    ids = {} if echo else await subscribe(port, per_connection)
+    ids: dict[uuid.UUID, int] = {}
+    asker = None
+    if not echo:
+        ids, asker = await subscribe(port, per_connection)
     loop = asyncio.get_running_loop()
     protocols = []
     for group in per_connection:
@@ -168,6 +172,8 @@ async def drive(
     await asyncio.sleep(0.2)
     for protocol in protocols:
         protocol._transport.abort()  # type: ignore[attr-defined]
+    if asker is not None:
+        asker.close()
     return {"per_second": answered / took, "refused": refused}
 
 

@@ -7,7 +7,7 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from fleetgauge.apis.messages import new_part, new_response
-from wire.api_table import ApiKey, ApiTable
+from wire.api_table import Api, ApiKey, ApiTable
 from wire.codec import Request, encode_response
 from wire.errors import ErrorCode
 from wire.listener import Channel
@@ -37,12 +37,19 @@ def handle_api_versions(table: ApiTable, channel: Channel, request: Request) -> 
 
 def _answer(table: ApiTable, request: Request, version: int, error: ErrorCode) -> bytes:
     schema: Any = load_response_schema(ApiKey.API_VERSIONS, version)
-    served = table.advertised() if error is not ErrorCode.INVALID_REQUEST else ()
     keys = tuple(
         new_part(schema, "ApiVersion", api_key=api.key, min_version=api.min_version, max_version=api.max_version)
-        for api in served
+        for api in _listed(table, error)
     )
     response = new_response(
         ApiKey.API_VERSIONS, version, error_code=KioErrorCode(error), api_keys=keys, throttle_time=_NO_TIME
     )
     return encode_response(request.correlation_id, response)
+
+
+def _listed(table: ApiTable, error: ErrorCode) -> tuple[Api, ...]:
+    """What an answer lists: everything, or what ApiVersions itself supports, or nothing, by error (as Kafka)."""
+    if error is ErrorCode.NONE:
+        return table.advertised()
+    itself = table.find(ApiKey.API_VERSIONS)
+    return (itself,) if error is ErrorCode.UNSUPPORTED_VERSION and itself is not None else ()

@@ -65,6 +65,12 @@ class ServiceConfig(BaseModel):
         alias="socket.request.max.bytes",
         description="Largest request frame [B]; a larger one closes its connection.",
     )
+    queued_max_request_bytes: int = Field(
+        default=_WIRE.queued_max_request_bytes,
+        ge=1024,
+        alias="queued.max.request.bytes",
+        description="Incomplete and waiting requests over all connections of a listener [B]; who exceeds it is closed.",
+    )
     socket_listen_backlog_size: int = Field(
         default=_WIRE.socket_listen_backlog_size,
         ge=1,

@@ -59,7 +59,7 @@ def test_a_too_high_api_versions_version_is_answered_in_the_layout_of_version_0_
     request = Request(18, 99, 5, "test", None)
     answer = answered(18, 0, handle_api_versions(ApiTable(), channel, request))
     assert answer.error_code.value == 35
-    assert (18, 0, 4) in [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
+    assert [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys] == [(18, 0, 4)]
 
 
 def test_a_software_name_outside_kafkas_pattern_is_an_invalid_request_and_not_kept() -> None:
