@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -34,19 +35,35 @@ def take_first(frame: DataFrame, form: TableForm, limit: int) -> tuple[list[Row]
     return rows, int(total.get["rows"]) if rows else 0
 
 
-def print_table(out: TextIO, rows: list[Row], names: Iterable[str], total: int) -> None:
-    """A table of rows of text, as wide as the terminal, or as it needs where there is none; says how many more."""
-    console = Console(file=out, highlight=False)
-    if not console.is_terminal:
-        console.width = _WIDTH_OF_A_FILE
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+def print_table(console: Console, rows: list[Row], names: list[str], total: int) -> None:
+    """Rows of text as a table, or one block a row where the terminal is too narrow; says how many more there are."""
+    table = Table(show_edge=False, pad_edge=False, header_style="bold")
     for name in names:
-        table.add_column(name, overflow="fold", justify="right" if name in _NUMBERS else "left")
+        table.add_column(name.replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*(Text("-" if value is None else value) for value in row))
-    console.print(table)
+        table.add_row(*(_shown(value) for value in row))
+    if Measurement.get(console, console.options, table).maximum <= console.width:
+        console.print(table)
+    else:
+        _print_blocks(console, rows, names)
     if total > len(rows):
         console.print(f"{total - len(rows):,} more of {total:,} rows: raise --limit, or write all with --format")
+
+
+def _print_blocks(console: Console, rows: list[Row], names: list[str]) -> None:
+    for number, row in enumerate(rows):
+        block = Table(show_header=False, box=None, pad_edge=False)
+        block.add_column(style="dim", no_wrap=True)
+        block.add_column(overflow="fold")
+        for name, value in zip(names, row, strict=True):
+            block.add_row(name.replace("_", " "), _shown(value))
+        if number:
+            console.print()
+        console.print(block)
+
+
+def _shown(value: str | None) -> Text:
+    return Text("-" if value is None else value)
 
 
 def as_text(frame: DataFrame) -> DataFrame:
