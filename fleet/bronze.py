@@ -1,4 +1,4 @@
-"""Bronze: the landing zone as it lies, push records in Parquet under `date=YYYY-MM-DD/hour=HH/`.
+"""Bronze: the landing zone as it lies, push records in Parquet under `date=YYYY-MM-DD/hour=HH/` (of receipt, UTC).
 
 Files and directories whose names begin with `_` or `.` are no part of it: writers keep unfinished files there.
 """
@@ -8,9 +8,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
 from pyspark.sql import types as T  # noqa: N812
 
-from fleet.errors import LandingError, first_line
+from fleet.errors import LandingError
 from fleet.schemas import BRONZE, PUSH_RECORD, conform
 from fleet.selection import Selection
+from fleet.spark_errors import what_failed
 
 _PATH_NOT_FOUND = "PATH_NOT_FOUND"
 _NOTHING_TO_INFER = "UNABLE_TO_INFER_SCHEMA"
@@ -23,15 +24,27 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
         LandingError: the path is missing, holds no Parquet file, or what it holds are no push records.
     """
     _check_form(spark, source)
-    raw = spark.read.schema(PUSH_RECORD).parquet(source)
+    selection = selection or Selection()
+    raw = _of_days(spark.read.schema(PUSH_RECORD).parquet(source), selection)
     frame = raw.select(
         *PUSH_RECORD.names,
         F.col("_metadata.file_path").alias("source_file"),
         F.col("_metadata.row_index").alias("source_row"),
     )
-    for condition in _conditions(selection or Selection()):
+    for condition in _conditions(selection):
         frame = frame.where(condition)
     return conform(frame, BRONZE)
+
+
+def _of_days(raw: DataFrame, selection: Selection) -> DataFrame:
+    """Without the folders of other days than the selected ones, which need not even be listed."""
+    if "date" not in raw.columns:
+        return raw
+    if selection.since is not None:
+        raw = raw.where(F.col("date") >= F.lit(f"{selection.since:%Y-%m-%d}"))
+    if selection.until is not None:
+        raw = raw.where(F.col("date") <= F.lit(f"{selection.until:%Y-%m-%d}"))
+    return raw
 
 
 def _conditions(selection: Selection) -> list[Column]:
@@ -54,7 +67,7 @@ def _check_form(spark: SparkSession, source: str) -> None:
     except AnalysisException as error:
         raise LandingError(_explain(error, source)) from error
     except Exception as error:  # a file that is no Parquet, a file system that Spark does not know
-        raise LandingError(f"cannot read {source} as a landing zone: {first_line(error)}") from error
+        raise LandingError(f"cannot read {source} as a landing zone: {what_failed(error)}") from error
     missing = [name for name in PUSH_RECORD.names if name not in found.names]
     if missing:
         raise LandingError(f"{source} holds no push records: its files have no column {', '.join(missing)}")
@@ -78,4 +91,4 @@ def _explain(error: AnalysisException, source: str) -> str:
         )
     if condition.startswith(_NOTHING_TO_INFER):
         return f"the landing zone at {source} holds no push yet, or is another directory"
-    return f"cannot read {source} as a landing zone: {first_line(error)}"
+    return f"cannot read {source} as a landing zone: {what_failed(error)}"

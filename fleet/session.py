@@ -11,7 +11,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from fleet.errors import FleetError, JavaError, first_line
+from fleet.errors import FleetError, JavaError
+from fleet.spark_errors import what_failed
 
 OLDEST_JAVA: Final = 17
 _HOW_TO_GET_JAVA: Final = (
@@ -55,7 +56,7 @@ def start_session(settings: SessionSettings | None = None) -> SparkSession:
     try:
         session = _builder(settings).getOrCreate()
     except Exception as error:  # pyspark's or py4j's: the JVM's exception while the context starts
-        raise FleetError(f"Spark did not start with master {settings.master}: {first_line(error)}") from error
+        raise FleetError(f"Spark did not start with master {settings.master}: {what_failed(error)}") from error
     session.sparkContext.setLogLevel(settings.log_level)
     return session
 

@@ -1,18 +1,17 @@
 """One command from start to end: a session, the answer, its way out, and what was left out on the way."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO, TypeAlias
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.storagelevel import StorageLevel
 from rich.console import Console
 
-from fleet.errors import FleetError, first_line
+from fleet.errors import FleetError
 from fleet.jobs import Answer
 from fleet.report.form import Format
 from fleet.report.output import print_table, take_first, write_path, write_stream
@@ -20,6 +19,7 @@ from fleet.report.progress import show_progress
 from fleet.report.tables import TABLES
 from fleet.selection import Selection
 from fleet.session import SessionSettings, start_session
+from fleet.spark_errors import what_failed
 
 Job: TypeAlias = Callable[[SparkSession, str, Selection], Answer]
 
@@ -85,16 +85,7 @@ def _explained(request: Request) -> Iterator[None]:
     except FleetError:
         raise
     except (PySparkException, Py4JError) as error:
-        raise FleetError(f"{request.title} of {request.source} failed in Spark: {_what_failed(error)}") from error
-
-
-def _what_failed(error: Exception) -> str:
-    """The sentence in Spark's report that an operator can act on."""
-    text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
-    unreadable = re.search(r"\[FAILED_READ_FILE\S*\] .*?reading file (\S+?)\.?\s", text)
-    if unreadable:
-        return f"{unreadable[1]} cannot be read: take it out of the landing zone, or let its name begin with _"
-    return first_line(Exception(text))
+        raise FleetError(f"{request.title} of {request.source} failed in Spark: {what_failed(error)}") from error
 
 
 def _compute(request: Request, answer: Answer, out: TextIO) -> Callable[[], None]:

@@ -1,11 +1,15 @@
-from datetime import UTC, datetime
+import shutil
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
 
+from exporters.landing import encode
+from exporters.landing_schema import partition_of
 from fleet.bronze import read_landing
 from fleet.errors import LandingError
 from fleet.schemas import BRONZE, PUSH_RECORD
@@ -16,6 +20,31 @@ from tests.spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, Land
 
 def test_bronze_has_the_push_records_fields_in_their_order() -> None:
     assert tuple(PUSH_RECORD.names) == PushRecord._fields
+
+
+def test_a_file_of_the_sinks_own_exporter_is_read_to_the_last_value(spark: SparkSession, zone: LandingZone) -> None:
+    known = PushRecord(**push(b"payload"))
+    unknown = PushRecord(
+        **push() | dict.fromkeys(["client_source_port", "subscription_id", "push_interval_ms", "compression_type"])
+    )
+    folder = zone.root / partition_of(NOON_US)
+    folder.mkdir(parents=True)
+    (folder / "pushes-1_2-x.parquet").write_bytes(encode([known, unknown]))
+    rows = read_landing(spark, str(zone.root)).orderBy("push_id").drop("source_file", "source_row")
+    found = rows.withColumn("received_at", F.unix_micros("received_at")).collect()
+    assert [PushRecord(*row[:-1], metrics=bytes(row.metrics)) for row in found] == [known, unknown]
+
+
+def test_folders_of_other_days_than_the_selected_are_not_read(spark: SparkSession, zone: LandingZone) -> None:
+    misfiled = zone.write([push(), push()])
+    for day in ("2026-02-28", "2026-03-03"):
+        other = zone.root / f"date={day}" / "hour=12"
+        other.mkdir(parents=True)
+        shutil.copy(misfiled, other)
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert read_landing(spark, str(zone.root), Selection(since=noon)).count() == 4
+    assert read_landing(spark, str(zone.root), Selection(until=noon + timedelta(days=1))).count() == 4
+    assert read_landing(spark, str(zone.root)).count() == 6
 
 
 def test_every_row_says_from_which_file_and_row_it_came(spark: SparkSession, zone: LandingZone) -> None:
@@ -84,5 +113,5 @@ def test_a_column_of_another_type_is_refused_by_name(spark: SparkSession, zone: 
 def test_what_is_no_parquet_is_refused_with_its_path(spark: SparkSession, zone: LandingZone) -> None:
     zone.root.mkdir()
     (zone.root / "notes.txt").write_text("hello")
-    with pytest.raises(LandingError, match=r"cannot read .*landing as a landing zone"):
+    with pytest.raises(LandingError, match=r"cannot read .*notes\.txt cannot be read: take it out"):
         read_landing(spark, str(zone.root))
