@@ -84,11 +84,12 @@ def test_a_rewind_goes_back_to_the_cursor(log: Any) -> None:
 def test_a_commit_takes_earlier_batches_with_it(log: Any) -> None:
     log.write(log.writer(), 10)
     reader = log.reader()
-    poll(reader, max_records=4)
-    second = poll(reader, max_records=4)
+    first, second = poll(reader, max_records=4), poll(reader, max_records=4)
+    assert first is not None
     assert second is not None
     reader.commit(second)
     reader.commit(second)
+    reader.commit(first)
     state = Cursors(log.path).states()[0]
     assert str(state.position) == second.last_position
     assert state.delivered_records == 8
@@ -179,6 +180,21 @@ def test_a_wakeup_ends_the_wait_of_the_running_or_the_next_poll(log: Any) -> Non
     assert numbers(found[0].records) == [1]
     reader.wakeup()
     assert reader.poll(1 << 30, 3, 60_000) is None
+    reader.close()
+
+
+def test_a_wakeup_ends_one_wait_alone(log: Any) -> None:
+    log.write(log.writer(), 1)
+    reader = SqlitePushLogReader(log.settings, "otlp", time=SystemTime())
+    reader.wakeup()
+    assert reader.poll(1 << 30, 3, 60_000) is not None
+    poller = threading.Thread(target=lambda: reader.poll(1 << 30, 3, 60_000))
+    poller.start()
+    poller.join(0.1)
+    assert poller.is_alive()
+    reader.wakeup()
+    poller.join(10)
+    assert not poller.is_alive()
     reader.close()
 
 
