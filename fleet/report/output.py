@@ -35,17 +35,29 @@ def take_first(frame: DataFrame, form: TableForm, limit: int) -> tuple[list[Row]
     return rows, int(total.get["rows"]) if rows else 0
 
 
-def print_table(console: Console, rows: list[Row], names: list[str], total: int) -> None:
-    """Rows of text as a table, or one block a row where the terminal is too narrow; says how many more there are."""
-    table = Table(show_edge=False, pad_edge=False, header_style="bold")
-    for name in names:
-        table.add_column(name.replace("_", " "), overflow="fold")
+def print_table(out: TextIO, rows: list[Row], names: Iterable[str], total: int, *, width: int | None = None) -> None:
+    """Rows of text as a table, or one block a row where the terminal is too narrow; says how many more there are.
+
+    Args:
+        out: where it goes; what is no terminal is as wide as the table needs.
+        rows: of text.
+        names: the columns' headings.
+        total: rows that there are altogether.
+        width: of the terminal [characters]; by default as it says itself.
+    """
+    console = Console(file=out, highlight=False, width=width)
+    if width is None and not console.is_terminal:
+        console.width = _WIDTH_OF_A_FILE
+    headings = list(names)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for name in headings:
+        table.add_column(name, overflow="fold", justify="right" if name in _NUMBERS else "left")
     for row in rows:
         table.add_row(*(_shown(value) for value in row))
-    if Measurement.get(console, console.options, table).maximum <= console.width:
+    if Measurement.get(console, console.options.update(max_width=_WIDTH_OF_A_FILE), table).maximum <= console.width:
         console.print(table)
     else:
-        _print_blocks(console, rows, names)
+        _print_blocks(console, rows, headings)
     if total > len(rows):
         console.print(f"{total - len(rows):,} more of {total:,} rows: raise --limit, or write all with --format")
 
@@ -56,7 +68,7 @@ def _print_blocks(console: Console, rows: list[Row], names: list[str]) -> None:
         block.add_column(style="dim", no_wrap=True)
         block.add_column(overflow="fold")
         for name, value in zip(names, row, strict=True):
-            block.add_row(name.replace("_", " "), _shown(value))
+            block.add_row(name, _shown(value))
         if number:
             console.print()
         console.print(block)

@@ -3,17 +3,16 @@
 from io import StringIO
 
 from pyspark.sql import Row
-from rich.console import Console
 
 from fleet.report.output import print_table
 
 ROWS = [Row("X8RGtPZaTXy5MT12z_qiwA", "orders", None), Row("8y3u2LUoR7y4inlixFAFzA", "audit", "yes")]
-NAMES = ["client_instance_id", "client_id", "terminated"]
+NAMES = ["client instance id", "client id", "terminated"]
 
 
 def printed(width: int, total: int = 2) -> str:
     out = StringIO()
-    print_table(Console(file=out, width=width), ROWS, NAMES, total)
+    print_table(out, ROWS, NAMES, total, width=width)
     return out.getvalue()
 
 
