@@ -36,6 +36,8 @@ class DeliveryStats:
         rejected_points: data points that a destination took and threw away.
         retried: failed tries by reason.
         refused: pushes given up for good, by reason.
+        passed_on_records: pushes whose share of the log passed to another process before their cursor had moved: that
+            one delivers them, again where this one had already.
         splits: batches cut in halves, since they were too large or held something unacceptable.
         last_error: text of the last failure, with its reason; None before the first.
         last_error_at: wall time of it [us since the epoch].
@@ -51,6 +53,7 @@ class DeliveryStats:
     rejected_points: int = 0
     retried: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
+    passed_on_records: int = 0
     splits: int = 0
     last_error: str | None = None
     last_error_at: int | None = None
@@ -65,7 +68,7 @@ class DeliveryCounters:
         self._lock = threading.Lock()
         self._exporter = exporter
         self._state = PipelineState.STARTING
-        self._records = self._bytes = self._batches = self._rejected = self._splits = 0
+        self._records = self._bytes = self._batches = self._rejected = self._splits = self._passed_on = 0
         self._retried: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._last_error: str | None = None
@@ -110,6 +113,11 @@ class DeliveryCounters:
         with self._lock:
             self._splits += 1
 
+    def passed_on(self, records: int) -> None:
+        """Counts pushes that became another process's."""
+        with self._lock:
+            self._passed_on += records
+
     def snapshot(self) -> DeliveryStats:
         """Everything as of now; later counting does not change it."""
         with self._lock:
@@ -122,6 +130,7 @@ class DeliveryCounters:
                 rejected_points=self._rejected,
                 retried=dict(self._retried),
                 refused=dict(self._refused),
+                passed_on_records=self._passed_on,
                 splits=self._splits,
                 last_error=self._last_error,
                 last_error_at=self._last_error_at,

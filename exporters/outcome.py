@@ -127,4 +127,5 @@ def halves(batch: Batch) -> tuple[Batch, Batch]:
 
 def _part(batch: Batch, start: int, stop: int) -> Batch:
     records = batch.records[start:stop]
-    return replace(batch, records=records, size_bytes=sum(len(record.metrics) for record in records))
+    size_bytes = sum(len(record.metrics) for record in records)
+    return replace(batch, records=records, size_bytes=size_bytes, shares=batch.shares[start:stop])

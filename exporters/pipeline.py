@@ -152,6 +152,11 @@ class Pipeline:
         self._until_settled(partial(self._commit, batch))
 
     def _export(self, part: Batch) -> Outcome:
+        """One try; what passed to another process while the destination was away is left to that one."""
+        owned = self._reader.owned(part)
+        return Delivered() if owned is None else self._export_owned(owned)
+
+    def _export_owned(self, part: Batch) -> Outcome:
         started_ms = self._time.hi_res_clock_ms()
         outcome = self._exporter.export(part)
         if isinstance(outcome, Delivered):
@@ -160,7 +165,10 @@ class Pipeline:
         return outcome
 
     def _commit(self, batch: Batch) -> Outcome:
-        self._reader.commit(batch)
+        passed_on = self._reader.commit(batch)
+        if passed_on:
+            self._counters.passed_on(passed_on)
+            self._log.info("pushes passed to another process with their partitions", pushes=passed_on)
         return Delivered()
 
     def _count_refused(self, part: Batch, outcome: Delivered) -> None:

@@ -6,23 +6,19 @@ push gets exactly one answer.
 """
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Literal
 
 import structlog
 
 from exporters.calm_log import CalmLog
-from exporters.push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError, PushLogWriter
+from exporters.push_log.log import OnDone, PushLogError, PushLogFullError, PushLogTimeoutError, PushLogWriter
 from exporters.push_log.settings import MIB
 from quotas.clock import Time
 from telemetry.push_record import PushRecord
 from wire.errors import FleetgaugeError
 
 log = structlog.get_logger(__name__)
-
-OnDone = Callable[[Exception | None], None]
-"""Told once how it went: None when the push is in the log, else why it is not known to be."""
 
 DEFAULT_ACK_TIMEOUT_MS: Final = 500
 DEFAULT_MAX_PENDING_RECORDS: Final = 16_384

@@ -5,6 +5,7 @@ every exporter reads at its own pace from its own durable cursor. Order is the l
 `PushRecord.push_id` is the key by which repeats are dropped (DESIGN, "Push log").
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,6 +43,8 @@ class Batch:
         first_position: of the first record; text that sorts as the log does.
         last_position: of the last record.
         size_bytes: sum of the records' `metrics`, decompressed [B].
+        shares: of each record, the share of the log that it came from, where several readers divide a log among them
+            and a share may pass to another; empty where the reader has the log to itself.
     """
 
     exporter: str
@@ -49,6 +52,7 @@ class Batch:
     first_position: str
     last_position: str
     size_bytes: int
+    shares: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +61,49 @@ class Lag:
 
     Attributes:
         records: records not yet committed.
-        bytes: sum of their `metrics`, decompressed [B].
-        oldest_received_at: when the oldest of them was received [us since the epoch, UTC]; None when there is none.
+        bytes: sum of their `metrics`, decompressed [B]; None where the log cannot tell without reading them.
+        oldest_received_at: when the oldest of them was received [us since the epoch, UTC]; None when there is none, or
+            the log cannot tell without reading it.
     """
 
     records: int
-    bytes: int
+    bytes: int | None
     oldest_received_at: int | None
+
+
+OnDone = Callable[[Exception | None], None]
+"""Told once how it went: None when the push is in the log, else why it is not known to be."""
+
+
+class PushAppender(Protocol):
+    """Where the listener puts accepted pushes, whatever the log is. For one loop; used from that loop alone."""
+
+    @property
+    def pending(self) -> int:
+        """Pushes that are not yet in the log, and not yet given up."""
+        ...
+
+    def append(self, record: PushRecord, encoded: bytes | None, on_done: OnDone) -> None:
+        """Takes a push, without ever waiting.
+
+        Args:
+            record: what to log.
+            encoded: its payload as received; see `PushLogWriter.append`.
+            on_done: called once, with None or the error; at once where the push cannot be taken now.
+        """
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """What became of the pushes so far, by outcome."""
+        ...
+
+    async def drain(self) -> None:
+        """Waits until every push that was appended is in the log, or was answered with an error."""
+        ...
+
+    async def close(self) -> None:
+        """Takes no more pushes, and waits for those that it has."""
+        ...
 
 
 class PushLogWriter(Protocol):
@@ -122,11 +162,28 @@ class PushLogReader(Protocol):
         """
         ...
 
-    def commit(self, batch: Batch) -> None:
+    def owned(self, batch: Batch) -> Batch | None:
+        """What of a batch, or of a part of one, is still this reader's to deliver; None when that is nothing.
+
+        Where readers divide a log among them, a share of it may pass to another reader at any time: that one begins at
+        the share's durable cursor, so what this one has not yet committed of it comes again there. A reader that has
+        the log to itself returns `batch`.
+        """
+        ...
+
+    def commit(self, batch: Batch) -> int:
         """Moves the durable cursor to the end of `batch`, and so past every batch polled before it.
+
+        Args:
+            batch: as `poll` returned it, whole.
+
+        Returns:
+            How many of its records passed to another reader meanwhile (see `owned`); their cursor stays, and they come
+            again there. Always 0 for a reader that has the log to itself.
 
         Raises:
             CursorRevokedError: a later reader of the same exporter took over; this one is done for.
+            PushLogError: the cursor cannot be moved now; trying again is right.
         """
         ...
 

@@ -104,13 +104,18 @@ class SqlitePushLogReader:
         self._wake.clear()
         return self._take(_Gathering(max_bytes, max_records))
 
-    def commit(self, batch: Batch) -> None:
+    def owned(self, batch: Batch) -> Batch:
+        """See `PushLogReader.owned`: all of it."""
+        return batch
+
+    def commit(self, batch: Batch) -> int:
         """See `PushLogReader.commit`."""
         target = Position.parse(batch.last_position)
         extents = [extent for extent in self._polled if (extent.segment, extent.last_row) <= target]
         self._committed = self._cursors.commit(self._exporter, self._epoch, target, extents)
         for _ in extents:
             self._polled.popleft()
+        return 0
 
     def rewind(self) -> None:
         """See `PushLogReader.rewind`."""

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from exporters.push_log.group_commit import GroupCommit
+from exporters.push_log.log import PushAppender
 from fleetgauge.apis.messages import new_response
 from quotas.clock import Time
 from telemetry.manager import AcceptedPush, ClientMetricsManager
@@ -42,7 +42,7 @@ class TelemetryApis:
     def __init__(
         self,
         manager: ClientMetricsManager,
-        push_log: GroupCommit,
+        push_log: PushAppender,
         time: Time,
         flusher: Flusher,
         *,

@@ -15,12 +15,14 @@ def amount(count: int) -> str:
     return f"{count:,}"
 
 
-def size(count_bytes: int) -> str:
-    """A size [B] in binary units.
+def size(count_bytes: int | None) -> str:
+    """A size [B] in binary units; None is one that cannot be told.
 
-    >>> size(0), size(1536), size(3 << 30)
-    ('0 B', '1.5 KiB', '3.0 GiB')
+    >>> size(0), size(1536), size(3 << 30), size(None)
+    ('0 B', '1.5 KiB', '3.0 GiB', 'unknown size')
     """
+    if count_bytes is None:
+        return "unknown size"
     value = float(count_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:

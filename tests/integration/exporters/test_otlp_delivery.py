@@ -115,8 +115,12 @@ class Log:
             records.append(record)
         return batch_of(*records) if records else None
 
-    def commit(self, batch: Batch) -> None:
+    def owned(self, batch: Batch) -> Batch:
+        return batch
+
+    def commit(self, batch: Batch) -> int:
         self.committed += [record.push_id for record in batch.records]
+        return 0
 
     def rewind(self) -> None: ...
 

@@ -1,6 +1,7 @@
 """The pipeline against a log and a destination that do as the test says, with a clock that only pauses move."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -38,6 +39,7 @@ class Log:
         self.commit_errors: list[Exception] = []
         self.idle = idle
         self.lingers: list[int] = []
+        self.lost: set[str] = set()
         self.closed = False
 
     def poll(self, max_bytes: int, max_records: int, max_wait_ms: int) -> Batch | None:
@@ -53,10 +55,15 @@ class Log:
             size_bytes=sum(len(record.metrics) for record in found),
         )  # fmt: skip
 
-    def commit(self, batch: Batch) -> None:
+    def owned(self, batch: Batch) -> Batch | None:
+        kept = tuple(record for record in batch.records if record.push_id not in self.lost)
+        return replace(batch, records=kept) if kept else None
+
+    def commit(self, batch: Batch) -> int:
         if self.commit_errors:
             raise self.commit_errors.pop(0)
         self.committed.append(batch.last_position)
+        return sum(record.push_id in self.lost for record in batch.records)
 
     def rewind(self) -> None: ...
 
@@ -276,6 +283,46 @@ def test_a_pipeline_whose_cursor_was_taken_over_ends_and_says_so() -> None:
     assert rig.pipeline.stats().state is PipelineState.REVOKED
     assert rig.destination.exports == 1
     assert log.closed
+
+
+def test_pushes_that_passed_to_another_process_during_an_outage_are_left_to_it_and_counted() -> None:
+    pushes = records(4)
+    log = Log(pushes, records(1))
+    destination = Destination()
+
+    def away_at_first(batch: Batch) -> Outcome:
+        if destination.exports == 1:
+            log.lost = {pushes[1].push_id, pushes[2].push_id}
+            return Retry(reason="unavailable")
+        return Delivered()
+
+    destination.decide = away_at_first
+    rig = Rig(log, destination).run()
+    assert destination.got == [pushes[0].push_id, pushes[3].push_id, pushes[0].push_id]
+    stats = rig.pipeline.stats()
+    assert (stats.delivered_records, stats.passed_on_records) == (3, 2)
+    assert stats.state is PipelineState.STOPPED
+    assert len(log.committed) == 2
+
+
+def test_a_batch_that_passed_to_another_process_as_a_whole_is_not_delivered_and_the_next_one_is() -> None:
+    pushes = records(3)
+    log = Log(pushes[:2], pushes[2:])
+    log.lost = {pushes[0].push_id, pushes[1].push_id}
+    rig = Rig(log, Destination()).run()
+    assert rig.destination.got == [pushes[2].push_id]
+    assert rig.pipeline.stats().passed_on_records == 2
+
+
+def test_an_unacceptable_push_is_found_among_those_that_are_still_owned() -> None:
+    pushes = records(8)
+    bad = pushes[5].push_id
+    log = Log(pushes)
+    destination = Destination(refuses({bad}, Refused(reason="invalid_argument")))
+    log.lost = {push.push_id for push in pushes[:4]}
+    rig = Rig(log, destination).run()
+    assert destination.got == [push.push_id for push in pushes[4:] if push.push_id != bad]
+    assert rig.pipeline.stats().refused == {"invalid_argument": 1}
 
 
 def test_a_stop_delivers_what_is_in_the_log_without_lingering() -> None:
