@@ -5,9 +5,9 @@
 `commit`: microseconds a push (wall and CPU) for batches of 5, 10 and 100 payloads of 500 B, in both flush modes;
 `ratio` is that over a bare insert of the payload alone with the same SQLite settings (lower is better, 1 is the floor).
 `read`: microseconds a push of polling, decompressing and committing the cursor, over inserting it.
-`loop`: one loop iteration that logs 5 pushes, in four settings: one segment alone; segments that roll; rolling while
-another process checkpoints and drops the sealed ones; rolling while another process only computes as much, which tells
-the cost of sharing the cores from that of the upkeep. `ratio_p99` and `ratio_max` are over the first. Prints JSON.
+`loop`: one loop iteration that logs 5 pushes, in five settings: one segment alone; segments that roll; rolling while
+another process checkpoints and drops the sealed ones, at equal priority and at a low one; rolling while another process
+only computes, which tells the cost of sharing the cores from that of the upkeep. `ratio_p99` and `ratio_max` are over the first. Prints JSON.
 """
 
 import asyncio
@@ -161,8 +161,14 @@ def upkeep(path: str, stop: Event) -> None:
             retention.run(time.time_ns() // 1_000_000)
 
 
+def low_upkeep(path: str, stop: Event) -> None:
+    """The same from a process that gives way to the listener."""
+    os.nice(15)
+    upkeep(path, stop)
+
+
 def computing(_path: str, stop: Event) -> None:
-    """What upkeep takes of a core, without a file."""
+    """About what upkeep takes of a core, without a file."""
     while not stop.wait(0.05):
         until = time.perf_counter() + UPKEEP_RUN_S
         while time.perf_counter() < until:
@@ -211,11 +217,12 @@ def loop_latency(
 
 
 def loop_costs(parent: Path) -> dict[str, dict[str, float]]:
-    """The four settings, and their ratios to the first."""
+    """The five settings, and their ratios to the first."""
     found = {
         "one segment": loop_latency(parent, 1 << 40),
         "rolling": loop_latency(parent, SMALL_SEGMENT),
         "rolling and upkeep": loop_latency(parent, SMALL_SEGMENT, upkeep),
+        "rolling and upkeep, nice 15": loop_latency(parent, SMALL_SEGMENT, low_upkeep),
         "rolling and computing": loop_latency(parent, SMALL_SEGMENT, computing),
     }
     first = found["one segment"]
