@@ -1,0 +1,279 @@
+package io.github.fleetgauge.bridge;
+
+import java.time.Duration;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.LongSupplier;
+import java.util.function.Supplier;
+import org.apache.kafka.clients.producer.BufferExhaustedException;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.common.errors.InterruptException;
+import org.apache.kafka.common.errors.RecordTooLargeException;
+import org.apache.kafka.common.errors.RetriableException;
+
+/**
+ * The plugin's own thread: makes the topic, takes pushes from the buffer and produces them until they are acknowledged
+ * or their time is over.
+ *
+ * <p>A push that fails goes back into the buffer with its deadline, under the same push_id; only a record that is too
+ * large is given up at once. After a failure that no retry cures (an ACL that is missing, say) the producer is made
+ * anew, since an idempotent one stays broken. Everything that takes time happens here, and the producer's own thread
+ * calls back; no thread of the broker comes by but in {@link #close}.
+ */
+final class PushSender implements Runnable {
+
+    private static final long POLL_MS = 500;
+
+    private final PushBuffer buffer;
+    private final BridgeCounters counters;
+    private final MinuteLog log;
+    private final PushTopic topic;
+    private final Supplier<Producer<byte[], byte[]>> producers;
+    private final LongSupplier nowMs;
+    private final long closeTimeoutMs;
+    private final Backoff backoff = new Backoff();
+    private final CountDownLatch stop = new CountDownLatch(1);
+
+    /** What failed last and is not overcome yet; null when records are acknowledged. */
+    private final AtomicReference<Throwable> failure = new AtomicReference<>();
+
+    private final AtomicReference<Producer<byte[], byte[]>> producer = new AtomicReference<>();
+    private volatile boolean producerBroken;
+    private volatile boolean acknowledged;
+
+    // Of the sender's thread alone.
+    private boolean deliveredBefore;
+    private PendingPush inSend;
+    private Exception sendFailure;
+
+    PushSender(
+            BridgeConfig config,
+            PushBuffer buffer,
+            BridgeCounters counters,
+            MinuteLog log,
+            PushTopic topic,
+            Supplier<Producer<byte[], byte[]>> producers,
+            LongSupplier nowMs) {
+        this.buffer = buffer;
+        this.counters = counters;
+        this.log = log;
+        this.topic = topic;
+        this.producers = producers;
+        this.nowMs = nowMs;
+        this.closeTimeoutMs = config.closeTimeoutMs();
+    }
+
+    @Override
+    public void run() {
+        try {
+            while (!isStopped()) {
+                step();
+            }
+        } catch (InterruptedException | InterruptException e) {
+            // Only close() interrupts, and what follows is what it wants.
+        } finally {
+            end();
+        }
+    }
+
+    /** {@code CONNECTING}, {@code DELIVERING} or {@code CLOSED}. */
+    String state() {
+        if (isStopped()) {
+            return "CLOSED";
+        }
+        return producer.get() == null || failure.get() != null ? "CONNECTING" : "DELIVERING";
+    }
+
+    /** Asks the thread to deliver what is buffered, within its bound, and to end. */
+    void close() {
+        stop.countDown();
+    }
+
+    /** One turn: connect if need be, and send one push if there is one. */
+    void step() throws InterruptedException {
+        reportProgress();
+        dropExpired();
+        try {
+            connect();
+            PendingPush push = buffer.poll(POLL_MS);
+            if (push != null && !isExpired(push)) {
+                send(push);
+            }
+        } catch (InterruptedException | InterruptException e) {
+            throw e;
+        } catch (Throwable fault) { // this thread goes on, whatever it is
+            tryLater(fault);
+        }
+    }
+
+    /** Makes room for what is newer while the topic is away. */
+    private void dropExpired() {
+        PendingPush push = buffer.poll();
+        while (push != null && isExpired(push)) {
+            push = buffer.poll();
+        }
+        if (push != null) {
+            buffer.addFirst(push);
+        }
+    }
+
+    private void connect() throws InterruptedException {
+        if (producerBroken) {
+            closeProducer(0);
+            producerBroken = false;
+        }
+        if (producer.get() == null) {
+            topic.ensure();
+            producer.set(producers.get());
+        }
+    }
+
+    private void send(PendingPush push) throws InterruptedException {
+        Throwable error = produce(push);
+        if (error == null) {
+            return;
+        }
+        if (error instanceof RecordTooLargeException) {
+            drop(push, DropCause.TOO_LARGE, error);
+            return;
+        }
+        buffer.addFirst(push);
+        // The topic may be gone, too: then both are looked at again.
+        producerBroken |= !(error instanceof BufferExhaustedException);
+        tryLater(error);
+    }
+
+    /** Hands a push to the producer; returns why it did not take it, else null. */
+    private Throwable produce(PendingPush push) {
+        inSend = push;
+        sendFailure = null;
+        Thread self = Thread.currentThread();
+        Producer<byte[], byte[]> current = producer.get();
+        try {
+            current.send(push.record, (metadata, error) -> {
+                if (Thread.currentThread() == self && inSend == push) {
+                    sendFailure = error; // the producer says so before send() returns
+                } else if (error == null) {
+                    delivered(push);
+                } else {
+                    failed(push, error, current);
+                }
+            });
+            return sendFailure;
+        } catch (InterruptException e) {
+            buffer.addFirst(push);
+            throw e;
+        } catch (Throwable e) {
+            return e;
+        } finally {
+            inSend = null;
+        }
+    }
+
+    /** Called by the producer's thread, as {@link #failed}. */
+    private void delivered(PendingPush push) {
+        buffer.release(push.bytes);
+        counters.addDelivered();
+        failure.set(null);
+        acknowledged = true;
+    }
+
+    private void failed(PendingPush push, Exception error, Producer<byte[], byte[]> by) {
+        if (error instanceof RecordTooLargeException) {
+            drop(push, DropCause.TOO_LARGE, error);
+            return;
+        }
+        buffer.addLast(push);
+        if (producer.get() == by) { // else it is being closed, and this is how it gives its pushes back
+            counters.addRetried();
+            counters.setLastError(error);
+            failure.set(error);
+            producerBroken |= !(error instanceof RetriableException);
+        }
+    }
+
+    private boolean isExpired(PendingPush push) {
+        boolean expired = nowMs.getAsLong() >= push.deadlineMs;
+        if (expired) {
+            buffer.release(push.bytes);
+            counters.addDropped(DropCause.EXPIRED);
+        }
+        return expired;
+    }
+
+    private void drop(PendingPush push, DropCause cause, Throwable error) {
+        counters.setLastError(error);
+        counters.addDropped(cause);
+        buffer.release(push.bytes);
+    }
+
+    private void tryLater(Throwable error) throws InterruptedException {
+        counters.setLastError(error);
+        failure.set(error);
+        reportProgress();
+        stop.await(backoff.next(), TimeUnit.MILLISECONDS);
+    }
+
+    private void reportProgress() {
+        if (acknowledged) {
+            acknowledged = false;
+            backoff.reset();
+            log.delivering(!deliveredBefore);
+            deliveredBefore = true;
+        }
+        Throwable now = failure.get();
+        log.report(now == null ? null : now.toString(), nowMs.getAsLong());
+    }
+
+    private boolean isStopped() {
+        return stop.getCount() == 0;
+    }
+
+    /** Delivers what it can within the bound; whatever is then left is dropped and counted. */
+    private void end() {
+        Thread.interrupted();
+        stop.countDown();
+        long deadlineMs = nowMs.getAsLong() + closeTimeoutMs;
+        try {
+            if (producer.get() != null && failure.get() == null) {
+                drain(deadlineMs);
+            }
+        } catch (InterruptException e) {
+            deadlineMs = nowMs.getAsLong();
+            Thread.interrupted();
+        } finally {
+            closeProducer(Math.max(0, deadlineMs - nowMs.getAsLong()));
+            for (PendingPush push = buffer.poll(); push != null; push = buffer.poll()) {
+                buffer.release(push.bytes);
+                counters.addDropped(DropCause.CLOSED);
+            }
+            log.closed();
+        }
+    }
+
+    private void drain(long deadlineMs) {
+        PendingPush push = buffer.poll();
+        while (push != null && nowMs.getAsLong() < deadlineMs) {
+            if (produce(push) != null) {
+                break;
+            }
+            push = buffer.poll();
+        }
+        if (push != null) {
+            buffer.addFirst(push);
+        }
+    }
+
+    private void closeProducer(long timeoutMs) {
+        Producer<byte[], byte[]> closing = producer.getAndSet(null);
+        if (closing == null) {
+            return;
+        }
+        try {
+            closing.close(Duration.ofMillis(timeoutMs));
+        } catch (RuntimeException e) { // an interrupt, or a metrics reporter of the producer
+            counters.setLastError(e);
+        }
+    }
+}
