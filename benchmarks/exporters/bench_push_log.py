@@ -7,7 +7,8 @@
 `read`: microseconds a push of polling, decompressing and committing the cursor, over inserting it.
 `loop`: one loop iteration that logs 5 pushes, in five settings: one segment alone; segments that roll; rolling while
 another process checkpoints and drops the sealed ones, at equal priority and at a low one; rolling while another process
-only computes, which tells the cost of sharing the cores from that of the upkeep. `ratio_p99` and `ratio_max` are over the first. Prints JSON.
+only computes, which tells the cost of sharing the cores from that of the upkeep. `ratio_p99` and
+`ratio_max` are over the first. Prints JSON.
 """
 
 import asyncio
