@@ -21,6 +21,7 @@ from telemetry.push_record import format_instance_id
 pytestmark = pytest.mark.integration
 
 ROUNDS = 10
+SOAK_ROUNDS = 200
 PUSHES_A_ROUND = 2_000
 PIPELINED = 20
 
@@ -65,18 +66,19 @@ class Pusher(threading.Thread):
                 self.other_answers += 1
 
 
-def test_every_acknowledged_push_is_in_the_landing_zone_after_kills_at_random_times(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def crash_rounds(tmp_path: Path, rounds: int) -> tuple[str, set[str], list[dict[str, object]]]:
+    """Kills the listener and the exporter process in turn while a client pushes.
+
+    Returns what to print, the instances whose push was acknowledged, and the records that landed.
+    """
     seed = random.randrange(2**32)
     chosen = random.Random(seed)
     landing = tmp_path / "landing"
-    config = f'[exporters.landing]\ntype = "landing"\npath = "{landing}"\n"linger.ms" = 200\n'
-    node = Node(tmp_path, config=config)
+    config = f'[exporters.landing]\ntype = "landing"\npath = "{landing}"\nlinger.ms = 200\n'
     acknowledged: set[str] = set()
-    with node:
+    with Node(tmp_path, config=config) as node:
         port = node.port
-        for round_number in range(ROUNDS):
+        for round_number in range(rounds):
             pusher = Pusher(port, PUSHES_A_ROUND)
             pusher.start()
             time.sleep(chosen.uniform(0.02, 0.6))
@@ -90,12 +92,33 @@ def test_every_acknowledged_push_is_in_the_landing_zone_after_kills_at_random_ti
             acknowledged |= pusher.acknowledged
         assert node.stop() == 0, node.output()
     records = landed(landing)
-    arrived = {record["client_instance_id"] for record in records}
-    lost = acknowledged - arrived
+    repeated = len(records) - len({record["push_id"] for record in records})
+    figures = (
+        f"{rounds} rounds of {PUSHES_A_ROUND} pushes, seed {seed}: acknowledged {len(acknowledged)}, "
+        f"landed {len(records)}, repeated {repeated}"
+    )
+    return figures, acknowledged, records
+
+
+def check(figures: str, acknowledged: set[str], records: list[dict[str, object]], rounds: int) -> None:
+    lost = acknowledged - {str(record["client_instance_id"]) for record in records}
+    assert not lost, f"{figures}, lost {len(lost)}: {sorted(lost)[:5]}"
+    assert len(acknowledged) > rounds * PUSHES_A_ROUND // 2, f"{figures}: too few to say anything"
+
+
+def test_every_acknowledged_push_is_in_the_landing_zone_after_kills_at_random_times(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures, acknowledged, records = crash_rounds(tmp_path, ROUNDS)
     with capsys.disabled():
-        print(
-            f"\n{ROUNDS} rounds of {PUSHES_A_ROUND} pushes, seed {seed}: acknowledged {len(acknowledged)}, "
-            f"lost {len(lost)}, landed {len(records)}, repeated {len(records) - len({r['push_id'] for r in records})}"
-        )
-    assert len(acknowledged) > ROUNDS * PUSHES_A_ROUND // 2, "too few pushes were acknowledged to say anything"
-    assert not lost, f"seed {seed}: {sorted(lost)[:5]}"
+        print(f"\n{figures}")
+    check(figures, acknowledged, records, ROUNDS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_the_same_in_many_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures, acknowledged, records = crash_rounds(tmp_path, SOAK_ROUNDS)
+    with capsys.disabled():
+        print(f"\n{figures}")
+    check(figures, acknowledged, records, SOAK_ROUNDS)
