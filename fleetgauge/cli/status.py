@@ -90,7 +90,10 @@ def _shown(name: str, value: int | None) -> str:
 
 def _exporters(found: Status) -> Table:
     table = _facts("\nExporters")
-    for name, state in found["exporter_process"]["exporters"].items():
+    exporters = found["exporter_process"]["exporters"]
+    if not exporters:
+        table.add_row("", "the exporter process has not told its status yet")
+    for name, state in exporters.items():
         table.add_row(f"{name} ({state['type']})", _delivery(state))
         table.add_row("  behind", f"{amount(state['lag_records'])} pushes, {size(state['lag_bytes'])}")
         for what in ("retried", "refused"):

@@ -156,6 +156,7 @@ def test_status_and_log_commands_read_a_running_node_and_the_log_a_stopped_one(t
         with RawClient(node.port, client_id="watched") as client:
             client.api_versions()
             assert client.push(client.get(), metrics_data()).error_code == 0
+        node.wait_for(lambda s: s["exporter_process"]["exporters"], what="the exporter process to tell its status")
         shown = run_cli("status", "--log-dirs", str(node.data)).stdout
         for part in (f"127.0.0.1:{node.port}", "NONE 1", "landing", "pid"):
             assert part in shown, shown
