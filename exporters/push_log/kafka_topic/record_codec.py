@@ -73,11 +73,12 @@ class TopicRecord(NamedTuple):
 
     key: bytes
     value: bytes
-    headers: list[tuple[str, bytes]]
+    headers: list[tuple[str, str | bytes | None]]
 
 
 def encode_record(record: PushRecord) -> TopicRecord:
     """The topic's form of a push record."""
+    headers: list[tuple[str, str | bytes | None]]
     headers = [(name, _text(value)) for name in HEADER_FIELDS if (value := getattr(record, name)) is not None]
     return TopicRecord(record.client_instance_id.encode(), record.metrics, headers)
 
