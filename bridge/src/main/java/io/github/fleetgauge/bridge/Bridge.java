@@ -40,7 +40,8 @@ final class Bridge implements BridgeMXBean {
                         new MinuteLog(config, counters, LOG::warn, LOG::info),
                         new PushTopic(config, () -> Admin.create(adminSettings)),
                         () -> new KafkaProducer<>(producerSettings),
-                        Bridge::monotonicMs);
+                        Bridge::monotonicMs,
+                        new Backoff(500, 30_000));
         thread = new Thread(sender, "fleetgauge-bridge");
         thread.setDaemon(true);
         objectName = "fleetgauge:type=bridge,node-id=" + broker.nodeId();

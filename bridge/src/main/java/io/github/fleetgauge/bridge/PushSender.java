@@ -32,7 +32,7 @@ final class PushSender implements Runnable {
     private final Supplier<Producer<byte[], byte[]>> producers;
     private final LongSupplier nowMs;
     private final long closeTimeoutMs;
-    private final Backoff backoff = new Backoff();
+    private final Backoff backoff;
     private final CountDownLatch stop = new CountDownLatch(1);
 
     /** What failed last and is not overcome yet; null when records are acknowledged. */
@@ -54,13 +54,15 @@ final class PushSender implements Runnable {
             MinuteLog log,
             PushTopic topic,
             Supplier<Producer<byte[], byte[]>> producers,
-            LongSupplier nowMs) {
+            LongSupplier nowMs,
+            Backoff backoff) {
         this.buffer = buffer;
         this.counters = counters;
         this.log = log;
         this.topic = topic;
         this.producers = producers;
         this.nowMs = nowMs;
+        this.backoff = backoff;
         this.closeTimeoutMs = config.closeTimeoutMs();
     }
 
@@ -152,10 +154,10 @@ final class PushSender implements Runnable {
         Producer<byte[], byte[]> current = producer.get();
         try {
             current.send(push.record, (metadata, error) -> {
-                if (Thread.currentThread() == self && inSend == push) {
-                    sendFailure = error; // the producer says so before send() returns
-                } else if (error == null) {
+                if (error == null) {
                     delivered(push);
+                } else if (Thread.currentThread() == self && inSend == push) {
+                    sendFailure = error; // the producer did not take it: send() is not over yet
                 } else {
                     failed(push, error, current);
                 }
