@@ -61,33 +61,53 @@ def decode(
         One part, or several when a batch had to be divided; indices count over all of `payloads`.
     """
     first = reader or (by_ptars.read if by_ptars.is_available() else by_protobuf.read)
+    indices = np.arange(len(payloads), dtype=np.int64)
     parts: list[DecodedPayloads] = []
-    _decode_span(payloads, 0, first, metric_names, parts)
+    if first is by_ptars.read:
+        reasons = _malformed(payloads)
+        indices = np.delete(indices, list(reasons))
+        parts.append(_nothing(reasons))
+    _decode_span([payloads[index] for index in indices], indices, first, metric_names, parts)
     return parts
 
 
+def _malformed(payloads: list[bytes]) -> dict[int, str]:
+    """What protobuf's own classes refuse. `ptars` takes some of it (tags of more than 32 bits), and reads nonsense."""
+    reasons: dict[int, str] = {}
+    for index, payload in enumerate(payloads):
+        try:
+            by_protobuf.parse(payload)
+        except PayloadError as error:
+            reasons[index] = str(error)
+    return reasons
+
+
+def _nothing(reasons: dict[int, str]) -> DecodedPayloads:
+    return DecodedPayloads(push_of=np.empty(0, np.int64), columns={}, reasons=reasons)
+
+
 def _decode_span(
-    payloads: list[bytes], start: int, reader: Reader, names: Collection[str] | None, parts: list[DecodedPayloads]
+    payloads: list[bytes], indices: Indices, reader: Reader, names: Collection[str] | None, parts: list[DecodedPayloads]
 ) -> None:
     """Halves what `reader` refuses until the refused payload is alone, which protobuf's own classes then judge."""
     try:
-        parts.append(_interpret(reader(payloads), start, names))
+        parts.append(_interpret(reader(payloads), indices, names))
         return
     except (RefusedError, PayloadError):
         pass
     if len(payloads) == 1:
-        parts.append(_decode_one(payloads[0], start, names))
+        parts.append(_decode_one(payloads[0], indices, names))
         return
     middle = len(payloads) // 2
-    _decode_span(payloads[:middle], start, reader, names, parts)
-    _decode_span(payloads[middle:], start + middle, reader, names, parts)
+    _decode_span(payloads[:middle], indices[:middle], reader, names, parts)
+    _decode_span(payloads[middle:], indices[middle:], reader, names, parts)
 
 
-def _decode_one(payload: bytes, index: int, names: Collection[str] | None) -> DecodedPayloads:
+def _decode_one(payload: bytes, index: Indices, names: Collection[str] | None) -> DecodedPayloads:
     try:
         return _interpret(by_protobuf.read([payload]), index, names)
     except PayloadError as error:
-        return DecodedPayloads(push_of=np.empty(0, np.int64), columns={}, reasons={index: str(error)})
+        return _nothing({int(index[0]): str(error)})
 
 
 @dataclass(slots=True)
@@ -119,7 +139,7 @@ class _Batch:
     resources: _Maps
 
 
-def _interpret(flat: FlatPoints, start: int, names: Collection[str] | None) -> DecodedPayloads:
+def _interpret(flat: FlatPoints, indices: Indices, names: Collection[str] | None) -> DecodedPayloads:
     push_of = flat.push_of[flat.resource_of[flat.metric_of]]
     batch = _Batch(flat=flat, push_of=push_of, **_attribute_sets(flat), **_resources(flat))
     point_index = _index_within(push_of)
@@ -129,9 +149,9 @@ def _interpret(flat: FlatPoints, start: int, names: Collection[str] | None) -> D
         batch = _select(batch, kept)
         point_index = point_index[kept]
     return DecodedPayloads(
-        push_of=batch.push_of + start,
+        push_of=indices[batch.push_of],
         columns=_columns(batch) | {"point_index": pa.array(point_index, pa.int32())},
-        reasons={start + push: reason for push, reason in reasons.items()},
+        reasons={int(indices[push]): reason for push, reason in reasons.items()},
     )
 
 

@@ -117,6 +117,15 @@ def test_a_malformed_payload_is_set_aside_alone(reader: Reader) -> None:
 
 
 @pytest.mark.parametrize("reader", READERS)
+def test_a_tag_of_more_than_32_bits_is_malformed_to_both_readers(reader: Reader) -> None:
+    """`ptars` alone would take it: the fixed64 field hides the rest until the tag `f0 90 80 80 3a`."""
+    overlong = b"\x11\x0f\x12\x0d\x12\x0b\x0a\x07000\xf0\x90\x80\x80:\x00"
+    good = dialect.franz_go({1: 1.0})
+    assert reasons([good, overlong, good], reader).keys() == {1}
+    assert [row["push"] for row in rows([good, overlong, good], reader)] == [0, 2]
+
+
+@pytest.mark.parametrize("reader", READERS)
 def test_a_malformed_attribute_or_resource_sets_its_whole_push_aside(reader: Reader) -> None:
     broken_attribute = one_metric(
         submessage(1, b"m") + submessage(5, submessage(1, submessage(7, b"\x0a\x05a")) + submessage(1, b""))
