@@ -44,7 +44,7 @@ public interface BridgeMXBean {
     /** fleetgauge.buffer.bytes. */
     long getBufferMaxBytes();
 
-    /** {@code CONNECTING} until topic and producer are there, and after a failure; {@code DELIVERING}; {@code CLOSED}. */
+    /** {@code CONNECTING} before the first connection and after a failure, {@code DELIVERING}, {@code CLOSED}. */
     String getState();
 
     /** Topic that the pushes are written to. */

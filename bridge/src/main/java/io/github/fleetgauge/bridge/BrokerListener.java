@@ -57,10 +57,9 @@ final class BrokerListener {
             settings.put("sasl.mechanism", text("sasl.mechanism.inter.broker.protocol", "GSSAPI"));
         }
         for (String key : ProducerConfig.configNames()) {
-            boolean wanted =
-                    (key.startsWith("ssl.") && protocol.endsWith("SSL"))
-                            || (key.startsWith("sasl.") && protocol.startsWith("SASL") && !key.equals("sasl.mechanism"));
-            Object value = wanted ? forListener(key, (String) settings.get("sasl.mechanism")) : null;
+            boolean ofSsl = key.startsWith("ssl.") && protocol.endsWith("SSL");
+            boolean ofSasl = key.startsWith("sasl.") && protocol.startsWith("SASL") && !key.equals("sasl.mechanism");
+            Object value = ofSsl || ofSasl ? forListener(key, (String) settings.get("sasl.mechanism")) : null;
             if (value != null) {
                 settings.put(key, value);
             }

@@ -78,7 +78,7 @@ final class ClientSettings {
         settings.put(ProducerConfig.CLIENT_ID_CONFIG, clientId);
         settings.put("metadata.recovery.strategy", "none"); // the plugin starts anew itself, and says so less often
         settings.put(ProducerConfig.RECONNECT_BACKOFF_MS_CONFIG, 500L); // a starting broker is not hammered
-        settings.put(ProducerConfig.RECONNECT_BACKOFF_MAX_MS_CONFIG, 5_000L);
+        settings.put(ProducerConfig.RECONNECT_BACKOFF_MAX_MS_CONFIG, 10_000L);
         return settings;
     }
 }

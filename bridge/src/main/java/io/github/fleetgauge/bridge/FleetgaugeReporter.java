@@ -60,7 +60,7 @@ public class FleetgaugeReporter implements MetricsReporter, ClientTelemetry {
         return bridge.intake();
     }
 
-    /** Delivers what is buffered within {@code fleetgauge.close.timeout.ms}; what then remains is counted and logged. */
+    /** Delivers what waits within {@code fleetgauge.close.timeout.ms}; what then remains is counted and logged. */
     @Override
     public synchronized void close() {
         if (bridge != null) {

@@ -40,7 +40,9 @@ final class MinuteLog {
             sentences.add("Client telemetry pushes were dropped (" + drops + ").");
         }
         if (failure != null) {
-            sentences.add("The topic " + config.topic() + " cannot be written to, trying again: " + failure);
+            sentences.add(
+                    "Client telemetry pushes wait, since the topic " + config.topic() + " cannot be written to: "
+                            + failure);
         }
         if (!sentences.isEmpty()) {
             warn.accept(String.join(" ", sentences));
@@ -60,11 +62,11 @@ final class MinuteLog {
     /** The last line, with what is lost by the end if anything is. */
     void closed() {
         String drops = newDrops();
-        String end = "Stopped writing client telemetry pushes to the topic " + config.topic();
+        String end = "Stopped: " + counters.delivered() + " client telemetry pushes were written to the topic " + config.topic();
         if (drops.isEmpty()) {
-            info.accept(end + "; " + counters.delivered() + " were delivered.");
+            info.accept(end + ".");
         } else {
-            warn.accept(end + "; " + counters.delivered() + " were delivered, dropped since the last warning: " + drops);
+            warn.accept(end + ", dropped since the last warning: " + drops);
         }
     }
 

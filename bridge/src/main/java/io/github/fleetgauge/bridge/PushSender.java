@@ -8,6 +8,7 @@ import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import org.apache.kafka.clients.producer.BufferExhaustedException;
 import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.RetriableException;
@@ -225,7 +226,12 @@ final class PushSender implements Runnable {
             deliveredBefore = true;
         }
         Throwable now = failure.get();
-        log.report(now == null ? null : now.toString(), nowMs.getAsLong());
+        log.report(now == null ? null : text(now), nowMs.getAsLong());
+    }
+
+    /** An error as a line for an operator: the plugin's own say it all without the name of their class. */
+    private static String text(Throwable error) {
+        return error.getClass() == KafkaException.class ? error.getMessage() : error.toString();
     }
 
     private boolean isStopped() {
@@ -246,6 +252,7 @@ final class PushSender implements Runnable {
             Thread.interrupted();
         } finally {
             closeProducer(Math.max(0, deadlineMs - nowMs.getAsLong()));
+            topic.close();
             for (PendingPush push = buffer.poll(); push != null; push = buffer.poll()) {
                 buffer.release(push.bytes);
                 counters.addDropped(DropCause.CLOSED);

@@ -21,8 +21,9 @@ class PushTopic {
 
     private final BridgeConfig config;
     private final Supplier<Admin> admins;
+    private Admin admin;
 
-    /** {@code admins} gives a client for one look at the topic; it is closed afterwards. */
+    /** {@code admins} gives a client, which is kept until it has found or made the topic. */
     PushTopic(BridgeConfig config, Supplier<Admin> admins) {
         this.config = config;
         this.admins = admins;
@@ -34,17 +35,24 @@ class PushTopic {
      * @throws KafkaException the cluster cannot be reached or refuses, or the topic is missing and must not be made
      */
     void ensure() throws InterruptedException {
-        Admin admin = admins.get();
-        try {
-            if (!exists(admin)) {
-                create(admin);
-            }
-        } finally {
+        if (admin == null) {
+            admin = admins.get();
+        }
+        if (!exists()) {
+            create();
+        }
+        close();
+    }
+
+    /** Closes the client, if one is left of an attempt that failed. */
+    void close() {
+        if (admin != null) {
             admin.close(CLOSE_TIMEOUT);
+            admin = null;
         }
     }
 
-    private boolean exists(Admin admin) throws InterruptedException {
+    private boolean exists() throws InterruptedException {
         try {
             admin.describeTopics(Collections.singleton(config.topic())).allTopicNames().get();
             return true;
@@ -56,7 +64,7 @@ class PushTopic {
         }
     }
 
-    private void create(Admin admin) throws InterruptedException {
+    private void create() throws InterruptedException {
         if (!config.topicCreate()) {
             throw new KafkaException(
                     "The topic " + config.topic() + " does not exist and " + BridgeConfig.TOPIC_CREATE + " is false");
