@@ -104,7 +104,7 @@ final class BridgeConfig {
                             64L * MIB,
                             Range.atLeast(MIB),
                             Importance.HIGH,
-                            "Bound on what waits for its acknowledgement [B]; what does not fit is dropped and counted.")
+                            "Bound on what waits for acknowledgement [B]; what does not fit is dropped and counted.")
                     .define(
                             MAX_DECOMPRESSED_BYTES,
                             Type.INT,

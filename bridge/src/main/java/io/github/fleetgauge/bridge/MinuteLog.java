@@ -62,7 +62,7 @@ final class MinuteLog {
     /** The last line, with what is lost by the end if anything is. */
     void closed() {
         String drops = newDrops();
-        String end = "Stopped: " + counters.delivered() + " client telemetry pushes were written to the topic " + config.topic();
+        String end = "Stopped: " + counters.delivered() + " pushes were written to the topic " + config.topic();
         if (drops.isEmpty()) {
             info.accept(end + ".");
         } else {

@@ -3,11 +3,14 @@ package io.github.fleetgauge.bridge;
 import java.time.Duration;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import org.apache.kafka.clients.producer.BufferExhaustedException;
+import org.apache.kafka.clients.producer.Callback;
 import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
@@ -43,10 +46,8 @@ final class PushSender implements Runnable {
     private volatile boolean producerBroken;
     private volatile boolean acknowledged;
 
-    // Of the sender's thread alone.
+    /** Of the sender's thread alone. */
     private boolean deliveredBefore;
-    private PendingPush inSend;
-    private Exception sendFailure;
 
     PushSender(
             BridgeConfig config,
@@ -106,7 +107,8 @@ final class PushSender implements Runnable {
         } catch (InterruptedException | InterruptException e) {
             throw e;
         } catch (Throwable fault) { // this thread goes on, whatever it is
-            tryLater(fault);
+            note(fault);
+            pause();
         }
     }
 
@@ -125,6 +127,7 @@ final class PushSender implements Runnable {
         if (producerBroken) {
             closeProducer(0);
             producerBroken = false;
+            pause();
         }
         if (producer.get() == null) {
             topic.ensure();
@@ -133,44 +136,74 @@ final class PushSender implements Runnable {
     }
 
     private void send(PendingPush push) throws InterruptedException {
-        Throwable error = produce(push);
-        if (error == null) {
-            return;
+        Throwable refusal = produce(push);
+        if (refusal instanceof InterruptException) {
+            throw (InterruptException) refusal;
         }
-        if (error instanceof RecordTooLargeException) {
-            drop(push, DropCause.TOO_LARGE, error);
-            return;
+        if (refusal instanceof BufferExhaustedException) {
+            note(refusal);
+            pause();
+        } else if (refusal != null && !(refusal instanceof RecordTooLargeException)) {
+            note(refusal);
+            producerBroken = true; // the topic may be gone, too: both are looked at again
         }
-        buffer.addFirst(push);
-        // The topic may be gone, too: then both are looked at again.
-        producerBroken |= !(error instanceof BufferExhaustedException);
-        tryLater(error);
     }
 
-    /** Hands a push to the producer; returns why it did not take it, else null. */
+    /** Hands a push to the producer; returns why it did not take it, the push then being in the buffer again, or null. */
     private Throwable produce(PendingPush push) {
-        inSend = push;
-        sendFailure = null;
-        Thread self = Thread.currentThread();
-        Producer<byte[], byte[]> current = producer.get();
+        Attempt attempt = new Attempt(push, producer.get(), Thread.currentThread());
+        Throwable refusal;
         try {
-            current.send(push.record, (metadata, error) -> {
+            attempt.by.send(push.record, attempt);
+            refusal = attempt.refusal;
+        } catch (Throwable e) {
+            refusal = e;
+        }
+        attempt.inSend = false;
+        if (refusal instanceof RecordTooLargeException && attempt.settle()) {
+            drop(push, DropCause.TOO_LARGE, refusal);
+        } else if (refusal != null && attempt.settle()) {
+            buffer.addFirst(push);
+        }
+        return refusal;
+    }
+
+    /**
+     * One handing over of one push. It has one outcome, whichever is told first: a producer that is broken can throw
+     * from send() and call back for the same record, too.
+     */
+    private final class Attempt implements Callback {
+        private final PendingPush push;
+        private final Producer<byte[], byte[]> by;
+        private final Thread sender;
+        private final AtomicBoolean settled = new AtomicBoolean();
+
+        // Of the sender's thread alone.
+        private boolean inSend = true;
+        private Exception refusal;
+
+        Attempt(PendingPush push, Producer<byte[], byte[]> by, Thread sender) {
+            this.push = push;
+            this.by = by;
+            this.sender = sender;
+        }
+
+        /** True for the one who is to say what becomes of the push. */
+        boolean settle() {
+            return settled.compareAndSet(false, true);
+        }
+
+        @Override
+        public void onCompletion(RecordMetadata metadata, Exception error) {
+            if (error != null && Thread.currentThread() == sender && inSend) {
+                refusal = error; // the producer did not take it: send() is not over yet
+            } else if (settle()) {
                 if (error == null) {
                     delivered(push);
-                } else if (Thread.currentThread() == self && inSend == push) {
-                    sendFailure = error; // the producer did not take it: send() is not over yet
                 } else {
-                    failed(push, error, current);
+                    failed(push, error, by);
                 }
-            });
-            return sendFailure;
-        } catch (InterruptException e) {
-            buffer.addFirst(push);
-            throw e;
-        } catch (Throwable e) {
-            return e;
-        } finally {
-            inSend = null;
+            }
         }
     }
 
@@ -190,8 +223,7 @@ final class PushSender implements Runnable {
         buffer.addLast(push);
         if (producer.get() == by) { // else it is being closed, and this is how it gives its pushes back
             counters.addRetried();
-            counters.setLastError(error);
-            failure.set(error);
+            note(error);
             producerBroken |= !(error instanceof RetriableException);
         }
     }
@@ -211,9 +243,13 @@ final class PushSender implements Runnable {
         buffer.release(push.bytes);
     }
 
-    private void tryLater(Throwable error) throws InterruptedException {
+    private void note(Throwable error) {
         counters.setLastError(error);
         failure.set(error);
+    }
+
+    /** Lets a while go by after a failure, twice as long each time, unless the broker stops. */
+    private void pause() throws InterruptedException {
         reportProgress();
         stop.await(backoff.next(), TimeUnit.MILLISECONDS);
     }
@@ -247,9 +283,6 @@ final class PushSender implements Runnable {
             if (producer.get() != null && failure.get() == null) {
                 drain(deadlineMs);
             }
-        } catch (InterruptException e) {
-            deadlineMs = nowMs.getAsLong();
-            Thread.interrupted();
         } finally {
             closeProducer(Math.max(0, deadlineMs - nowMs.getAsLong()));
             topic.close();
@@ -263,14 +296,8 @@ final class PushSender implements Runnable {
 
     private void drain(long deadlineMs) {
         PendingPush push = buffer.poll();
-        while (push != null && nowMs.getAsLong() < deadlineMs) {
-            if (produce(push) != null) {
-                break;
-            }
+        while (push != null && produce(push) == null && nowMs.getAsLong() < deadlineMs) {
             push = buffer.poll();
-        }
-        if (push != null) {
-            buffer.addFirst(push);
         }
     }
 

@@ -51,6 +51,6 @@ class MinuteLogTest {
         counters.addDelivered();
         counters.addDropped(DropCause.CLOSED);
         log.closed();
-        assertTrue(warnings.get(0).contains("Stopped: 1 client") && warnings.get(0).endsWith("closed 1"));
+        assertTrue(warnings.get(0).contains("Stopped: 1 pushes") && warnings.get(0).endsWith("closed 1"));
     }
 }

@@ -19,7 +19,12 @@ class PushRecordTest {
 
     private static ProducerRecord<byte[], byte[]> record(ByteBuffer data, OptionalInt pushIntervalMs) {
         return PushRecord.of(
-                        Pushes.context("orders"), Pushes.payload(data, true), pushIntervalMs, BROKER, "id", RECEIVED_AT_US)
+                        Pushes.context("orders"),
+                        Pushes.payload(data, true),
+                        pushIntervalMs,
+                        BROKER,
+                        "id",
+                        RECEIVED_AT_US)
                 .toProducerRecord("pushes");
     }
 
@@ -50,7 +55,8 @@ class PushRecordTest {
 
     @Test
     void anIntervalThatTheBrokerDoesNotSayHasNoHeader() {
-        assertFalse(Pushes.headers(record(ByteBuffer.allocate(1), OptionalInt.empty())).containsKey("push_interval_ms"));
+        ProducerRecord<byte[], byte[]> record = record(ByteBuffer.allocate(1), OptionalInt.empty());
+        assertFalse(Pushes.headers(record).containsKey("push_interval_ms"));
     }
 
     @Test

@@ -35,10 +35,15 @@ class PushSenderTest {
                 callback.onCompletion(null, refusal);
                 return null;
             }
-            return super.send(record, callback);
+            Future<RecordMetadata> sent = super.send(record, callback);
+            if (broken != null) {
+                throw broken; // the record stays in the accumulator until it is aborted, and then calls back
+            }
+            return sent;
         }
 
         private Exception refusal;
+        private RuntimeException broken;
     }
 
     /** A topic that is away for as many looks as {@code failures} says. */
@@ -146,6 +151,26 @@ class PushSenderTest {
         assertEquals(2, topic.looks);
         latest().completeNext();
         assertEquals(1, counters.delivered());
+    }
+
+    @Test
+    void aBrokenProducerThatThrowsAndCallsBackGivesAPushBackOnce() throws Exception {
+        push(100);
+        sender.step();
+        latest().completeNext();
+        FakeProducer broken = latest();
+        push(200);
+        broken.broken = new KafkaException("in an error state");
+        sender.step();
+        broken.errorNext(new ClusterAuthorizationException("aborted"));
+        for (int turn = 0; turn < 2; turn++) {
+            sender.step();
+        }
+        assertEquals(1, latest().history().size());
+        latest().completeNext();
+        assertEquals(2, counters.delivered());
+        assertEquals(0, buffer.pushes());
+        assertEquals(0, buffer.bytes());
     }
 
     @Test
