@@ -9,7 +9,7 @@ import structlog
 
 from exporters.push_log.cursors import highest_segment
 from exporters.push_log.directory import LogDirectory
-from exporters.push_log.free_space import FreeSpace
+from exporters.push_log.free_space import FreeSpace, PushLogDirectoryError
 from exporters.push_log.head import HeadSegment, NoSegment
 from exporters.push_log.log import PushLogError, PushLogFullError, PushLogLockedError
 from exporters.push_log.payload import stored_form
@@ -140,7 +140,7 @@ class SqlitePushLogWriter:
     def _note_failure(self, error: PushLogError) -> None:
         """A damaged head, or one that fails again and again, is left for a new segment."""
         self._counts["failed_commits"] += 1
-        if isinstance(error, PushLogFullError):
+        if isinstance(error, PushLogFullError | PushLogDirectoryError):
             return
         self._errors += 1
         if isinstance(error, SegmentCorruptError) or self._errors >= _ERRORS_UNTIL_NEW_SEGMENT:

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -191,6 +192,22 @@ def test_pushes_are_refused_below_the_free_space_and_taken_again_above_it(
     log.time.sleep(1_000)
     assert log.write(writer, 1) == poll_all(reader)
     assert len(looks) == 2
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_after_the_logs_directory_was_removed_no_push_is_acknowledged_into_files_that_nobody_can_read(
+    log: Any, comes_back: bool
+) -> None:
+    writer = log.writer()
+    log.write(writer, 1)
+    shutil.rmtree(log.path)
+    log.time.sleep(1_000)
+    for _ in range(5):
+        writer.append(push_record(2))
+        with pytest.raises(PushLogError, match="removed or replaced while the node runs; start the node again"):
+            writer.commit()
+        if comes_back:
+            log.path.mkdir(exist_ok=True)
 
 
 def test_a_damaged_head_is_left_and_pushes_go_on_in_a_new_segment(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
