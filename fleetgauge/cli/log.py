@@ -14,6 +14,7 @@ from rich.text import Text
 
 from exporters.push_log.inspect import LogStats, log_stats, records_after, tail
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
+from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, at, size
 from telemetry.push_record import PushRecord
 
@@ -77,10 +78,12 @@ def _print(console: Console, record: PushRecord, form: str) -> None:
     kind = " terminating" if record.terminating else "" if record.metrics else " heartbeat"
     console.print(
         Text(
-            f"{at(record.received_at)}  {record.client_instance_id}  {record.client_id or '-'}  "
-            f"{record.client_software_name}/{record.client_software_version}  "
-            f"{record.client_source_address}:{record.client_source_port}  {record.principal}  "
-            f"{size(len(record.metrics))} ({record.compression_type}){kind}"
+            printable(
+                f"{at(record.received_at)}  {record.client_instance_id}  {record.client_id or '-'}  "
+                f"{record.client_software_name}/{record.client_software_version}  "
+                f"{record.client_source_address}:{record.client_source_port}  {record.principal}  "
+                f"{size(len(record.metrics))} ({record.compression_type}){kind}"
+            )
         )
     )
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
+from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, size
 from fleetgauge.status import Status, read_status
 
@@ -102,7 +103,7 @@ def _exporters(found: Status) -> Table:
         if state["lost_records"]:
             table.add_row("  lost in the log", f"{amount(state['lost_records'])} pushes")
         if state["last_error"]:
-            table.add_row("  last error", f"{state['last_error']} ({ago(state['last_error_at'])})")
+            table.add_row("  last error", printable(f"{state['last_error']} ({ago(state['last_error_at'])})"))
     return table
 
 
