@@ -17,8 +17,15 @@ MIN_EXPIRY_MS: Final = 60_000
 
 EXPIRY_INTERVALS: Final = 3
 
+_KEPT_CLIENT_ID_CHARACTERS: Final = 1_024
+
 InstanceKey = tuple[int, str, str]
 """The id as an integer, then the principal's type and name: an id is bound to whom it was given."""
+
+
+def kept_client_id(client_id: str) -> str:
+    """What is remembered of a client id, which may be 32 KiB: enough to tell clients of one connection apart."""
+    return client_id[:_KEPT_CLIENT_ID_CHARACTERS]
 
 
 def instance_key(instance_id: uuid.UUID, principal: KafkaPrincipal) -> InstanceKey:
@@ -34,7 +41,7 @@ class ClientInstance:
         instance_id: the KIP-714 id.
         instance_id_text: the id as Kafka shows it.
         principal_text: the principal in Kafka's form.
-        client_id: of the latest Get or of the request that made the instance known.
+        client_id: of the latest Get or of the request that made the instance known; see `kept_client_id`.
         gate: what is due.
         subscription: what the client is asked for.
         subscription_id: what a push has to name [signed int32].
@@ -73,7 +80,7 @@ class ClientInstance:
         self.instance_id = instance_id
         self.instance_id_text = format_instance_id(instance_id)
         self.principal_text = str(context.principal)
-        self.client_id = context.client_id
+        self.client_id = kept_client_id(context.client_id)
         self.gate = Gate()
         self.connection_id = ""
         self.connections: tuple[str, ...] = ()

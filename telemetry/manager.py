@@ -13,7 +13,7 @@ from telemetry.accepted_push import AcceptedPush
 from telemetry.client_metrics import ClientMetrics
 from telemetry.codecs import CompressionType, decompressors
 from telemetry.gate import Turn
-from telemetry.instance import ClientInstance, attributes_of, instance_key
+from telemetry.instance import ClientInstance, attributes_of, instance_key, kept_client_id
 from telemetry.instance_cache import InstanceCache
 from telemetry.labels import LabelBound
 from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
@@ -110,7 +110,7 @@ class ClientMetricsManager:
         """
         instance_id = self._identify(client_instance_id, context)
         instance = self._instance(instance_id, context, now_ms)
-        instance.client_id = context.client_id
+        instance.client_id = kept_client_id(context.client_id)
         gate = instance.gate
         if not gate.may_get(instance.subscription.push_interval_ms, now_ms):
             self._stats.record_throttle(now_ms)
@@ -227,9 +227,10 @@ class ClientMetricsManager:
         """The id under which a Get is answered."""
         if client_instance_id is not None and client_instance_id.int not in _RESERVED_IDS:
             return client_instance_id
+        client_id = kept_client_id(context.client_id)
         for instance in reversed(self._cache.on_connection(context.connection_id)):
             same_principal = instance.key == instance_key(instance.instance_id, context.principal)
-            if same_principal and instance.client_id == context.client_id and not instance.gate.is_terminated:
+            if same_principal and instance.client_id == client_id and not instance.gate.is_terminated:
                 return instance.instance_id
         return self._unused_id()
 

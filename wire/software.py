@@ -6,6 +6,10 @@ from typing import Final
 UNKNOWN_SOFTWARE: Final = "unknown"
 """Name and version of a client that has not said them (Kafka's `ClientInformation.UNKNOWN_NAME_OR_VERSION`)."""
 
+MAX_KEPT_CHARACTERS: Final = 4_096
+"""Of a software name or version, as kept for the life of a connection. Kafka's pattern has no limit, so that one frame
+could hold `socket.request.max.bytes` of memory for as long as its connection is open."""
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 

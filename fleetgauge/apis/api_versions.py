@@ -11,7 +11,7 @@ from wire.api_table import Api, ApiKey, ApiTable
 from wire.codec import Request, encode_response
 from wire.errors import ErrorCode
 from wire.listener import Channel
-from wire.software import is_valid_software
+from wire.software import MAX_KEPT_CHARACTERS, is_valid_software
 
 _NO_TIME = datetime.timedelta(0)
 
@@ -30,8 +30,8 @@ def handle_api_versions(table: ApiTable, channel: Channel, request: Request) -> 
     if name is not None and version is not None:
         if not (is_valid_software(name) and is_valid_software(version)):
             return _answer(table, request, request.api_version, ErrorCode.INVALID_REQUEST)
-        channel.client_software_name = name
-        channel.client_software_version = version
+        channel.client_software_name = name[:MAX_KEPT_CHARACTERS]
+        channel.client_software_version = version[:MAX_KEPT_CHARACTERS]
     return _answer(table, request, request.api_version, ErrorCode.NONE)
 
 

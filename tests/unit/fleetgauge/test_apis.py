@@ -1,5 +1,6 @@
 """What ApiVersions, Metadata and DescribeCluster answer, read back with kio's own readers in every version."""
 
+import uuid
 from io import BytesIO
 from typing import Any
 
@@ -79,6 +80,15 @@ def test_the_telemetry_apis_are_not_advertised_when_telemetry_is_off() -> None:
     )
 
 
+def test_of_a_software_name_of_a_megabyte_only_the_beginning_is_kept_with_the_connection() -> None:
+    channel: Any = Channel()
+    request = asked(18, 3, client_software_name="a" * 1_000_000, client_software_version="1" * 1_000_000)
+    answer = answered(18, 3, handle_api_versions(ApiTable(), channel, request))
+    assert answer.error_code.value == 0
+    assert channel.client_software_name == "a" * 4_096
+    assert channel.client_software_version == "1" * 4_096
+
+
 def metadata_request(version: int, names: list[str] | None) -> Request:
     module: Any = __import__(f"kio.schema.metadata.v{version}.request", fromlist=["x"])
     known = module.MetadataRequestTopic.__dataclass_fields__
@@ -109,6 +119,35 @@ def test_metadata_names_this_node_and_knows_no_topic(version: int) -> None:
         assert answer.controller_id == 7
     if version >= 2:
         assert answer.cluster_id == "the-cluster"
+
+
+def metadata_by_id(version: int) -> Any:
+    module: Any = __import__(f"kio.schema.metadata.v{version}.request", fromlist=["x"])
+    topic = module.MetadataRequestTopic(name=None, topic_id=uuid.UUID(int=5))
+    fields = {
+        "topics": (topic,),
+        "allow_auto_topic_creation": True,
+        "include_cluster_authorized_operations": False,
+        "include_topic_authorized_operations": False,
+    }
+    known = module.MetadataRequest.__dataclass_fields__
+    request = asked(3, version, **{name: value for name, value in fields.items() if name in known})
+    channel: Any = Channel()
+    return answered(3, version, CLUSTER.handle_metadata(channel, request))
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_a_topic_id_before_its_time_is_an_invalid_request_and_not_our_fault(version: int) -> None:
+    answer = metadata_by_id(version)
+    assert [(topic.name, topic.error_code.value) for topic in answer.topics] == [("", 42)]
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_topic_asked_for_by_its_id_is_unknown_by_its_id(version: int) -> None:
+    answer = metadata_by_id(version)
+    assert [(topic.name, topic.topic_id, topic.error_code.value) for topic in answer.topics] == [
+        (None, uuid.UUID(int=5), 100)
+    ]
 
 
 @pytest.mark.parametrize("version", range(1, 14))
