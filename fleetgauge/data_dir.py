@@ -7,11 +7,13 @@ import fcntl
 import os
 import tempfile
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from fleetgauge.errors import ConfigError
+from fleetgauge.errors import ConfigError, DataDirectoryError
 from telemetry.push_record import format_instance_id
 
 _LONGEST_SOCKET_PATH = 100  # sun_path holds 108 bytes on Linux, 104 on macOS
@@ -58,8 +60,9 @@ class DataDirectory:
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError("log.dirs", f"cannot make the data directory {self.root}: {error.strerror}") from error
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError("log.dirs", f"cannot make the data directory {str(self.root)!r}: {reason}") from error
         if not os.access(self.root, os.W_OK | os.X_OK):
             raise ConfigError("log.dirs", f"the data directory {self.root} is not writable for this user")
 
@@ -68,8 +71,10 @@ class DataDirectory:
 
         Raises:
             ConfigError: another process holds it.
+            DataDirectoryError: the lock's file cannot be written.
         """
-        file = (self.root / name).open("a+", encoding="utf-8")
+        with _sentence(self.root / name):
+            file = (self.root / name).open("a+", encoding="utf-8")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -81,9 +86,10 @@ class DataDirectory:
                 f"process {holder} already uses the data directory {self.root}; stop it, or give this node one of its "
                 "own, for example --override log.dirs=./other",
             ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        with _sentence(self.root / name):
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
         return file
 
     def identity(self, *, node_id: int, cluster_id: str) -> str:
@@ -95,12 +101,14 @@ class DataDirectory:
 
         Raises:
             ConfigError: the directory belongs to another node or cluster.
+            DataDirectoryError: `meta.properties` cannot be read or written.
         """
-        kept = self._read_meta()
-        if not kept:
-            chosen = cluster_id or _new_cluster_id()
-            self._write_meta({"version": "1", "cluster.id": chosen, "node.id": str(node_id)})
-            return chosen
+        with _sentence(self.meta_properties):
+            kept = self._read_meta()
+            if not kept:
+                chosen = cluster_id or _new_cluster_id()
+                self._write_meta({"version": "1", "cluster.id": chosen, "node.id": str(node_id)})
+                return chosen
         if kept.get("node.id") != str(node_id):
             self._refuse("node.id", str(node_id), kept.get("node.id", ""))
         if cluster_id and kept.get("cluster.id") != cluster_id:
@@ -124,8 +132,21 @@ class DataDirectory:
     def _write_meta(self, properties: dict[str, str]) -> None:
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         partial = self.meta_properties.with_suffix(".tmp")
-        partial.write_text(text, encoding="utf-8")
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())  # an identity that a power loss empties would be made anew
         partial.replace(self.meta_properties)
+
+
+@contextmanager
+def _sentence(path: Path) -> Iterator[None]:
+    """Turns what the operating system refuses into one sentence that names the file."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataDirectoryError(f"cannot use {path}: {reason}; log.dirs names the data directory") from error
 
 
 def _new_cluster_id() -> str:

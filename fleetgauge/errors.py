@@ -3,6 +3,10 @@
 from wire.errors import FleetgaugeError
 
 
+class DataDirectoryError(FleetgaugeError):
+    """A file of the data directory cannot be read or written: no room, no permission, or the directory is gone."""
+
+
 class ConfigError(FleetgaugeError):
     """A configuration that cannot be used.
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+import structlog
+
+from fleetgauge.errors import ConfigError
 from quotas.metrics import Metrics
 from telemetry.plugin import (
     ClientTelemetryExporterPlugin,
@@ -9,6 +12,8 @@ from telemetry.plugin import (
     MetricsReporter,
     load_reporter,
 )
+
+log = structlog.get_logger(__name__)
 
 NAMESPACE = "kafka.server"
 
@@ -24,7 +29,7 @@ class Reporters:
         cluster_id: as the label `kafka.cluster.id`.
 
     Raises:
-        FleetgaugeError: a reporter cannot be loaded.
+        FleetgaugeError: a reporter cannot be loaded, or raises while it is set up; those before it are closed again.
     """
 
     def __init__(
@@ -37,14 +42,21 @@ class Reporters:
         )
         for name in names:
             reporter = load_reporter(name)
-            reporter.configure(configs)
-            reporter.context_change(context)
-            metrics.add_reporter(reporter)
-            self.plugin.add(reporter)
             self._reporters.append(reporter)
+            try:
+                reporter.configure(configs)
+                reporter.context_change(context)
+                metrics.add_reporter(reporter)
+                self.plugin.add(reporter)
+            except Exception as error:
+                self.close()
+                raise ConfigError("metric.reporters", f"{name} does not start: {error!r}") from error
 
     def close(self) -> None:
         """Closes every reporter; one that fails does not keep the next from being closed."""
         for reporter in self._reporters:
             self.plugin.remove(reporter)
-            reporter.close()
+            try:
+                reporter.close()
+            except Exception:
+                log.exception("a metric reporter failed to close", reporter=type(reporter).__name__)

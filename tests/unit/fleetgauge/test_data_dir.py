@@ -6,6 +6,7 @@ import pytest
 
 from fleetgauge.config import ConfigError
 from fleetgauge.data_dir import DataDirectory
+from fleetgauge.errors import DataDirectoryError
 
 
 def test_the_cluster_id_is_made_once_and_kept(tmp_path: Path) -> None:
@@ -40,3 +41,21 @@ def test_a_deep_directory_gets_a_short_socket_path(tmp_path: Path) -> None:
     assert len(str(deep.status_socket)) <= 100
     assert deep.status_socket == DataDirectory(tmp_path / ("d" * 150)).status_socket
     assert deep.status_socket != DataDirectory(tmp_path / ("e" * 150)).status_socket
+
+
+def test_a_path_that_no_system_takes_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"log\.dirs: cannot make the data directory .*null byte"):
+        DataDirectory(tmp_path / "a\0b").create()
+
+
+def test_a_data_directory_that_is_gone_is_named_and_is_not_taken_for_a_lock_that_another_holds(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path / "removed")
+    with pytest.raises(DataDirectoryError, match=r"cannot use .*exporters\.lock: No such file"):
+        data.lock("exporters.lock")
+
+
+def test_a_meta_properties_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path)
+    data.meta_properties.mkdir()
+    with pytest.raises(DataDirectoryError, match=r"cannot use .*meta\.properties: Is a directory"):
+        data.identity(node_id=1, cluster_id="")

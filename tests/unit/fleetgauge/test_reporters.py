@@ -1,0 +1,59 @@
+"""Reporters of `metric.reporters` that misbehave at the start or the end of a node."""
+
+from typing import Any
+
+import pytest
+
+from fleetgauge.errors import ConfigError
+from fleetgauge.reporters import Reporters
+from quotas.clock import MockTime
+from quotas.metrics import Metrics
+
+closed: list[str] = []
+
+
+class Good:
+    def configure(self, configs: Any) -> None: ...
+
+    def context_change(self, context: Any) -> None: ...
+
+    def init(self, metrics: Any) -> None: ...
+
+    def metric_change(self, metric: Any) -> None: ...
+
+    def metric_removal(self, metric: Any) -> None: ...
+
+    def close(self) -> None:
+        closed.append("good")
+
+
+class ClosesBadly(Good):
+    def close(self) -> None:
+        closed.append("bad")
+        raise RuntimeError("cannot")
+
+
+class ConfiguresBadly(Good):
+    def configure(self, configs: Any) -> None:
+        raise ValueError("needs my.endpoint")
+
+
+def reporters(monkeypatch: pytest.MonkeyPatch, **classes: type) -> Reporters:
+    closed.clear()
+    monkeypatch.setattr("fleetgauge.reporters.load_reporter", lambda name: classes[name]())
+    return Reporters(tuple(classes), Metrics(time=MockTime()), {}, node_id=1, cluster_id="c")
+
+
+def test_a_reporter_that_fails_to_close_does_not_keep_the_next_from_being_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reporters(monkeypatch, bad=ClosesBadly, good=Good).close()
+    assert closed == ["bad", "good"]
+
+
+def test_a_reporter_that_refuses_its_configuration_stops_the_start_by_name_and_the_others_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ConfigError, match=r"metric\.reporters: picky does not start: .*needs my\.endpoint"):
+        reporters(monkeypatch, good=Good, picky=ConfiguresBadly)
+    assert "good" in closed
