@@ -27,6 +27,8 @@ def serve_until_stopped(read: Callable[[], ServiceConfig]) -> None:
     Raises:
         FleetgaugeError: the configuration cannot be used, or a part does not start.
     """
+    # Until the node can take a SIGHUP, it is left out: its default would end the process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     first = read()
     configure_logging(first.logging_level, first.logging_format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -131,14 +131,16 @@ class Listener:
         for channel in list(self._context.channels):
             channel.expire(now_ms)
         for reason, count in self._context.limiter.overdue(now_ms):
-            log.warning("closed connections of malformed peers", reason=reason, listener=self.name, connections=count)
+            log.warning("more of what was logged before", reason=reason, listener=self.name, cases=count)
 
     async def _bind(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         try:
             listening = await self._bound_socket(loop)
         except (OSError, OverflowError) as error:
             what = f"listener {self.name} cannot bind {self.host or '*'}:{self.port}"
-            raise InvalidConfigError(f"{what}: {error}; is another process using the port?") from error
+            in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            hint = "; is another process using the port?" if in_use else ""
+            raise InvalidConfigError(f"{what}: {error}{hint}") from error
         listening.setblocking(False)
         return listening
 
