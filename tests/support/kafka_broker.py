@@ -157,7 +157,7 @@ class KafkaBroker:
         )
 
     def mbean(self, name: str) -> dict[str, str]:
-        """The attributes of one MBean of the broker, read with Kafka's JmxTool; empty when it is not there."""
+        """The attributes of one MBean of the broker, read with Kafka's JmxTool, which fails when it is not there."""
         printed = self.tool(
             *("org.apache.kafka.tools.JmxTool", "--object-name", name, "--one-time", "--report-format", "properties"),
             *("--jmx-url", f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{self.jmx_port}/jmxrmi"),

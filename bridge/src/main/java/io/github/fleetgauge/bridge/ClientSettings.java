@@ -27,6 +27,9 @@ final class ClientSettings {
         settings.put(ProducerConfig.LINGER_MS_CONFIG, 100);
         settings.put(ProducerConfig.BATCH_SIZE_CONFIG, 128 * 1024);
         settings.put(ProducerConfig.MAX_BLOCK_MS_CONFIG, 5_000); // blocks the plugin's own thread only
+        // What is not delivered by then is tried again by the plugin, which looks at the topic first and tells of it.
+        settings.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, 15_000);
+        settings.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, 30_000);
         settings.put(ProducerConfig.MAX_REQUEST_SIZE_CONFIG, config.maxRecordBytes());
         settings.put(ProducerConfig.BUFFER_MEMORY_CONFIG, (long) Math.max(32 * MIB, config.maxRecordBytes() + MIB));
         settings.putAll(config.withPrefix(BridgeConfig.CLIENT_PREFIX));

@@ -278,9 +278,10 @@ final class PushSender implements Runnable {
     private void end() {
         Thread.interrupted();
         stop.countDown();
-        long deadlineMs = nowMs.getAsLong() + closeTimeoutMs;
+        boolean isHopeful = producer.get() != null && failure.get() == null;
+        long deadlineMs = nowMs.getAsLong() + (isHopeful ? closeTimeoutMs : 0);
         try {
-            if (producer.get() != null && failure.get() == null) {
+            if (isHopeful) {
                 drain(deadlineMs);
             }
         } finally {
