@@ -111,9 +111,17 @@ class _PieceByPiece:
         return tag >> 3, content, position
 
     def _varint(self, position: int, end: int) -> tuple[int, int]:
+        data = self._data
+        # Nearly every tag and length has one or two bytes; 16 MiB of small fields hold up everybody else meanwhile.
+        if end - position >= 2:
+            low, high = data[position], data[position + 1]
+            if low < 0x80:
+                return low, position + 1
+            if high < 0x80:
+                return low & 0x7F | high << 7, position + 2
         value = 0
         for shift, at in enumerate(range(position, min(end, position + _MAX_VARINT_BYTES))):
-            byte = self._data[at]
+            byte = data[at]
             value |= (byte & 0x7F) << (7 * shift)
             if byte < 0x80:
                 return value, at + 1
