@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 import structlog
 
-from exporters.push_log.group_commit import GroupCommit
-from exporters.push_log.sqlite import SqlitePushLogWriter
 from fleetgauge.apis.cluster import ClusterApis
 from fleetgauge.apis.telemetry import TelemetryApis
 from fleetgauge.config import Endpoint, ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
+from fleetgauge.push_log_appender import open_push_log
 from fleetgauge.reporters import Reporters
 from fleetgauge.request_handler import FlushSoon, RequestDispatcher
 from fleetgauge.status import Status, StatusServer
@@ -79,15 +78,7 @@ class FleetgaugeNode:
             cluster_id=self.cluster_id,
         )
         self._manager = self._make_manager()
-        job = Job.of(config)
-        self._writer = SqlitePushLogWriter(job.push_log_settings(), time=self._time)
-        self._push_log = GroupCommit(
-            self._writer,
-            loop,
-            self._time,
-            flush=config.push_log_flush,
-            ack_timeout_ms=config.push_log_ack_timeout_ms,
-        )
+        self._push_log = await open_push_log(config, self._time)
         self._apis = TelemetryApis(
             self._manager,
             self._push_log,
@@ -95,7 +86,8 @@ class FleetgaugeNode:
             FlushSoon(loop),
             plugin_export_timeout_ms=config.plugin_export_timeout_ms,
         )
-        self._exporters = ExporterSupervisor(job, self._time)
+        instance = f"{self._data.identifier}-serve" if config.push_log == "kafka" else ""
+        self._exporters = ExporterSupervisor(Job.of(config, instance), self._time)
         self._status = StatusServer(self._data.status_socket, self.status)
         try:
             await self._start_listeners()
@@ -103,7 +95,7 @@ class FleetgaugeNode:
             await self._exporters.start()
         except BaseException:
             await self._stop_listeners(0)
-            self._writer.close()
+            await self._push_log.close()
             raise
         self._housekeeping = asyncio.create_task(self._keep_house())
 
@@ -117,7 +109,6 @@ class FleetgaugeNode:
         await self._stop_listeners(self._left(deadline_ms))
         await self._apis.close()
         await self._push_log.close()
-        self._writer.close()
         self._manager.close()
         await self._exporters.stop(self._left(deadline_ms))
         await self._status.stop()
@@ -172,11 +163,7 @@ class FleetgaugeNode:
                 "plugin_errors": self._manager.plugin_errors(),
             },
             "push_log": {**self._push_log.counters(), **self._exporters.status.get("push_log", {})},
-            "exporter_process": {
-                "pid": self._exporters.pid,
-                "restarts": self._exporters.restarts,
-                "exporters": self._exporters.status.get("exporters", {}),
-            },
+            "exporter_process": self._exporters.summary(),
         }
 
     def _make_manager(self) -> ClientMetricsManager:

@@ -16,6 +16,8 @@ from typing import IO
 from fleetgauge.errors import ConfigError, DataDirectoryError
 from telemetry.push_record import format_instance_id
 
+MAX_EXPORTS = 64
+"""Processes of `fleetgauge export` that may share a data directory."""
 _LONGEST_SOCKET_PATH = 100  # sun_path holds 108 bytes on Linux, 104 on macOS
 
 
@@ -24,6 +26,11 @@ class DataDirectory:
     """Paths below one data directory."""
 
     root: Path
+
+    @property
+    def identifier(self) -> str:
+        """Tells this directory from others of the same host, in eight characters."""
+        return uuid.uuid5(uuid.NAMESPACE_URL, str(self.root.absolute())).hex[:8]
 
     @property
     def push_log(self) -> Path:
@@ -42,12 +49,34 @@ class DataDirectory:
 
     @property
     def status_socket(self) -> Path:
-        """The Unix socket on which a running node answers `fleetgauge status`.
+        """The Unix socket on which a running node answers `fleetgauge status`."""
+        return self._socket("status.sock")
 
-        The path of a socket is short by law; where the data directory lies too deep, a name in the system's
-        temporary directory that is derived from it stands in.
+    def export_socket(self, number: int) -> Path:
+        """The same of a `fleetgauge export`; several may share the directory, each with a number of its own."""
+        return self._socket(f"export-{number}.sock")
+
+    def claim_export_number(self) -> tuple[int, IO[str]]:
+        """The lowest number that no running `fleetgauge export` has here, and the lock that keeps it.
+
+        Raises:
+            ConfigError: there are too many.
+            DataDirectoryError: the lock's file cannot be written.
         """
-        path = self.root.absolute() / "status.sock"
+        for number in range(MAX_EXPORTS):
+            try:
+                return number, self.lock(f"export-{number}.lock")
+            except ConfigError:
+                continue
+        raise ConfigError("log.dirs", f"{MAX_EXPORTS} processes already export from the data directory {self.root}")
+
+    def _socket(self, name: str) -> Path:
+        """The path of a socket is short by law.
+
+        Where the data directory lies too deep, a name in the system's temporary directory that is derived from it
+        stands in.
+        """
+        path = self.root.absolute() / name
         if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
             return path
         return Path(tempfile.gettempdir()) / f"fleetgauge-{uuid.uuid5(uuid.NAMESPACE_URL, str(path)).hex}.sock"

@@ -1,24 +1,14 @@
-"""What the listener process tells the exporter process to do: one line of JSON between them."""
+"""What the parent tells the exporter process to do: one line of JSON between them."""
 
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
 from fleetgauge.config import ServiceConfig
-from fleetgauge.data_dir import DataDirectory
-
-
-class LogJob(BaseModel):
-    """What the process needs to know of the push log; see `PushLogSettings`."""
-
-    segment_bytes: int
-    segment_ms: int
-    retention_bytes: int
-    retention_ms: int
-    flush: Literal["os", "fsync"]
-    min_free_bytes: int
+from fleetgauge.config.push_logs import embedded_settings, topic_settings
 
 
 class LoggingJob(BaseModel):
@@ -29,30 +19,29 @@ class LoggingJob(BaseModel):
 
 
 class Job(BaseModel):
-    """What the process is to do, as the listener process writes it."""
+    """What the process is to do, as its parent writes it.
+
+    Attributes:
+        log_dirs: the data directory.
+        push_log: which log to read; of the embedded one, also what its upkeep needs.
+        exporters: keys by name, as configured.
+        instance: tells the processes apart that share a landing zone and a host; empty where there is one.
+        logging: how it logs.
+    """
 
     log_dirs: Path
-    push_log: LogJob
+    push_log: PushLogSettings | KafkaTopicSettings
     exporters: dict[str, dict[str, Any]]
+    instance: str = ""
     logging: LoggingJob
 
-    def push_log_settings(self) -> PushLogSettings:
-        """The push log's settings."""
-        return PushLogSettings(dir=DataDirectory(self.log_dirs).push_log, **self.push_log.model_dump())
-
     @classmethod
-    def of(cls, config: ServiceConfig) -> "Job":
-        """The job out of a node's configuration."""
+    def of(cls, config: ServiceConfig, instance: str = "") -> "Job":
+        """The job out of a configuration."""
         return cls(
             log_dirs=config.log_dirs.absolute(),
-            push_log=LogJob(
-                segment_bytes=config.push_log_segment_bytes,
-                segment_ms=config.push_log_segment_ms,
-                retention_bytes=config.push_log_retention_bytes,
-                retention_ms=config.push_log_retention_ms,
-                flush=config.push_log_flush,
-                min_free_bytes=config.push_log_min_free_bytes,
-            ),
+            push_log=topic_settings(config) if config.push_log == "kafka" else embedded_settings(config),
             exporters=config.exporters,
+            instance=instance,
             logging=LoggingJob(level=config.logging_level, format=config.logging_format),
         )

@@ -1,7 +1,7 @@
 """The exporter process: `python -m fleetgauge.exporter_process`, started by `fleetgauge.exporter_supervisor`.
 
 It reads one line of JSON, its `Job`, from standard input, runs a pipeline for each exporter in a thread of its own,
-keeps the push log's retention, and prints its status as a line of JSON once a second. It leaves signals to its
+sees to the push log's upkeep, and prints its status as a line of JSON once a second. It leaves signals to its
 parent. A line `{"stop": deadline_ms}` has it deliver what is in the log and end; the end of the pipe says that the
 parent is gone: it finishes the batches under way and ends.
 """
@@ -20,12 +20,12 @@ from typing import IO, Any
 import structlog
 
 from exporters.pipeline import Pipeline
-from exporters.push_log.inspect import CursorStats, log_stats
-from exporters.push_log.sqlite import Retention, SqlitePushLogReader
+from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.registry import build_exporter
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from fleetgauge.exporter_job import Job
+from fleetgauge.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
 from fleetgauge.logs import configure_logging
 from quotas.clock import SystemTime, Time
 from wire.errors import FleetgaugeError
@@ -33,7 +33,6 @@ from wire.errors import FleetgaugeError
 log = structlog.get_logger(__name__)
 
 _STATUS_EVERY_S = 1.0
-_RETENTION_EVERY_MS = 5_000
 _LOCK_WITHIN_MS = 30_000
 _FINISH_MS = 5_000
 """How long a batch under way may take when the parent is gone [ms]."""
@@ -53,13 +52,11 @@ class ExporterProcess:
     def __init__(self, job: Job, time: Time) -> None:
         self._job = job
         self._time = time
-        self._settings = job.push_log_settings()
+        self._push_log = exporter_log(job.push_log, tuple(job.exporters), time)
         self._pipelines: list[Pipeline] = []
         for name, keys in job.exporters.items():
-            reader = SqlitePushLogReader(self._settings, name, time=time)
-            self._pipelines.append(Pipeline(reader, build_exporter(name, keys), time=time))
-        self._retention = Retention(self._settings, exporters=tuple(job.exporters))
-        self._retention_due_ms = 0
+            exporter = build_exporter(name, exporter_keys(keys, name, job.instance))
+            self._pipelines.append(Pipeline(self._push_log.reader(name), exporter, time=time))
 
     def run(self, commands: "queue.Queue[dict[str, Any] | None]", out: IO[str]) -> None:
         """Delivers until a command says to stop, or None says that the parent is gone."""
@@ -67,7 +64,7 @@ class ExporterProcess:
             pipeline.start()
         while True:
             self._say(out)
-            self._keep_retention()
+            self._push_log.keep(self._time.hi_res_clock_ms())
             try:
                 command = commands.get(timeout=_STATUS_EVERY_S)
             except queue.Empty:
@@ -83,17 +80,15 @@ class ExporterProcess:
         Raises:
             PushLogError: the log cannot be read now.
         """
-        stats = log_stats(self._settings.dir)
-        cursors = {entry.cursor.exporter: entry for entry in stats.cursors}
+        push_log, cursors = self._push_log.status()
         exporters = {}
         for pipeline in self._pipelines:
             exporters[pipeline.name] = {
                 "type": self._job.exporters[pipeline.name]["type"],
                 **asdict(pipeline.stats()),
-                **_cursor_status(cursors.get(pipeline.name)),
+                **cursors.get(pipeline.name, NO_CURSOR),
             }
-        log_on_disk = {key: value for key, value in asdict(stats).items() if key != "cursors"}
-        return {"push_log": log_on_disk, "exporters": exporters}
+        return {"push_log": push_log, "exporters": exporters}
 
     def _say(self, out: IO[str]) -> None:
         try:
@@ -105,33 +100,12 @@ class ExporterProcess:
             out.write(text + "\n")
             out.flush()
 
-    def _keep_retention(self) -> None:
-        now_ms = self._time.hi_res_clock_ms()
-        if now_ms < self._retention_due_ms:
-            return
-        self._retention_due_ms = now_ms + _RETENTION_EVERY_MS
-        try:
-            self._retention.run(self._time.milliseconds())
-        except (FleetgaugeError, OSError) as error:
-            log.warning("the push log's upkeep failed and is tried again", problem=str(error))
-
     def _stop(self, deadline_ms: int, *, finish: bool) -> None:
         for pipeline in self._pipelines:
             pipeline.request_stop(_FINISH_MS if finish else deadline_ms)
         for pipeline in self._pipelines:
             if not pipeline.join():
                 log.warning("an export was still under way; it comes again at the next start", exporter=pipeline.name)
-
-
-def _cursor_status(entry: CursorStats | None) -> dict[str, Any]:
-    if entry is None:
-        return {"lag_records": 0, "lag_bytes": 0, "oldest_received_at": None, "lost_records": 0}
-    return {
-        "lag_records": entry.lag.records,
-        "lag_bytes": entry.lag.bytes,
-        "oldest_received_at": entry.lag.oldest_received_at,
-        "lost_records": entry.cursor.lost_by_retention + entry.cursor.lost_by_damage,
-    }
 
 
 def main() -> None:
@@ -148,7 +122,7 @@ def main() -> None:
     commands: queue.Queue[dict[str, Any] | None] = queue.Queue()
     threading.Thread(target=_listen, args=(commands,), daemon=True).start()
     try:
-        with _only_one(DataDirectory(job.log_dirs), time):
+        with _only_one(job, time):
             ExporterProcess(job, time).run(commands, sys.stdout)
     except FleetgaugeError as error:
         log.error("the exporters cannot run", problem=str(error))
@@ -165,8 +139,12 @@ def _listen(commands: "queue.Queue[dict[str, Any] | None]") -> None:
 
 
 @contextmanager
-def _only_one(data: DataDirectory, time: Time) -> Iterator[None]:
-    """Holds the lock that admits one exporter process; a predecessor that finishes its batch is waited for."""
+def _only_one(job: Job, time: Time) -> Iterator[None]:
+    """Holds the lock that admits one exporter process to an embedded log; a predecessor's last batch is waited for."""
+    if isinstance(job.push_log, KafkaTopicSettings):
+        yield  # a topic's readers are any number
+        return
+    data = DataDirectory(job.log_dirs)
     deadline_ms = time.hi_res_clock_ms() + _LOCK_WITHIN_MS
     waiting = threading.Event()
     while True:

@@ -37,10 +37,12 @@ class ExporterSupervisor:
 
     def __init__(self, job: Job, time: Time) -> None:
         self._job = job.model_dump_json().encode() + b"\n"
+        self._wanted = bool(job.exporters)
         self._time = time
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
-        self._stopping = False
+        self._stop_by_ms: int | None = None
+        self._stop_asked = asyncio.Event()
         self.status: dict[str, Any] = {}
         self.restarts = 0
 
@@ -50,25 +52,40 @@ class ExporterSupervisor:
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
+    def summary(self) -> dict[str, Any]:
+        """What is known of the process: pid, restarts, and each exporter as it said last."""
+        return {
+            "wanted": self._wanted,
+            "pid": self.pid,
+            "restarts": self.restarts,
+            "exporters": self.status.get("exporters", {}),
+        }
+
     async def start(self) -> None:
-        """Starts the process and watches over it."""
+        """Starts the process and watches over it; without exporters there is none."""
+        if not self._wanted:
+            return
         await self._spawn()
         self._task = asyncio.create_task(self._watch())
 
     async def stop(self, deadline_ms: int) -> None:
-        """Has the process deliver what is in the log, for up to `deadline_ms`, and waits for its end."""
-        self._stopping = True
-        process = self._process
-        if process is not None and process.returncode is None:
-            self._tell(process, {"stop": deadline_ms})
-            try:
-                # One second beyond, in which it may finish the batch that the deadline met.
-                await asyncio.wait_for(process.wait(), deadline_ms / 1000 + 1.0)
-            except TimeoutError:
-                log.warning("the exporter process did not stop in time and is ended", pid=process.pid)
-                process.kill()
-                await process.wait()
-        if self._task is not None:
+        """Has the process deliver what is in the log, for up to `deadline_ms`, and waits for its end.
+
+        A process that died just before is started once more for it: what is in the log is to be delivered.
+        """
+        self._stop_by_ms = self._time.hi_res_clock_ms() + deadline_ms
+        self._stop_asked.set()
+        if self._task is None:
+            return
+        if self.pid is not None:
+            self._tell_to_stop()
+        try:
+            # One second beyond, in which it may finish the batch that the deadline met.
+            await asyncio.wait_for(asyncio.shield(self._task), deadline_ms / 1000 + 1.0)
+        except TimeoutError:
+            log.warning("the exporter process did not stop in time and is ended", pid=self.pid)
+            if self._process is not None and self._process.returncode is None:
+                self._process.kill()
             await self._task
 
     async def _spawn(self) -> None:
@@ -90,20 +107,24 @@ class ExporterSupervisor:
             started_ms = self._time.hi_res_clock_ms()
             await self._read_status(process)
             code = await process.wait()
-            if self._is_stopping():
+            if self._may_end(code):
                 return
             if self._time.hi_res_clock_ms() - started_ms > _CALM_AFTER_S * 1000:
                 delay_s = _FIRST_RESTART_DELAY_S
             log.error("the exporter process ended and is started again", exit_code=code, in_s=delay_s)
             self.restarts += 1
-            await asyncio.sleep(delay_s)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop_asked.wait(), delay_s)
             delay_s = min(2 * delay_s, _LONGEST_RESTART_DELAY_S)
-            if self._is_stopping():
-                return
             await self._spawn()
+            if self._stop_by_ms is not None:
+                self._tell_to_stop()
 
-    def _is_stopping(self) -> bool:
-        return self._stopping
+    def _may_end(self, code: int) -> bool:
+        """True if a stop was asked for, and the process did it or has no time left to do it."""
+        if self._stop_by_ms is None:
+            return False
+        return code == 0 or self._time.hi_res_clock_ms() >= self._stop_by_ms
 
     async def _read_status(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
@@ -111,8 +132,11 @@ class ExporterSupervisor:
             with suppress(ValueError):  # a line cut by the child's death
                 self.status = json.loads(line)
 
-    def _tell(self, process: asyncio.subprocess.Process, message: dict[str, Any]) -> None:
-        self._write(process, json.dumps(message).encode() + b"\n")
+    def _tell_to_stop(self) -> None:
+        assert self._process is not None
+        assert self._stop_by_ms is not None
+        left_ms = max(0, self._stop_by_ms - self._time.hi_res_clock_ms())
+        self._write(self._process, json.dumps({"stop": left_ms}).encode() + b"\n")
 
     def _write(self, process: asyncio.subprocess.Process, line: bytes) -> None:
         assert process.stdin is not None

@@ -61,7 +61,6 @@ def _reread(node: FleetgaugeNode, read: Callable[[], ServiceConfig]) -> None:
 
 def where_everything_is(node: FleetgaugeNode, config: ServiceConfig) -> str:
     """What an operator wants to know of a node that has just started, line by line."""
-    data = DataDirectory(config.log_dirs.absolute())
     lines = [f"Fleetgauge {version('fleetgauge')}, node {config.node_id} of cluster {node.cluster_id}"]
     for bound in node.bound:
         host, port = node.advertised(bound.endpoint.listener_name)
@@ -70,9 +69,22 @@ def where_everything_is(node: FleetgaugeNode, config: ServiceConfig) -> str:
     for name, keys in config.client_metrics.items():
         shown = ", ".join(f"{key}={value}" for key, value in keys.items())
         lines.append(f"  subscription  {name}: {shown}")
-    lines.append(f"  push log      {data.push_log}")
+    lines.append(f"  push log      {_push_log(config)}")
+    lines.extend(exporter_lines(config))
+    lines.append(f"  look at it    fleetgauge status --log-dirs {config.log_dirs}")
+    return "\n".join(lines)
+
+
+def exporter_lines(config: ServiceConfig) -> list[str]:
+    """A line for each exporter: its name, its type, and where it delivers."""
+    lines = []
     for name, keys in config.exporters.items():
         target = keys.get("endpoint") or keys.get("path") or ""
         lines.append(f"  exporter      {name}: {keys.get('type', '')} {target}".rstrip())
-    lines.append(f"  look at it    fleetgauge status --log-dirs {config.log_dirs}")
-    return "\n".join(lines)
+    return lines or ["  exporter      none here: fleetgauge export delivers from the topic"]
+
+
+def _push_log(config: ServiceConfig) -> str:
+    if config.push_log == "kafka":
+        return f"topic {config.push_log_kafka_topic} at {','.join(config.push_log_kafka_bootstrap_servers)}"
+    return str(DataDirectory(config.log_dirs.absolute()).push_log)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fleetgauge.cli.demo import demo
+from fleetgauge.cli.export import export
 from fleetgauge.cli.log import app as log
 from fleetgauge.cli.serve import serve
 from fleetgauge.cli.show_config import show_config
@@ -24,6 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve)
+app.command()(export)
 app.command()(status)
 app.add_typer(log, name="log")
 app.command(name="config")(show_config)

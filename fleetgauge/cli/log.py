@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from exporters.push_log.inspect import LogStats, log_stats, records_after, tail
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
+from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory, read_config
 from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, at, size
+from fleetgauge.errors import ConfigError
 from telemetry.push_record import PushRecord
 
 app = typer.Typer(help="Read the push log of a node, whether it runs or not.", no_args_is_help=True)
@@ -34,7 +35,7 @@ def show_tail(
     form: _Form = "table",
 ) -> None:
     """Show the last pushes of the log, oldest first: when, from whom, what it was."""
-    directory = data_directory(config, override, log_dirs).push_log
+    directory = _embedded(config, override, log_dirs)
     console = Console(soft_wrap=True)
     found = tail(directory, lines)
     for _, record in found:
@@ -52,13 +53,30 @@ def stats(
     form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
 ) -> None:
     """Show what the log holds, and how far each exporter is behind its end."""
-    found = log_stats(data_directory(config, override, log_dirs).push_log)
+    found = log_stats(_embedded(config, override, log_dirs))
     if form == "json":
         typer.echo(json.dumps(asdict(found), indent=2))
         return
     console = Console()
     console.print(_contents(found))
     console.print(_cursors(found))
+
+
+def _embedded(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> Path:
+    """Where the embedded log is.
+
+    Raises:
+        ConfigError: there is none: the log is a Kafka topic, which Kafka's own tools read.
+    """
+    if log_dirs is None:
+        checked = read_config(config, override)
+        if checked.push_log == "kafka":
+            raise ConfigError(
+                "push.log",
+                f"is kafka: read topic {checked.push_log_kafka_topic} with kafka-console-consumer, and how far each "
+                "exporter is with kafka-consumer-groups or fleetgauge status",
+            )
+    return data_directory(config, override, log_dirs).push_log
 
 
 def _follow(directory: Path, last: str | None, console: Console, form: str) -> None:

@@ -7,22 +7,30 @@ from fleetgauge.cli.options import ConfigFile, Overrides, read_config
 
 def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
     """Check a configuration and print it whole: every key, its value in force and its meaning, as TOML."""
+    from fleetgauge.config.model import TABLES  # with every room: only once it is needed
+
     checked = read_config(config, override)
     fields = type(checked).model_fields
     keys = [field.alias or name for name, field in fields.items()]
     for name, field in fields.items():
-        if name in ("exporters", "client_metrics"):
+        if name in TABLES:
             continue
         typer.echo(f"# {field.description}")
         key = field.alias or name
         # TOML takes a key that is also the prefix of another in quotes only.
         shown = f'"{key}"' if any(other.startswith(f"{key}.") for other in keys) else key
         typer.echo(f"{shown} = {_toml(getattr(checked, name))}")
+    for key, value in checked.push_log_kafka_client.items():
+        typer.echo(f"push.log.kafka.client.{key} = {_toml('[hidden]' if _is_secret(key) else value)}")
     for table, entries in (("exporters", checked.exporters), ("client-metrics", checked.client_metrics)):
         for entry, properties in entries.items():
             typer.echo(f'\n[{table}."{entry}"]')
             for key, value in properties.items():
                 typer.echo(f"{key} = {_toml(value)}")
+
+
+def _is_secret(key: str) -> bool:
+    return any(word in key for word in ("password", "secret", "jaas", "private", ".key", "token"))
 
 
 def _toml(value: object) -> str:

@@ -1,6 +1,7 @@
 """`fleetgauge status`: what both processes of a running node do."""
 
 import json
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 import typer
@@ -10,7 +11,8 @@ from rich.table import Table
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, size
-from fleetgauge.status import Status, read_status
+from fleetgauge.data_dir import MAX_EXPORTS, DataDirectory
+from fleetgauge.status import NotRunningError, Status, read_status
 
 
 def status(
@@ -23,13 +25,50 @@ def status(
 
     The node is found by its data directory: --log-dirs, or log.dirs of the configuration. Exits with 1 where none runs.
     """
-    found = read_status(data_directory(config, override, log_dirs).status_socket)
+    found = _read(data_directory(config, override, log_dirs))
     if form == "json":
         typer.echo(json.dumps(found, indent=2))
         return
     console = Console()
-    for table in (_node(found), _traffic(found), _push_log(found), _exporters(found)):
-        console.print(table)
+    if "node" in found:
+        for table in (_node(found), _traffic(found), _push_log(found), _exporters(found)):
+            console.print(table)
+    for export in found.get("exports", ()):
+        for table in (_export(export), _push_log(export), _exporters(export)):
+            console.print(table)
+
+
+def _read(directory: DataDirectory) -> Status:
+    """What the node says, and under `exports` what every `fleetgauge export` of this directory says.
+
+    Raises:
+        NotRunningError: nobody answers.
+    """
+    exports = []
+    for number in range(MAX_EXPORTS):
+        with suppress(NotRunningError):
+            if directory.export_socket(number).exists():
+                exports.append(read_status(directory.export_socket(number)))
+    if not exports:
+        return read_status(directory.status_socket)
+    found: Status = {}
+    with suppress(NotRunningError):
+        found = read_status(directory.status_socket)
+    return {**found, "exports": exports}
+
+
+def _export(found: Status) -> Table:
+    export, child = found["export"], found["exporter_process"]
+    table = _facts(f"\nExport {export['number']}")
+    table.add_row("process", f"pid {export['pid']}, started {ago(export['started_at_ms'] * 1000)}")
+    table.add_row("exporter process", _child(child))
+    table.add_row("log.dirs", export["log_dirs"])
+    return table
+
+
+def _child(child: dict[str, Any]) -> str:
+    restarts = f", started again {child['restarts']} times" if child["restarts"] else ""
+    return f"pid {child['pid']}{restarts}" if child["pid"] else f"not running{restarts}"
 
 
 def _facts(title: str) -> Table:
@@ -44,8 +83,7 @@ def _node(found: Status) -> Table:
     table = _facts("Node")
     table.add_row("node.id, cluster.id", f"{node['node_id']}, {node['cluster_id']}")
     table.add_row("listener process", f"pid {node['pid']}, started {ago(node['started_at_ms'] * 1000)}")
-    restarts = f", started again {child['restarts']} times" if child["restarts"] else ""
-    table.add_row("exporter process", f"pid {child['pid']}{restarts}" if child["pid"] else f"not running{restarts}")
+    table.add_row("exporter process", _child(child))
     table.add_row("listening", ", ".join(node["listeners"]))
     table.add_row("log.dirs", node["log_dirs"])
     return table
@@ -81,9 +119,11 @@ def _push_log(found: Status) -> Table:
     return table
 
 
-def _shown(name: str, value: int | None) -> str:
+def _shown(name: str, value: int | str | None) -> str:
     if value is None:
         return "-"
+    if isinstance(value, str):
+        return value
     if name.endswith("bytes"):
         return size(value)
     return ago(value) if name.endswith("_at") else amount(value)
@@ -92,14 +132,21 @@ def _shown(name: str, value: int | None) -> str:
 def _exporters(found: Status) -> Table:
     table = _facts("\nExporters")
     exporters = found["exporter_process"]["exporters"]
-    if not exporters:
+    if not found["exporter_process"]["wanted"]:
+        table.add_row("", "none here: fleetgauge export delivers from the topic")
+    elif not exporters:
         table.add_row("", "the exporter process has not told its status yet")
     for name, state in exporters.items():
         table.add_row(f"{name} ({state['type']})", _delivery(state))
         table.add_row("  behind", f"{amount(state['lag_records'])} pushes, {size(state['lag_bytes'])}")
-        for what in ("retried", "refused"):
-            if state[what]:
-                table.add_row(f"  {what}, by reason", _counts(state[what]))
+        if "group" in state:
+            shared = ", ".join(str(partition) for partition in state["partitions"]) or "none: others have them all"
+            table.add_row(f"  in group {state['group']}", f"partitions {shared}")
+        for what, text in (("retried", "retried"), ("refused", "refused"), ("bad_records", "no push records")):
+            if state.get(what):
+                table.add_row(f"  {text}, by reason", _counts(state[what]))
+        if state["passed_on_records"]:
+            table.add_row("  passed to others", f"{amount(state['passed_on_records'])} pushes")
         if state["lost_records"]:
             table.add_row("  lost in the log", f"{amount(state['lost_records'])} pushes")
         if state["last_error"]:

@@ -8,8 +8,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from exporters.options import ExporterConfigError
+from exporters.push_log.kafka_topic.clients import check_clients
+from exporters.push_log.log import PushLogError
 from exporters.registry import build_exporter
-from fleetgauge.config.model import ServiceConfig
+from fleetgauge.config.model import TABLES, ServiceConfig
+from fleetgauge.config.push_logs import topic_settings
 from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
@@ -19,6 +22,8 @@ from wire.errors import InvalidConfigError
 SUBSCRIPTION_KEYS = ("metrics", "interval.ms", "match")
 DEFAULT_SUBSCRIPTION = {"metrics": "*", "interval.ms": "60000"}
 """What a node without any `[client-metrics.<name>]` asks of every client."""
+
+_KAFKA_CLIENT = "push.log.kafka.client."
 
 
 def load_config(
@@ -40,22 +45,20 @@ def load_config(
     config = _validate(sourced)
     _check_subscriptions(config, sourced)
     _check_exporters(config, sourced)
+    _check_topic(config)
     return config
 
 
 def known_keys() -> tuple[str, ...]:
-    """Every plain key (without the tables `exporters` and `client-metrics`), in the order of the model."""
-    return tuple(
-        field.alias or name
-        for name, field in ServiceConfig.model_fields.items()
-        if name not in ("exporters", "client_metrics")
-    )
+    """Every plain key (without the tables: `exporters`, `client-metrics` and the like), in the order of the model."""
+    return tuple(field.alias or name for name, field in ServiceConfig.model_fields.items() if name not in TABLES)
 
 
 def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     values: dict[str, Any] = {}
     exporters: dict[str, dict[str, Any]] = {}
     subscriptions: dict[str, dict[str, str]] = {}
+    kafka_client: dict[str, str] = {}
     known = set(known_keys())
     for key, raw in sourced.items():
         if key in known:
@@ -66,9 +69,13 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
         elif key.startswith("client-metrics."):
             name, inner = _subscription_key(key, raw)
             subscriptions.setdefault(name, {})[inner] = _kafka_text(raw.value)
+        elif key.startswith(_KAFKA_CLIENT) and key != _KAFKA_CLIENT:
+            kafka_client[key.removeprefix(_KAFKA_CLIENT)] = _kafka_text(raw.value)
         else:
             raise ConfigError(key, f"is no configuration key{_did_you_mean(key, known)}", source=raw.source)
-    values["exporters"] = exporters or {"landing": {"type": "landing"}}
+    # Nodes that share a topic would each make a landing zone of a part of it: there, nothing is assumed.
+    values["exporters"] = exporters or ({} if values.get("push.log") == "kafka" else {"landing": {"type": "landing"}})
+    values["push.log.kafka.client"] = kafka_client
     values["client-metrics"] = subscriptions or {"default": DEFAULT_SUBSCRIPTION}
     try:
         config = ServiceConfig.model_validate(values)
@@ -100,6 +107,8 @@ def _subscription_key(key: str, raw: Sourced) -> tuple[str, str]:
 
 
 def _kafka_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     return ",".join(str(item) for item in value) if isinstance(value, list) else str(value)
 
 
@@ -134,6 +143,15 @@ def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> N
             build_exporter(name, keys)  # connects to nothing yet
         except ExporterConfigError as error:
             raise ConfigError(f"exporters.{name}", str(error), source=_source_of("exporters", name, sourced)) from error
+
+
+def _check_topic(config: ServiceConfig) -> None:
+    if config.push_log != "kafka":
+        return
+    try:
+        check_clients(topic_settings(config))  # connects to nothing yet
+    except PushLogError as error:
+        raise ConfigError("push.log", str(error)) from error
 
 
 def _source_of(table: str, name: str, sourced: Mapping[str, Sourced]) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from exporters.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
+from exporters.push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
 from fleetgauge.config.listeners import Endpoint, parse_endpoints
 from telemetry.codecs import CompressionType
@@ -18,7 +19,11 @@ from wire.listener import ListenerSettings
 _WIRE = ListenerSettings()
 _TELEMETRY = ClientMetricsSettings()
 _LOG = PushLogSettings(dir=Path("push-log"))
+_TOPIC = KafkaTopicSettings(bootstrap_servers="-")
 _INT32_MAX = 2**31 - 1
+
+TABLES = ("push_log_kafka_client", "exporters", "client_metrics")
+"""The fields that hold keys of others: of librdkafka, of an exporter's type, of a subscription."""
 
 
 def _comma_separated(value: object) -> object:
@@ -128,7 +133,54 @@ class ServiceConfig(BaseModel):
         alias="plugin.export.timeout.ms",
         description="A reporter's awaitable is cancelled and counted after so long [ms].",
     )
-    push_log: Literal["sqlite"] = Field(default="sqlite", alias="push.log", description="The kind of push log.")
+    push_log: Literal["sqlite", "kafka"] = Field(
+        default="sqlite",
+        alias="push.log",
+        description="sqlite: in the data directory; kafka: a topic, shared by many nodes (extra: kafka).",
+    )
+    push_log_kafka_bootstrap_servers: Names = Field(
+        default=(),
+        alias="push.log.kafka.bootstrap.servers",
+        description="host:port,... of the cluster with the topic; needed with push.log=kafka.",
+    )
+    push_log_kafka_topic: str = Field(
+        default=_TOPIC.topic,
+        pattern=r"^[a-zA-Z0-9._-]{1,249}$",
+        alias="push.log.kafka.topic",
+        description="The topic; the broker plugin's fleetgauge.topic.",
+    )
+    push_log_kafka_topic_partitions: int = Field(
+        default=_TOPIC.partitions,
+        ge=1,
+        le=10_000,
+        alias="push.log.kafka.topic.partitions",
+        description="Of a topic that is made here; as many processes can share an exporter's work.",
+    )
+    push_log_kafka_topic_replication_factor: int = Field(
+        default=_TOPIC.replication_factor,
+        ge=-1,
+        le=32_767,
+        alias="push.log.kafka.topic.replication.factor",
+        description="Of a topic that is made here; -1: the broker's default.replication.factor.",
+    )
+    push_log_kafka_topic_retention_ms: int = Field(
+        default=_TOPIC.retention_ms,
+        ge=-1,
+        alias="push.log.kafka.topic.retention.ms",
+        description="Of a topic that is made here; -1: for ever [ms].",
+    )
+    push_log_kafka_group_prefix: str = Field(
+        default=_TOPIC.group_prefix,
+        min_length=1,
+        max_length=200,
+        alias="push.log.kafka.group.prefix",
+        description="An exporter reads as the consumer group <prefix>-<exporter>.",
+    )
+    push_log_kafka_client: dict[str, str] = Field(
+        default_factory=dict,
+        alias="push.log.kafka.client",
+        description="push.log.kafka.client.<key>: settings of librdkafka by its own names, such as security.protocol.",
+    )
     push_log_segment_bytes: int = Field(
         default=_LOG.segment_bytes,
         ge=1 << 20,
@@ -202,6 +254,20 @@ class ServiceConfig(BaseModel):
             return parse_endpoints(value) if value else ()
         return value
 
+    @field_validator("push_log_kafka_topic_replication_factor", "push_log_kafka_topic_retention_ms")
+    @classmethod
+    def _be_no_zero(cls, value: int) -> int:
+        if value == 0:
+            raise ValueError("must be positive, or -1")
+        return value
+
+    @field_validator("push_log_kafka_client")
+    @classmethod
+    def _leave_own_keys(cls, value: dict[str, str]) -> dict[str, str]:
+        for key in sorted(OWN_CLIENT_KEYS & value.keys()):
+            raise ValueError(f"push.log.kafka.client.{key} is not to be set, since the log's promises rest on it")
+        return value
+
     @field_validator("telemetry_compression_types")
     @classmethod
     def _know_compression_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -210,6 +276,15 @@ class ServiceConfig(BaseModel):
         if wrong or len(set(value)) != len(value):
             raise ValueError(f"takes each of {', '.join(sorted(known))} at most once")
         return tuple(name.lower() for name in value)
+
+    @model_validator(mode="after")
+    def _say_where_the_topic_is(self) -> "ServiceConfig":
+        if self.push_log == "kafka" and not self.push_log_kafka_bootstrap_servers:
+            raise ValueError(
+                "push.log=kafka needs push.log.kafka.bootstrap.servers, for example "
+                "push.log.kafka.bootstrap.servers=broker1.example.com:9092"
+            )
+        return self
 
     @model_validator(mode="after")
     def _advertise_what_clients_can_reach(self) -> "ServiceConfig":

@@ -37,6 +37,7 @@ _IDLE_POLL_EVERY_S: Final = 0.5
 _FIRST_BACKOFF_S: Final = 0.25
 _LONGEST_BACKOFF_S: Final = 5.0
 _FLUSH_S: Final = 1.0
+_CONNECT_S: Final = 3.0
 
 
 class RecordProducer(Protocol):
@@ -54,6 +55,10 @@ class RecordProducer(Protocol):
 
     def flush(self, timeout: float = ...) -> int:
         """Waits for what is queued."""
+        ...
+
+    def list_topics(self, topic: str | None = ..., timeout: float = ...) -> Any:
+        """Connects, and learns who leads the topic's partitions."""
         ...
 
 
@@ -113,7 +118,7 @@ class KafkaTopicAppender:
         self._make_producer = producer or (lambda on_error: make_producer(settings, on_error))
         self._find_topic = find_topic or _topic_finder(settings)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="push-log-topic")
-        self._producer = self._make_producer(self._on_error)
+        self._producer: RecordProducer | None = None
         self._untold: deque[_Push] = deque()
         self._pending_records = 0
         self._pending_bytes = 0
@@ -184,7 +189,7 @@ class KafkaTopicAppender:
             self._search.cancel()
             with suppress(asyncio.CancelledError):
                 await self._search
-        if self._pending_records:  # answered as timed out; they may still go out
+        if self._pending_records and self._producer is not None:  # answered as timed out; they may still go out
             await self._loop.run_in_executor(self._thread, self._producer.flush, _FLUSH_S)
         self._thread.shutdown(wait=False)
 
@@ -203,8 +208,7 @@ class KafkaTopicAppender:
         return None
 
     def _produce(self, record: PushRecord, push: _Push) -> PushLogError | None:
-        if self._dead and not self._pending_records:
-            self._producer, self._dead = self._make_producer(self._on_error), False
+        assert self._producer is not None, "there is a producer before `problem` goes"
         key, value, headers = encode_record(record)
         try:
             self._producer.produce(self._topic, value, key, headers=headers, on_delivery=push)
@@ -227,7 +231,8 @@ class KafkaTopicAppender:
 
     def _poll(self) -> None:
         self._timer = None
-        self._producer.poll(0)
+        if self._producer is not None:
+            self._producer.poll(0)
         self._expire()
         self._schedule_poll(_POLL_EVERY_S if self._pending_records else _IDLE_POLL_EVERY_S)
 
@@ -277,8 +282,10 @@ class KafkaTopicAppender:
             self._loop.call_exception_handler({"message": "a push's completion failed", "exception": fault})
 
     def _on_error(self, error: "KafkaError") -> None:
-        """The producer lost something beside records: after a fatal error it is of no more use."""
-        self._dead = self._dead or error.fatal()
+        """The producer lost something beside records: after a fatal error it is of no more use, and another is made."""
+        if error.fatal():
+            self._dead = True
+            self._problem = f"the Kafka producer failed: {text_of(error)}"
         self._say("the Kafka producer has a problem", text_of(error))
         self._look_for_topic()
 
@@ -291,6 +298,7 @@ class KafkaTopicAppender:
         while True:
             try:
                 await self._loop.run_in_executor(self._thread, self._find_topic)
+                await self._have_producer()
             except Exception as error:  # noqa: BLE001  # whatever it is, the search goes on
                 self._problem = str(error)
                 self._say("pushes are refused until the push log's topic can be reached", self._problem)
@@ -301,6 +309,23 @@ class KafkaTopicAppender:
         if self._problem is not None:
             self._problem = None
             log.info("the push log's topic can be reached", topic=self._topic)
+
+    async def _have_producer(self) -> None:
+        """Makes the producer, connected, so that the first push need not wait for that.
+
+        Raises:
+            PushLogError: the one before has not yet given up its records.
+        """
+        if self._dead and self._pending_records:
+            raise PushLogError(f"{self._pending_records} records of a failed producer are still to be given up")
+        if self._producer is None or self._dead:
+            self._producer = await self._loop.run_in_executor(self._thread, self._connect)
+            self._dead = False
+
+    def _connect(self) -> RecordProducer:
+        producer = self._make_producer(self._on_error)
+        producer.list_topics(self._topic, timeout=_CONNECT_S)
+        return producer
 
     def _report(self, error: PushLogError) -> None:
         self._say("a push could not be logged; clients are told to try again", str(error), kind=type(error).__name__)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
     from confluent_kafka.admin import AdminClient
 
-_LARGEST_MESSAGE_BYTES: Final = 1_000_000_000
-"""librdkafka's own bound [B]."""
 _FETCH_BYTES: Final = 32 * MIB
 """What a consumer fetches ahead of what it has handed out [B]."""
 
@@ -45,7 +43,7 @@ def make_producer(settings: KafkaTopicSettings, on_error: OnError) -> "Producer"
     own = {
         "acks": "all",
         "enable.idempotence": True,
-        "message.max.bytes": min(settings.max_record_bytes, _LARGEST_MESSAGE_BYTES),
+        "message.max.bytes": settings.max_record_bytes,
     }
     default = {
         "compression.type": "zstd",
@@ -61,7 +59,7 @@ def make_consumer(settings: KafkaTopicSettings, exporter: str, on_error: OnError
 
     Nothing of ours writes in transactions; read_committed leaves out what others aborted.
     """
-    fetch_bytes = min(max(_FETCH_BYTES, settings.max_record_bytes), _LARGEST_MESSAGE_BYTES)
+    fetch_bytes = max(_FETCH_BYTES, settings.max_record_bytes)
     own = {
         "allow.auto.create.topics": False,
         "auto.offset.reset": "earliest",

@@ -74,6 +74,11 @@ class KafkaTopicReader:
         return self._member.lost_records
 
     @property
+    def is_closed(self) -> bool:
+        """True from `close` on."""
+        return self._member.is_closing
+
+    @property
     def partitions(self) -> tuple[int, ...]:
         """The partitions that this reader has now."""
         with self._member.changed:

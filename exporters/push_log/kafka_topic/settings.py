@@ -31,6 +31,9 @@ OWN_CLIENT_KEYS: Final = frozenset({
 _RECORD_OVERHEAD_BYTES: Final = MIB
 """Room for key, headers and framing beside the largest payload [B]: 17 headers, labels of 1 KiB at most."""
 
+_LARGEST_MESSAGE_BYTES: Final = 1_000_000_000
+"""librdkafka's own bound [B]."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaTopicSettings:
@@ -75,7 +78,7 @@ class KafkaTopicSettings:
 
         A record is compressed on the topic, so this is more than any needs.
         """
-        return self.max_payload_bytes + _RECORD_OVERHEAD_BYTES
+        return min(self.max_payload_bytes + _RECORD_OVERHEAD_BYTES, _LARGEST_MESSAGE_BYTES)
 
     def group_of(self, exporter: str) -> str:
         """The consumer group of an exporter."""

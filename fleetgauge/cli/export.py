@@ -1,0 +1,16 @@
+"""`fleetgauge export`: the exporters alone, reading the topic, until SIGTERM or SIGINT."""
+
+from fleetgauge.cli.options import ConfigFile, Overrides, read_config
+
+
+def export(config: ConfigFile = None, override: Overrides = None) -> None:
+    """Deliver what is on the push log's Kafka topic (push.log=kafka), without listening for clients.
+
+    Any number of these may run, on any machines, with the same configuration: the processes share the topic's
+    partitions as one consumer group for each exporter. When one dies the others take over, and nothing is lost.
+
+    SIGTERM and SIGINT stop it in order: what it has is delivered within shutdown.timeout.ms, then it leaves its groups.
+    """
+    from fleetgauge.exporting import export_until_stopped  # half the program: other commands start without it
+
+    export_until_stopped(read_config(config, override))

@@ -1,0 +1,164 @@
+"""The exporter process's side of the push log, whichever it is: readers, upkeep, and what the status says of it."""
+
+import platform
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, Final, Protocol
+
+import structlog
+
+from exporters.push_log.inspect import CursorStats, log_stats
+from exporters.push_log.kafka_topic.reader import KafkaTopicReader
+from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
+from exporters.push_log.log import Lag, PushLogError, PushLogReader
+from exporters.push_log.settings import PushLogSettings
+from exporters.push_log.sqlite import Retention, SqlitePushLogReader
+from quotas.clock import Time
+from wire.errors import FleetgaugeError
+
+log = structlog.get_logger(__name__)
+
+_RETENTION_EVERY_MS: Final = 5_000
+_LAG_EVERY_S: Final = 2.0
+
+
+class ExporterLog(Protocol):
+    """A push log as the exporter process uses it."""
+
+    def reader(self, exporter: str) -> PushLogReader:
+        """Opens the log for an exporter.
+
+        Raises:
+            PushLogError: it cannot be opened.
+        """
+        ...
+
+    def keep(self, now_ms: int) -> None:
+        """Upkeep that is due at `now_ms` (monotonic)."""
+        ...
+
+    def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+        """What the log says of itself, and how far each exporter is.
+
+        Raises:
+            PushLogError: the log cannot be read now.
+        """
+        ...
+
+
+def exporter_log(settings: PushLogSettings | KafkaTopicSettings, exporters: tuple[str, ...], time: Time) -> ExporterLog:
+    """The log that `settings` describe.
+
+    Args:
+        settings: of either kind.
+        exporters: the names of all exporters of this process.
+        time: the clocks.
+    """
+    if isinstance(settings, KafkaTopicSettings):
+        return TopicLog(settings, time)
+    return EmbeddedLog(settings, exporters, time)
+
+
+class EmbeddedLog:
+    """The log in the data directory, whose retention this process keeps."""
+
+    def __init__(self, settings: PushLogSettings, exporters: tuple[str, ...], time: Time) -> None:
+        self._settings = settings
+        self._time = time
+        self._retention = Retention(settings, exporters=exporters)
+        self._due_ms = 0
+
+    def reader(self, exporter: str) -> PushLogReader:
+        """See `ExporterLog.reader`."""
+        return SqlitePushLogReader(self._settings, exporter, time=self._time)
+
+    def keep(self, now_ms: int) -> None:
+        """See `ExporterLog.keep`: drops what is too old or too much."""
+        if now_ms < self._due_ms:
+            return
+        self._due_ms = now_ms + _RETENTION_EVERY_MS
+        try:
+            self._retention.run(self._time.milliseconds())
+        except (FleetgaugeError, OSError) as error:
+            log.warning("the push log's upkeep failed and is tried again", problem=str(error))
+
+    def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+        """See `ExporterLog.status`: the log as it lies on the disk."""
+        stats = log_stats(self._settings.dir)
+        on_disk = {key: value for key, value in asdict(stats).items() if key != "cursors"}
+        return on_disk, {entry.cursor.exporter: _cursor(entry) for entry in stats.cursors}
+
+
+class TopicLog:
+    """The Kafka topic. Its retention is the brokers'; what this process has of it is told for each exporter."""
+
+    def __init__(self, settings: KafkaTopicSettings, time: Time) -> None:
+        self._settings = settings
+        self._time = time
+        self._readers: dict[str, KafkaTopicReader] = {}
+        self._lags: dict[str, Lag] = {}
+        self._thread: threading.Thread | None = None
+
+    def reader(self, exporter: str) -> PushLogReader:
+        """See `ExporterLog.reader`."""
+        self._readers[exporter] = KafkaTopicReader(self._settings, exporter, time=self._time)
+        return self._readers[exporter]
+
+    def keep(self, now_ms: int) -> None:
+        """See `ExporterLog.keep`: has the brokers asked, from now on, how far each exporter is."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._measure, name="topic-lag", daemon=True)
+            self._thread.start()
+
+    def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+        """See `ExporterLog.status`."""
+        cursors = {name: self._cursor(name, reader) for name, reader in self._readers.items()}
+        return {"topic": self._settings.topic, "bootstrap_servers": self._settings.bootstrap_servers}, cursors
+
+    def _measure(self) -> None:
+        pause = threading.Event()
+        while True:
+            for name, reader in self._readers.items():
+                with suppress(PushLogError):  # the pipeline says so; the figures are the last that are known
+                    self._lags[name] = reader.lag()
+            pause.wait(_LAG_EVERY_S)
+
+    def _cursor(self, name: str, reader: KafkaTopicReader) -> dict[str, Any]:
+        lag = reader.lag() if reader.is_closed else self._lags.get(name)
+        return {
+            "group": self._settings.group_of(name),
+            "partitions": list(reader.partitions),
+            "lag_records": lag.records if lag is not None else 0,
+            "lag_bytes": lag.bytes if lag is not None else None,
+            "oldest_received_at": lag.oldest_received_at if lag is not None else None,
+            "lost_records": reader.lost_records,
+            "bad_records": reader.bad_records,
+        }
+
+
+def exporter_keys(keys: Mapping[str, Any], name: str, instance: str) -> dict[str, Any]:
+    """An exporter's keys in one of several processes: writers of a landing zone must not share unfinished files."""
+    chosen = dict(keys)
+    if instance and keys.get("type") == "landing":
+        chosen.setdefault("writer.id", f"{platform.node()}-{name}-{instance}")
+    return chosen
+
+
+def _cursor(entry: CursorStats) -> dict[str, Any]:
+    return {
+        "lag_records": entry.lag.records,
+        "lag_bytes": entry.lag.bytes,
+        "oldest_received_at": entry.lag.oldest_received_at,
+        "lost_records": entry.cursor.lost_by_retention + entry.cursor.lost_by_damage,
+    }
+
+
+NO_CURSOR: Final[Mapping[str, Any]] = {
+    "lag_records": 0,
+    "lag_bytes": 0,
+    "oldest_received_at": None,
+    "lost_records": 0,
+}
+"""What is said of an exporter that has no cursor yet."""

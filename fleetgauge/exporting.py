@@ -1,0 +1,140 @@
+"""The life of `fleetgauge export`: the exporters alone, reading the topic, until a signal ends it.
+
+The exporters run in a process of their own, as under `fleetgauge serve`: it is started again when it dies.
+"""
+
+import asyncio
+import os
+import signal
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+import typer
+
+from fleetgauge.config import ServiceConfig
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.errors import ConfigError
+from fleetgauge.exporter_job import Job
+from fleetgauge.exporter_supervisor import ExporterSupervisor
+from fleetgauge.logs import configure_logging
+from fleetgauge.serving import exporter_lines
+from fleetgauge.status import Status, StatusServer
+from quotas.clock import SystemTime, Time
+
+log = structlog.get_logger(__name__)
+
+_PROGRESS_EVERY_S = 60.0
+
+
+def export_until_stopped(config: ServiceConfig) -> None:
+    """Runs the exporters until SIGTERM or SIGINT.
+
+    Raises:
+        FleetgaugeError: there is nothing to export or no topic to read, or a part does not start.
+    """
+    if config.push_log != "kafka":
+        raise ConfigError(
+            "push.log",
+            f"is {config.push_log}, and fleetgauge export reads a Kafka topic: set push.log=kafka; a log in the data "
+            "directory is exported by fleetgauge serve itself",
+        )
+    if not config.exporters:
+        raise ConfigError("exporters", "there is no table [exporters.<name>], and so nothing to export to")
+    configure_logging(config.logging_level, config.logging_format)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    asyncio.run(_run(config))
+
+
+async def _run(config: ServiceConfig) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    node = ExportNode(config, SystemTime())
+    await node.start()
+    typer.echo(node.where_everything_is())
+    progress = asyncio.create_task(_say_progress(node))
+    await stop.wait()
+    log.info("stopping", within_ms=config.shutdown_timeout_ms)
+    progress.cancel()
+    await node.stop()
+
+
+async def _say_progress(node: "ExportNode") -> None:
+    while True:
+        await asyncio.sleep(_PROGRESS_EVERY_S)
+        node.say_progress()
+
+
+class ExportNode:
+    """The exporter process of this node, and who answers `fleetgauge status` for it.
+
+    Args:
+        config: the checked configuration.
+        time: the clocks.
+    """
+
+    def __init__(self, config: ServiceConfig, time: Time) -> None:
+        self._config = config
+        self._time = time
+        self._data = DataDirectory(config.log_dirs)
+        self._started_at_ms = time.milliseconds()
+
+    async def start(self) -> None:
+        """Starts the exporters.
+
+        Raises:
+            FleetgaugeError: the data directory cannot be used.
+        """
+        self._data.create()
+        self._number, self._lock = self._data.claim_export_number()
+        instance = f"{self._data.identifier}-{self._number}"
+        self._exporters = ExporterSupervisor(Job.of(self._config, instance), self._time)
+        self._status = StatusServer(self._data.export_socket(self._number), self.status)
+        await self._status.start()
+        await self._exporters.start()
+
+    async def stop(self) -> None:
+        """Has the exporters deliver what they have, within `shutdown.timeout.ms`, and leave their groups."""
+        await self._exporters.stop(self._config.shutdown_timeout_ms)
+        await self._status.stop()
+        self._lock.close()
+        log.info("stopped", **self._progress())
+
+    def status(self) -> Status:
+        """What this process says of itself to `fleetgauge status`; plain values that JSON can hold."""
+        return {
+            "export": {
+                "pid": os.getpid(),
+                "number": self._number,
+                "started_at_ms": self._started_at_ms,
+                "log_dirs": str(self._config.log_dirs.absolute()),
+            },
+            "push_log": self._exporters.status.get("push_log", {}),
+            "exporter_process": self._exporters.summary(),
+        }
+
+    def say_progress(self) -> None:
+        """Logs how far the exporters are."""
+        log.info("exporting", **self._progress())
+
+    def where_everything_is(self) -> str:
+        """What an operator wants to know of exporters that have just started, line by line."""
+        config = self._config
+        servers = ",".join(config.push_log_kafka_bootstrap_servers)
+        lines = [
+            f"Fleetgauge {version('fleetgauge')}, exporters alone",
+            f"  push log      topic {config.push_log_kafka_topic} at {servers}",
+            *exporter_lines(config),
+            f"  groups        {config.push_log_kafka_group_prefix}-<exporter>",
+            f"  look at it    fleetgauge status --log-dirs {config.log_dirs}",
+        ]
+        return "\n".join(lines)
+
+    def _progress(self) -> dict[str, Any]:
+        exporters = self._exporters.status.get("exporters", {})
+        return {
+            name: f"{state['state']}, delivered {state['delivered_records']}, behind {state['lag_records']}"
+            for name, state in exporters.items()
+        }
