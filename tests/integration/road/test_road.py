@@ -132,6 +132,17 @@ def test_the_exporter_process_is_started_again_and_ends_with_its_parent(tmp_path
         raise AssertionError("the exporter process outlived its parent")
 
 
+def test_a_stop_delivers_the_log_although_the_exporter_process_died_just_before(tmp_path: Path) -> None:
+    config = f'[exporters.landing]\ntype = "landing"\npath = "{tmp_path / "landing"}"\nlinger.ms = 60000\n'
+    with Node(tmp_path, config=config) as node:
+        node.exporter_pid()
+        with RawClient(node.port) as client:
+            assert client.push(client.get(), metrics_data()).error_code == 0
+        node.kill_exporter()
+        assert node.stop() == 0, node.output()
+    assert len(landed(tmp_path / "landing")) == 1
+
+
 def test_a_second_node_on_the_same_data_directory_is_refused_in_one_sentence(tmp_path: Path) -> None:
     with Node(tmp_path) as node:
         again = run_cli("serve", "-o", f"log.dirs={node.data}", "-o", "listeners=PLAINTEXT://127.0.0.1:0", check=False)
