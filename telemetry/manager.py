@@ -23,6 +23,7 @@ from telemetry.refusal import (
     AFTER_TERMINATING,
     BROKEN_COMPRESSION,
     GET_TOO_EARLY,
+    INFLATED,
     MALFORMED_METRICS,
     NULL_INSTANCE_ID,
     PUSH_TOO_EARLY,
@@ -48,6 +49,9 @@ __all__ = [
 
 _RESERVED_IDS: Final = frozenset({0, 1})
 """Kafka's `Uuid.RESERVED`: no client is given these; 0 is the null of the wire."""
+
+_ANY_RATIO_BYTES: Final = 1 << 20
+"""Decompressed payloads up to here are checked whatever their compression ratio: that takes a few ms [B]."""
 
 _FRANZ_GO: Final = "kgo"
 """Software name of the client that takes `*` for a prefix and knows only the empty prefix for all metrics."""
@@ -288,9 +292,15 @@ class ClientMetricsManager:
             return b""
         if len(encoded) > self._settings.telemetry_max_bytes:
             return TOO_LARGE
+        return self._decompress(codec[1], encoded)
+
+    def _decompress(self, decompress: Callable[[bytes], bytes], encoded: bytes) -> Refusal | bytes:
+        """The rungs of the payload itself: its size, its codec, its form."""
         fault = BROKEN_COMPRESSION
         try:
-            metrics = codec[1](encoded)
+            metrics = decompress(encoded)
+            if len(metrics) > max(_ANY_RATIO_BYTES, self._settings.max_compression_ratio * len(encoded)):
+                return INFLATED
             fault = MALFORMED_METRICS
             validate_metrics(metrics)
         except TelemetryTooLargeError:

@@ -31,6 +31,7 @@ TOO_LARGE: Final = Refusal(ErrorCode.TELEMETRY_TOO_LARGE, "larger_than_max_bytes
 TOO_LARGE_DECOMPRESSED: Final = Refusal(
     ErrorCode.TELEMETRY_TOO_LARGE, "larger_than_max_decompressed_bytes", gives_back=True
 )
+INFLATED: Final = Refusal(ErrorCode.TELEMETRY_TOO_LARGE, "inflated_beyond_max_compression_ratio", gives_back=True)
 BROKEN_COMPRESSION: Final = Refusal(ErrorCode.INVALID_RECORD, "broken_compression")
 MALFORMED_METRICS: Final = Refusal(ErrorCode.INVALID_RECORD, "malformed_metrics_data")
 

@@ -1,5 +1,8 @@
 """`fleetgauge config`: every key with its value in force, and what it means."""
 
+import json
+import re
+
 import typer
 
 from fleetgauge.cli.options import ConfigFile, Overrides, read_config
@@ -26,11 +29,11 @@ def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
         for entry, properties in entries.items():
             typer.echo(f'\n[{table}."{entry}"]')
             for key, value in properties.items():
-                typer.echo(f"{key} = {_toml(value)}")
+                typer.echo(f"{_toml_key(key)} = {_toml('[hidden]' if _is_secret(key) else value)}")
 
 
 def _is_secret(key: str) -> bool:
-    return any(word in key for word in ("password", "secret", "jaas", "private", ".key", "token"))
+    return any(word in key for word in ("password", "secret", "jaas", "private", ".key", "token", "headers"))
 
 
 def _toml(value: object) -> str:
@@ -40,5 +43,8 @@ def _toml(value: object) -> str:
         return str(value)
     if isinstance(value, tuple | list):
         value = ",".join(str(item) for item in value)
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
+    return json.dumps(str(value), ensure_ascii=False)  # TOML's basic strings are JSON's
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_.-]+", key) else _toml(key)

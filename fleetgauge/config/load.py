@@ -113,7 +113,7 @@ def _kafka_text(value: object) -> str:
 
 
 def _did_you_mean(key: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(key, [*known, "exporters.", "client-metrics."], n=1)
+    close = difflib.get_close_matches(key, [*known, "[exporters.<name>]", "[client-metrics.<name>]"], n=1)
     return f"; did you mean {close[0]}?" if close else "; the keys are listed by fleetgauge config"
 
 

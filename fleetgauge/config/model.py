@@ -6,7 +6,7 @@ Defaults that belong to a room (`telemetry`, `exporters`, `wire`) are taken from
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from exporters.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from exporters.push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
@@ -244,6 +244,21 @@ class ServiceConfig(BaseModel):
         alias="client-metrics",
         description="[client-metrics.<name>]: subscriptions with metrics, interval.ms and match, as in Kafka.",
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        field = cls.model_fields[info.field_name or ""]
+        if isinstance(value, bool) and field.annotation is int:
+            raise ValueError("a number is needed")
+        return value
+
+    @field_validator("log_dirs", mode="before")
+    @classmethod
+    def _name_a_directory(cls, value: object) -> object:
+        if isinstance(value, str) and (not value.strip() or "\0" in value):
+            raise ValueError("needs the name of a directory")
+        return value
 
     @field_validator("listeners", "advertised_listeners", mode="before")
     @classmethod

@@ -72,6 +72,7 @@ def test_subscriptions_take_toml_lists_and_names_with_dots(tmp_path: Path) -> No
         (["exporters.otel.type=nosuch"], ["exporters.otel", "nosuch", "otlp"]),
         (["exporters.otel.type=otlp", "exporters.otel.colour=red"], ["exporters.otel", "colour"]),
         (["no-equals-sign"], ["key=value"]),
+        (["log.dirs="], ["log.dirs", "name of a directory"]),
     ],
 )
 def test_what_cannot_be_used_is_named_with_what_is_allowed(overrides: list[str], says: list[str]) -> None:
@@ -99,3 +100,22 @@ def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
 def test_an_unknown_environment_variable_with_our_prefix_stops_the_start() -> None:
     with pytest.raises(ConfigError, match="FLEETGAUGE_NODE_IDD"):
         load_config(environment={"FLEETGAUGE_NODE_IDD": "1"})
+
+
+def test_truth_is_no_number(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"node\.id.*True.*a number is needed"):
+        load_config(write(tmp_path, "node.id = true\n"))
+
+
+def test_secrets_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    from fleetgauge.cli.show_config import show_config
+
+    overrides = [
+        "exporters.o.type=otlp",
+        "exporters.o.endpoint=http://h:1",
+        "exporters.o.headers.authorization=Bearer 42",
+    ]
+    show_config(None, overrides)
+    printed = capsys.readouterr().out
+    assert "Bearer" not in printed
+    assert 'headers.authorization = "[hidden]"' in printed

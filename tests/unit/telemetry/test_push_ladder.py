@@ -1,16 +1,25 @@
 """Every rung of a push, as the client sees it, and what a refusal costs."""
 
 import gzip
+import random
 import uuid
 
 import pytest
 import zstandard
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, ResourceMetrics
 
 from telemetry.manager import AcceptedPush
 from telemetry.push_record import format_instance_id, is_push_id
 from wire.errors import ErrorCode
 
 INTERVAL_MS = 60_000
+
+
+def otlp_piece() -> bytes:
+    """The smallest part of a payload that says something."""
+    data = MetricsData()
+    data.resource_metrics.add().scope_metrics.add().metrics.append(Metric(name="org.apache.kafka.producer.m"))
+    return data.SerializeToString()
 
 
 def test_a_push_after_a_get_is_accepted_and_recorded_with_everything_known_of_its_sender(node, client):
@@ -135,6 +144,33 @@ def test_the_largest_payload_is_exactly_the_announced_size(make_node, make_clien
     assert client.get().telemetry_max_bytes == len(metrics)
     assert client.answer(metrics=metrics + b"\x0a\x00") is ErrorCode.TELEMETRY_TOO_LARGE
     assert client.answer(metrics=metrics) is ErrorCode.NONE
+
+
+def test_well_formed_metrics_inflated_beyond_any_real_ratio_are_too_large_before_they_are_checked(
+    node, client, monkeypatch
+):
+    checked = []
+    monkeypatch.setattr("telemetry.manager.validate_metrics", checked.append)
+    client.get()
+    bomb = zstandard.compress(otlp_piece() * ((2 << 20) // len(otlp_piece())))
+    assert len(bomb) * 100 < 1 << 20
+    assert client.answer(metrics=bomb, compression_type=4) is ErrorCode.TELEMETRY_TOO_LARGE
+    assert checked == []
+    assert node.manager.refusals()["TELEMETRY_TOO_LARGE"] == {"inflated_beyond_max_compression_ratio": 1}
+
+
+def test_what_is_small_may_have_any_ratio_and_what_is_large_a_hundredfold(make_node, make_client):
+    client = make_client(make_node(interval_ms=100))
+    client.get()
+    small = otlp_piece() * ((1 << 20) // len(otlp_piece()))
+    assert client.answer(metrics=zstandard.compress(small), compression_type=4) is ErrorCode.NONE
+    client.node.time.sleep(100)
+    noise = random.Random(1).randbytes(30_000)
+    large = (
+        otlp_piece() * ((2 << 20) // len(otlp_piece()))
+        + MetricsData(resource_metrics=[ResourceMetrics(schema_url=noise.hex())]).SerializeToString()
+    )
+    assert client.answer(metrics=zstandard.compress(large), compression_type=4) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
