@@ -30,10 +30,16 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
         *PUSH_RECORD.names,
         F.col("_metadata.file_path").alias("source_file"),
         F.col("_metadata.row_index").alias("source_row"),
+        F.lit(None).cast("string").alias("fault"),
     )
+    return conform(select_pushes(frame, selection), BRONZE)
+
+
+def select_pushes(frame: DataFrame, selection: Selection) -> DataFrame:
+    """The rows of `frame` that an operator asked for."""
     for condition in _conditions(selection):
         frame = frame.where(condition)
-    return conform(frame, BRONZE)
+    return frame
 
 
 def _of_days(raw: DataFrame, selection: Selection) -> DataFrame:

@@ -1,4 +1,4 @@
-"""`fleetgauge fleet ...`: questions to a landing zone, answered at once. Also `python -m fleet.cli`.
+"""`fleetgauge fleet ...`: questions to a landing zone or topic, answered at once. Also `python -m fleet.cli`.
 
 PySpark is loaded only when a command runs, so that help is quick and its absence is one sentence.
 """
@@ -6,6 +6,7 @@ PySpark is loaded only when a command runs, so that help is quick and its absenc
 import sys
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from rich.console import Console
 from fleet.errors import FleetError
 from fleet.report.form import Format
 from fleet.selection import Selection, parse_instance_ids, parse_time
+from fleet.topic.source import parse_source
 from quotas.clock import SystemTime
 
 DEFAULT_SOURCE = "./fleetgauge-data/landing"
@@ -21,14 +23,43 @@ DEFAULT_LIMIT = 50
 
 app = typer.Typer(
     name="fleet",
-    help="Analyse the client fleet from a landing zone with PySpark (needs Java 17 or 21).",
+    help="Analyse the client fleet from a landing zone or a Kafka topic with PySpark (needs Java 17 or 21).",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
 
 Source = Annotated[
-    str, typer.Option("--source", "-s", help="Landing zone: a directory, or any URI that Spark can read.")
+    str,
+    typer.Option(
+        "--source",
+        "-s",
+        help="Landing zone: a directory, or any URI that Spark can read; or the push log's topic: "
+        "kafka://host:port[,host:port]/topic.",
+    ),
+]
+KafkaOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kafka-option",
+        metavar="KEY=VALUE",
+        help="Setting of Kafka's client for a topic, e.g. security.protocol=SASL_SSL; may be repeated.",
+    ),
+]
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--kafka-config",
+        help="Properties file with settings of Kafka's client (passwords!), as Kafka's tools' --command-config.",
+    ),
+]
+KafkaJars = Annotated[
+    str | None,
+    typer.Option(
+        "--kafka-jars",
+        help="Jars of Spark's Kafka connector, or directories of them, comma-separated; without it they are fetched "
+        "from Maven Central once.",
+    ),
 ]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], local[2], spark://host:port, yarn, ...")]
 Form = Annotated[Format, typer.Option("--format", "-f", help="JSON is one object a line.")]
@@ -62,6 +93,9 @@ Metric = Annotated[str, typer.Option("--metric", "-m", help="Only metrics whose 
 @app.command()
 def inventory(
     source: Source = DEFAULT_SOURCE,
+    kafka_option: KafkaOptions = None,
+    kafka_config: KafkaConfig = None,
+    kafka_jars: KafkaJars = None,
     since: Since = None,
     until: Until = None,
     client_id: ClientIds = None,
@@ -80,6 +114,8 @@ def inventory(
 
     `fleetgauge fleet inventory --since 24h`
 
+    `fleetgauge fleet inventory --source kafka://broker-1:9092,broker-2:9092/fleetgauge-pushes --since 24h`
+
     `fleetgauge fleet inventory --format parquet --output ./inventory`
     """
     _run("inventory", locals())
@@ -88,6 +124,9 @@ def inventory(
 @app.command()
 def latency(
     source: Source = DEFAULT_SOURCE,
+    kafka_option: KafkaOptions = None,
+    kafka_config: KafkaConfig = None,
+    kafka_jars: KafkaJars = None,
     since: Since = None,
     until: Until = None,
     client_id: ClientIds = None,
@@ -112,6 +151,9 @@ def latency(
 @app.command()
 def points(
     source: Source = DEFAULT_SOURCE,
+    kafka_option: KafkaOptions = None,
+    kafka_config: KafkaConfig = None,
+    kafka_jars: KafkaJars = None,
     since: Since = None,
     until: Until = None,
     client_id: ClientIds = None,
@@ -136,6 +178,9 @@ def points(
 @app.command()
 def rejects(
     source: Source = DEFAULT_SOURCE,
+    kafka_option: KafkaOptions = None,
+    kafka_config: KafkaConfig = None,
+    kafka_jars: KafkaJars = None,
     since: Since = None,
     until: Until = None,
     client_id: ClientIds = None,
@@ -147,7 +192,7 @@ def rejects(
     progress: ShowProgress = None,
     spark_log_level: SparkLog = "OFF",
 ) -> None:
-    """Pushes that could not be read: in which file and row they lie, and why.
+    """Pushes that could not be read: in which file and row, or partition and offset, they lie, and why.
 
     `fleetgauge fleet rejects --format json`
     """
@@ -166,6 +211,7 @@ def _run(command: str, options: dict[str, Any]) -> None:
 
 def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
     selection = _selection(options)
+    source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
     try:
         from fleet import jobs
         from fleet.report.run import Request, run
@@ -175,7 +221,8 @@ def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
         ) from error
     request = Request(
         title=command,
-        source=options["source"],
+        source=source,
+        kafka_jars=tuple(jar for jar in (options["kafka_jars"] or "").split(",") if jar),
         master=options["master"],
         form=options["form"],
         output=options["output"],

@@ -13,6 +13,18 @@ class LandingError(FleetError):
     """The landing zone cannot be read: no such path, nothing in it, or files that are no push records."""
 
 
+class SourceError(FleetError):
+    """What `--source` and its options name is in no form that is known."""
+
+
+class TopicError(FleetError):
+    """A topic cannot be read: no broker answers, no such topic, not allowed, or nothing on it."""
+
+
+class ConnectorError(FleetError):
+    """Spark's Kafka connector is not there and cannot be had."""
+
+
 class OutputError(FleetError):
     """A result cannot be written as asked."""
 

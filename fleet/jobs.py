@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.bronze import read_landing
 from fleet.decode.tally import RejectTally
 from fleet.gold.inventory import inventory
 from fleet.gold.latency import METRIC_NAMES, latency
@@ -17,6 +16,7 @@ from fleet.selection import Selection
 from fleet.silver import points as silver_points
 from fleet.silver import pushes as silver_pushes
 from fleet.silver.rejects import rejects as silver_rejects
+from fleet.sources import Source, read_bronze
 
 _FEW_REPEATS = 100_000  # 100 B each at most: what may well be broadcast
 
@@ -36,8 +36,8 @@ class Answer:
     repeats: int
 
 
-def answer_inventory(spark: SparkSession, source: str, selection: Selection) -> Answer:
-    """INVENTORY of a landing zone."""
+def answer_inventory(spark: SparkSession, source: Source, selection: Selection) -> Answer:
+    """INVENTORY of a landing zone or topic."""
     return _answer(
         spark,
         source,
@@ -47,8 +47,8 @@ def answer_inventory(spark: SparkSession, source: str, selection: Selection) -> 
     )
 
 
-def answer_latency(spark: SparkSession, source: str, selection: Selection) -> Answer:
-    """LATENCY of a landing zone."""
+def answer_latency(spark: SparkSession, source: Source, selection: Selection) -> Answer:
+    """LATENCY of a landing zone or topic."""
     return _answer(
         spark,
         source,
@@ -58,8 +58,8 @@ def answer_latency(spark: SparkSession, source: str, selection: Selection) -> An
     )
 
 
-def answer_points(spark: SparkSession, source: str, selection: Selection, metric_prefix: str = "") -> Answer:
-    """POINTS of a landing zone, those of metrics whose names begin with `metric_prefix`."""
+def answer_points(spark: SparkSession, source: Source, selection: Selection, metric_prefix: str = "") -> Answer:
+    """POINTS of a landing zone or topic, those of metrics whose names begin with `metric_prefix`."""
     return _answer(
         spark,
         source,
@@ -69,8 +69,8 @@ def answer_points(spark: SparkSession, source: str, selection: Selection, metric
     )
 
 
-def answer_rejects(spark: SparkSession, source: str, selection: Selection) -> Answer:
-    """REJECTS of a landing zone."""
+def answer_rejects(spark: SparkSession, source: Source, selection: Selection) -> Answer:
+    """REJECTS of a landing zone or topic."""
     return _answer(
         spark,
         source,
@@ -82,7 +82,7 @@ def answer_rejects(spark: SparkSession, source: str, selection: Selection) -> An
 
 def _answer(
     spark: SparkSession,
-    source: str,
+    source: Source,
     selection: Selection,
     decode: Callable[[DataFrame, RejectTally], DataFrame],
     analyse: Callable[[DataFrame], DataFrame],
@@ -92,12 +92,12 @@ def _answer(
     return Answer(frame=analyse(decode(checked, rejects)), rejects=rejects, repeats=repeats)
 
 
-def read_pushes(spark: SparkSession, source: str, selection: Selection) -> tuple[DataFrame, int]:
+def read_pushes(spark: SparkSession, source: Source, selection: Selection) -> tuple[DataFrame, int]:
     """CHECKED without repeats, and how many there were.
 
     Repeats are counted first: to know that they are few (or none) is to know that no payload need be shuffled.
     """
-    checked = silver_pushes.check(read_landing(spark, source, selection))
+    checked = silver_pushes.check(read_bronze(spark, source, selection))
     repeats = silver_pushes.find_repeats(checked)
     count = repeats.count()
     if count == 0:

@@ -43,11 +43,26 @@ PUSH_RECORD: Final = _schema(
 _ORIGIN: Final = _schema(("source_file", T.StringType()), ("source_row", T.LongType()))
 _REASON: Final = _schema(("reason", T.StringType()))
 
-BRONZE: Final = T.StructType(PUSH_RECORD.fields + _ORIGIN.fields)
-"""PUSH_RECORD, and the file and row that it came from."""
+_HEADER: Final = _schema(("key", T.StringType()), ("value", T.BinaryType()))
 
-CHECKED: Final = T.StructType(BRONZE.fields + _REASON.fields)
-"""BRONZE, and why the row is set aside; null for a good one."""
+TOPIC_RECORDS: Final = _schema(
+    ("key", T.BinaryType()),
+    ("value", T.BinaryType()),
+    ("topic", T.StringType()),
+    ("partition", T.IntegerType()),
+    ("offset", T.LongType()),
+    ("timestamp", T.TimestampType()),
+    ("headers", T.ArrayType(_HEADER)),
+)
+"""Records of a Kafka topic as Spark's connector gives them: whatever anyone has put there."""
+
+BRONZE: Final = T.StructType(PUSH_RECORD.fields + _ORIGIN.fields + _schema(("fault", T.StringType())).fields)
+"""PUSH_RECORD, the file and row that it came from (the partition `topic-0` and offset, if it came from a topic), and
+what is wrong with its form: null in a landing zone, whose files are typed.
+"""
+
+CHECKED: Final = T.StructType(PUSH_RECORD.fields + _ORIGIN.fields + _REASON.fields)
+"""PUSH_RECORD, where it came from, and why the row is set aside; null for a good one."""
 
 PUSHES: Final = T.StructType(
     [field for field in PUSH_RECORD.fields if field.name != "metrics"]
@@ -107,7 +122,7 @@ REJECTS: Final = _schema(
     ("source_row", T.LongType()),
     ("reason", T.StringType()),
 )
-"""One row a push that was set aside, with where it lies and why."""
+"""One row a push that was set aside, with where it lies (as in BRONZE) and why."""
 
 INVENTORY: Final = _schema(
     ("client_instance_id", T.StringType()),

@@ -29,6 +29,7 @@ class SessionSettings:
         master: `local[*]`, `local[2]`, `spark://host:port`, `yarn`, ... as `spark-submit --master` takes it.
         local_shuffle_partitions: tasks after a shuffle on this machine; a cluster keeps its own default.
         arrow_max_records_per_batch: pushes that are handed to Python at once, at most.
+        jars: paths of jars beyond PySpark's own, which go to the executors too.
     """
 
     master: str = "local[*]"
@@ -36,6 +37,7 @@ class SessionSettings:
     log_level: str = "ERROR"
     local_shuffle_partitions: int = 8
     arrow_max_records_per_batch: int = 1024
+    jars: tuple[str, ...] = ()
 
     @property
     def is_local(self) -> bool:
@@ -116,4 +118,6 @@ def _options(settings: SessionSettings) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(settings.local_shuffle_partitions),
         }
+    if settings.jars:
+        options["spark.jars"] = ",".join(settings.jars)
     return options

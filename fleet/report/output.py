@@ -23,7 +23,7 @@ from fleet.report.form import Format
 from fleet.report.tables import TableForm
 
 _WIDTH_OF_A_FILE = 1000
-_NUMBERS = frozenset({"pushes", "points", "avg ms", "max ms", "samples", "value", "row"})
+_NUMBERS = frozenset({"pushes", "points", "avg ms", "max ms", "samples", "value", "row or offset"})
 
 
 def take_first(frame: DataFrame, form: TableForm, limit: int) -> tuple[list[Row], int]:

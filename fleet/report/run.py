@@ -19,9 +19,12 @@ from fleet.report.progress import show_progress
 from fleet.report.tables import TABLES
 from fleet.selection import Selection
 from fleet.session import SessionSettings, start_session
+from fleet.sources import Source
 from fleet.spark_errors import what_failed
+from fleet.topic.connector import connector_jars
+from fleet.topic.source import TopicSource
 
-Job: TypeAlias = Callable[[SparkSession, str, Selection], Answer]
+Job: TypeAlias = Callable[[SparkSession, Source, Selection], Answer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,8 @@ class Request:
 
     Attributes:
         title: the name of the command; also what the progress line says.
-        source: the landing zone.
+        source: the landing zone or topic.
+        kafka_jars: jars of Spark's Kafka connector, or directories of them; without any a topic has them fetched.
         master: where Spark runs.
         form: what the answer is written as.
         output: directory to write to; None is stdout.
@@ -40,7 +44,8 @@ class Request:
     """
 
     title: str
-    source: str
+    source: Source
+    kafka_jars: tuple[str, ...]
     master: str
     form: Format
     output: str | None
@@ -69,13 +74,21 @@ def run(request: Request, selection: Selection, job: Job, *, out: TextIO, notes:
         FleetError: with one sentence on what is wrong, whatever Spark made of it.
     """
     with _explained(request):
-        spark = start_session(SessionSettings(master=request.master, log_level=request.spark_log_level))
+        spark = start_session(_session(request, notes))
         shown = notes.is_terminal if request.show_progress is None else request.show_progress
         with show_progress(spark, request.title, notes, enabled=shown):
             answer = job(spark, request.source, selection)
             finish = _compute(request, answer, out)
         finish()
         _note(notes, answer)
+
+
+def _session(request: Request, notes: Console) -> SessionSettings:
+    def note(sentence: str) -> None:
+        notes.print(sentence, highlight=False, soft_wrap=True)
+
+    jars = connector_jars(request.kafka_jars, note=note) if isinstance(request.source, TopicSource) else ()
+    return SessionSettings(master=request.master, log_level=request.spark_log_level, jars=jars)
 
 
 @contextmanager

@@ -83,8 +83,8 @@ def rejects_table() -> TableForm:
             "received (UTC)": _time("received_at"),
             "client id": F.col("client_id"),
             "reason": F.col("reason"),
-            "row": _number("source_row"),
-            "file": F.col("source_file"),
+            "row or offset": _number("source_row"),
+            "file or partition": F.col("source_file"),
         },
         order=(F.asc("received_at"), F.asc("source_file"), F.asc("source_row")),
     )

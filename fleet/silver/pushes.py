@@ -6,8 +6,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from fleet.schemas import BRONZE, CHECKED, COUNTED, PUSHES, conform
 from telemetry.push_record import SCHEMA_VERSION
 
-_PUSH_ID = "^[0-9a-f]{32}$"
-_INSTANCE_ID = "^[A-Za-z0-9_-]{22}$"
+_PUSH_ID = r"\A[0-9a-f]{32}\z"
+_INSTANCE_ID = r"\A[A-Za-z0-9_-]{22}\z"
 _ROW = ("source_file", "source_row")
 
 
@@ -17,9 +17,10 @@ def check(bronze: DataFrame) -> DataFrame:
 
 
 def _reason() -> Column:
-    """The first thing that is wrong; the version first, since a newer one may have other rules for the rest."""
+    """The first thing that is wrong; the version early, since a newer one may have other rules for the rest."""
     newer = F.format_string(f"schema_version %d is newer than {SCHEMA_VERSION}", "schema_version")
     return F.coalesce(
+        F.col("fault"),
         F.when(F.col("schema_version").isNull(), F.lit("schema_version is null")),
         F.when(F.col("schema_version") > SCHEMA_VERSION, newer),
         _unless_matches("push_id", _PUSH_ID, "32 lower-case hex digits"),
