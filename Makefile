@@ -6,11 +6,11 @@ UV_VERSION := 0.13.8
 SOURCES := wire quotas telemetry exporters fleetgauge fleet tests examples benchmarks
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup java check test soak demo format lock clean
+.PHONY: help setup java check test soak demo demo-broker bridge format lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(VENV)/.installed java  ## make .venv with everything that the project needs
 
@@ -42,6 +42,12 @@ soak: setup  ## the long runs
 demo: setup  ## real clients, one road through everything, and the tables at its end
 	$(BIN)/fleetgauge demo
 
+demo-broker: setup  ## the same through real Kafka brokers with the plugin (needs Maven)
+	$(BIN)/python tests/demo_broker.py
+
+bridge:  ## builds and tests the broker plugin: bridge/target/fleetgauge-bridge-*.jar (needs Maven)
+	mvn -q -B -f bridge/pom.xml package
+
 format: setup  ## formats and fixes what can be fixed by itself
 	$(BIN)/ruff format --quiet $(SOURCES)
 	$(BIN)/ruff check --fix --quiet $(SOURCES)
@@ -50,4 +56,4 @@ lock: $(VENV)/.installed  ## writes requirements.lock anew from pyproject.toml
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile --quiet pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock
 
 clean:  ## removes what set-up and tests made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data
+	rm -rf $(VENV) .setup bridge/target .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data

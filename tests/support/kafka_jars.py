@@ -27,13 +27,18 @@ class MavenMissingError(RuntimeError):
 
 def kafka_jars(version: str) -> Path:
     """The folder with the jars of broker and tools of a Kafka version that `tests/kafka` has a pom for."""
-    target = SETUP / f"kafka-{version}"
+    return fetched(SETUP / f"kafka-{version}", version)
+
+
+def fetched(target: Path, pom: str, *arguments: str) -> Path:
+    """The folder `target` with the run-time jars of `tests/kafka/pom-<pom>.xml`, fetched once."""
     done = target / ".complete"
     with _alone(target.name):
         if not done.exists():
             shutil.rmtree(target, ignore_errors=True)
-            pom = ROOT / "tests" / "kafka" / f"pom-{version}.xml"
-            _maven(pom, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}")
+            file = ROOT / "tests" / "kafka" / f"pom-{pom}.xml"
+            copy = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}")
+            _maven(file, *copy, *arguments)
             done.touch()
     return target
 

@@ -1,0 +1,36 @@
+"""`make demo-broker`: real Kafka brokers with the plugin, real clients of every kind, and the fleet's tables.
+
+Exits with 1, naming what is missing, unless every client came through every broker.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from support.broker_road import fleet, missing, run_road
+
+VERSIONS = ("4.3.1", "3.9.2")
+
+
+def main() -> int:
+    """Runs the road once for each broker version."""
+    problems: list[str] = []
+    for version in VERSIONS:
+        print(f"\nApache Kafka {version}", flush=True)
+        with tempfile.TemporaryDirectory(prefix="fleetgauge-demo-broker-") as made:
+            directory = Path(made)
+            outcome = run_road(version, directory, lambda text: print(f"  {text}", flush=True))
+            found = missing(outcome)
+            problems += [f"Kafka {version}: {problem}" for problem in found]
+            for question in ("inventory", "latency"):
+                print(f"\nfleetgauge fleet {question}", flush=True)
+                print(fleet(question, directory / "landing"), flush=True)
+    if problems:
+        print("not everything came through:\n  " + "\n  ".join(problems), file=sys.stderr)
+        return 1
+    print("Every client came through every broker, to its terminating push.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,241 @@
+"""The road through a real Kafka broker: clients -> broker with the plugin -> topic -> `fleetgauge export` -> outputs.
+
+Used by the end-to-end test and by `make demo-broker` (`python tests/demo_broker.py`).
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from support.java_clients import JavaClients
+from support.kafka_broker import CLUSTER_ID, NODE_ID, KafkaBroker
+from support.kafka_jars import bridge_jar
+from support.landing import landed
+from support.receiver import OtlpReceiver
+
+JAVA_VERSIONS = ("3.7.2", "3.9.2", "4.4.0")
+DATA_TOPIC = "orders.events"
+PUSH_TOPIC = "fleetgauge-pushes"
+PACKAGE = "io.github.fleetgauge.bridge"
+REPORTERS = {"4.3.1": "FleetgaugeExporterReporter", "3.9.2": "FleetgaugeReporter"}
+PUSHES_EACH = 3
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Outcome:
+    """What came out at the road's ends."""
+
+    instance_ids: dict[str, str] = field(default_factory=dict)
+    """Client id to the instance id that the client itself reported; empty text where its library tells none."""
+    received: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """At the OTLP server: labels and points by client instance id."""
+    records: list[dict[str, Any]] = field(default_factory=list)
+    """In the landing zone."""
+    plugin: dict[str, int] = field(default_factory=dict)
+    """The plugin's own counts."""
+
+
+def broker_with_plugin(directory: Path, version: str) -> KafkaBroker:
+    """A broker as an operator would set it up: the jar beside Kafka's, two lines in server.properties."""
+    reporters = f"org.apache.kafka.common.metrics.JmxReporter,{PACKAGE}.{REPORTERS[version]}"
+    properties = {"metric.reporters": reporters, "fleetgauge.topic.partitions": "3"}
+    return KafkaBroker(directory, version, jars=[bridge_jar()], properties=properties)
+
+
+@contextlib.contextmanager
+def exporting(broker: KafkaBroker, directory: Path, receiver: OtlpReceiver) -> Iterator["Export"]:
+    """`fleetgauge export` over the broker's topic, to the receiver and a landing zone."""
+    export = Export(broker, directory, receiver.port)
+    try:
+        yield export
+    finally:
+        export.kill()
+
+
+class Export:
+    """One `fleetgauge export` process."""
+
+    def __init__(self, broker: KafkaBroker, directory: Path, otlp_port: int) -> None:
+        self.landing = directory / "landing"
+        self.data = directory / "export-data"
+        self.log = directory / "export.log"
+        config = directory / "export.toml"
+        config.write_text(
+            f"""
+"push.log" = "kafka"
+push.log.kafka.bootstrap.servers = "{broker.bootstrap}"
+push.log.kafka.topic = "{PUSH_TOPIC}"
+log.dirs = "{self.data}"
+
+[exporters.collector]
+type = "otlp"
+endpoint = "http://127.0.0.1:{otlp_port}"
+
+[exporters.landing]
+type = "landing"
+path = "{self.landing}"
+linger.ms = 1000
+"""
+        )
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "fleetgauge", "export", "--config", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait_until_landed(self, number: int, *, within_s: float = 60.0) -> list[dict[str, Any]]:
+        """The landing zone's records once there are `number` of them."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            records = landed(self.landing)
+            if len(records) >= number:
+                return records
+            assert self.process.poll() is None, f"the export ended: {self.log.read_text()[-4000:]}"
+            time.sleep(0.5)
+        raise AssertionError(f"{len(records)} of {number} pushes landed in time: {self.log.read_text()[-4000:]}")
+
+    def stop(self, within_s: float = 40.0) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.terminate()
+        return self.process.wait(within_s)
+
+    def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def run_road(version: str, directory: Path, say: Say, java_versions: tuple[str, ...] = JAVA_VERSIONS) -> Outcome:
+    """Drives real clients through a broker of `version`, and returns what came out."""
+    outcome = Outcome()
+    receiver = OtlpReceiver()
+    with broker_with_plugin(directory / "kafka", version) as broker:
+        say(f"Apache Kafka {version} with the plugin {REPORTERS[version]} listens on {broker.bootstrap}")
+        broker.subscribe(name="everything", metrics="*", interval_ms=1000)
+        say("kafka-client-metrics made a subscription: every metric, every second")
+        create_topic(broker.bootstrap)
+        with exporting(broker, directory, receiver) as export:
+            outcome.instance_ids = run_clients(broker, directory, java_versions, say)
+            outcome.plugin = settled(broker)
+            say(f"the plugin's counts: {outcome.plugin}")
+            outcome.records = export.wait_until_landed(outcome.plugin["DeliveredTotal"])
+            assert export.stop() == 0, export.log.read_text()[-4000:]
+        say(f"fleetgauge export delivered {len(outcome.records)} pushes to the landing zone")
+    outcome.received = receiver.finish()
+    say(f"the OTLP server saw {len(outcome.received)} client instances")
+    return outcome
+
+
+def create_topic(bootstrap: str) -> None:
+    """The topic that the clients work on; its dotted name is one that Java consumers report twice."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "enable.metrics.push": False})
+    admin.create_topics([NewTopic(DATA_TOPIC, num_partitions=2, replication_factor=1)])[DATA_TOPIC].result(30)
+
+
+def run_clients(broker: KafkaBroker, directory: Path, java_versions: tuple[str, ...], say: Say) -> dict[str, str]:
+    """Java clients of every version and librdkafka's, for some pushes each; then all are closed."""
+    java = [JavaClients(each, broker.bootstrap, DATA_TOPIC, directory) for each in java_versions]
+    common: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "log_level": 3}
+    producer = Producer({**common, "client.id": "rdkafka-producer"})
+    consumer = Consumer(
+        {**common, "client.id": "rdkafka-consumer", "group.id": "rdkafka", "auto.offset.reset": "earliest"}
+    )
+    try:
+        consumer.subscribe([DATA_TOPIC])
+        ids = {"rdkafka-producer": "", "rdkafka-consumer": ""}
+        for clients in java:
+            ids |= clients.instance_ids()
+        say(f"clients: {', '.join(sorted(ids))}")
+        deadline = time.monotonic() + PUSHES_EACH + 2.5
+        while time.monotonic() < deadline:
+            producer.produce(DATA_TOPIC, b"value")
+            producer.poll(0)
+            consumer.poll(0.05)
+        for clients in java:
+            clients.close()
+        producer.close()
+        consumer.close()
+    finally:
+        for clients in java:
+            clients.kill()
+    say("closed them all")
+    return ids
+
+
+def settled(broker: KafkaBroker, *, within_s: float = 30.0) -> dict[str, int]:
+    """The plugin's counts once everything that it received is on the topic."""
+    deadline = time.monotonic() + within_s
+    while True:
+        attributes = broker.mbean(f"fleetgauge:type=bridge,node-id={NODE_ID}")
+        counts = {name: int(value) for name, value in attributes.items() if value.isdigit()}
+        if counts["BufferedPushes"] == 0:
+            return {name: count for name, count in counts.items() if count}
+        assert time.monotonic() < deadline, f"the plugin did not deliver: {counts}"
+
+
+def missing(outcome: Outcome) -> list[str]:
+    """What did not come through, in words; nothing is the good answer."""
+    problems = []
+    push_ids = [record["push_id"] for record in outcome.records]
+    if len(set(push_ids)) != outcome.plugin["DeliveredTotal"]:
+        problems.append(f"{outcome.plugin['DeliveredTotal']} pushes on the topic, {len(set(push_ids))} landed")
+    for client_id, instance_id in sorted(outcome.instance_ids.items()):
+        problems += _missing_of(client_id, instance_id, outcome)
+    strangers = {str(record["client_id"]) for record in outcome.records} - set(outcome.instance_ids)
+    if strangers:
+        problems.append(f"pushes of clients that are our own: {strangers}")
+    return problems
+
+
+def _missing_of(client_id: str, instance_id: str, outcome: Outcome) -> Iterator[str]:
+    records = [record for record in outcome.records if record["client_id"] == client_id]
+    if len(records) < PUSHES_EACH:
+        yield f"{client_id} has {len(records)} pushes in the landing zone"
+        return
+    ids = {str(record["client_instance_id"]) for record in records}
+    if len(ids) != 1 or (instance_id and ids != {instance_id}):
+        yield f"{client_id} calls itself {instance_id}, and is {ids} in the landing zone"
+    last = max(records, key=lambda record: str(record["push_id"]))
+    if not last["terminating"]:
+        yield f"{client_id} is without its terminating push"
+    labels = outcome.received.get(ids.pop(), {}).get("labels", {})
+    expected = {
+        "client_id": client_id,
+        "client_software_name": "confluent-kafka-python" if client_id.startswith("rdkafka") else "apache-kafka-java",
+        "client_source_address": "127.0.0.1",
+        "principal": "User:ANONYMOUS",
+        "node_id": str(NODE_ID),
+        "cluster_id": CLUSTER_ID,
+    }
+    wrong = {label: labels.get(label) for label, value in expected.items() if labels.get(label) != value}
+    if wrong:
+        yield f"{client_id} has the labels {wrong} at the OTLP server, not {expected}"
+    for label in ("client_software_version", "client_source_port"):
+        if not labels.get(label):
+            yield f"{client_id} has no label {label} at the OTLP server"
+
+
+def fleet(question: str, source: Path, *options: str) -> str:
+    """What `fleetgauge fleet` answers over a landing zone."""
+    command = [sys.executable, "-m", "fleetgauge", "fleet", question, "--source", str(source), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def inventory(source: Path) -> list[dict[str, Any]]:
+    """The rows of the fleet's inventory."""
+    return [json.loads(line) for line in fleet("inventory", source, "--format", "json").splitlines()]
