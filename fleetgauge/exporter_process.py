@@ -34,6 +34,8 @@ log = structlog.get_logger(__name__)
 
 _STATUS_EVERY_S = 1.0
 _LOCK_WITHIN_MS = 30_000
+_NICENESS = 10
+"""Clients wait for the listener, and nobody for a delivery: where cores are short, the listener goes first."""
 _FINISH_MS = 5_000
 """How long a batch under way may take when the parent is gone [ms]."""
 
@@ -118,6 +120,7 @@ def main() -> None:
     job = Job.model_validate_json(line)
     configure_logging(job.logging.level, job.logging.format)
     structlog.contextvars.bind_contextvars(process="exporters")
+    os.nice(_NICENESS)
     time = SystemTime()
     commands: queue.Queue[dict[str, Any] | None] = queue.Queue()
     threading.Thread(target=_listen, args=(commands,), daemon=True).start()
