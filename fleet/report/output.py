@@ -75,7 +75,10 @@ def _print_blocks(console: Console, rows: list[Row], names: list[str]) -> None:
 
 
 def _shown(value: str | None) -> Text:
-    return Text("-" if value is None else value)
+    """The value as the table has it; what does not print (a client may call itself anything) as its escape."""
+    if value is None:
+        return Text("-")
+    return Text("".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in value))
 
 
 def as_text(frame: DataFrame) -> DataFrame:

@@ -32,3 +32,10 @@ def test_a_narrow_terminal_gets_one_block_a_row_and_no_value_is_broken() -> None
 
 def test_what_was_left_out_is_said() -> None:
     assert "5 more of 7 rows" in printed(200, total=7)
+
+
+def test_a_client_that_calls_itself_a_terminal_command_is_shown_by_its_escape() -> None:
+    out = StringIO()
+    print_table(out, [Row("orders\x1b[2J\nfake", "a", "b")], NAMES, 1, width=100)
+    assert "\x1b" not in out.getvalue()
+    assert "orders\\x1b[2J\\nfake" in out.getvalue()
