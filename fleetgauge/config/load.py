@@ -149,7 +149,7 @@ def _check_topic(config: ServiceConfig) -> None:
     if config.push_log != "kafka":
         return
     try:
-        check_clients(topic_settings(config))  # connects to nothing yet
+        check_clients(topic_settings(config))
     except PushLogError as error:
         raise ConfigError("push.log", str(error)) from error
 

@@ -88,7 +88,7 @@ def make_admin(settings: KafkaTopicSettings) -> "AdminClient":
 
 
 def check_clients(settings: KafkaTopicSettings) -> None:
-    """Makes each client once, connected to nothing, so that a wrong setting is named at the start.
+    """Makes each client once and lets it go again, so that a wrong setting is named at the start.
 
     Raises:
         PushLogError: confluent-kafka is missing, or refuses a setting.

@@ -1,0 +1,36 @@
+"""A real Kafka broker for all tests of this folder, and a topic for each."""
+
+import shutil
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from support.kafka_broker import KafkaBroker
+
+from exporters.push_log.kafka_topic.clients import make_admin
+from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
+from exporters.push_log.kafka_topic.topic import ensure_topic
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            pytest.skip(f"a real broker needs {program}")
+    with KafkaBroker(tmp_path_factory.mktemp("broker"), "4.3.1", heap="384m") as started:
+        yield started
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker) -> KafkaTopicSettings:
+    """Settings of a topic that exists and is empty."""
+    settings = topic_of(broker)
+    ensure_topic(make_admin(settings), settings)
+    return settings
+
+
+def topic_of(broker: KafkaBroker, **changed: object) -> KafkaTopicSettings:
+    """Settings of a topic that does not exist yet."""
+    name = f"pushes-{uuid.uuid4().hex[:12]}"
+    chosen = {"bootstrap_servers": broker.bootstrap, "topic": name, "partitions": 3, "group_prefix": name, **changed}
+    return KafkaTopicSettings(**chosen)  # type: ignore[arg-type]

@@ -1,0 +1,274 @@
+"""The whole road over a real broker: serve appends to the topic, fleetgauge export delivers, and parts of it fail."""
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from support.export import Export
+from support.kafka_broker import KafkaBroker
+from support.landing import landed
+from support.node import Node
+from support.payloads import metrics_data
+from support.push_log import push_record
+from support.raw_client import RawClient
+from support.receiver import OtlpReceiver
+
+from exporters.push_log.kafka_topic.record_codec import encode_record
+from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
+
+pytestmark = pytest.mark.integration
+
+THROTTLING_QUOTA_EXCEEDED = 89
+MAX_POLL_INTERVAL_MS = 6_000
+
+
+def topic_keys(topic: KafkaTopicSettings) -> tuple[str, ...]:
+    return (
+        "push.log=kafka",
+        f"push.log.kafka.bootstrap.servers={topic.bootstrap_servers}",
+        f"push.log.kafka.topic={topic.topic}",
+        f"push.log.kafka.topic.partitions={topic.partitions}",
+        f"push.log.kafka.group.prefix={topic.group_prefix}",
+        "push.log.kafka.client.session.timeout.ms=6000",  # a process that is killed is missed soon
+        "client-metrics.everything.interval.ms=1000",
+        "client-metrics.everything.metrics=*",
+    )
+
+
+def landing_keys(tmp_path: Path) -> tuple[str, ...]:
+    return (
+        "exporters.landing.type=landing",
+        f"exporters.landing.path={tmp_path / 'landing'}",
+        "exporters.landing.linger.ms=200",
+    )
+
+
+@contextmanager
+def serving(tmp_path: Path, *keys: str) -> Iterator[Node]:
+    directory = tmp_path / "serve"
+    directory.mkdir()
+    with Node(directory, *keys, "push.log.ack.timeout.ms=5000") as node:
+        yield node
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "export.toml"
+    path.write_text("")
+    return path
+
+
+def push(node: Node, count: int) -> list[str]:
+    """Pushes from as many clients; the instance ids of those that were answered NONE."""
+    acknowledged = []
+    with RawClient(node.port) as client:
+        for _ in range(count):
+            subscription = client.get(uuid.uuid4())
+            if client.push(subscription, metrics_data()).error_code == 0:
+                acknowledged.append(subscription.client_instance_id)
+    return [str(instance) for instance in acknowledged]
+
+
+def wait_until_landed(tmp_path: Path, count: int, exports: list[Export], within_s: float = 60.0) -> Counter[str]:
+    """How often each push landed, once `count` different ones have; fails when they do not."""
+    deadline = time.monotonic() + within_s
+    found: Counter[str] = Counter()
+    while len(found) < count and time.monotonic() < deadline:
+        found = Counter(str(record["push_id"]) for record in landed(tmp_path / "landing"))
+        time.sleep(0.2)
+    assert len(found) == count, "\n".join(export.output() for export in exports)
+    return found
+
+
+def test_what_real_clients_push_is_delivered_once_by_an_export_on_its_own(
+    tmp_path: Path, topic: KafkaTopicSettings, config: Path
+) -> None:
+    receiver = OtlpReceiver()
+    collector = ("exporters.collector.type=otlp", f"exporters.collector.endpoint=http://127.0.0.1:{receiver.port}")
+    keys = (*topic_keys(topic), *landing_keys(tmp_path), *collector)
+    with serving(tmp_path, *topic_keys(topic)) as node, Export(tmp_path, config, *keys) as export:
+        common = {"bootstrap.servers": f"127.0.0.1:{node.port}", "log_level": 3}
+        producer = Producer({**common, "client.id": "orders"})
+        consumer = Consumer({**common, "client.id": "audit", "group.id": "auditors"})
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and node.status()["telemetry"]["push_answers"].get("NONE", 0) < 6:
+            producer.poll(0)
+            consumer.poll(0.1)
+        producer.close()
+        consumer.close()
+        answers = node.wait_for(lambda s: s["telemetry"]["push_answers"].get("NONE", 0) >= 8)["telemetry"][
+            "push_answers"
+        ]
+        assert set(answers) == {"NONE"}
+        assert node.status()["exporter_process"]["wanted"] is False
+        found = wait_until_landed(tmp_path, answers["NONE"], [export])
+        export.wait_for("collector", lambda state: state["delivered_records"] == answers["NONE"])
+        export.wait_for("landing", lambda state: state["lag_records"] == 0 and len(state["partitions"]) == 3)
+        assert node.stop() == 0, node.output()
+        assert export.stop() == 0, export.output()
+    assert set(found.values()) == {1}
+    records = landed(tmp_path / "landing")
+    assert {record["client_id"] for record in records} == {"orders", "audit"}
+    assert sorted(record["client_id"] for record in records if record["terminating"]) == ["audit", "orders"]
+    labels = [client["labels"] for client in receiver.finish().values()]
+    assert {label["client_id"] for label in labels} == {"orders", "audit"}  # type: ignore[index]
+    assert {label["client_software_name"] for label in labels} == {"confluent-kafka-python"}  # type: ignore[index]
+
+
+def test_nothing_is_lost_when_the_exporter_is_killed_and_when_a_second_export_joins_and_leaves(
+    tmp_path: Path, topic: KafkaTopicSettings, config: Path
+) -> None:
+    keys = (*topic_keys(topic), *landing_keys(tmp_path))
+    with ExitStack() as stack:
+        node = stack.enter_context(serving(tmp_path, *topic_keys(topic)))
+        first = stack.enter_context(Export(tmp_path, config, *keys))
+        acknowledged = push(node, 100)
+        first.wait_for("landing", lambda state: state["delivered_records"] > 0)
+        first.kill_exporter()
+        acknowledged += push(node, 100)
+        second = stack.enter_context(Export(tmp_path, config, *keys, number=1))
+        acknowledged += push(node, 100)
+        second.wait_for("landing", lambda state: len(state["partitions"]) > 0)
+        first.wait_for("landing", lambda state: 0 < len(state["partitions"]) < 3)
+        acknowledged += push(node, 100)
+        second.kill()
+        acknowledged += push(node, 100)
+        assert len(acknowledged) == 500
+        found = wait_until_landed(tmp_path, 500, [first, second])
+        first.wait_for("landing", lambda state: len(state["partitions"]) == 3 and state["lag_records"] == 0)
+        assert first.status()["exporter_process"]["restarts"] == 1
+        assert first.stop() == 0
+    assert sum(found.values()) < 750, "what was delivered and not committed comes again, and not more"
+    instances = Counter(uuid_of(record["client_instance_id"]) for record in landed(tmp_path / "landing"))
+    assert set(instances) == set(acknowledged)
+
+
+def uuid_of(instance: object) -> str:
+    from telemetry.push_record import parse_instance_id
+
+    return str(parse_instance_id(str(instance)))
+
+
+def test_a_receiver_that_is_away_for_three_times_max_poll_interval_evicts_nobody_and_loses_nothing(
+    tmp_path: Path, topic: KafkaTopicSettings, config: Path
+) -> None:
+    gone = OtlpReceiver()
+    port = gone.port
+    gone.finish()
+    keys = (
+        *topic_keys(topic),
+        "exporters.collector.type=otlp",
+        f"exporters.collector.endpoint=http://127.0.0.1:{port}",
+        "exporters.collector.batch.max.records=7",
+        f"push.log.kafka.client.max.poll.interval.ms={MAX_POLL_INTERVAL_MS}",
+    )
+    with serving(tmp_path, *topic_keys(topic)) as node, Export(tmp_path, config, *keys) as export:
+        acknowledged = push(node, 60)
+        export.wait_for("collector", lambda state: bool(state["retried"]) and state["lag_records"] == 60)
+        away_until = time.monotonic() + 3 * MAX_POLL_INTERVAL_MS / 1_000
+        while time.monotonic() < away_until:
+            acknowledged += push(node, 5)
+            time.sleep(1)
+        export.wait_for("collector", lambda state: state["lag_records"] == len(acknowledged))
+        receiver = OtlpReceiver(port)
+        export.wait_for("collector", lambda state: state["lag_records"] == 0)
+        state = export.exporter("collector")
+        assert (state["delivered_records"], state["passed_on_records"]) == (len(acknowledged), 0)
+        assert "partitions revoked" not in export.output(), "the group has kept its member"
+        assert export.stop() == 0
+    assert {uuid_of(instance) for instance in receiver.finish()} == set(acknowledged)
+
+
+def test_records_that_are_no_push_records_are_set_aside_and_counted_and_the_others_delivered(
+    tmp_path: Path, topic: KafkaTopicSettings, config: Path
+) -> None:
+    producer = Producer({"bootstrap.servers": topic.bootstrap_servers, "enable.metrics.push": False})
+    good = [encode_record(push_record(number, metrics_data())) for number in range(10)]
+    key, value, headers = good[0]
+    bad = [
+        (key, b"\x0a\xff", headers),
+        (key, None, headers),
+        (b"no instance id", value, headers),
+        (key, value, [*headers, ("principal", b"\xff")]),
+        (key, value, [*headers, ("schema_version", b"2")]),
+        (key, value, []),
+    ]
+    for partition in range(topic.partitions):
+        for number in range(10):
+            if number < len(bad):
+                producer.produce(topic.topic, bad[number][1], bad[number][0], partition, headers=bad[number][2])
+            if partition == 0:
+                producer.produce(topic.topic, good[number].value, key, partition, headers=good[number].headers)
+    assert producer.flush(30) == 0
+    with Export(tmp_path, config, *topic_keys(topic), *landing_keys(tmp_path)) as export:
+        assert set(wait_until_landed(tmp_path, 10, [export]).values()) == {1}
+        each = ["malformed_payload", "null_value", "bad_key", "not_utf8", "newer_schema", "missing_header"]
+        expected = dict.fromkeys(each, topic.partitions)
+        export.wait_for("landing", lambda state: state["bad_records"] == expected and state["lag_records"] == 0)
+        assert export.stop() == 0
+    said = [line for line in export.output().splitlines() if "is no push record" in line]
+    assert len(said) == len(each), "each reason is logged once a minute"
+    assert all(f'"topic": "{topic.topic}"' in line and '"offset": ' in line for line in said)
+    with Export(tmp_path, config, *topic_keys(topic), *landing_keys(tmp_path)) as export:
+        export.wait_for("landing", lambda state: len(state["partitions"]) == 3 and state["state"] == "running")
+        assert export.exporter("landing")["bad_records"] == {}, "they were committed, and do not come again"
+
+
+def test_while_the_broker_is_down_pushes_are_throttled_and_service_resumes_when_it_is_back(
+    tmp_path: Path, config: Path
+) -> None:
+    with KafkaBroker(tmp_path / "broker", "4.3.1", heap="384m") as broker:
+        topic = KafkaTopicSettings(bootstrap_servers=broker.bootstrap, topic="pushes", partitions=3)
+        keys = (*topic_keys(topic), *landing_keys(tmp_path), "push.log.ack.timeout.ms=500")
+        with serving(tmp_path, *keys) as node:
+            acknowledged = push(node, 20)
+            assert len(acknowledged) == 20
+            assert broker.stop() is not None
+            assert push(node, 10) == []
+            answers = node.status()["telemetry"]["push_answers"]
+            assert set(answers) <= {
+                "NONE",
+                "THROTTLING_QUOTA_EXCEEDED: PushLogTimeoutError",
+                "THROTTLING_QUOTA_EXCEEDED: PushLogError",
+            }
+            node.wait_for(
+                lambda s: s["exporter_process"]["exporters"]["landing"]["retried"].get("push_log"),
+                what="the exporter to say that it cannot read the log",
+            )
+            broker.start()
+            deadline = time.monotonic() + 60
+            while not (back := push(node, 1)) and time.monotonic() < deadline:
+                time.sleep(0.2)
+            assert back
+            acknowledged += back + push(node, 20)
+            assert len(acknowledged) == 41
+            node.wait_for(
+                lambda s: (
+                    s["exporter_process"]["exporters"]["landing"]["lag_records"] == 0
+                    and s["exporter_process"]["exporters"]["landing"]["state"] == "running"
+                ),
+                within_s=60,
+                what="the landing zone to have everything",
+            )
+            assert node.stop() == 0, node.output()
+        instances = {uuid_of(record["client_instance_id"]) for record in landed(tmp_path / "landing")}
+        assert instances >= set(acknowledged)
+
+
+def test_a_node_that_starts_before_its_brokers_throttles_until_they_are_there(tmp_path: Path) -> None:
+    broker = KafkaBroker(tmp_path / "broker", "4.3.1", heap="384m")
+    topic = KafkaTopicSettings(bootstrap_servers=broker.bootstrap, topic="pushes", partitions=2)
+    with serving(tmp_path, *topic_keys(topic)) as node:
+        assert push(node, 3) == []
+        assert "pushes are refused until the push log's topic can be reached" in node.output()
+        with broker:
+            deadline = time.monotonic() + 60
+            while not push(node, 1) and time.monotonic() < deadline:
+                time.sleep(0.2)
+            assert len(push(node, 5)) == 5
+            assert node.stop() == 0

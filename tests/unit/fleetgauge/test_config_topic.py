@@ -1,0 +1,101 @@
+"""The keys of a Kafka topic as push log."""
+
+from pathlib import Path
+
+import pytest
+from support.node import run_cli
+
+from fleetgauge.config import load_config
+from fleetgauge.config.push_logs import topic_settings
+from fleetgauge.errors import ConfigError
+from fleetgauge.exporter_job import Job
+
+KAFKA = ("push.log=kafka", "push.log.kafka.bootstrap.servers=broker1:9092,broker2:9092")
+
+
+def test_every_key_of_the_topic_reaches_its_settings(tmp_path: Path) -> None:
+    file = tmp_path / "fleetgauge.toml"
+    file.write_text(
+        """
+"push.log" = "kafka"
+[push.log.kafka]
+bootstrap.servers = ["broker1:9092", "broker2:9092"]
+group.prefix = "telemetry"
+"topic" = "pushes"
+"topic.partitions" = 12
+"topic.replication.factor" = 3
+"topic.retention.ms" = 3600000
+[push.log.kafka.client]
+security.protocol = "SSL"
+"socket.keepalive.enable" = true
+[telemetry]
+max.decompressed.bytes = 1048576
+"""
+    )
+    settings = topic_settings(load_config(file))
+    assert settings.bootstrap_servers == "broker1:9092,broker2:9092"
+    assert (settings.topic, settings.partitions, settings.replication_factor) == ("pushes", 12, 3)
+    assert (settings.retention_ms, settings.max_payload_bytes) == (3_600_000, 1_048_576)
+    assert settings.group_of("collector") == "telemetry-collector"
+    assert settings.client == {"security.protocol": "SSL", "socket.keepalive.enable": "true"}
+
+
+def test_the_topic_is_the_broker_plugin_s_by_default_and_nothing_is_exported_unless_it_is_said() -> None:
+    config = load_config(overrides=KAFKA)
+    assert config.push_log_kafka_topic == "fleetgauge-pushes"
+    assert config.exporters == {}
+    assert load_config().exporters == {"landing": load_config().exporters["landing"]}
+
+
+def test_the_job_of_the_exporter_process_survives_its_line_of_json() -> None:
+    for overrides in ((), KAFKA):
+        job = Job.of(load_config(overrides=overrides), "instance")
+        assert Job.model_validate_json(job.model_dump_json()) == job
+
+
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [
+        (("push.log=kafka",), "push.log.kafka.bootstrap.servers"),
+        ((*KAFKA, "push.log.kafka.topics=x"), "did you mean push.log.kafka.topic"),
+        ((*KAFKA, "push.log.kafka.topic=a b"), "push.log.kafka.topic"),
+        ((*KAFKA, "push.log.kafka.topic.partitions=0"), "push.log.kafka.topic.partitions"),
+        ((*KAFKA, "push.log.kafka.topic.replication.factor=0"), "push.log.kafka.topic.replication.factor"),
+        ((*KAFKA, "push.log.kafka.topic.retention.ms=0"), "push.log.kafka.topic.retention.ms"),
+        ((*KAFKA, "push.log.kafka.client.acks=1"), "push.log.kafka.client.acks"),
+        ((*KAFKA, "push.log.kafka.client.enable.metrics.push=true"), "push.log.kafka.client.enable.metrics.push"),
+        ((*KAFKA, "push.log.kafka.client.no.such.key=1"), 'No such configuration property: "no.such.key"'),
+        ((*KAFKA, "push.log.kafka.client.security.protocol=magic"), "security.protocol"),
+        (("push.log=rocks",), "push.log"),
+    ],
+)
+def test_a_key_that_cannot_be_used_is_refused_by_its_name(overrides: tuple[str, ...], named: str) -> None:
+    with pytest.raises(ConfigError, match=named.replace(".", r"\.")):
+        load_config(overrides=overrides)
+
+
+def test_without_the_client_library_one_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "confluent_kafka", None)
+    with pytest.raises(ConfigError, match=r"pip install 'fleetgauge\[kafka\]'"):
+        load_config(overrides=KAFKA)
+
+
+def test_export_says_what_it_lacks(tmp_path: Path) -> None:
+    embedded = run_cli("export", "-o", f"log.dirs={tmp_path}", check=False)
+    assert (embedded.returncode, "set push.log=kafka" in embedded.stderr) == (1, True)
+    nothing = run_cli("export", *(part for key in KAFKA for part in ("-o", key)), check=False)
+    assert (nothing.returncode, "nothing to export to" in nothing.stderr) == (1, True)
+    assert "Traceback" not in embedded.stderr + nothing.stderr
+
+
+def test_the_log_commands_name_the_tools_that_read_a_topic() -> None:
+    refused = run_cli("log", "tail", *(part for key in KAFKA for part in ("-o", key)), check=False)
+    assert (refused.returncode, "kafka-console-consumer" in refused.stderr) == (1, True)
+
+
+def test_printing_the_configuration_hides_the_topic_s_secrets() -> None:
+    keys = (*KAFKA, "push.log.kafka.client.sasl.password=hunter2", "push.log.kafka.client.client.id=me")
+    shown = run_cli("config", *(part for key in keys for part in ("-o", key))).stdout
+    assert "hunter2" not in shown
+    assert 'push.log.kafka.client.sasl.password = "[hidden]"' in shown
+    assert 'push.log.kafka.client.client.id = "me"' in shown
