@@ -54,12 +54,14 @@ class BrokerListenerTest {
                                 "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config", "the credentials",
                                 "ssl.truststore.location", "/everywhere",
                                 "listener.name.sasl_ssl.ssl.truststore.location", "/of-the-listener",
+                                "ssl.keystore.location", "/of-the-broker",
                                 "ssl.client.auth", "required")
                         .securitySettings();
         assertEquals("SASL_SSL", settings.get("security.protocol"));
         assertEquals("SCRAM-SHA-512", settings.get("sasl.mechanism"));
         assertEquals("the credentials", settings.get("sasl.jaas.config"));
         assertEquals("/of-the-listener", settings.get("ssl.truststore.location"));
+        assertEquals("/of-the-broker", settings.get("ssl.keystore.location"));
         assertFalse(settings.containsKey("ssl.client.auth"), "a server's setting");
         assertFalse(settings.containsKey("sasl.enabled.mechanisms"), "a server's setting");
     }

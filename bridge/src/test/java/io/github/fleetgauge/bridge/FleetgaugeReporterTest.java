@@ -4,9 +4,11 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.management.ManagementFactory;
+import java.time.Duration;
 import java.util.Map;
 import javax.management.MBeanServer;
 import javax.management.ObjectName;
@@ -73,6 +75,18 @@ class FleetgaugeReporterTest {
         reporter.close();
         exporter.exportMetrics(context(), Pushes.payload(100));
         reporter.close();
+    }
+
+    @Test
+    void theBrokersStopDoesNotWaitForAClusterThatIsAway() {
+        FleetgaugeExporterReporter reporter =
+                configured(
+                        "fleetgauge.bootstrap.servers", "127.0.0.1:1",
+                        "fleetgauge.close.timeout.ms", "60000",
+                        "fleetgauge.admin.request.timeout.ms", "600000",
+                        "fleetgauge.admin.default.api.timeout.ms", "600000");
+        reporter.clientTelemetryExporter().exportMetrics(context(), Pushes.payload(100));
+        assertTimeoutPreemptively(Duration.ofSeconds(30), reporter::close);
     }
 
     @Test

@@ -74,6 +74,25 @@ class PushIntakeTest {
     }
 
     @Test
+    void aFaultAfterTheSpaceWasTakenGivesItBack() {
+        PushIntake broken =
+                new PushIntake(
+                        config,
+                        new BrokerIdentity("1", "c"),
+                        buffer,
+                        counters,
+                        CLOCK,
+                        () -> {
+                            throw new IllegalStateException("no time");
+                        },
+                        new PushIds(1));
+        broken.accept(Pushes.context("orders"), Pushes.payload(100), OptionalInt.empty());
+        assertEquals(1, counters.dropped(DropCause.ERROR));
+        assertEquals(0, buffer.bytes());
+        assertEquals(0, buffer.pushes());
+    }
+
+    @Test
     void aFaultIsCountedAndNeverReachesTheBroker() {
         push(new ClientTelemetryPayload() {
             @Override
