@@ -3,7 +3,6 @@
 Used by the end-to-end test and by `make demo-broker` (`python tests/demo_broker.py`).
 """
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from support.export import Export
 from support.java_clients import JavaClients
 from support.kafka_broker import CLUSTER_ID, NODE_ID, KafkaBroker
 from support.kafka_jars import bridge_jar
@@ -52,30 +52,14 @@ def broker_with_plugin(directory: Path, version: str) -> KafkaBroker:
     return KafkaBroker(directory, version, jars=[bridge_jar()], properties=properties)
 
 
-@contextlib.contextmanager
-def exporting(broker: KafkaBroker, directory: Path, receiver: OtlpReceiver) -> Iterator["Export"]:
-    """`fleetgauge export` over the broker's topic, to the receiver and a landing zone."""
-    export = Export(broker, directory, receiver.port)
-    try:
-        yield export
-    finally:
-        export.kill()
-
-
-class Export:
-    """One `fleetgauge export` process."""
-
-    def __init__(self, broker: KafkaBroker, directory: Path, otlp_port: int) -> None:
-        self.landing = directory / "landing"
-        self.data = directory / "export-data"
-        self.log = directory / "export.log"
-        config = directory / "export.toml"
-        config.write_text(
-            f"""
+def export_config(broker: KafkaBroker, directory: Path, otlp_port: int) -> Path:
+    """The configuration of `fleetgauge export` over the broker's topic, to an OTLP server and a landing zone."""
+    config = directory / "export.toml"
+    config.write_text(
+        f"""
 "push.log" = "kafka"
 push.log.kafka.bootstrap.servers = "{broker.bootstrap}"
 push.log.kafka.topic = "{PUSH_TOPIC}"
-log.dirs = "{self.data}"
 
 [exporters.collector]
 type = "otlp"
@@ -83,39 +67,23 @@ endpoint = "http://127.0.0.1:{otlp_port}"
 
 [exporters.landing]
 type = "landing"
-path = "{self.landing}"
+path = "{directory / "landing"}"
 linger.ms = 1000
 """
-        )
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "fleetgauge", "export", "--config", str(config)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+    )
+    return config
 
-    def wait_until_landed(self, number: int, *, within_s: float = 60.0) -> list[dict[str, Any]]:
-        """The landing zone's records once there are `number` of them."""
-        deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
-            records = landed(self.landing)
-            if len(records) >= number:
-                return records
-            assert self.process.poll() is None, f"the export ended: {self.log.read_text()[-4000:]}"
-            time.sleep(0.5)
-        raise AssertionError(f"{len(records)} of {number} pushes landed in time: {self.log.read_text()[-4000:]}")
 
-    def stop(self, within_s: float = 40.0) -> int:
-        """SIGTERM, and the exit code."""
-        self.process.terminate()
-        return self.process.wait(within_s)
-
-    def kill(self) -> None:
-        """SIGKILL, if it still runs."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+def wait_until_landed(export: Export, landing: Path, number: int, *, within_s: float = 60.0) -> list[dict[str, Any]]:
+    """The landing zone's records once there are `number` of them."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        records = landed(landing)
+        if len(records) >= number:
+            return records
+        assert export.process.poll() is None, f"the export ended: {export.output()[-4000:]}"
+        time.sleep(0.5)
+    raise AssertionError(f"{len(records)} of {number} pushes landed in time: {export.output()[-4000:]}")
 
 
 def run_road(version: str, directory: Path, say: Say, java_versions: tuple[str, ...] = JAVA_VERSIONS) -> Outcome:
@@ -127,12 +95,12 @@ def run_road(version: str, directory: Path, say: Say, java_versions: tuple[str, 
         broker.subscribe(name="everything", metrics="*", interval_ms=1000)
         say("kafka-client-metrics made a subscription: every metric, every second")
         create_topic(broker.bootstrap)
-        with exporting(broker, directory, receiver) as export:
+        with Export(directory, export_config(broker, directory, receiver.port)) as export:
             outcome.instance_ids = run_clients(broker, directory, java_versions, say)
             outcome.plugin = settled(broker)
             say(f"the plugin's counts: {outcome.plugin}")
-            outcome.records = export.wait_until_landed(outcome.plugin["DeliveredTotal"])
-            assert export.stop() == 0, export.log.read_text()[-4000:]
+            outcome.records = wait_until_landed(export, directory / "landing", outcome.plugin["DeliveredTotal"])
+            assert export.stop(within_s=40.0) == 0, export.output()[-4000:]
         say(f"fleetgauge export delivered {len(outcome.records)} pushes to the landing zone")
     outcome.received = receiver.finish()
     say(f"the OTLP server saw {len(outcome.received)} client instances")

@@ -1,0 +1,116 @@
+"""Records per second from a Kafka topic to an OTLP server and to a landing zone, by one `fleetgauge export`.
+
+    python benchmarks/exporters/bench_topic_export.py [--records 100000] [--version 4.3.1]
+
+A real broker holds `records` push records (S of MEASURED: 1.4 kB, 12 points) before the export starts. Each
+destination is timed alone, from the first record delivered to the last, as the export's own status tells it.
+Prints one JSON object.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from support.broker_road import PUSH_TOPIC
+from support.export import Export
+from support.kafka_broker import KafkaBroker
+from support.payloads import metrics_data
+from support.push_log import push_record
+from support.receiver import OtlpReceiver
+
+from exporters.push_log.kafka_topic.record_codec import encode_record
+from telemetry.push_record import format_instance_id
+
+PARTITIONS = 6
+
+
+def fill(bootstrap: str, records: int) -> None:
+    """Writes the records, each of an instance of its own."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "enable.metrics.push": False})
+    admin.create_topics([NewTopic(PUSH_TOPIC, num_partitions=PARTITIONS, replication_factor=1)])[PUSH_TOPIC].result(30)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": "zstd",
+            "linger.ms": 50,
+            "queue.buffering.max.messages": records + 1,
+            "enable.metrics.push": False,
+        }
+    )
+    payload = metrics_data(12)
+    for number in range(records):
+        record = push_record(number, payload)._replace(client_instance_id=format_instance_id(uuid.uuid4()))
+        key, value, headers = encode_record(record)
+        producer.produce(PUSH_TOPIC, key=key, value=value, headers=headers)
+        producer.poll(0)
+    assert producer.flush(120) == 0
+
+
+def drain(broker: KafkaBroker, directory: Path, name: str, exporter: str, records: int) -> dict[str, Any]:
+    """One export with one destination, timed by its own counts."""
+    directory.mkdir()
+    config = directory / "export.toml"
+    config.write_text(
+        f'"push.log" = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
+        f'push.log.kafka.topic = "{PUSH_TOPIC}"\n[exporters.{name}]\n{exporter}'
+    )
+    with Export(directory, config) as export:
+        first: tuple[float, int] | None = None
+        done = 0
+        while done < records:
+            time.sleep(0.2)
+            try:
+                done = int(export.exporter(name)["delivered_records"])
+            except ValueError:
+                continue
+            now = time.perf_counter()
+            if done and first is None:
+                first = (now, done)
+        assert first is not None
+        took = now - first[0]
+        assert export.stop() == 0
+    return {
+        "records": records,
+        "timed": done - first[1],
+        "per_second": round((done - first[1]) / took) if took else None,
+    }
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--records", type=int, default=100_000)
+    arguments.add_argument("--version", default="4.3.1")
+    chosen = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        directory = Path(made)
+        with KafkaBroker(directory / "kafka", chosen.version) as broker:
+            fill(broker.bootstrap, chosen.records)
+            receiver = OtlpReceiver()
+            otlp = f'type = "otlp"\nendpoint = "http://127.0.0.1:{receiver.port}"\n'
+            landing = (
+                f'type = "landing"\npath = "{directory / "landing"}"\nbatch.max.records = 10000\nlinger.ms = 500\n'
+            )
+            results = {
+                "topic_to_otlp": drain(broker, directory / "otlp", "collector", otlp, chosen.records),
+                "topic_to_landing": drain(broker, directory / "land", "landing", landing, chosen.records),
+            }
+            receiver.finish()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    machine = {"commit": commit.stdout.strip(), "python": platform.python_version(), "cpus": os.cpu_count()}
+    print(json.dumps({**results, **machine, "load_after": os.getloadavg()}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
