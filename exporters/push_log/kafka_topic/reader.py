@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from contextlib import suppress
+from operator import methodcaller
 from typing import Final
 
 import structlog
@@ -20,6 +21,9 @@ from telemetry.push_record import PushRecord
 log = structlog.get_logger(__name__)
 
 _COMMIT_WITHIN_S: Final = 60.0
+_CALL_HEADERS: Final = methodcaller("headers")
+"""For a name that is no UTF-8, confluent-kafka sets an exception and returns a broken list all the same. A call from C
+checks for that; the interpreter's own, once specialised (PEP 659), does not, and such a list ends the process."""
 
 
 class KafkaTopicReader:
@@ -206,13 +210,13 @@ class KafkaTopicReader:
 
 
 def _headers(message: TopicMessage) -> Headers | None:
-    """The headers; a name that is no UTF-8 makes the client raise.
+    """The headers.
 
     Raises:
-        MalformedRecordError: they cannot be read.
+        MalformedRecordError: a name among them is no UTF-8.
     """
     try:
-        found = message.headers()
+        found = _CALL_HEADERS(message)
     except (UnicodeDecodeError, SystemError, ValueError) as error:
-        raise MalformedRecordError("garbled_header", f"the headers cannot be read: {error}") from None
+        raise MalformedRecordError("garbled_header", f"a header's name cannot be read: {error}") from None
     return list(found.items()) if isinstance(found, dict) else found
