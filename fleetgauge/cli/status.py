@@ -138,10 +138,11 @@ def _exporters(found: Status) -> Table:
         table.add_row("", "the exporter process has not told its status yet")
     for name, state in exporters.items():
         table.add_row(f"{name} ({state['type']})", _delivery(state))
-        table.add_row("  behind", f"{amount(state['lag_records'])} pushes, {size(state['lag_bytes'])}")
+        known = f", {size(state['lag_bytes'])}" if state["lag_bytes"] is not None else ""
+        table.add_row("  behind", f"{amount(state['lag_records'])} pushes{known}")
         if "group" in state:
-            shared = ", ".join(str(partition) for partition in state["partitions"]) or "none: others have them all"
-            table.add_row(f"  in group {state['group']}", f"partitions {shared}")
+            shared = ", ".join(str(partition) for partition in state["partitions"])
+            table.add_row(f"  in group {state['group']}", f"partitions {shared}" if shared else "no partitions now")
         for what, text in (("retried", "retried"), ("refused", "refused"), ("bad_records", "no push records")):
             if state.get(what):
                 table.add_row(f"  {text}, by reason", _counts(state[what]))
