@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -39,6 +40,11 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [int(each.getsockname()[1]) for each in sockets]
+
+
+def _with_the_test_run() -> list[str]:
+    """Words before a command that end its process with ours, even by SIGKILL; none where util-linux is missing."""
+    return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 
 
 class KafkaBroker:
@@ -116,6 +122,7 @@ class KafkaBroker:
         if not (self.directory / "data").exists():
             self.tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config))
         command = [
+            *_with_the_test_run(),
             "java",
             f"-Xms{self._heap}",
             f"-Xmx{self._heap}",
