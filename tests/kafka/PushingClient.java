@@ -4,6 +4,7 @@ import java.util.Properties;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -36,10 +37,11 @@ public final class PushingClient {
             while (!isAskedToEnd()) {
                 producer.send(new ProducerRecord<>(topic, "value")).get();
                 consumer.poll(Duration.ofMillis(50));
-                // Consumers of 3.7 answer null until their poll has got the id.
-                if (!isKnown && consumer.clientInstanceId(Duration.ofSeconds(30)) != null) {
+                // A consumer gets its id while it is polled, and answers null until then.
+                Uuid consumerId = isKnown ? null : consumer.clientInstanceId(Duration.ofMillis(1));
+                if (consumerId != null) {
                     System.out.println("producer " + producer.clientInstanceId(Duration.ofSeconds(30)));
-                    System.out.println("consumer " + consumer.clientInstanceId(Duration.ofSeconds(30)));
+                    System.out.println("consumer " + consumerId);
                     isKnown = true;
                 }
             }

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 from support.kafka_jars import ROOT, SETUP, fetched
@@ -34,14 +35,17 @@ class JavaClients:
                 text=True,
             )
 
-    def instance_ids(self) -> dict[str, str]:
+    def instance_ids(self, within_s: float = 90.0) -> dict[str, str]:
         """Client id to the instance id that the client itself says it has; waits until both are known."""
         assert self.process.stdout is not None
         found = {}
+        watchdog = threading.Timer(within_s, self.kill)
+        watchdog.start()
         for _ in range(2):
             words = self.process.stdout.readline().split()
             assert len(words) == 2, f"{self.prefix} ended early: {self.log.read_text()[-4000:]}"
             found[f"{self.prefix}-{words[0]}"] = words[1]
+        watchdog.cancel()
         return found
 
     def close(self) -> None:
