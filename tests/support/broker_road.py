@@ -134,11 +134,11 @@ def run_clients(broker: KafkaBroker, directory: Path, java_versions: tuple[str, 
             consumer.poll(0.05)
         for clients in java:
             clients.close()
-        producer.close()
-        consumer.close()
     finally:
         for clients in java:
             clients.kill()
+        producer.close()
+        consumer.close()
     say("closed them all")
     return ids
 
