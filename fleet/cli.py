@@ -71,7 +71,12 @@ Since = Annotated[
     str | None,
     typer.Option(help="Pushes received from then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC)."),
 ]
-Until = Annotated[str | None, typer.Option(help="Pushes received before then; forms as for --since.")]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        help="Pushes received before then; forms as for --since. Of a topic, those that reached it within an hour."
+    ),
+]
 ClientIds = Annotated[list[str] | None, typer.Option("--client-id", help="Only this client.id; may be repeated.")]
 Instances = Annotated[
     list[str] | None,

@@ -107,6 +107,8 @@ def _options(settings: SessionSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config}",
         "spark.sql.session.timeZone": "UTC",
+        # The JVM compiles no larger method: Spark's generated code would be interpreted, twice as slow or worse.
+        "spark.sql.codegen.hugeMethodLimit": "8000",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(settings.arrow_max_records_per_batch),
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.parquet.compression.codec": "zstd",

@@ -26,13 +26,14 @@ def read_topic(spark: SparkSession, source: TopicSource, selection: Selection | 
     selection = selection or Selection()
     options = client_options(spark, source)
     spans = find_spans(spark, source, options, selection)
-    records = spark.read.format("kafka").options(**_reader_options(spark, source, options, spans)).load()
+    records = spark.read.format("kafka").options(**reader_options(spark, source, options, spans)).load()
     return conform(select_pushes(to_bronze(records), selection), BRONZE)
 
 
-def _reader_options(
+def reader_options(
     spark: SparkSession, source: TopicSource, options: dict[str, str], spans: dict[int, Span]
 ) -> dict[str, str]:
+    """What Spark's connector is told: these spans, and no more tasks or bytes at once than an executor can bear."""
     fetch = {"max.partition.fetch.bytes": str(_MAX_PARTITION_FETCH_BYTES)}
     return {
         "assign": json.dumps({source.topic: sorted(spans)}),

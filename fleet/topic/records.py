@@ -42,7 +42,7 @@ _MAX_SHOWN: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """How a text is read: `value` where `is_good`, or else the text is garbled and `expected` says what is due."""
+    """How a text is read: as `value` where it `is_good`; else it is garbled, and `expected` says what is due."""
 
     value: Column
     is_good: Column
@@ -66,15 +66,28 @@ def to_bronze(records: DataFrame) -> DataFrame:
         F.col("key").cast("string").alias("key_text"),
         *(_last_header(name).cast("string").alias(f"{name}_text") for name in HEADER_FIELDS),
     )
-    read = texts.select(
+    judged = texts.select(
+        "*",
+        _key_fault().alias("key_fault"),
+        *(_header_fault(name).alias(f"{name}_fault") for name in HEADER_FIELDS),
+    )
+    read = judged.select(
         *(_field(name).alias(name) for name in PUSH_RECORD.names),
         F.concat_ws("-", "topic", "partition").alias("source_file"),
-        F.col("offset").alias("source_row"),
+        _unmoved("offset").alias("source_row"),
         _fault().alias("fault"),
         "timestamp",
     )
     received_at = F.coalesce("received_at", F.when(F.col("fault").isNotNull(), F.col("timestamp")))
     return conform(read.withColumn("received_at", received_at), BRONZE)
+
+
+def _unmoved(name: str) -> Column:
+    """The column as it is, which keeps later filters from being pushed below: each would evaluate all of this again.
+
+    A partition's number is never negative, but it is nothing that Spark may reckon with.
+    """
+    return F.when(F.spark_partition_id() >= 0, F.col(name))
 
 
 def _last_header(name: str) -> Column:
@@ -87,19 +100,18 @@ def _field(name: str) -> Column:
         case "metrics":
             return F.col("value")
         case "client_instance_id":
-            return F.when(F.col("key_text").rlike(_INSTANCE_ID), F.col("key_text"))
-    reading = _reading(name)
-    return F.when(_is_text(name) & reading.is_good, reading.value)
+            return F.when(F.col("key_fault").isNull(), F.col("key_text"))
+    return F.when(F.col(f"{name}_fault").isNull(), _reading(name).value)
 
 
 def _fault() -> Column:
     """The first thing that is wrong. Of a newer version only that is said, later: its rules are not known here."""
     version = _field("schema_version")
     faults = [
-        _header_fault("schema_version"),
+        F.col("schema_version_fault"),
         F.when(F.col("value").isNull(), F.lit("the record has no value, and a heartbeat's is empty")),
-        *(_header_fault(name) for name in HEADER_FIELDS if name != "schema_version"),
-        _key_fault(),
+        *(F.col(f"{name}_fault") for name in HEADER_FIELDS if name != "schema_version"),
+        F.col("key_fault"),
     ]
     return F.when(version.isNull() | (version <= SCHEMA_VERSION), F.coalesce(*faults))
 
@@ -128,11 +140,6 @@ def _header_fault(name: str) -> Column:
     )
 
 
-def _is_text(name: str) -> Column:
-    text = F.col(f"{name}_text")
-    return (F.octet_length(text) <= MAX_HEADER_BYTES) & F.is_valid_utf8(text)
-
-
 def _shown(text: Column) -> Column:
     """The beginning of a text, fit for any terminal."""
     printable = F.regexp_replace(F.substring(F.make_valid_utf8(text), 1, _MAX_SHOWN), r"[^\x20-\x7e]", "?")
@@ -157,7 +164,7 @@ def _reading(name: str) -> _Reading:
 
 def _number(name: str, minimum: int, maximum: int) -> _Reading:
     text = F.col(f"{name}_text")
-    number = F.when(text.rlike(_NUMBER), text.try_cast("bigint"))
-    good = F.coalesce(number.between(minimum, maximum), F.lit(False))
-    value = F.timestamp_micros(number) if name == "received_at" else number.try_cast("int")
+    number = text.try_cast("bigint")
+    good = text.rlike(_NUMBER) & F.coalesce(number.between(minimum, maximum), F.lit(False))
+    value = F.timestamp_micros(number) if name == "received_at" else text.try_cast("int")
     return _Reading(value=value, is_good=good, expected=f"a number from {minimum} to {maximum}")

@@ -174,3 +174,11 @@ def test_a_bad_record_keeps_what_can_be_read_and_has_the_time_at_which_it_was_ap
 def naive(moment: datetime) -> datetime:
     """As PySpark gives a timestamp: in the local time zone, without saying so."""
     return moment.astimezone().replace(tzinfo=None)
+
+
+def test_no_filter_evaluates_the_reading_of_the_headers_once_more(spark: SparkSession) -> None:
+    filtered = check(to_bronze(frame_of(spark, [good()]))).where("reason is null and client_id = 'app-1'")
+    plan = filtered._jdf.queryExecution().optimizedPlan().toString()
+    assert "Filter" in plan
+    assert "Filter" not in plan.partition("header_values")[2]
+    assert "header_values" not in next(line for line in plan.splitlines() if "Filter" in line)

@@ -1,0 +1,59 @@
+"""What Spark's connector and Kafka's client are told, seen without a broker."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fleet.errors import ConnectorError
+from fleet.selection import Selection
+from fleet.sources import read_bronze
+from fleet.topic.offsets import Span, client_options
+from fleet.topic.read import reader_options
+from fleet.topic.source import TopicSource
+
+SOURCE = TopicSource(bootstrap_servers="a:9092,b:9092", topic="pushes")
+
+
+def test_the_readers_own_telemetry_stays_off_whatever_the_settings_say(spark: SparkSession) -> None:
+    source = TopicSource(
+        bootstrap_servers="a:9092",
+        topic="pushes",
+        options={"enable.metrics.push": "true"},
+        properties="enable.metrics.push=true\nbootstrap.servers=elsewhere:1",
+    )
+    assert client_options(spark, source) == {"enable.metrics.push": "false", "bootstrap.servers": "a:9092"}
+
+
+def test_an_option_goes_before_the_same_of_the_file_which_is_read_as_java_reads_it(spark: SparkSession) -> None:
+    source = TopicSource(
+        bootstrap_servers="a:9092",
+        topic="pushes",
+        options={"client.id": "mine"},
+        properties="# ours\nclient.id: theirs\nssl.truststore.location = /a\\\n   /b\n! and\nsasl.mechanism PLAIN\n",
+    )
+    found = client_options(spark, source)
+    assert found["client.id"] == "mine"
+    assert (found["ssl.truststore.location"], found["sasl.mechanism"]) == ("/a/b", "PLAIN")
+
+
+def test_spark_reads_just_the_spans_with_headers_and_room_for_the_largest_push(spark: SparkSession) -> None:
+    spans = {0: Span(start=5, end=9), 2: Span(start=0, end=0)}
+    found = reader_options(spark, SOURCE, client_options(spark, SOURCE), spans)
+    assert found["assign"] == '{"pushes": [0, 2]}'
+    assert found["startingOffsets"] == '{"pushes": {"0": 5, "2": 0}}'
+    assert found["endingOffsets"] == '{"pushes": {"0": 9, "2": 0}}'
+    assert found["includeHeaders"] == "true"
+    assert found["kafka.bootstrap.servers"] == "a:9092,b:9092"
+    assert found["kafka.enable.metrics.push"] == "false"
+    assert int(found["kafka.max.partition.fetch.bytes"]) > 16 * 1024 * 1024
+
+
+def test_a_fetch_size_of_ones_own_is_taken(spark: SparkSession) -> None:
+    options = {**client_options(spark, SOURCE), "max.partition.fetch.bytes": "1000"}
+    assert reader_options(spark, SOURCE, options, {})["kafka.max.partition.fetch.bytes"] == "1000"
+
+
+def test_a_session_without_the_connector_says_what_it_lacks(spark: SparkSession) -> None:
+    with pytest.raises(
+        ConnectorError, match=r"without Spark's Kafka connector: give its jars in SessionSettings\.jars"
+    ):
+        read_bronze(spark, "kafka://127.0.0.1:1/pushes", Selection())

@@ -1,0 +1,39 @@
+"""Fleet's answers in one session of its own, as JSON on stdout: a list of what each request on stdin has answered.
+
+A request is `{"job": ..., "source": ..., "options": [...], "since": ..., "until": ...}`; an answer is `{"rows": [...],
+"rejects": ..., "repeats": ...}` or `{"error": ...}`. The session has the connector, which the tests' shared one lacks.
+"""
+
+import json
+import sys
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from fleet import jobs
+from fleet.errors import FleetError
+from fleet.report.output import json_lines
+from fleet.selection import Selection
+from fleet.session import SessionSettings, start_session
+from fleet.topic.connector import connector_jars
+from fleet.topic.source import parse_source
+
+
+def answer(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    since, until = (
+        datetime.fromisoformat(text) if (text := request.get(name)) else None for name in ("since", "until")
+    )
+    try:
+        source = parse_source(request["source"], request.get("options", []))
+        found = getattr(jobs, f"answer_{request['job']}")(spark, source, Selection(since=since, until=until))
+        rows = [json.loads(line) for line in json_lines(found.frame)]
+    except FleetError as error:
+        return {"error": str(error)}
+    return {"rows": rows, "rejects": found.rejects.total, "repeats": found.repeats}
+
+
+if __name__ == "__main__":
+    session = start_session(SessionSettings(master="local[2]", local_shuffle_partitions=2, jars=connector_jars()))
+    print(json.dumps([answer(session, request) for request in json.load(sys.stdin)]))
+    session.stop()
