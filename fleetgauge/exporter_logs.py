@@ -121,6 +121,9 @@ class TopicLog:
         pause = threading.Event()
         while True:
             for name, reader in self._readers.items():
+                if not reader.partitions:
+                    self._lags.pop(name, None)  # nobody has given it a share yet, and so nothing is known
+                    continue
                 with suppress(PushLogError):  # the pipeline says so; the figures are the last that are known
                     self._lags[name] = reader.lag()
             pause.wait(_LAG_EVERY_S)
@@ -130,7 +133,7 @@ class TopicLog:
         return {
             "group": self._settings.group_of(name),
             "partitions": list(reader.partitions),
-            "lag_records": lag.records if lag is not None else 0,
+            "lag_records": lag.records if lag is not None else None,
             "lag_bytes": lag.bytes if lag is not None else None,
             "oldest_received_at": lag.oldest_received_at if lag is not None else None,
             "lost_records": reader.lost_records,

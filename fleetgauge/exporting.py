@@ -135,6 +135,10 @@ class ExportNode:
     def _progress(self) -> dict[str, Any]:
         exporters = self._exporters.status.get("exporters", {})
         return {
-            name: f"{state['state']}, delivered {state['delivered_records']}, behind {state['lag_records']}"
+            name: f"{state['state']}, delivered {state['delivered_records']}, behind {_known(state['lag_records'])}"
             for name, state in exporters.items()
         }
+
+
+def _known(lag_records: int | None) -> str:
+    return "unknown" if lag_records is None else str(lag_records)

@@ -139,7 +139,11 @@ def _exporters(found: Status) -> Table:
     for name, state in exporters.items():
         table.add_row(f"{name} ({state['type']})", _delivery(state))
         known = f", {size(state['lag_bytes'])}" if state["lag_bytes"] is not None else ""
-        table.add_row("  behind", f"{amount(state['lag_records'])} pushes{known}")
+        lag = state["lag_records"]
+        behind = (
+            "unknown: no partition of the topic is assigned to it" if lag is None else f"{amount(lag)} pushes{known}"
+        )
+        table.add_row("  behind", behind)
         if "group" in state:
             shared = ", ".join(str(partition) for partition in state["partitions"])
             table.add_row(f"  in group {state['group']}", f"partitions {shared}" if shared else "no partitions now")

@@ -76,6 +76,9 @@ linger.ms = 500
 
 def test_without_configuration_it_says_where_everything_is(tmp_path: Path) -> None:
     with Node(tmp_path) as node:
+        deadline = time.monotonic() + 10
+        while "look at it" not in node.output() and time.monotonic() < deadline:
+            time.sleep(0.05)
         output = node.output()
         for part in (f"127.0.0.1:{node.port}", "metrics=*, interval.ms=60000", "push-log", "landing"):
             assert part in output
