@@ -127,6 +127,34 @@ def inventory(
 
 
 @app.command()
+def summary(
+    source: Source = DEFAULT_SOURCE,
+    kafka_option: KafkaOptions = None,
+    kafka_config: KafkaConfig = None,
+    kafka_jars: KafkaJars = None,
+    since: Since = None,
+    until: Until = None,
+    client_id: ClientIds = None,
+    instance: Instances = None,
+    form: Form = Format.TABLE,
+    output: Output = None,
+    limit: Limit = DEFAULT_LIMIT,
+    master: Master = "local[*]",
+    progress: ShowProgress = None,
+    spark_log_level: SparkLog = "OFF",
+) -> None:
+    """Inventory and latency one after the other, in one start of Spark, and how many pushes could not be read.
+
+    With --output every row is also written there, to `inventory` and `latency`, in the form of --format.
+
+    `fleetgauge fleet summary --since 24h`
+
+    `fleetgauge fleet summary --since 24h --format parquet --output ./today`
+    """
+    _run("summary", locals())
+
+
+@app.command()
 def latency(
     source: Source = DEFAULT_SOURCE,
     kafka_option: KafkaOptions = None,
@@ -219,7 +247,7 @@ def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
     try:
         from fleet import jobs
-        from fleet.report.run import Request, run
+        from fleet.report.run import Request, run, summarise
     except ModuleNotFoundError as error:
         raise FleetError(
             f"{error.name} is not installed: pip install 'fleetgauge[spark]' brings PySpark and what it needs"
@@ -235,10 +263,13 @@ def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
         show_progress=options["progress"],
         spark_log_level=options["spark_log_level"],
     )
+    if command == "summary":
+        parts = {"inventory": jobs.answer_inventory, "latency": jobs.answer_latency}
+        return summarise(request, selection, parts, out=sys.stdout, notes=notes)
     job = getattr(jobs, f"answer_{command}")
     if "metric" in options:
         job = partial(job, metric_prefix=options["metric"])
-    run(request, selection, job, out=sys.stdout, notes=notes)
+    return run(request, selection, job, out=sys.stdout, notes=notes)
 
 
 def _selection(options: dict[str, Any]) -> Selection:

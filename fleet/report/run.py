@@ -1,8 +1,8 @@
 """One command from start to end: a session, the answer, its way out, and what was left out on the way."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from typing import TextIO, TypeAlias
 
 from py4j.protocol import Py4JError
@@ -75,12 +75,56 @@ def run(request: Request, selection: Selection, job: Job, *, out: TextIO, notes:
     """
     with _explained(request):
         spark = start_session(_session(request, notes))
-        shown = notes.is_terminal if request.show_progress is None else request.show_progress
-        with show_progress(spark, request.title, notes, enabled=shown):
+        with _progress(spark, request, notes):
             answer = job(spark, request.source, selection)
             finish = _compute(request, answer, out)
         finish()
         _note(notes, answer)
+
+
+def summarise(request: Request, selection: Selection, jobs: Mapping[str, Job], *, out: TextIO, notes: Console) -> None:
+    """Answers several questions in one session: their tables one after the other.
+
+    Args:
+        request: what was asked; with an `output` every row is also written there, to a directory of the question's
+            name, in the request's form.
+        selection: of which pushes.
+        jobs: what computes the answers, by the names of their commands.
+        out: where tables go.
+        notes: as for `run`.
+
+    Raises:
+        FleetError: with one sentence on what is wrong, whatever Spark made of it.
+    """
+    if request.form is not Format.TABLE and request.output is None:
+        raise FleetError(f"the tables of a {request.title} go to the terminal: with --format add --output PATH")
+    with _explained(request):
+        spark = start_session(_session(request, notes))
+        for number, (title, job) in enumerate(jobs.items()):
+            with _progress(spark, request, notes):
+                answer, finish = _part(spark, replace(request, title=title), selection, job, out)
+            out.write(f"{chr(10) if number else ''}{title}\n")
+            finish()
+        _note(notes, answer)
+
+
+def _part(
+    spark: SparkSession, request: Request, selection: Selection, job: Job, out: TextIO
+) -> tuple[Answer, Callable[[], None]]:
+    answer = job(spark, request.source, selection)
+    table = replace(request, form=Format.TABLE, output=None)
+    if request.output is None:
+        return answer, _compute(table, answer, out)
+    kept = replace(answer, frame=answer.frame.persist(StorageLevel.DISK_ONLY))
+    _compute(replace(request, output=f"{request.output.rstrip('/')}/{request.title}"), kept, out)
+    finish = _compute(table, kept, out)
+    kept.frame.unpersist()
+    return answer, finish
+
+
+def _progress(spark: SparkSession, request: Request, notes: Console) -> AbstractContextManager[None]:
+    shown = notes.is_terminal if request.show_progress is None else request.show_progress
+    return show_progress(spark, request.title, notes, enabled=shown)
 
 
 def _session(request: Request, notes: Console) -> SessionSettings:

@@ -104,30 +104,16 @@ def _run_clients(node: ServedNode, data: DataDirectory, console: Console, time: 
 
 def _analyse(landing: Path, console: Console) -> list[dict[str, Any]]:
     """Prints inventory and latency, and returns the inventory's rows."""
-    _fleet("inventory", landing, console)
-    with _start_fleet("inventory", landing, "--format", "json", "--no-progress") as rows:
-        _fleet("latency", landing, console)
-        output, errors = rows.communicate(timeout=_FLEET_TIMEOUT_S)
-    if rows.returncode != 0:
-        raise DemoError(f"fleetgauge fleet inventory failed: {errors}")
-    return [json.loads(line) for line in output.splitlines()]
-
-
-def _fleet(question: str, landing: Path, console: Console) -> None:
-    console.print(f"\n[bold]fleetgauge fleet {question}[/]")
-    done = subprocess.run(_fleet_command(question, landing), check=False, timeout=_FLEET_TIMEOUT_S)
-    if done.returncode != 0:
-        raise DemoError(f"fleetgauge fleet {question} failed with exit code {done.returncode}")
-
-
-def _start_fleet(question: str, landing: Path, *options: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [*_fleet_command(question, landing), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    answers = landing.with_name("answers")
+    command = [sys.executable, "-m", "fleetgauge", "fleet", "summary", "--source", str(landing)]
+    console.print("\n[bold]fleetgauge fleet summary[/]")
+    done = subprocess.run(
+        [*command, "--format", "json", "--output", str(answers)], check=False, timeout=_FLEET_TIMEOUT_S
     )
-
-
-def _fleet_command(question: str, landing: Path) -> list[str]:
-    return [sys.executable, "-m", "fleetgauge", "fleet", question, "--source", str(landing)]
+    if done.returncode != 0:
+        raise DemoError(f"fleetgauge fleet summary failed with exit code {done.returncode}")
+    files = sorted((answers / "inventory").glob("*.json"))
+    return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def _missing_at_receiver(clients: dict[str, Any]) -> Iterator[str]:

@@ -92,6 +92,25 @@ def test_an_answer_is_written_to_a_directory_and_never_over_another(
     assert "exists already" in again.stderr
 
 
+def test_a_summary_is_both_tables_and_keeps_every_row_where_it_is_told_to(filled: LandingZone, tmp_path: Path) -> None:
+    result = fleet(filled, "summary", "--limit", "1", "--format", "json", "--output", str(tmp_path / "today"))
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "inventory"
+    assert "1 more of 2 rows" in lines[4]
+    assert lines[5:7] == ["", "latency"]
+    assert "[bold]rd" in lines[-1]
+    assert result.stderr.splitlines() == [
+        "1 repeated push was counted once",
+        "1 push was set aside as malformed: fleet rejects says why",
+    ]
+    for name, clients in (("inventory", ["[bold]rd", "billing-1"]), ("latency", ["[bold]rd"])):
+        files = (tmp_path / "today" / name).glob("*.json")
+        assert (
+            sorted(json.loads(line)["client_id"] for file in files for line in file.read_text().splitlines()) == clients
+        )
+
+
 def test_a_selection_by_the_instance_id_of_a_clients_log(filled: LandingZone) -> None:
     result = fleet(filled, "inventory", "--format", "json", "--instance", "00000000000000000000000000000001")
     assert [json.loads(line)["client_id"] for line in result.stdout.splitlines()] == ["[bold]rd"]

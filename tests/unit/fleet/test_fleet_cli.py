@@ -14,7 +14,8 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
         "import sys\nfrom typer.testing import CliRunner\nfrom fleet.cli import app\n"
         "result = CliRunner().invoke(app, ['--help'])\n"
         "assert result.exit_code == 0, result.output\n"
-        "assert all(name in result.output for name in ('inventory', 'latency', 'points', 'rejects')), result.output\n"
+        "names = ('inventory', 'summary', 'latency', 'points', 'rejects')\n"
+        "assert all(name in result.output for name in names), result.output\n"
         "assert 'pyspark' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -27,6 +28,8 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
         (["latency", "--instance", "x"], "'x' is not a client instance id"),
         (["points", "--format", "parquet"], "add --output"),
         (["points", "--output", "somewhere"], "a table goes to the terminal"),
+        (["summary", "--output", "somewhere"], "with --output add --format"),
+        (["summary", "--format", "json"], "with --format add --output"),
     ],
 )
 def test_what_cannot_be_asked_is_one_sentence_and_exit_code_1(arguments: list[str], sentence: str) -> None:
