@@ -186,7 +186,7 @@ def measure(case: str, points: int, connections: int, pipelined: int, seconds: f
     figures: dict[str, list[float]] = {"fleetgauge": [], "echo": []}
     refused = 0.0
     try:
-        with tempfile.TemporaryDirectory() as directory:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:  # its exporters may still finish
             config = '[client-metrics.bench]\nmetrics = "*"\ninterval.ms = 100\n'
             with Node(Path(directory), "push.log.retention.bytes=1073741824", config=config) as node:
                 for _ in range(rounds):
