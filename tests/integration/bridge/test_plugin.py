@@ -82,13 +82,15 @@ def broker(tmp_path: Path, form: Form) -> Iterator[KafkaBroker]:
 
 
 def delivered(broker: KafkaBroker, *, within_s: float = 20.0) -> dict[str, int]:
-    """The plugin's counts once everything that it received is on the topic or dropped."""
+    """The plugin's counts once everything that it received is on the topic or dropped, and no more comes."""
     deadline = time.monotonic() + within_s
+    before: dict[str, int] = {}
     while time.monotonic() < deadline:
         attributes = broker.mbean(MBEAN)
         counts = {name: int(value) for name, value in attributes.items() if value.isdigit()}
-        if counts["BufferedPushes"] == 0:
+        if counts["BufferedPushes"] == 0 and counts == before:
             return counts
+        before = counts
     raise AssertionError(f"the plugin did not deliver: {attributes}\n{broker.output()}")
 
 

@@ -96,7 +96,8 @@ def fill(bootstrap: str) -> None:
         created.result(20)
     client = {"bootstrap.servers": bootstrap, "enable.metrics.push": False, "message.max.bytes": ROOM}
     producer = Producer(client)
-    producer.produce(TOPIC, key=b"long ago", value=b"what retention has taken", partition=0)
+    long_ago = int((NOW - timedelta(days=1)).timestamp() * 1_000)
+    producer.produce(TOPIC, key=b"long ago", value=b"what retention has taken", partition=0, timestamp=long_ago)
     for record in sorted(PUSHES, key=lambda record: record.received_at):
         produce(producer, TOPIC, record)
     produce(producer, "large", pushed(largest_push(), client_id="large"))
