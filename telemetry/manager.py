@@ -196,6 +196,11 @@ class ClientMetricsManager:
         return self._cache.expire(now_ms)
 
     @property
+    def has_receivers(self) -> bool:
+        """True if any reporter receives pushes, besides the push log."""
+        return not self._plugin.is_empty
+
+    @property
     def instance_count(self) -> int:
         """Client instances remembered now."""
         return len(self._cache)
