@@ -63,8 +63,8 @@ class GuardRule:
         versions: for which versions. A version that cannot be read counts as one of them: what protects does no harm.
         action: what is done.
         when: for which subscriptions.
-        metrics: prefixes that a rewrite asks for instead; None leaves them.
-        compression_types: codecs that a rewrite announces instead; None leaves them.
+        metrics: prefixes that a rewrite asks for instead, sorted; None leaves them.
+        compression_types: codecs that a rewrite announces instead, as far as the node takes them; None leaves them.
         reason: why, in a sentence.
         source: where that can be read.
     """
@@ -109,7 +109,7 @@ class GuardRule:
         changes: dict[str, Any] = {"guarded_by": (*subscription.guarded_by, self.name)}
         if self.action is GuardAction.REWRITE:
             if self.metrics is not None:
-                changes["metrics"] = tuple(sorted(self.metrics))
+                changes["metrics"] = self.metrics
             if self.compression_types is not None:
                 changes["compression_types"] = tuple(int(each) for each in self.compression_types)
         return replace(subscription, **changes)

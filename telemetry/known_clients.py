@@ -12,6 +12,7 @@ from telemetry.client_guard import GuardAction, GuardRule, GuardWhen
 from telemetry.codecs import CompressionType
 from telemetry.match import compile_pattern
 from telemetry.software_version import VersionRange, parse_range
+from telemetry.subscriptions import ALL_METRICS
 from wire.errors import InvalidConfigError
 
 _Choice = TypeVar("_Choice", GuardAction, GuardWhen)
@@ -179,9 +180,9 @@ def _value(key: str, value: object) -> object:
 
 def _prefixes(value: object, text: str) -> tuple[str, ...]:
     """A list may hold the empty prefix, which is all metrics for some clients; so is the empty text."""
-    if isinstance(value, list | tuple):
-        return tuple(str(each) for each in value)
-    return tuple(part.strip() for part in text.split(","))
+    given = value if isinstance(value, list | tuple) else text.split(",")
+    prefixes = {str(each).strip() for each in given}
+    return (ALL_METRICS,) if ALL_METRICS in prefixes else tuple(sorted(prefixes))
 
 
 def _range(text: str) -> VersionRange:

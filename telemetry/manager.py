@@ -294,7 +294,9 @@ class ClientMetricsManager:
             error_code=ErrorCode.NONE,
             client_instance_id=instance.instance_id,
             subscription_id=instance.subscription_id,
-            accepted_compression_types=tuple(int(each) for each in announced if each != CompressionType.NONE),
+            accepted_compression_types=tuple(
+                int(each) for each in announced if each in self._codecs and each != CompressionType.NONE
+            ),
             push_interval_ms=subscription.push_interval_ms,
             telemetry_max_bytes=settings.telemetry_max_bytes,
             delta_temporality=settings.delta_temporality,

@@ -38,7 +38,7 @@ def test_rules_are_read_from_the_file_and_from_the_environment(tmp_path: Path) -
     assert "librdkafka-crash" not in rules
     mine = rules["my.app"]
     assert (mine.metrics, [each.label for each in mine.compression_types or ()]) == (
-        ("org.apache.kafka.producer.", ""),
+        ("", "org.apache.kafka.producer."),
         ["gzip", "none"],
     )
     assert (mine.versions.text, mine.reason, rules["mine"].software) == (">=1.2, <1.4", "its consumer leaks", "x")

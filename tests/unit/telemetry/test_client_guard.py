@@ -2,10 +2,12 @@
 
 import logging
 import re
+from pathlib import Path
 
 import pytest
 
 from telemetry.client_guard import GuardAction
+from telemetry.codecs import CompressionType
 from telemetry.known_clients import SHIPPED, guard_rules
 from wire.errors import ErrorCode, InvalidConfigError
 
@@ -104,6 +106,25 @@ def test_librdkafka_that_reads_only_the_last_prefix_is_asked_for_all_of_kafkas(m
 def test_a_java_client_that_dies_of_a_missing_codec_is_offered_javas_own_alone(make_node, make_client, version, codecs):
     result = asked(make_node, make_client, "*", client_software_version=version)
     assert (result.accepted_compression_types, result.requested_metrics) == (codecs, ("*",))
+
+
+def test_a_rule_announces_no_codec_that_the_node_does_not_take(make_node, make_client):
+    node = make_node(compression_types=(CompressionType.ZSTD,))
+    client = make_client(node, client_software_version="4.0.0")
+    assert client.get().accepted_compression_types == ()
+    assert client.answer(compression_type=CompressionType.NONE) is ErrorCode.NONE
+
+
+def test_all_among_a_rewrites_prefixes_stands_alone(make_node, make_client):
+    node = make_node()
+    rule = {"software": "apache-kafka-java", "action": "rewrite", "metrics": ["org.apache.kafka.", "*"]}
+    node.manager.replace_guard_rules(guard_rules({"all": rule}))
+    assert make_client(node).get().requested_metrics == ("*",)
+
+
+def test_the_guide_names_every_shipped_rule():
+    guide = (Path(__file__).parents[3] / "docs" / "metrics-and-guard.md").read_text()
+    assert [rule.name for rule in SHIPPED if f"`{rule.name}`" not in guide] == []
 
 
 def test_a_guarded_client_pushes_under_the_id_that_it_was_given(make_node, make_client):
