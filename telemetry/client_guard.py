@@ -9,6 +9,7 @@ import enum
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from telemetry.codecs import CompressionType
@@ -28,6 +29,10 @@ _MAX_LOGGED: Final = 256
 """Pairs of a rule and a software version that are logged; status counts the others too."""
 
 _LOGGED_CHARACTERS: Final = 100
+
+
+_pattern = lru_cache(maxsize=256)(compile_pattern)
+"""Compiled once: software that is not remembered is looked up anew at each subscription."""
 
 
 class GuardAction(enum.StrEnum):
@@ -84,7 +89,7 @@ class GuardRule:
         """True if the rule is for this software."""
         version = version_of_part(software_version, self.part) if self.part else None
         if version is None:
-            if compile_pattern(self.software).fullmatch(software_name) is None:
+            if _pattern(self.software).fullmatch(software_name) is None:
                 return False
             version = software_version
         parsed = parse_version(version)
