@@ -57,11 +57,13 @@ class EffectiveSubscription:
         metrics: sorted prefixes without repeats, or `("*",)`, or empty.
         push_interval_ms: the smallest configured interval of those that match [ms].
         checksum: what the client's subscription id is made of.
+        names: the resources that match, sorted. Not compared: under other names it is the same subscription.
     """
 
     metrics: tuple[str, ...]
     push_interval_ms: int
     checksum: int = field(compare=False)
+    names: tuple[str, ...] = field(default=(), compare=False)
 
 
 def parse_subscription(name: str, properties: Mapping[str, str]) -> Subscription:
@@ -126,7 +128,7 @@ class Subscriptions:
         """Starts without any; `default_interval_ms` [ms] is given to clients that nothing matches."""
         self._by_name: dict[str, Subscription] = {}
         self._default_interval_ms = default_interval_ms
-        self._shared: dict[tuple[tuple[str, ...], int], EffectiveSubscription] = {}
+        self._shared: dict[tuple[tuple[str, ...], int, tuple[str, ...]], EffectiveSubscription] = {}
         self.version = 0
 
     def update(self, name: str, properties: Mapping[str, str]) -> None:
@@ -178,13 +180,14 @@ class Subscriptions:
         """
         matching = [each for each in self._by_name.values() if each.matches(attributes)]
         interval_ms = min((each.interval_ms for each in matching), default=self._default_interval_ms)
-        return self._share(_union(each.metrics for each in matching), interval_ms)
+        names = tuple(sorted(each.name for each in matching))
+        return self._share(_union(each.metrics for each in matching), interval_ms, names)
 
-    def _share(self, metrics: tuple[str, ...], interval_ms: int) -> EffectiveSubscription:
-        key = (metrics, interval_ms)
+    def _share(self, metrics: tuple[str, ...], interval_ms: int, names: tuple[str, ...]) -> EffectiveSubscription:
+        key = (metrics, interval_ms, names)
         shared = self._shared.get(key)
         if shared is None:
-            shared = EffectiveSubscription(metrics, interval_ms, subscription_checksum(metrics, interval_ms))
+            shared = EffectiveSubscription(metrics, interval_ms, subscription_checksum(metrics, interval_ms), names)
             if len(self._shared) < _MAX_EFFECTIVE:
                 self._shared[key] = shared
         return shared
