@@ -106,16 +106,14 @@ class NodeSocket:
         try:
             if len(self._serving) <= MAX_QUESTIONS:
                 await self._answer(reader, writer)
+            await close_within(writer, READ_WITHIN_S)
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # a peer that is gone, asks nonsense or does not read; or the node stops
         except Exception:
             log.exception("a question to the node could not be answered")
         finally:
             self._serving.discard(task)
-            if writer.transport.get_write_buffer_size():
-                writer.transport.abort()
-            else:
-                writer.close()
+            writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(QUESTION_WITHIN_S):
@@ -129,8 +127,6 @@ class NodeSocket:
                 async with asyncio.timeout(READ_WITHIN_S):
                     await writer.drain()
         writer.write(_frame({"end": True}))
-        async with asyncio.timeout(READ_WITHIN_S):
-            await writer.drain()
 
     async def _answers(self, question: dict[str, Any]) -> AsyncGenerator[Answer, None]:
         if question.get("ask") == "status":
@@ -175,6 +171,17 @@ class NodeSocket:
                     rows.append(row_of(instance, now_ms=now_ms, now_us=now_us))
             place += _PLACES_BETWEEN_LOOKS
         return place, rows
+
+
+async def close_within(writer: asyncio.StreamWriter, within_s: float) -> None:
+    """Closes a connection once its peer has read all that was written.
+
+    Raises:
+        TimeoutError: it did not within so long [s]; the connection is still to be aborted.
+    """
+    writer.close()
+    async with asyncio.timeout(within_s):
+        await writer.wait_closed()
 
 
 def _frame(answer: Answer) -> bytes:

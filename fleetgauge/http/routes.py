@@ -18,7 +18,7 @@ from telemetry.inventory import FILTER_KEYS, ClientFilter
 HEALTH_WITHIN_S: Final = 2.0
 """A loop that does not answer for so long does not serve its clients either [s]."""
 MAX_LISTINGS: Final = 4
-"""Of /clients and of instances' own metrics at once."""
+"""Of /clients at once; who reads slowly must not keep the others from their health and metrics."""
 
 _PAGE_KEYS: Final = ("sort", "order", "limit", "after", "format")
 PARAMETERS: Final = (*FILTER_KEYS, *_PAGE_KEYS)
@@ -84,8 +84,9 @@ class Routes:
         status = await self._status()
         own: list[tuple[Any, ...]] = []
         if status["telemetry"]["counters"]["instances_with_metrics"]:
-            async for rows in self._rows({"ask": "own_metrics"}):
-                own.extend(rows)
+            async with aclosing(ask_async(self._path, {"ask": "own_metrics"})) as answers:
+                async for answer in answers:
+                    own.extend(answer["rows"])
         body, content_type = exposition(status, own, request.accept)
         return HttpResponse(status=200, body=body, content_type=content_type)
 

@@ -16,6 +16,7 @@ import h11
 import structlog
 
 from fleetgauge.http.messages import HttpError, HttpRequest, HttpResponse
+from fleetgauge.node_socket import close_within
 
 log = structlog.get_logger(__name__)
 
@@ -111,17 +112,14 @@ class HttpServer:
         try:
             while await self._serve_request(peer):
                 peer.connection.start_next_cycle()
+            await close_within(writer, self._settings.read_within_s)
         except (OSError, TimeoutError, asyncio.CancelledError, h11.ProtocolError):
             pass  # a peer that is gone or takes too long; or the process stops
         except Exception:
             log.exception("a request to the HTTP port could not be served")
         finally:
             del self._peers[peer]
-            # Who does not read would keep what was written for it.
-            if writer.transport.get_write_buffer_size():
-                writer.transport.abort()
-            else:
-                writer.close()
+            writer.transport.abort()  # who does not read would keep what was written for it
 
     def _make_room(self) -> bool:
         """True if there is room for one more connection; the longest idle one goes for it."""
