@@ -83,7 +83,7 @@ def test_what_cannot_be_asked_is_one_sentence_that_repeats_nothing(
         answer = read_to_end(connection).decode()
     assert answer.startswith(f"HTTP/1.1 {status} ")
     assert says in answer
-    assert "script" not in answer
+    assert "<script" not in answer
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "get"])
@@ -113,7 +113,7 @@ def test_a_page_elsewhere_cannot_have_a_browser_read_the_loopback_address(node: 
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 100, b"400"),
         (b"\r\n" * 20_000, b"400"),
         (b"GET /healthz\r\n\r\n", b"400"),
-        (b"GET /healthz HTTP/9.9\r\nHost: a\r\n\r\n", b"400"),
+        (b"GET /healthz HTTP/9.9\r\nHost: a\r\n\r\n", b"421"),
         (b"GET /healthz HTTP/1.1\r\n\r\n", b"400"),
         (b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"400"),
         (b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n", b"431"),
