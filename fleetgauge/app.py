@@ -4,6 +4,7 @@ The order of a stop: no new connections, pending responses sent, the push log co
 """
 
 import asyncio
+import math
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from fleetgauge.config import Endpoint, ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
+from fleetgauge.http.supervisor import HttpPort
+from fleetgauge.node_socket import NodeSocket
 from fleetgauge.push_log_appender import open_push_log
 from fleetgauge.reporters import Reporters
 from fleetgauge.request_handler import FlushSoon, RequestDispatcher
@@ -59,6 +62,8 @@ class FleetgaugeNode:
         self._listeners: list[Listener] = []
         self._housekeeping: asyncio.Task[None] | None = None
         self._started_at_ms = self._time.milliseconds()
+        self._is_stopping = False
+        self.http = HttpPort(config, self._data.node_socket, self._time)
         self.bound: tuple[BoundEndpoint, ...] = ()
 
     async def start(self) -> None:
@@ -92,11 +97,17 @@ class FleetgaugeNode:
         instance = f"{self._data.identifier}-serve" if config.push_log == "kafka" else ""
         self._exporters = ExporterSupervisor(Job.of(config, instance), self._time)
         self._status = StatusServer(self._data.status_socket, self.status)
+        self._questions = NodeSocket(self._data.node_socket, self.status, self._manager, self._time)
         try:
+            self.http.bind()
             await self._start_listeners()
             await self._status.start()
+            await self._questions.start()
             await self._exporters.start()
+            await self.http.start()
         except BaseException:
+            await self.http.stop()
+            await self._questions.stop()
             await self._stop_listeners(0)
             await self._push_log.close()
             raise
@@ -104,6 +115,7 @@ class FleetgaugeNode:
 
     async def stop(self) -> None:
         """Stops in order within `shutdown.timeout.ms`."""
+        self._is_stopping = True
         deadline_ms = self._time.hi_res_clock_ms() + self._config.shutdown_timeout_ms
         if self._housekeeping is not None:
             self._housekeeping.cancel()
@@ -114,6 +126,8 @@ class FleetgaugeNode:
         await self._push_log.close()
         self._manager.close()
         await self._exporters.stop(self._left(deadline_ms))
+        await self.http.stop()
+        await self._questions.stop()
         await self._status.stop()
         self._reporters.close()
         self._lock.close()
@@ -156,7 +170,9 @@ class FleetgaugeNode:
                 "started_at_ms": self._started_at_ms,
                 "listeners": [f"{b.endpoint.listener_name}://{b.endpoint.host}:{b.port}" for b in self.bound],
                 "log_dirs": str(self._config.log_dirs.absolute()),
+                "not_ready": self._not_ready(),
             },
+            "http": self.http.status(),
             "connections": [listener.counters() for listener in self._listeners],
             "telemetry": {
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
@@ -168,10 +184,24 @@ class FleetgaugeNode:
                 "counters": self._manager.counters(),
                 "plugin_timeouts": self._apis.plugin_timeouts,
                 "plugin_errors": self._manager.plugin_errors(),
+                "client_metrics": {
+                    name: None if math.isnan(value) else value for name, value in self._manager.client_metrics().items()
+                },
             },
             "push_log": {**self._push_log.counters(), **self._exporters.status.get("push_log", {})},
             "exporter_process": self._exporters.summary(),
         }
+
+    def _not_ready(self) -> list[str]:
+        """Why clients are not served as they should be, a sentence each; empty while they are."""
+        if self._is_stopping:
+            return ["the node is stopping"]
+        reasons = []
+        if len(self.bound) < len(self._config.listeners):
+            reasons.append("the listeners are not bound yet")
+        if (problem := self._push_log.problem) is not None:
+            reasons.append(f"the push log takes no pushes: {problem}")
+        return reasons
 
     def _make_manager(self) -> ClientMetricsManager:
         config = self._config
@@ -181,6 +211,7 @@ class FleetgaugeNode:
                 telemetry_max_decompressed_bytes=config.telemetry_max_decompressed_bytes,
                 compression_types=tuple(CompressionType[name.upper()] for name in config.telemetry_compression_types),
                 cache_max_size=config.client_instances_max,
+                instance_metrics_max=config.client_instance_metrics_max,
             ),
             node_id=config.node_id,
             cluster_id=self.cluster_id,

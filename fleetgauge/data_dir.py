@@ -52,6 +52,11 @@ class DataDirectory:
         """The Unix socket on which a running node answers `fleetgauge status`."""
         return self._socket("status.sock")
 
+    @property
+    def node_socket(self) -> Path:
+        """The Unix socket on which a running node answers questions; see `fleetgauge.node_socket`."""
+        return self._socket("node.sock")
+
     def export_socket(self, number: int) -> Path:
         """The same of a `fleetgauge export`; several may share the directory, each with a number of its own."""
         return self._socket(f"export-{number}.sock")

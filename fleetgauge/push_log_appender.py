@@ -5,7 +5,7 @@ from typing import Final
 
 from exporters.push_log.group_commit import GroupCommit
 from exporters.push_log.kafka_topic.appender import KafkaTopicAppender
-from exporters.push_log.log import PushAppender
+from exporters.push_log.log import PushAppender, PushLogError
 from exporters.push_log.sqlite import SqlitePushLogWriter
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.push_logs import embedded_settings, topic_settings
@@ -23,6 +23,15 @@ class EmbeddedAppender(GroupCommit):
         super().__init__(
             self._segments, loop, time, flush=config.push_log_flush, ack_timeout_ms=config.push_log_ack_timeout_ms
         )
+
+    @property
+    def problem(self) -> str | None:
+        """See `PushAppender.problem`; looks at the disk."""
+        try:
+            self._segments.check_room()
+        except PushLogError as error:
+            return str(error)
+        return super().problem
 
     async def close(self) -> None:
         """See `PushAppender.close`; lets another writer open the log."""

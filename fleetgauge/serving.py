@@ -66,6 +66,7 @@ def where_everything_is(node: FleetgaugeNode, config: ServiceConfig) -> str:
         host, port = node.advertised(bound.endpoint.listener_name)
         listens = f"{bound.endpoint.listener_name}://{bound.endpoint.host}:{bound.port}"
         lines.append(f"  listening     {listens} (clients are sent to {host}:{port})")
+    lines.append(f"  http          {', '.join(node.http.addresses) or 'off: ' + node.http.off}")
     for name, keys in config.client_metrics.items():
         shown = ", ".join(f"{key}={value}" for key, value in keys.items())
         lines.append(f"  subscription  {name}: {shown}")

@@ -3,7 +3,8 @@
 from collections.abc import Awaitable
 
 from telemetry.client_metrics import ClientMetrics
-from telemetry.gate import Gate, Turn
+from telemetry.gate import Turn
+from telemetry.instance import ClientInstance
 from telemetry.push_record import PushRecord
 from telemetry.refusal import NOT_LOGGED, RefusalCounts
 from wire.errors import ErrorCode
@@ -18,14 +19,14 @@ class AcceptedPush:
         awaitables: what receivers have left to do; they raise nothing, and no answer waits for them.
     """
 
-    __slots__ = ("_gate", "_refusals", "_stats", "_turn", "awaitables", "encoded", "record")
+    __slots__ = ("_instance", "_refusals", "_stats", "_turn", "awaitables", "encoded", "record")
 
     def __init__(
         self,
         record: PushRecord,
         encoded: bytes,
         awaitables: tuple[Awaitable[None], ...],
-        gate: Gate,
+        instance: ClientInstance,
         turn: Turn,
         stats: ClientMetrics,
         refusals: RefusalCounts,
@@ -33,7 +34,7 @@ class AcceptedPush:
         self.record = record
         self.encoded = encoded
         self.awaitables = awaitables
-        self._gate = gate
+        self._instance = instance
         self._turn: Turn | None = turn
         self._stats = stats
         self._refusals = refusals
@@ -42,8 +43,12 @@ class AcceptedPush:
         """It is in the push log at `now_ms` [ms, monotonic]; the client is to be answered NONE."""
         turn, self._turn = self._turn, None
         if turn is not None:
-            self._gate.last_known_error = ErrorCode.NONE
-            self._stats.record_plugin_export(float(now_ms - turn.taken_at_ms), now_ms)
+            instance = self._instance
+            instance.gate.last_known_error = ErrorCode.NONE
+            instance.pushes += 1
+            instance.push_bytes += len(self.encoded)
+            instance.last_push_ms = turn.taken_at_ms
+            self._stats.record_plugin_export(instance.metrics, float(now_ms - turn.taken_at_ms), now_ms)
 
     def not_logged(self, now_ms: int) -> None:
         """The push log could not take it; the client is to be answered THROTTLING_QUOTA_EXCEEDED.
@@ -52,7 +57,8 @@ class AcceptedPush:
         """
         turn, self._turn = self._turn, None
         if turn is not None:
-            self._gate.give_back(turn)
-            self._gate.last_known_error = NOT_LOGGED.error_code
+            instance = self._instance
+            instance.gate.give_back(turn)
+            instance.note_refusal(NOT_LOGGED, now_ms)
             self._refusals.add(NOT_LOGGED)
-            self._stats.record_plugin_error(now_ms)
+            self._stats.record_plugin_error(instance.metrics, now_ms)

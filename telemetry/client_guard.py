@@ -120,6 +120,10 @@ class GuardRule:
         return replace(subscription, **changes)
 
 
+_GuardedKey = tuple[EffectiveSubscription, tuple[str, ...], tuple[GuardRule, ...]]
+"""A subscription with the names of its resources, which its equality leaves out, and the rules that are applied."""
+
+
 class ClientGuard:
     """The rules in force, and what they did. Not for several threads."""
 
@@ -128,7 +132,7 @@ class ClientGuard:
     def __init__(self, rules: Iterable[GuardRule]) -> None:
         self._rules = tuple(rules)
         self._by_software: dict[tuple[str, str], tuple[GuardRule, ...]] = {}
-        self._guarded: dict[tuple[EffectiveSubscription, tuple[GuardRule, ...]], EffectiveSubscription] = {}
+        self._guarded: dict[_GuardedKey, EffectiveSubscription] = {}
         self._logged: set[tuple[str, str, str]] = set()
         self._applied: dict[str, int] = {}
 
@@ -150,12 +154,13 @@ class ClientGuard:
         rules = self._rules_for(software_name, software_version)
         if not rules:
             return subscription
-        key = (subscription, rules)
+        key = (subscription, subscription.names, rules)
         guarded = self._guarded.get(key)
         if guarded is None:
             guarded = _apply(subscription, rules)
-            if len(self._guarded) < _MAX_GUARDED:
-                self._guarded[key] = guarded
+            if len(self._guarded) >= _MAX_GUARDED:
+                self._guarded.clear()  # after many edits of the subscriptions
+            self._guarded[key] = guarded
         for name in guarded.guarded_by:
             self._count(name, software_name, software_version)
         return guarded

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from quotas.clock import SystemTime, Time
+from telemetry.instance_metrics import InstanceMetrics
 from telemetry.plugin_api import (
     ClientTelemetry,
     ClientTelemetryContext,
@@ -25,11 +26,11 @@ _Export = Callable[[RequestContext, ClientTelemetryPayload, int], Awaitable[None
 class ExportStats(Protocol):
     """Where exports are counted; `telemetry.client_metrics.ClientMetrics` is one."""
 
-    def record_plugin_export(self, duration_ms: float, now_ms: int) -> None:
-        """A push was exported, in so long [ms]."""
+    def record_plugin_export(self, own: InstanceMetrics | None, duration_ms: float, now_ms: int) -> None:
+        """A push was exported, in so long [ms]; `own` are its instance's metrics, if it has any."""
         ...
 
-    def record_plugin_error(self, now_ms: int) -> None:
+    def record_plugin_error(self, own: InstanceMetrics | None, now_ms: int) -> None:
         """An export failed."""
         ...
 
@@ -95,7 +96,11 @@ class ClientTelemetryExporterPlugin:
         return counts
 
     def export_metrics(
-        self, context: RequestContext, payload: ClientTelemetryPayload, push_interval_ms: int
+        self,
+        context: RequestContext,
+        payload: ClientTelemetryPayload,
+        push_interval_ms: int,
+        own: InstanceMetrics | None = None,
     ) -> tuple[Awaitable[None], ...]:
         """Calls every receiver, and returns what is still to be awaited. Raises nothing; nor do the awaitables.
 
@@ -103,6 +108,7 @@ class ClientTelemetryExporterPlugin:
             context: who pushed.
             payload: what was pushed.
             push_interval_ms: the interval in force for the client [ms].
+            own: the metrics of the client's instance, if it has any.
         """
         pending: list[Awaitable[None]] = []
         for registered in self._registered:
@@ -110,35 +116,37 @@ class ClientTelemetryExporterPlugin:
             try:
                 result = registered.export(context, payload, push_interval_ms)
             except Exception as error:  # noqa: BLE001 - a receiver's fault of any kind must not mute a client
-                self._failed(registered, error)
+                self._failed(registered, error, own)
                 continue
             if result is None:
-                self._exported(started_ns)
+                self._exported(started_ns, own)
             else:
-                pending.append(self._finish(registered, result, started_ns))
+                pending.append(self._finish(registered, result, started_ns, own))
         return tuple(pending)
 
-    async def _finish(self, registered: _Registered, awaitable: Awaitable[None], started_ns: int) -> None:
+    async def _finish(
+        self, registered: _Registered, awaitable: Awaitable[None], started_ns: int, own: InstanceMetrics | None
+    ) -> None:
         try:
             await awaitable
         except Exception as error:  # noqa: BLE001 - see export_metrics
-            self._failed(registered, error)
+            self._failed(registered, error, own)
         except BaseException as cancellation:
-            self._failed(registered, cancellation)
+            self._failed(registered, cancellation, own)
             raise
         else:
-            self._exported(started_ns)
+            self._exported(started_ns, own)
 
-    def _exported(self, started_ns: int) -> None:
+    def _exported(self, started_ns: int, own: InstanceMetrics | None) -> None:
         if self._stats is not None:
             now_ns = self._time.nanoseconds()
-            self._stats.record_plugin_export((now_ns - started_ns) / 1e6, now_ns // 1_000_000)
+            self._stats.record_plugin_export(own, (now_ns - started_ns) / 1e6, now_ns // 1_000_000)
 
-    def _failed(self, registered: _Registered, error: BaseException) -> None:
+    def _failed(self, registered: _Registered, error: BaseException, own: InstanceMetrics | None) -> None:
         registered.errors += 1
         now_ms = self._time.hi_res_clock_ms()
         if self._stats is not None:
-            self._stats.record_plugin_error(now_ms)
+            self._stats.record_plugin_error(own, now_ms)
         if registered.logged_ms is None or now_ms - registered.logged_ms >= ERROR_LOG_INTERVAL_MS:
             registered.logged_ms = now_ms
             _logger.warning(

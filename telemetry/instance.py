@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from telemetry.gate import Gate
+from telemetry.instance_metrics import InstanceMetrics
 from telemetry.match import ClientMatchingParam, instance_id_forms
 from telemetry.plugin_api import RequestContext
 from telemetry.push_record import format_instance_id
+from telemetry.refusal import Refusal
 from telemetry.subscription_id import subscription_id
 from telemetry.subscriptions import EffectiveSubscription
 from wire.principal import KafkaPrincipal
@@ -18,6 +20,9 @@ MIN_EXPIRY_MS: Final = 60_000
 EXPIRY_INTERVALS: Final = 3
 
 _KEPT_CLIENT_ID_CHARACTERS: Final = 1_024
+_KEPT_SOFTWARE_CHARACTERS: Final = 256
+_MAX_SHARED_TEXTS: Final = 4_096
+_MAX_SHARED_CHARACTERS: Final = 256
 
 InstanceKey = tuple[int, str, str]
 """The id as an integer, then the principal's type and name: an id is bound to whom it was given."""
@@ -33,8 +38,32 @@ def instance_key(instance_id: uuid.UUID, principal: KafkaPrincipal) -> InstanceK
     return (instance_id.int, principal.principal_type, principal.name)
 
 
+class SharedTexts:
+    """Equal texts of many instances (software, principal) kept once. Bounded: what is long or comes later is kept as
+    it is.
+
+    >>> share = SharedTexts()
+    >>> share("".join(["4.4", ".0"])) is share("".join(["4.", "4.0"]))
+    True
+    """
+
+    __slots__ = ("_texts",)
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def __call__(self, text: str) -> str:
+        """The first text that was equal to `text`."""
+        if len(self._texts) < _MAX_SHARED_TEXTS and len(text) <= _MAX_SHARED_CHARACTERS:
+            return self._texts.setdefault(text, text)
+        return self._texts.get(text, text)
+
+
 class ClientInstance:
     """The state of one client instance (KIP-714, Client identification; chapter 19, "Instance lifecycle").
+
+    The counters are plain numbers, so that a push costs no more for them; what they add up to stands in
+    `telemetry.inventory`.
 
     Attributes:
         key: see `instance_key`.
@@ -42,18 +71,33 @@ class ClientInstance:
         instance_id_text: the id as Kafka shows it.
         principal_text: the principal in Kafka's form.
         client_id: of the latest Get or of the request that made the instance known; see `kept_client_id`.
+        client_software_name, client_software_version: as the latest Get or the latest connection had them.
+        client_address, client_port: of the latest request.
+        listener_name: of the latest request.
         gate: what is due.
         subscription: what the client is asked for.
         subscription_id: what a push has to name [signed int32].
         subscription_version: of the configuration under which `subscription` was worked out.
-        connection_id: of the latest request.
+        connection_id: of the latest request; empty once that connection has ended.
         connections: the latest open connections on which the instance was seen, the latest last.
         deadline_ms: when the instance is forgotten, unless a request comes [ms, monotonic].
         queued_deadline_ms: the deadline under which the expiry queue has it.
+        place: where the cache's register has it; see `telemetry.instance_register`.
+        pushes: accepted pushes that are in the push log.
+        push_bytes: their payloads as received [B].
+        last_push_ms: when the latest of them came [ms, monotonic]; None before the first.
+        refusals: refused requests.
+        last_refusal: the latest of them; None before the first.
+        last_refusal_ms: when that was [ms, monotonic].
+        metrics: metrics of its own, where they were asked for; else None.
     """
 
     __slots__ = (
+        "client_address",
         "client_id",
+        "client_port",
+        "client_software_name",
+        "client_software_version",
         "connection_id",
         "connections",
         "deadline_ms",
@@ -62,8 +106,17 @@ class ClientInstance:
         "instance_id",
         "instance_id_text",
         "key",
+        "last_push_ms",
+        "last_refusal",
+        "last_refusal_ms",
+        "listener_name",
+        "metrics",
+        "place",
         "principal_text",
+        "push_bytes",
+        "pushes",
         "queued_deadline_ms",
+        "refusals",
         "subscription",
         "subscription_id",
         "subscription_version",
@@ -75,13 +128,22 @@ class ClientInstance:
         context: RequestContext,
         subscription: EffectiveSubscription,
         subscription_version: int,
+        share: SharedTexts,
     ) -> None:
         self.key = instance_key(instance_id, context.principal)
         self.instance_id = instance_id
         self.instance_id_text = format_instance_id(instance_id)
-        self.principal_text = str(context.principal)
-        self.client_id = kept_client_id(context.client_id)
+        self.principal_text = share(str(context.principal))
+        self.describe(context, share)
         self.gate = Gate()
+        self.place = -1
+        self.pushes = 0
+        self.push_bytes = 0
+        self.last_push_ms: int | None = None
+        self.refusals = 0
+        self.last_refusal: Refusal | None = None
+        self.last_refusal_ms = 0
+        self.metrics: InstanceMetrics | None = None
         self.connection_id = ""
         self.connections: tuple[str, ...] = ()
         self.deadline_ms = 0
@@ -89,6 +151,27 @@ class ClientInstance:
         self.subscription_version = subscription_version
         self.subscription: EffectiveSubscription
         self._subscribe(subscription)
+
+    @property
+    def seen_ms(self) -> int:
+        """When its latest request came [ms, monotonic]."""
+        return self.deadline_ms - self.expiry_ms
+
+    def describe(self, context: RequestContext, share: SharedTexts) -> None:
+        """Takes over what a request says of its client, for those who ask who is there."""
+        self.client_id = kept_client_id(context.client_id)
+        self.client_software_name = share(context.client_software_name[:_KEPT_SOFTWARE_CHARACTERS])
+        self.client_software_version = share(context.client_software_version[:_KEPT_SOFTWARE_CHARACTERS])
+        self.client_address = context.client_address
+        self.client_port = context.client_port
+        self.listener_name = context.listener_name
+
+    def note_refusal(self, refusal: Refusal, now_ms: int) -> None:
+        """Its latest request was refused, at `now_ms` [ms, monotonic]."""
+        self.gate.last_known_error = refusal.error_code
+        self.refusals += 1
+        self.last_refusal = refusal
+        self.last_refusal_ms = now_ms
 
     def resubscribe(self, subscription: EffectiveSubscription, version: int) -> bool:
         """Takes what the client is asked for now; True if that is something else than before.
@@ -98,7 +181,8 @@ class ClientInstance:
         """
         self.subscription_version = version
         if subscription == self.subscription:
-            self.subscription = subscription  # the same to the client, perhaps under other rules of the guard
+            # The same to the client, perhaps under other rules of the guard or from other resources.
+            self.subscription = subscription
             return False
         self._subscribe(subscription)
         self.gate.reopen()

@@ -2,11 +2,13 @@
 
 import heapq
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from cachetools import LRUCache
 
 from telemetry.instance import ClientInstance, InstanceKey
+from telemetry.instance_register import InstanceRegister
 
 _logger = logging.getLogger(__name__)
 
@@ -24,12 +26,16 @@ class InstanceCache:
         evicted: instances that went because the cache was full.
         expired: instances that went because nothing came from them.
         clashes: instances made under an id that another principal was using.
+        register: the instances in numbered places.
     """
 
-    def __init__(self, max_size: int) -> None:
-        """Keeps at most `max_size` instances."""
+    def __init__(self, max_size: int, on_forget: Callable[[ClientInstance], None] = lambda _: None) -> None:
+        """Keeps at most `max_size` instances; `on_forget` is told of every one that goes, for whatever reason."""
         self._instances: LRUCache[InstanceKey, ClientInstance] = LRUCache(max_size)
-        self._by_connection: dict[str, dict[InstanceKey, ClientInstance]] = {}
+        self._on_forget = on_forget
+        self.register = InstanceRegister()
+        # Nearly every connection has one client: a mapping is made for the others only.
+        self._by_connection: dict[str, ClientInstance | dict[InstanceKey, ClientInstance]] = {}
         self._principals_by_id: dict[int, int] = {}
         # A heap of (deadline, serial, instance), one live entry an instance. A deadline that moves back is noticed
         # when its entry comes up; one that moves forward gets a new entry, and the old one is passed over.
@@ -59,6 +65,7 @@ class InstanceCache:
         if len(self._instances) >= self._instances.maxsize:
             self._evict(now_ms)
         self._instances[instance.key] = instance
+        self.register.add(instance)
         users = self._principals_by_id.get(instance.key[0], 0)
         self.clashes += users > 0
         self._principals_by_id[instance.key[0]] = users + 1
@@ -74,18 +81,21 @@ class InstanceCache:
 
     def on_connection(self, connection_id: str) -> tuple[ClientInstance, ...]:
         """The instances that were seen on a connection, the first one first."""
-        return tuple(self._by_connection.get(connection_id, {}).values())
+        seen = self._by_connection.get(connection_id, {})
+        return tuple(seen.values()) if isinstance(seen, dict) else (seen,)
 
     def disconnect(self, connection_id: str) -> int:
         """Forgets a closed connection, and the instances that have no other; returns how many those are."""
         removed = 0
-        for instance in self._by_connection.pop(connection_id, {}).values():
+        ended = self.on_connection(connection_id)
+        self._by_connection.pop(connection_id, None)
+        for instance in ended:
             instance.connections = tuple(each for each in instance.connections if each != connection_id)
             if not instance.connections:
                 self._remove(instance)
                 removed += 1
             elif instance.connection_id == connection_id:
-                instance.connection_id = instance.connections[-1]
+                instance.connection_id = ""  # so that whatever comes next is noted with its address
         return removed
 
     def expire(self, now_ms: int) -> int:
@@ -105,6 +115,9 @@ class InstanceCache:
 
     def clear(self) -> None:
         """Forgets everything but the counters."""
+        for instance in self.register.between(0, len(self.register)):
+            self._on_forget(instance)
+        self.register.clear()
         self._instances.clear()
         self._by_connection.clear()
         self._principals_by_id.clear()
@@ -117,12 +130,17 @@ class InstanceCache:
             self._detach(instance, others[0])
             others = others[1:]
         instance.connections = (*others, connection_id)
-        self._by_connection.setdefault(connection_id, {})[instance.key] = instance
+        seen = self._by_connection.setdefault(connection_id, instance)
+        if isinstance(seen, dict):
+            seen[instance.key] = instance
+        elif seen is not instance:
+            self._by_connection[connection_id] = {seen.key: seen, instance.key: instance}
 
     def _detach(self, instance: ClientInstance, connection_id: str) -> None:
-        seen = self._by_connection.get(connection_id, {})
-        seen.pop(instance.key, None)
-        if not seen:
+        seen = self._by_connection.get(connection_id)
+        if isinstance(seen, dict):
+            seen.pop(instance.key, None)
+        if not seen or seen is instance:
             self._by_connection.pop(connection_id, None)
 
     def _enqueue(self, instance: ClientInstance) -> None:
@@ -156,6 +174,8 @@ class InstanceCache:
 
     def _forget(self, instance: ClientInstance) -> None:
         """Takes a removed instance out of everything else."""
+        self._on_forget(instance)
+        self.register.remove(instance)
         for connection_id in instance.connections:
             self._detach(instance, connection_id)
         instance.connections = ()

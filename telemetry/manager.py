@@ -14,8 +14,9 @@ from telemetry.client_guard import ClientGuard, GuardRule
 from telemetry.client_metrics import ClientMetrics
 from telemetry.codecs import CompressionType, decompressors
 from telemetry.gate import Turn
-from telemetry.instance import ClientInstance, attributes_of, instance_key, kept_client_id
+from telemetry.instance import ClientInstance, SharedTexts, attributes_of, instance_key, kept_client_id
 from telemetry.instance_cache import InstanceCache
+from telemetry.instance_register import InstanceRegister
 from telemetry.known_clients import SHIPPED
 from telemetry.labels import LabelBound
 from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
@@ -89,12 +90,13 @@ class ClientMetricsManager:
         self._push_ids = push_ids
         self._new_instance_id = new_instance_id
         self._plugin = ClientTelemetryExporterPlugin() if plugin is None else plugin
-        self._cache = InstanceCache(settings.cache_max_size)
+        self._cache = InstanceCache(settings.cache_max_size, self._forgotten)
+        self._share = SharedTexts()
         self._subscriptions = Subscriptions(settings.default_interval_ms)
         self._guard = ClientGuard(guard_rules)
         self._advice = PrefixAdvice()
         self._refusals = RefusalCounts()
-        self._stats = ClientMetrics(metrics, self._cache.__len__)
+        self._stats = ClientMetrics(metrics, self._cache.__len__, settings.instance_metrics_max)
         self._plugin.attach(self._stats)
         self._label = LabelBound(settings.max_label_bytes)
         accepted = {CompressionType.NONE, *settings.compression_types}
@@ -118,11 +120,11 @@ class ClientMetricsManager:
         """
         instance_id = self._identify(client_instance_id, context)
         instance = self._instance(instance_id, context, now_ms)
-        instance.client_id = kept_client_id(context.client_id)
+        instance.describe(context, self._share)
         gate = instance.gate
         if not gate.may_get(instance.subscription.push_interval_ms, now_ms):
-            self._stats.record_throttle(now_ms)
-            error_code = self._refuse(GET_TOO_EARLY, instance)
+            self._stats.record_throttle(instance.metrics, now_ms)
+            error_code = self._refuse(GET_TOO_EARLY, instance, now_ms)
             return GetTelemetrySubscriptionsResult(error_code=error_code, client_instance_id=instance_id)
         gate.record_get(now_ms)
         return self._subscription_result(instance)
@@ -144,15 +146,16 @@ class ClientMetricsManager:
         """
         instance_id = request.client_instance_id
         if instance_id is None or instance_id.int in _RESERVED_IDS:
-            return self._refuse(NULL_INSTANCE_ID)
+            self._refusals.add(NULL_INSTANCE_ID)
+            return NULL_INSTANCE_ID.error_code
         instance = self._instance(instance_id, context, now_ms)
         gate = instance.gate
         if gate.is_terminated:
-            return self._refuse(AFTER_TERMINATING, instance)
+            return self._refuse(AFTER_TERMINATING, instance, now_ms)
         terminating = request.terminating
         if not terminating and not gate.may_push(instance.subscription.push_interval_ms, now_ms):
-            self._stats.record_throttle(now_ms)
-            return self._refuse(PUSH_TOO_EARLY, instance)
+            self._stats.record_throttle(instance.metrics, now_ms)
+            return self._refuse(PUSH_TOO_EARLY, instance, now_ms)
         turn = gate.take_turn(now_ms, terminating=terminating)
         checked = self._check(request, instance)
         if isinstance(checked, Refusal):
@@ -235,6 +238,8 @@ class ClientMetricsManager:
             "instances_expired": self._cache.expired,
             "instance_id_clashes": self._cache.clashes,
             "labels_truncated": self._label.truncated,
+            "instances_with_metrics": self._stats.instances,
+            "instances_without_metrics": self._stats.left_out,
         }
 
     def guard_counters(self) -> dict[str, dict[str, str | int]]:
@@ -244,6 +249,15 @@ class ClientMetricsManager:
     def unmatched_prefixes(self) -> dict[str, dict[str, str]]:
         """Prefixes under which no known client has a metric, by resource; see `PrefixAdvice.unmatched`."""
         return self._advice.unmatched
+
+    def client_metrics(self) -> dict[str, float]:
+        """Kafka's group `client-metrics` in total, by metric name; NaN where nothing was recorded of late."""
+        return self._stats.values()
+
+    @property
+    def register(self) -> InstanceRegister:
+        """The instances that are remembered, for who goes through them in slices."""
+        return self._cache.register
 
     def plugin_errors(self) -> dict[str, int]:
         """Failed exports by reporter, for `fleetgauge status`."""
@@ -276,13 +290,19 @@ class ClientMetricsManager:
         instance = self._cache.get(instance_key(instance_id, context.principal))
         if instance is None:
             subscription = self._effective_for(instance_id, context)
-            instance = ClientInstance(instance_id, context, subscription, version)
+            instance = ClientInstance(instance_id, context, subscription, version, self._share)
             self._cache.add(instance, now_ms)
+            self._stats.admit(instance, now_ms)
         elif instance.subscription_version != version:
             subscription = self._effective_for(instance_id, context)
             instance.resubscribe(subscription, version)
+        if instance.connection_id != context.connection_id:
+            instance.describe(context, self._share)
         self._cache.touch(instance, context.connection_id, now_ms)
         return instance
+
+    def _forgotten(self, instance: ClientInstance) -> None:
+        self._stats.dismiss(instance)
 
     def _effective_for(self, instance_id: uuid.UUID, context: RequestContext) -> EffectiveSubscription:
         """What the client is asked for: by the operator, as far as its software can take it."""
@@ -370,7 +390,7 @@ class ClientMetricsManager:
             metrics,
         )
         awaitables = () if self._plugin.is_empty else self._export(context, instance, turn, metrics)
-        return AcceptedPush(record, encoded, awaitables, instance.gate, turn, self._stats, self._refusals)
+        return AcceptedPush(record, encoded, awaitables, instance, turn, self._stats, self._refusals)
 
     def _export(
         self, context: RequestContext, instance: ClientInstance, turn: Turn, metrics: bytes
@@ -378,7 +398,7 @@ class ClientMetricsManager:
         payload = ClientTelemetryPayload(
             client_instance_id=instance.instance_id, is_terminating=turn.terminating, data=metrics
         )
-        return self._plugin.export_metrics(context, payload, instance.subscription.push_interval_ms)
+        return self._plugin.export_metrics(context, payload, instance.subscription.push_interval_ms, instance.metrics)
 
     def _refuse_push(self, refusal: Refusal, instance: ClientInstance, turn: Turn) -> ErrorCode:
         if refusal.gives_back:
@@ -387,10 +407,9 @@ class ClientMetricsManager:
             instance.gate.give_back_terminating(turn)
         if refusal is UNKNOWN_SUBSCRIPTION:
             self._stats.record_unknown_subscription(turn.taken_at_ms)
-        return self._refuse(refusal, instance)
+        return self._refuse(refusal, instance, turn.taken_at_ms)
 
-    def _refuse(self, refusal: Refusal, instance: ClientInstance | None = None) -> ErrorCode:
+    def _refuse(self, refusal: Refusal, instance: ClientInstance, now_ms: int) -> ErrorCode:
         self._refusals.add(refusal)
-        if instance is not None:
-            instance.gate.last_known_error = refusal.error_code
+        instance.note_refusal(refusal, now_ms)
         return refusal.error_code

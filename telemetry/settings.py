@@ -19,6 +19,8 @@ class ClientMetricsSettings:
         compression_types: accepted and announced in this order (`telemetry.compression.types`). NONE is always
             accepted and never announced (KIP-714, AcceptedCompressionTypes).
         cache_max_size: client instances remembered.
+        instance_metrics_max: instances that have metrics of their own beside the totals
+            (`telemetry.client.instance.metrics.max`).
         default_interval_ms: push interval of clients that no subscription matches [ms].
         delta_temporality: clients send sums as deltas.
         max_label_bytes: longest client-given label value in a push record [B, UTF-8]; the rest is cut and counted.
@@ -34,6 +36,7 @@ class ClientMetricsSettings:
         CompressionType.SNAPPY,
     )
     cache_max_size: int = 16_384
+    instance_metrics_max: int = 0
     default_interval_ms: int = INTERVAL_MS_DEFAULT
     delta_temporality: bool = True
     max_label_bytes: int = 1_024

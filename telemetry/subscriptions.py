@@ -57,6 +57,7 @@ class EffectiveSubscription:
         metrics: sorted prefixes without repeats, or `("*",)`, or empty.
         push_interval_ms: the smallest configured interval of those that match [ms].
         checksum: what the client's subscription id is made of.
+        names: the resources that match, sorted. Not compared: under other names it is the same subscription.
         compression_types: announced instead of the node's; None for nearly all clients (`client_guard`).
         guarded_by: the rules of the client guard that were applied.
     """
@@ -64,6 +65,7 @@ class EffectiveSubscription:
     metrics: tuple[str, ...]
     push_interval_ms: int
     checksum: int = field(compare=False)
+    names: tuple[str, ...] = field(default=(), compare=False)
     compression_types: tuple[int, ...] | None = None
     guarded_by: tuple[str, ...] = field(default=(), compare=False)
 
@@ -130,7 +132,7 @@ class Subscriptions:
         """Starts without any; `default_interval_ms` [ms] is given to clients that nothing matches."""
         self._by_name: dict[str, Subscription] = {}
         self._default_interval_ms = default_interval_ms
-        self._shared: dict[tuple[tuple[str, ...], int], EffectiveSubscription] = {}
+        self._shared: dict[tuple[tuple[str, ...], int, tuple[str, ...]], EffectiveSubscription] = {}
         self.version = 0
 
     def update(self, name: str, properties: Mapping[str, str]) -> None:
@@ -190,13 +192,14 @@ class Subscriptions:
         """
         matching = [each for each in self._by_name.values() if each.matches(attributes)]
         interval_ms = min((each.interval_ms for each in matching), default=self._default_interval_ms)
-        return self._share(_union(each.metrics for each in matching), interval_ms)
+        names = tuple(sorted(each.name for each in matching))
+        return self._share(_union(each.metrics for each in matching), interval_ms, names)
 
-    def _share(self, metrics: tuple[str, ...], interval_ms: int) -> EffectiveSubscription:
-        key = (metrics, interval_ms)
+    def _share(self, metrics: tuple[str, ...], interval_ms: int, names: tuple[str, ...]) -> EffectiveSubscription:
+        key = (metrics, interval_ms, names)
         shared = self._shared.get(key)
         if shared is None:
-            shared = EffectiveSubscription(metrics, interval_ms, subscription_checksum(metrics, interval_ms))
+            shared = EffectiveSubscription(metrics, interval_ms, subscription_checksum(metrics, interval_ms), names)
             if len(self._shared) < _MAX_EFFECTIVE:
                 self._shared[key] = shared
         return shared

@@ -24,6 +24,8 @@ DEFAULT_ACK_TIMEOUT_MS: Final = 500
 DEFAULT_MAX_PENDING_RECORDS: Final = 16_384
 DEFAULT_MAX_PENDING_BYTES: Final = 64 * MIB
 _HOUSEKEEPING_S: Final = 10.0
+_FAILURE_COUNTS_MS: Final = 30_000
+"""A commit that failed is a `problem` for so long, unless one succeeds: without pushes, none would ever do."""
 
 
 class _Push:
@@ -85,11 +87,20 @@ class GroupCommit:
         self._housekeeping = loop.call_later(_HOUSEKEEPING_S, self._keep_house)
         self._counts = {"logged": 0, "commits": 0, "failed": 0, "timed_out": 0, "refused_full": 0}
         self._calm = CalmLog()
+        self._failure = ""
+        self._failed_ms: int | None = None
 
     @property
     def pending(self) -> int:
         """Pushes that wait for a commit or are being written."""
         return self._pending_records
+
+    @property
+    def problem(self) -> str | None:
+        """See `PushAppender.problem`: what the latest commit failed with, for half a minute after it."""
+        if self._failed_ms is None or self._time.hi_res_clock_ms() - self._failed_ms > _FAILURE_COUNTS_MS:
+            return None
+        return self._failure
 
     def counters(self) -> dict[str, int]:
         """What became of the pushes so far, by outcome, and how many commits that took."""
@@ -187,7 +198,9 @@ class GroupCommit:
     def _finish(self, batch: list[_Push], error: PushLogError | None) -> None:
         self._counts["commits"] += 1
         self._counts["logged" if error is None else "failed"] += len(batch)
+        self._failed_ms = None
         if error is not None:
+            self._failure, self._failed_ms = str(error), self._time.hi_res_clock_ms()
             self._report(error)
         for push in batch:
             self._settle(push, error)

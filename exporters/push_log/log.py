@@ -83,6 +83,11 @@ class PushAppender(Protocol):
         """Pushes that are not yet in the log, and not yet given up."""
         ...
 
+    @property
+    def problem(self) -> str | None:
+        """Why pushes are refused now, in one sentence, or None as far as is known."""
+        ...
+
     def append(self, record: PushRecord, encoded: bytes | None, on_done: OnDone) -> None:
         """Takes a push, without ever waiting.
 

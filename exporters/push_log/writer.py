@@ -84,6 +84,14 @@ class SqlitePushLogWriter:
         self._counts["records"] += len(batch)
         return len(batch)
 
+    def check_room(self) -> None:
+        """Does nothing while the disk has room.
+
+        Raises:
+            PushLogError: why it cannot be written now; see `FreeSpace.check`.
+        """
+        self._free_space.check()
+
     def counters(self) -> dict[str, int]:
         """What was written since the log was opened, for `fleetgauge status`. From any thread."""
         return {**self._counts, "head_segment": self._head.number, "head_bytes": self._head.wal_bytes}

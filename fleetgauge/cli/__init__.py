@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fleetgauge.cli.clients import clients
 from fleetgauge.cli.demo import demo
 from fleetgauge.cli.export import export
 from fleetgauge.cli.log import app as log
@@ -28,6 +29,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(export)
 app.command()(status)
+app.command()(clients)
 app.add_typer(log, name="log")
 app.command(name="config")(show_config)
 app.command()(metrics)

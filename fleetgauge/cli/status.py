@@ -85,7 +85,11 @@ def _node(found: Status) -> Table:
     table.add_row("listener process", f"pid {node['pid']}, started {ago(node['started_at_ms'] * 1000)}")
     table.add_row("exporter process", _child(child))
     table.add_row("listening", ", ".join(node["listeners"]))
+    http = found["http"]
+    table.add_row("http", ", ".join(http["listeners"]) or f"off: {http['off']}")
     table.add_row("log.dirs", node["log_dirs"])
+    if node["not_ready"]:
+        table.add_row("not ready", "; ".join(node["not_ready"]))
     return table
 
 
@@ -94,7 +98,14 @@ def _traffic(found: Status) -> Table:
     table = _facts("\nClients and pushes")
     counters = telemetry["counters"]
     table.add_row("client instances", amount(counters["instances"]))
-    for name in ("instances_evicted", "instances_expired", "instance_id_clashes", "labels_truncated"):
+    for name in (
+        "instances_evicted",
+        "instances_expired",
+        "instance_id_clashes",
+        "labels_truncated",
+        "instances_with_metrics",
+        "instances_without_metrics",
+    ):
         if counters[name]:
             table.add_row(f"  {name.replace('_', ' ')}", amount(counters[name]))
     table.add_row("subscriptions", ", ".join(telemetry["subscriptions"]) or "none: no client is asked for metrics")

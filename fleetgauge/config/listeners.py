@@ -6,6 +6,7 @@ from dataclasses import dataclass
 _ENDPOINT = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d+)"
 )
+HTTP = "http"
 _WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # recognised, not bound to
 
 
@@ -59,3 +60,26 @@ def _parse_endpoint(entry: str) -> Endpoint:
     if port > 65535:
         raise ValueError(f"{entry!r} has port {port}, and ports end at 65535")
     return Endpoint(match["name"].upper(), match["ipv6"] or match["host"] or "", port)
+
+
+def parse_http_endpoints(text: str) -> tuple[Endpoint, ...]:
+    """Reads `http.listeners`: `http://host:port,...`; empty is none.
+
+    >>> [str(each) for each in parse_http_endpoints("http://127.0.0.1:9464, http://[::1]:0")]
+    ['http://127.0.0.1:9464', 'http://[::1]:0']
+
+    Raises:
+        ValueError: an entry is not `http://host:port`, or stands there twice.
+    """
+    endpoints = []
+    for entry in (part.strip() for part in text.split(",")):
+        if not entry:
+            continue
+        match = _ENDPOINT.fullmatch(entry.removesuffix("/"))
+        if match is None or match["name"] != HTTP or int(match["port"]) > 65535:
+            raise ValueError(f"{entry!r} is not http://host:port, for example http://127.0.0.1:9464")
+        endpoints.append(Endpoint(HTTP, match["ipv6"] or match["host"] or "", int(match["port"])))
+    fixed = [endpoint for endpoint in endpoints if endpoint.port]
+    if len(set(fixed)) != len(fixed):
+        raise ValueError("an address stands there twice")
+    return tuple(endpoints)

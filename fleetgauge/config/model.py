@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from exporters.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from exporters.push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
-from fleetgauge.config.listeners import Endpoint, parse_endpoints
+from fleetgauge.config.listeners import HTTP, Endpoint, parse_endpoints, parse_http_endpoints
 from telemetry.codecs import CompressionType
 from telemetry.manager import ClientMetricsSettings
 from wire.listener import ListenerSettings
@@ -50,6 +50,13 @@ class ServiceConfig(BaseModel):
         default=(),
         alias="advertised.listeners",
         description="What clients are told to connect to; by default the listeners.",
+    )
+    http_listeners: tuple[Endpoint, ...] = Field(
+        default=(Endpoint(HTTP, "127.0.0.1", 9464),),
+        alias="http.listeners",
+        max_length=8,
+        description="Where /healthz, /readyz, /metrics and /clients are served, http://host:port,...; empty: nowhere "
+        "(extra: http).",
     )
     node_id: int = Field(default=1, ge=0, le=_INT32_MAX, alias="node.id", description="Kafka node id of this node.")
     cluster_id: str = Field(
@@ -121,6 +128,13 @@ class ServiceConfig(BaseModel):
         le=10_000_000,
         alias="telemetry.client.instances.max",
         description="Client instances that are remembered; beyond, the least recently seen is forgotten.",
+    )
+    client_instance_metrics_max: int = Field(
+        default=_TELEMETRY.instance_metrics_max,
+        ge=0,
+        le=10_000_000,
+        alias="telemetry.client.instance.metrics.max",
+        description="Client instances that have metrics of their own (tag client_instance_id) beside the totals.",
     )
     metric_reporters: Names = Field(
         default=(),
@@ -273,6 +287,13 @@ class ServiceConfig(BaseModel):
         if isinstance(value, str):
             return parse_endpoints(value) if value else ()
         return value
+
+    @field_validator("http_listeners", mode="before")
+    @classmethod
+    def _read_http_endpoints(cls, value: object) -> object:
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            value = ",".join(value)
+        return parse_http_endpoints(value) if isinstance(value, str) else value
 
     @field_validator("push_log_kafka_topic_replication_factor", "push_log_kafka_topic_retention_ms")
     @classmethod

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Self
 
 READY_WITHIN_S = 60.0
-PATIENCE = ("push.log.min.free.bytes=0", "shutdown.timeout.ms=60000")
-"""Tests run on small, busy machines: a stop may take its time, and a full disk is another test's subject."""
+PATIENCE = ("push.log.min.free.bytes=0", "shutdown.timeout.ms=60000", "http.listeners=")
+"""Tests run on small, busy machines: a stop may take its time, and a full disk or the HTTP port are other tests'
+subjects."""
 
 
 class Node:

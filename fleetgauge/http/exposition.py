@@ -1,0 +1,259 @@
+"""What a node counts, as Prometheus metrics: everything that `fleetgauge status` knows.
+
+Our own names are in base units with `_total`; those of Kafka's group `client-metrics` are as Prometheus' JMX exporter
+writes Kafka's beans (`kafka.server:type=client-metrics` -> `kafka_server_client_metrics_...`), in Kafka's units.
+No label has more values than the configuration and the protocol give it; series of single clients come only where
+`telemetry.client.instance.metrics.max` asks for them.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, Final, NamedTuple
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from fleetgauge.status import Status
+from telemetry.client_metrics import INSTANCE_METRICS, INSTANCE_TAG, TOTAL_METRICS
+
+_PREFIX: Final = "fleetgauge_"
+_KAFKA_PREFIX: Final = "kafka_server_client_metrics_"
+
+OwnMetrics = Sequence[tuple[Any, ...]]
+"""Of each instance with metrics of its own: the id, then the values in the order of `INSTANCE_METRICS`."""
+
+
+class Count(NamedTuple):
+    """How one number of the status is told. A name that ends in `_total` is a counter's."""
+
+    name: str
+    text: str
+    scale: float = 1.0
+
+
+_US: Final = 1e-6
+_MS: Final = 1e-3
+
+TELEMETRY: Final[Mapping[str, Count]] = {
+    "instances": Count("client_instances", "Client instances that the node remembers."),
+    "instances_evicted": Count("client_instances_evicted_total", "Instances forgotten because the cache was full."),
+    "instances_expired": Count("client_instances_expired_total", "Instances forgotten because nothing came of them."),
+    "instance_id_clashes": Count(
+        "client_instance_id_clashes_total", "Instances made under an id that another principal was using."
+    ),
+    "labels_truncated": Count("labels_truncated_total", "Label values of clients that were cut."),
+    "instances_with_metrics": Count("client_instances_with_metrics", "Instances that have metrics of their own."),
+    "instances_without_metrics": Count(
+        "client_instances_without_metrics_total",
+        "Instances that got no metrics of their own, since telemetry.client.instance.metrics.max had them.",
+    ),
+}
+PUSH_LOG: Final[Mapping[str, Count]] = {
+    "logged": Count("push_log_logged_total", "Pushes put into the log."),
+    "logged_late": Count("push_log_logged_late_total", "Pushes put into the log after they were answered."),
+    "commits": Count("push_log_commits_total", "Commits of the log."),
+    "failed": Count("push_log_failed_total", "Pushes that the log failed to take."),
+    "timed_out": Count("push_log_timed_out_total", "Pushes that the log did not take in time."),
+    "refused_full": Count("push_log_refused_full_total", "Pushes refused since too many waited for the log."),
+    "refused_away": Count("push_log_refused_away_total", "Pushes refused since the topic could not be reached."),
+    "pending": Count("push_log_pending_pushes", "Pushes that wait for the log."),
+    "pending_bytes": Count("push_log_pending_bytes", "Payloads of the pushes that wait for the log."),
+    "records": Count("push_log_pushes", "Pushes that the log holds."),
+    "segments": Count("push_log_segments", "Segments of the log."),
+    "disk_bytes": Count("push_log_disk_bytes", "Size of the log on the disk."),
+    "metrics_bytes": Count("push_log_metrics_bytes", "Size of the metrics in the log, decompressed."),
+    "damaged_segments": Count("push_log_damaged_segments", "Segments that cannot be read."),
+    "oldest_received_at": Count("push_log_oldest_timestamp_seconds", "When the log's oldest push came.", _US),
+    "newest_received_at": Count("push_log_newest_timestamp_seconds", "When the log's newest push came.", _US),
+}
+CONNECTIONS: Final[Mapping[str, Count]] = {
+    "open": Count("connections", "Open connections."),
+    "accepted": Count("connections_accepted_total", "Connections accepted."),
+    "accept_errors": Count("accept_errors_total", "Accepts that failed for want of descriptors or memory."),
+    "frames": Count("received_frames_total", "Whole frames received."),
+    "bytes_received": Count("received_bytes_total", "Bytes received."),
+    "bytes_sent": Count("sent_bytes_total", "Bytes sent."),
+}
+EXPORTERS: Final[Mapping[str, Count]] = {
+    "delivered_records": Count("exporter_delivered_pushes_total", "Pushes that the destination has."),
+    "delivered_bytes": Count("exporter_delivered_bytes_total", "Their metrics, decompressed."),
+    "delivered_batches": Count("exporter_delivered_batches_total", "Successful exports."),
+    "rejected_points": Count("exporter_rejected_points_total", "Data points that the destination threw away."),
+    "passed_on_records": Count("exporter_passed_on_pushes_total", "Pushes that passed to another process."),
+    "splits": Count("exporter_splits_total", "Batches cut in halves."),
+    "lag_records": Count("exporter_lag_pushes", "Pushes in the log that the exporter has not delivered."),
+    "lag_bytes": Count("exporter_lag_bytes", "Their metrics, decompressed."),
+    "lost_records": Count("exporter_lost_pushes_total", "Pushes that the log lost before they were delivered."),
+    "oldest_received_at": Count(
+        "exporter_oldest_undelivered_timestamp_seconds", "When the oldest undelivered push came.", _US
+    ),
+    "last_delivered_at": Count("exporter_last_delivered_timestamp_seconds", "When it last delivered something.", _US),
+    "last_error_at": Count("exporter_last_error_timestamp_seconds", "When it last failed.", _US),
+    "last_export_ms": Count("exporter_last_export_seconds", "How long its latest successful export took.", _MS),
+}
+BY_REASON: Final[Mapping[str, Count]] = {
+    "retried": Count("exporter_retries_total", "Failed tries."),
+    "refused": Count("exporter_refused_pushes_total", "Pushes given up for good."),
+    "bad_records": Count("exporter_bad_records_total", "Records of the topic that are no push."),
+}
+STATES: Final = ("starting", "running", "retrying", "stopped", "revoked")
+
+
+def exposition(status: Status, own: OwnMetrics, accept: str) -> tuple[bytes, str]:
+    """The metrics in the form that `accept` prefers, and its content type.
+
+    Args:
+        status: what `fleetgauge status` shows.
+        own: metrics of single instances.
+        accept: the header of that name; empty gets Prometheus' text form.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Collector(status, own))
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
+
+class _Collector(Collector):
+    def __init__(self, status: Status, own: OwnMetrics) -> None:
+        self._status = status
+        self._own = own
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # nothing is asked for at registration
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._status
+        yield from _node(status["node"])
+        yield from _scalars(CONNECTIONS, [({"listener": each["listener"]}, each) for each in status["connections"]])
+        yield from _listeners(status["connections"])
+        yield from _telemetry(status["telemetry"])
+        yield from _scalars(PUSH_LOG, [({}, status["push_log"])])
+        yield from _exporter_process(status["exporter_process"])
+        yield from _exporters(status["exporter_process"]["exporters"])
+        yield from _kafka(status["telemetry"]["client_metrics"], self._own)
+
+
+def _family(count: Count, labels: Iterable[str]) -> Any:
+    name = _PREFIX + count.name
+    if count.name.endswith("_total"):
+        return CounterMetricFamily(name.removesuffix("_total"), count.text, labels=list(labels))
+    return GaugeMetricFamily(name, count.text, labels=list(labels))
+
+
+def _scalars(
+    table: Mapping[str, Count], sources: Sequence[tuple[dict[str, str], Mapping[str, Any]]]
+) -> Iterator[Metric]:
+    """A family for each number of the table that any source has."""
+    for key, count in table.items():
+        found = [(labels, source[key]) for labels, source in sources if source.get(key) is not None]
+        if found:
+            family = _family(count, found[0][0])
+            for labels, value in found:
+                family.add_metric(list(labels.values()), value * count.scale)
+            yield family
+
+
+def _counts(count: Count, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]) -> Iterator[Metric]:
+    family = _family(count, labels)
+    for label_values, value in values:
+        family.add_metric(list(label_values), value)
+    yield family
+
+
+def _node(node: Mapping[str, Any]) -> Iterator[Metric]:
+    labels = [version("fleetgauge"), str(node["node_id"]), node["cluster_id"]]
+    about = Count("build_info", "1; the labels say what runs here.")
+    yield from _counts(about, ("version", "node_id", "cluster_id"), [(labels, 1)])
+    started = Count("start_time_seconds", "When the node started.")
+    yield from _counts(started, (), [((), node["started_at_ms"] * _MS)])
+    ready = Count("ready", "1 while /readyz answers 200.")
+    yield from _counts(ready, (), [((), float(not node["not_ready"]))])
+
+
+def _listeners(listeners: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    closed = Count("connections_closed_total", "Ended connections.")
+    reasons = [((each["listener"], reason), n) for each in listeners for reason, n in each["closed"].items()]
+    yield from _counts(closed, ("listener", "reason"), reasons)
+    requests = Count("requests_total", "Requests that were served.")
+    apis = [((each["listener"], api.lower()), n) for each in listeners for api, n in each["requests"].items()]
+    yield from _counts(requests, ("listener", "api"), apis)
+
+
+def _telemetry(telemetry: Mapping[str, Any]) -> Iterator[Metric]:
+    yield from _scalars(TELEMETRY, [({}, telemetry["counters"])])
+    subscriptions = Count("client_metrics_subscriptions", "Client-metrics resources in force.")
+    yield from _counts(subscriptions, (), [((), len(telemetry["subscriptions"]))])
+    gets = Count("get_answers_total", "GetTelemetrySubscriptions requests answered.")
+    yield from _counts(gets, ("error_code",), [((code,), n) for code, n in telemetry["get_answers"].items()])
+    pushes = Count("push_answers_total", "PushTelemetry requests answered; cause: of a failure of ours.")
+    answers = [((*_code_and_cause(code),), n) for code, n in telemetry["push_answers"].items()]
+    yield from _counts(pushes, ("error_code", "cause"), answers)
+    refusals = Count("refusals_total", "Telemetry requests answered with an error.")
+    reasons = [((code, why), n) for code, whys in telemetry["refusals"].items() for why, n in whys.items()]
+    yield from _counts(refusals, ("error_code", "reason"), reasons)
+    errors = Count("reporter_errors_total", "Failed exports of metric reporters.")
+    yield from _counts(errors, ("reporter",), [((name,), n) for name, n in telemetry["plugin_errors"].items()])
+    timeouts = Count("reporter_timeouts_total", "Awaitables of metric reporters that were cancelled.")
+    yield from _counts(timeouts, (), [((), telemetry["plugin_timeouts"])])
+
+
+def _code_and_cause(answer: str) -> tuple[str, str]:
+    code, _, cause = answer.partition(": ")
+    return code, cause
+
+
+def _exporter_process(process: Mapping[str, Any]) -> Iterator[Metric]:
+    if process["wanted"]:
+        up = Count("exporter_process_up", "1 while the exporter process runs.")
+        yield from _counts(up, (), [((), float(process["pid"] is not None))])
+        restarts = Count(
+            "exporter_process_restarts_total", "How often the exporter process died and was started again."
+        )
+        yield from _counts(restarts, (), [((), process["restarts"])])
+
+
+def _exporters(exporters: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+    yield from _scalars(EXPORTERS, [({"exporter": name}, state) for name, state in exporters.items()])
+    for key, count in BY_REASON.items():
+        reasons = [((name, why), n) for name, each in exporters.items() for why, n in _reasons(each.get(key))]
+        yield from _counts(count, ("exporter", "reason"), reasons)
+    states = Count("exporter_state", "1 for the state in which the exporter is.")
+    current = [((name, each["type"], s), float(each["state"] == s)) for name, each in exporters.items() for s in STATES]
+    yield from _counts(states, ("exporter", "type", "state"), current)
+
+
+def _reasons(counts: Mapping[str, int] | None) -> Iterable[tuple[str, int]]:
+    return (counts or {}).items()
+
+
+def _kafka(totals: Mapping[str, float | None], own: OwnMetrics) -> Iterator[Metric]:
+    """Kafka's own. They have no type, as the JMX exporter gives them none: some of their names end like others'."""
+    by_name: dict[str, Callable[[tuple[Any, ...]], float]] = {
+        metric.name: _column(index + 1) for index, metric in enumerate(INSTANCE_METRICS)
+    }
+    for metric in TOTAL_METRICS:
+        value = totals.get(metric.name)
+        name = kafka_name(metric.name)
+        family = UntypedMetricFamily(name, metric.description, labels=[])
+        family.add_metric([], math.nan if value is None else value)
+        if own and metric.name in by_name:
+            take = by_name[metric.name]
+            for row in own:
+                family.add_sample(name, {INSTANCE_TAG: row[0]}, take(row))
+        yield family
+
+
+def kafka_name(name: str) -> str:
+    """A metric of the group `client-metrics` as the JMX exporter names it.
+
+    >>> kafka_name("plugin-export-time-avg")
+    'kafka_server_client_metrics_plugin_export_time_avg'
+    """
+    return _KAFKA_PREFIX + name.replace("-", "_")
+
+
+def _column(index: int) -> Callable[[tuple[Any, ...]], float]:
+    return lambda row: float(row[index])

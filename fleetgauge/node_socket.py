@@ -1,0 +1,256 @@
+"""Questions to a running node, over a Unix socket in its data directory: by the HTTP process and by the command line.
+
+One question a connection: a frame with a JSON object in, frames of JSON out, the last of them `{"end": true}`. A frame
+is its length (4 bytes, big endian) and that many bytes.
+
+The node answers on the listener's loop, where pushes wait for it: whoever asks for all clients gets them in slices,
+each of some hundred microseconds, with the loop left to the pushes for some times as long in between.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import struct
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import structlog
+
+from fleetgauge.status import NotRunningError, Status
+from quotas.clock import Time
+from telemetry.instance_register import InstanceRegister
+from telemetry.inventory import ClientFilter, row_of
+
+log = structlog.get_logger(__name__)
+
+Answer = dict[str, Any]
+
+SLICE_NS: Final = 200_000
+"""After so long, a slice ends and the loop is left to others [ns]."""
+SLICE_ROWS: Final = 100
+"""A slice ends with at most some more [rows]."""
+_PLACES_BETWEEN_LOOKS: Final = 8
+REST_FACTOR: Final = 3
+"""The loop is left to others for so many times as long as a slice took."""
+
+MAX_QUESTIONS: Final = 16
+"""Connections that are served at once; further ones are closed at once."""
+MAX_QUESTION_BYTES: Final = 64 << 10
+MAX_ANSWER_BYTES: Final = 64 << 20
+"""Of one frame; a slice of the longest rows that can be is 3 MiB."""
+QUESTION_WITHIN_S: Final = 5.0
+READ_WITHIN_S: Final = 30.0
+ANSWER_WITHIN_S: Final = 5.0
+"""How long a reader waits for the next frame."""
+
+_LENGTH = struct.Struct(">I")
+
+
+class Registered(Protocol):
+    """Who has the instances; `ClientMetricsManager` is one."""
+
+    @property
+    def register(self) -> InstanceRegister:
+        """The instances in numbered places."""
+        ...
+
+
+class NodeSocket:
+    """Answers questions about a node.
+
+    Args:
+        path: the socket; a left-over of a dead process is replaced.
+        status: makes the status; must be quick, since it runs on the listener's loop.
+        clients: who has the instances.
+        time: the clocks.
+    """
+
+    def __init__(self, path: Path, status: Callable[[], Status], clients: Registered, time: Time) -> None:
+        self._path = path
+        self._status = status
+        self._clients = clients
+        self._time = time
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self._walks = 0
+
+    async def start(self) -> None:
+        """Listens; only this user may connect."""
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+        previous = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, path=str(self._path), limit=MAX_QUESTION_BYTES)
+        finally:
+            os.umask(previous)
+
+    async def stop(self) -> None:
+        """Stops listening, cuts answers under way off, and removes the socket."""
+        if self._server is None:
+            return
+        self._server.close()
+        for task in self._serving:
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(self._serving)
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            if len(self._serving) <= MAX_QUESTIONS:
+                await self._answer(reader, writer)
+            await close_within(writer, READ_WITHIN_S)
+        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # a peer that is gone, asks nonsense or does not read; or the node stops
+        except Exception:
+            log.exception("a question to the node could not be answered")
+        finally:
+            self._serving.discard(task)
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(QUESTION_WITHIN_S):
+            (size,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+            if size > MAX_QUESTION_BYTES:
+                return
+            question = json.loads(await reader.readexactly(size))
+        async with aclosing(self._answers(question)) as answers:
+            async for answer in answers:
+                writer.write(_frame(answer))
+                async with asyncio.timeout(READ_WITHIN_S):
+                    await writer.drain()
+        writer.write(_frame({"end": True}))
+
+    async def _answers(self, question: dict[str, Any]) -> AsyncGenerator[Answer, None]:
+        if question.get("ask") == "status":
+            yield self._status()
+            return
+        try:
+            wanted = ClientFilter.of(question.get("filter", {}))
+        except ValueError as error:
+            yield {"error": str(error)}
+            return
+        self._walks += 1
+        try:
+            async with aclosing(self._walk(wanted, own_metrics=question.get("ask") == "own_metrics")) as walk:
+                async for answer in walk:
+                    yield answer
+        finally:
+            self._walks -= 1
+
+    async def _walk(self, wanted: ClientFilter, *, own_metrics: bool) -> AsyncGenerator[Answer, None]:
+        """All places, in slices; all walks together leave the loop to others for the same share of the time."""
+        place = 0
+        while place < len(self._clients.register):
+            started_ns = self._time.nanoseconds()
+            place, rows = self._slice(place, wanted, started_ns, own_metrics=own_metrics)
+            yield {"rows": rows}
+            took_s = (self._time.nanoseconds() - started_ns) / 1e9
+            await asyncio.sleep(took_s * ((REST_FACTOR + 1) * self._walks - 1))
+
+    def _slice(
+        self, place: int, wanted: ClientFilter, started_ns: int, *, own_metrics: bool
+    ) -> tuple[int, list[tuple[Any, ...]]]:
+        """The rows of the next places, and the place behind them."""
+        register = self._clients.register
+        now_ms, now_us = self._time.hi_res_clock_ms(), self._time.microseconds()
+        rows: list[tuple[Any, ...]] = []
+        while place < len(register) and len(rows) < SLICE_ROWS and self._time.nanoseconds() - started_ns < SLICE_NS:
+            for instance in register.between(place, place + _PLACES_BETWEEN_LOOKS):
+                if own_metrics:
+                    if instance.metrics is not None:
+                        rows.append((instance.instance_id_text, *instance.metrics.values(now_ms)))
+                elif wanted.accepts(instance, now_ms):
+                    rows.append(row_of(instance, now_ms=now_ms, now_us=now_us))
+            place += _PLACES_BETWEEN_LOOKS
+        return place, rows
+
+
+async def close_within(writer: asyncio.StreamWriter, within_s: float) -> None:
+    """Closes a connection once its peer has read all that was written.
+
+    Raises:
+        TimeoutError: it did not within so long [s]; the connection is still to be aborted.
+    """
+    writer.close()
+    async with asyncio.timeout(within_s):
+        await writer.wait_closed()
+
+
+def _frame(answer: Answer) -> bytes:
+    body = json.dumps(answer, separators=(",", ":")).encode()
+    return _LENGTH.pack(len(body)) + body
+
+
+def _read_body(body: bytes, path: Path) -> Answer | None:
+    """The answer in a frame; None for the end.
+
+    Raises:
+        ValueError: the node did not take the question.
+    """
+    answer: Answer = json.loads(body)
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    return None if answer.get("end") is True else answer
+
+
+def ask(path: Path, question: dict[str, Any]) -> Iterator[Answer]:
+    """Asks the node behind the socket at `path`; the answer in pieces.
+
+    Raises:
+        NotRunningError: nobody listens there, or does not go on within five seconds.
+        ValueError: the node did not take the question.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(ANSWER_WITHIN_S)
+            connection.connect(str(path))
+            connection.sendall(_frame(question))
+            with connection.makefile("rb") as file:
+                while (answer := _read_body(_next_body(file), path)) is not None:
+                    yield answer
+    except TimeoutError as error:
+        raise NotRunningError(f"the node behind {path} did not answer within {ANSWER_WITHIN_S:.0f} s") from error
+    except OSError as error:
+        raise NotRunningError(
+            f"no node answers at {path}: none runs there, or its data directory is another (--log-dirs)"
+        ) from error
+
+
+def _next_body(file: Any) -> bytes:
+    header = file.read(_LENGTH.size)
+    size = _LENGTH.unpack(header)[0] if len(header) == _LENGTH.size else 0
+    body: bytes = file.read(size)
+    if not size or len(body) != size:
+        raise ConnectionError("the node ended the connection before the end of its answer")
+    return body
+
+
+async def ask_async(path: Path, question: dict[str, Any]) -> AsyncGenerator[Answer, None]:
+    """See `ask`; for a loop."""
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            reader, writer = await asyncio.open_unix_connection(str(path))
+        try:
+            writer.write(_frame(question))
+            while True:
+                async with asyncio.timeout(ANSWER_WITHIN_S):
+                    (size,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+                    body = await reader.readexactly(min(size, MAX_ANSWER_BYTES))
+                answer = _read_body(body, path)
+                if answer is None:
+                    return
+                yield answer
+        finally:
+            writer.close()
+    except TimeoutError as error:
+        raise NotRunningError(f"the node did not answer within {ANSWER_WITHIN_S:.0f} s") from error
+    except (OSError, asyncio.IncompleteReadError) as error:
+        raise NotRunningError("the node does not answer") from error

@@ -1,0 +1,114 @@
+"""The metrics of one client instance, for those who ask for them: Kafka's names, out of plain counters.
+
+Kafka keeps four sensors with eight statistics for each client; these are numbers in one object, from which the same
+values are worked out when somebody reads them.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+WINDOW_MS: Final = 30_000
+"""Kafka's `metrics.sample.window.ms`; of such windows two are kept (`metrics.num.samples`)."""
+
+
+class InstanceMetricValues(NamedTuple):
+    """The values as of one moment, in the order of `telemetry.client_metrics.INSTANCE_METRICS`.
+
+    Rates are per second; times in ms, NaN where nothing was recorded of late.
+    """
+
+    throttle_rate: float
+    throttle_count: float
+    plugin_export_rate: float
+    plugin_export_count: float
+    plugin_error_rate: float
+    plugin_error_count: float
+    plugin_export_time_avg: float
+    plugin_export_time_max: float
+
+
+class InstanceMetrics:
+    """What was recorded of one instance: totals, and the latest two windows. Times are monotonic [ms].
+
+    >>> metrics = InstanceMetrics(now_ms=0)
+    >>> metrics.record_throttle(1_000)
+    >>> metrics.record_plugin_export(4.0, 2_000)
+    >>> metrics.values(20_000)[:2]  # a whole window and the 20 s of the current one, as Kafka reckons
+    (0.02, 1.0)
+    """
+
+    __slots__ = (
+        "_errors",
+        "_export_max_ms",
+        "_export_ms",
+        "_exports",
+        "_throttles",
+        "_window_ms",
+        "error_count",
+        "export_count",
+        "throttle_count",
+    )
+
+    def __init__(self, now_ms: int) -> None:
+        self.throttle_count = 0
+        self.export_count = 0
+        self.error_count = 0
+        self._clear(now_ms)
+
+    def record_throttle(self, now_ms: int) -> None:
+        """A request came before it was due."""
+        self._roll(now_ms)
+        self.throttle_count += 1
+        self._throttles[1] += 1
+
+    def record_plugin_export(self, duration_ms: float, now_ms: int) -> None:
+        """A receiver took a push, in `duration_ms` [ms]."""
+        self._roll(now_ms)
+        self.export_count += 1
+        self._exports[1] += 1
+        self._export_ms[1] += duration_ms
+        self._export_max_ms[1] = max(self._export_max_ms[1], duration_ms)
+
+    def record_plugin_error(self, now_ms: int) -> None:
+        """A receiver failed."""
+        self._roll(now_ms)
+        self.error_count += 1
+        self._errors[1] += 1
+
+    def values(self, now_ms: int) -> InstanceMetricValues:
+        """Everything as of `now_ms`. Changes nothing, so that reporters may ask from threads of their own."""
+        passed = max((now_ms - self._window_ms) // WINDOW_MS, 0)
+        recent = slice(passed, None)
+        # Kafka's Rate reckons with at least one whole window beside the current one.
+        elapsed_s = (WINDOW_MS + max(now_ms - self._window_ms, 0) % WINDOW_MS) / 1_000
+        exports = sum(self._exports[recent])
+        return InstanceMetricValues(
+            throttle_rate=sum(self._throttles[recent]) / elapsed_s,
+            throttle_count=float(self.throttle_count),
+            plugin_export_rate=exports / elapsed_s,
+            plugin_export_count=float(self.export_count),
+            plugin_error_rate=sum(self._errors[recent]) / elapsed_s,
+            plugin_error_count=float(self.error_count),
+            plugin_export_time_avg=sum(self._export_ms[recent]) / exports if exports else math.nan,
+            plugin_export_time_max=max(self._export_max_ms[recent]) if exports else math.nan,
+        )
+
+    def _roll(self, now_ms: int) -> None:
+        """Begins a new window where one is due; windows are [the one before, the current one]."""
+        passed = (now_ms - self._window_ms) // WINDOW_MS
+        if passed <= 0:
+            return
+        if passed > 1:
+            self._clear(now_ms)
+            return
+        self._window_ms += WINDOW_MS
+        for windows in (self._throttles, self._exports, self._errors, self._export_ms, self._export_max_ms):
+            windows[0], windows[1] = windows[1], 0
+
+    def _clear(self, now_ms: int) -> None:
+        self._window_ms = now_ms
+        self._throttles: list[float] = [0, 0]
+        self._exports: list[float] = [0, 0]
+        self._errors: list[float] = [0, 0]
+        self._export_ms = [0.0, 0.0]
+        self._export_max_ms = [0.0, 0.0]

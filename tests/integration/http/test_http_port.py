@@ -1,0 +1,335 @@
+"""The HTTP port of a real node: health, readiness, its own troubles, and peers that are slow, many or malformed."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.http import address_of, get, get_at, raw, read_to_end, url_of, wait_until
+from support.node import Node, run_cli
+from support.payloads import metrics_data
+from support.raw_client import RawClient, get_request
+
+pytestmark = pytest.mark.integration
+
+HTTP = "http.listeners=http://127.0.0.1:0"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with Node(tmp_path_factory.mktemp("http"), HTTP) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def it_still_serves(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test does to the shared node, it serves HTTP and a well-behaved client after it."""
+    yield
+    if "node" in request.fixturenames:
+        node = request.getfixturevalue("node")
+        assert get(node, "/healthz").json() == {"status": "ok"}
+        with RawClient(node.port) as client:
+            assert client.push(client.get(), metrics_data()).error_code == 0
+
+
+def test_a_node_that_serves_is_healthy_and_ready_and_says_where(node: Node) -> None:
+    assert get(node, "/healthz").status == 200
+    assert get(node, "/readyz").json() == {"ready": True, "reasons": []}
+    assert set(get(node, "/").json()["endpoints"]) == {"/healthz", "/readyz", "/metrics", "/clients"}
+    assert url_of(node) in run_cli("status", "--log-dirs", str(node.data)).stdout
+    wait_until(lambda: f"http          {url_of(node)}" in node.output(), what="the address at the start")
+
+
+def test_no_answer_is_kept_by_caches_or_taken_for_another_type(node: Node) -> None:
+    for path, status in (("/", 200), ("/clients", 200), ("/metrics", 200), ("/nowhere", 404), ("/clients?x=1", 400)):
+        answer = get(node, path)
+        assert answer.status == status
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("/<script>", 404, "there are /healthz, /readyz, /metrics, /clients"),
+        ("/clients/../metrics", 404, "nothing is served there"),
+        ("/clients?<script>=1", 400, "parameters are instance_id"),
+        ("/clients?state=<script>", 400, "states are terminated"),
+        ("/clients?state=live&state=late", 400, "at most once"),
+        ("/clients?sort=<script>", 400, "sorts are client_instance_id"),
+        ("/clients?order=up", 400, "asc or desc"),
+        ("/clients?format=xml", 400, "json or jsonl"),
+        ("/clients?limit=0", 400, "between 1 and 5000"),
+        ("/clients?limit=-1", 400, "limit is a number"),
+        ("/clients?limit=99999999999999999999", 400, "limit is a number"),
+        ("/clients?instance_id=<script>", 400, "22 characters"),
+        ("/clients?after=<script>", 400, "cursor"),
+        ("/clients?" + "&".join(f"a{i}=1" for i in range(50)), 400, ""),
+        ("/healthz?x=1", 400, "no parameters"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence_that_repeats_nothing(
+    node: Node, path: str, status: int, says: str
+) -> None:
+    with raw(node) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        answer = read_to_end(connection).decode()
+    assert answer.startswith(f"HTTP/1.1 {status} ")
+    assert says in answer
+    assert "<script" not in answer
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "get"])
+def test_it_only_reads(node: Node, method: str) -> None:
+    answer = get(node, "/clients", method=method)
+    assert answer.status == 405
+    assert answer.headers["Allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:1", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:9464", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+    ],
+)
+def test_a_page_elsewhere_cannot_have_a_browser_read_the_loopback_address(node: Node, host: str, status: int) -> None:
+    assert get(node, "/clients", headers={"Host": host}).status == status
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 100, b"400"),
+        (b"\r\n" * 20_000, b"400"),
+        (b"GET /healthz\r\n\r\n", b"400"),
+        (b"GET /healthz HTTP/9.9\r\nHost: a\r\n\r\n", b"421"),
+        (b"GET /healthz HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"400"),
+        (b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n", b"431"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 20_000 + b"\r\n", b"431"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello", b"413"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\n\r\n" + b"x" * 9_999, b"413"),
+        (
+            b"POST /clients HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n" + b"y" * 99,
+            b"413",
+        ),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", b"501"),
+        (get_request(1, None), b"400"),
+        (os.urandom(4_096) + b"\r\n\r\n", b"400"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, bytes) and len(value) > 5 else None,
+)
+def test_garbage_is_answered_with_an_error_or_cut_off(node: Node, request_bytes: bytes, status: bytes) -> None:
+    with raw(node) as connection:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(request_bytes)
+            connection.shutdown(socket.SHUT_WR)
+        answer = read_to_end(connection)
+    # What was sent beyond the refused part may have the answer lost with a reset.
+    assert answer == b"" or answer.split(b" ")[1] == status
+    assert answer.count(b"HTTP/1.1") <= 1
+
+
+def test_several_requests_are_served_on_one_connection_in_order(node: Node) -> None:
+    with raw(node) as connection:
+        one = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+        connection.sendall(
+            one % (b"healthz", b"") + one % (b"nowhere", b"") + one % (b"readyz", b"Connection: close\r\n")
+        )
+        answers = read_to_end(connection).split(b"HTTP/1.1 ")
+    assert [answer[:3] for answer in answers] == [b"", b"200", b"404", b"200"]
+
+
+def test_idle_connections_make_room_for_those_who_ask(node: Node) -> None:
+    idle = [raw(node) for _ in range(300)]
+    try:
+        for path in ("/healthz", "/metrics", "/clients"):
+            assert get(node, path).status == 200
+        assert sum(read_is_over(each) for each in idle) >= 300 - 64
+    finally:
+        for each in idle:
+            each.close()
+
+
+def read_is_over(connection: socket.socket) -> bool:
+    connection.settimeout(0.01)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_who_sends_its_request_by_drops_is_cut_off_and_keeps_nobody(node: Node) -> None:
+    slow = [raw(node) for _ in range(100)]
+    try:
+        for each in slow:
+            with contextlib.suppress(ConnectionError):
+                each.sendall(b"GET /hea")
+        wait_until(lambda: answers(node), what="an answer to somebody else")
+        wait_until(lambda: all(read_is_over(each) for each in slow), what="the slow ones to be cut off")
+    finally:
+        for each in slow:
+            each.close()
+
+
+def answers(node: Node) -> bool:
+    try:
+        return get(node, "/healthz").status == 200
+    except OSError:
+        return False
+
+
+def test_who_does_not_read_keeps_neither_the_others_nor_the_pushes(tmp_path: Path) -> None:
+    with Node(tmp_path, HTTP, "telemetry.client.instances.max=30000") as node:
+        slow = []
+        with RawClient(node.port, client_id="x" * 500, timeout_s=60) as many, RawClient(node.port) as client:
+            for _ in range(40):
+                many.send(b"".join(get_request(index, None, f"{index}" + "x" * 600) for index in range(500)))
+                for _ in range(500):
+                    many.receive_frame()
+            subscription = client.get()
+            for _ in range(8):
+                connection = raw(node)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+                connection.sendall(b"GET /clients?format=jsonl HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                slow.append(connection)
+            assert client.push(subscription, metrics_data()).error_code == 0
+            assert get(node, "/healthz").status == 200
+            assert get(node, "/metrics").status == 200
+            wait_until(lambda: get(node, "/clients").status == 200, what="listings to be free again", within_s=90)
+        for connection in slow:
+            connection.close()
+
+
+def test_a_push_log_without_room_is_not_ready_and_says_why(tmp_path: Path) -> None:
+    with Node(tmp_path, HTTP, f"push.log.min.free.bytes={1 << 60}") as node:
+        answer = get(node, "/readyz")
+        assert answer.status == 503
+        (reason,) = answer.json()["reasons"]
+        assert "push.log.min.free.bytes" in reason
+        assert get(node, "/healthz").status == 200
+        assert "fleetgauge_ready 0.0" in get(node, "/metrics").body.decode()
+        assert "not ready" in run_cli("status", "--log-dirs", str(node.data)).stdout
+
+
+def test_a_node_whose_loop_does_not_turn_is_not_healthy_until_it_does(tmp_path: Path) -> None:
+    with Node(tmp_path, HTTP) as node:
+        assert node.process is not None
+        host, port = address_of(node)
+        assert get_at(host, port, "/healthz").status == 200
+        node.process.send_signal(signal.SIGSTOP)
+        try:
+            for path in ("/healthz", "/readyz"):
+                answer = get_at(host, port, path)
+                assert answer.status == 503
+                assert "did not answer within" in answer.json()["reasons"][0]
+            assert get_at(host, port, "/clients").status == 503
+            assert get_at(host, port, "/metrics").status == 503
+        finally:
+            node.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: get_at(host, port, "/readyz").status == 200, what="the node to be ready again")
+
+
+def test_the_http_process_is_started_again_when_it_dies(tmp_path: Path) -> None:
+    with Node(tmp_path, HTTP) as node:
+        address = address_of(node)
+        os.kill(node.status()["http"]["pid"], signal.SIGKILL)
+        assert get_at(*address, "/healthz").status == 200, "who asks meanwhile waits for it"
+        node.wait_for(lambda s: s["http"]["restarts"] == 1 and s["http"]["pid"] is not None)
+        assert address_of(node) == address
+        assert node.stop() == 0, node.output()
+
+
+def test_the_http_process_ends_with_a_node_that_is_killed(tmp_path: Path) -> None:
+    with Node(tmp_path, HTTP) as node:
+        address = address_of(node)
+        assert get_at(*address, "/healthz").status == 200
+        node.kill()
+        wait_until(lambda: is_refused(address), what="the port to be free")
+
+
+def is_refused(address: tuple[str, int]) -> bool:
+    try:
+        with socket.create_connection(address, timeout=5):
+            return False
+    except ConnectionError:
+        return True
+
+
+def test_a_stopping_node_is_not_ready_and_open_connections_do_not_keep_it(tmp_path: Path) -> None:
+    config = '[exporters.away]\ntype = "otlp"\nendpoint = "http://127.0.0.1:1"\n'
+    with Node(tmp_path, HTTP, "shutdown.timeout.ms=4000", config=config) as node:
+        address = address_of(node)
+        with RawClient(node.port) as client:
+            assert client.push(client.get(), metrics_data()).error_code == 0
+        idle, half, reading = raw(node), raw(node), raw(node)
+        half.sendall(b"GET /clients HTTP/1.1\r\nHo")
+        reading.sendall(b"GET /clients HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert node.process is not None
+        found: list[dict[str, object]] = []
+
+        def watch() -> None:
+            with contextlib.suppress(OSError):
+                while not found:
+                    answer = get_at(*address, "/readyz")
+                    if answer.status == 503:
+                        found.append(answer.json())
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        assert node.stop() == 0, node.output()
+        watcher.join(30)
+        assert found == [{"ready": False, "reasons": ["the node is stopping"]}]
+        for connection in (idle, half):
+            assert read_to_end(connection) == b""
+        assert b"200 OK" in read_to_end(reading)
+        for connection in (idle, half, reading):
+            connection.close()
+        assert is_refused(address)
+        assert "Traceback" not in node.output()
+
+
+def test_a_port_that_is_taken_stops_the_start_only_where_it_is_configured(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        keys = (f"log.dirs={tmp_path / 'data'}", "listeners=PLAINTEXT://127.0.0.1:0")
+        overrides = [f"--override={key}" for key in (*keys, f"http.listeners=http://127.0.0.1:{port}")]
+        ended = subprocess.run(
+            [sys.executable, "-m", "fleetgauge", "serve", *overrides],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert f"http.listeners: http://127.0.0.1:{port} cannot be bound: Address already in use" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_node_without_configuration_serves_its_clients_when_another_has_the_http_port(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # some other node of this machine has it already: as good
+            stack.enter_context(socket.create_server(("127.0.0.1", 9464)))
+        node = Node(tmp_path)
+        node._overrides = tuple(each for each in node._overrides if not each.startswith("http."))
+        with node, RawClient(node.port) as client:
+            http = node.status()["http"]
+            assert http["listeners"] == []
+            assert "http://127.0.0.1:9464 cannot be bound" in http["off"]
+            shown = run_cli("status", "--log-dirs", str(node.data)).stdout
+            assert "off: http://127.0.0.1:9464 cannot be bound" in shown
+            assert client.push(client.get(), metrics_data()).error_code == 0
+            assert "raw" in run_cli("clients", "--log-dirs", str(node.data)).stdout

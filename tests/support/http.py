@@ -1,0 +1,85 @@
+"""The HTTP port of a node as its users see it: over `http.client`, or over a bare socket."""
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from support.node import Node
+
+
+class HttpAnswer:
+    """A response, read whole."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.body.splitlines()]
+
+
+def url_of(node: Node) -> str:
+    """Where the node says that it serves HTTP."""
+    return str(node.status()["http"]["listeners"][0])
+
+
+def address_of(node: Node) -> tuple[str, int]:
+    parts = urlsplit(url_of(node))
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return parts.hostname, parts.port
+
+
+def get(
+    node: Node, path: str, *, method: str = "GET", headers: dict[str, str] | None = None, **query: str
+) -> HttpAnswer:
+    """One request on a connection of its own."""
+    host, port = address_of(node)
+    return get_at(host, port, path, method=method, headers=headers, **query)
+
+
+def get_at(
+    host: str, port: int, path: str, *, method: str = "GET", headers: dict[str, str] | None = None, **query: str
+) -> HttpAnswer:
+    connection = HTTPConnection(host, port, timeout=60)
+    try:
+        connection.request(method, f"{path}?{urlencode(query)}" if query else path, headers=headers or {})
+        response = connection.getresponse()
+        return HttpAnswer(response.status, dict(response.headers), response.read())
+    finally:
+        connection.close()
+
+
+def wait_until(condition: Callable[[], Any], *, within_s: float = 60.0, what: str = "") -> Any:
+    """Polls until `condition()` is true, and returns what it was."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"waited in vain for {what or condition}")
+
+
+def raw(node: Node) -> socket.socket:
+    """A bare connection to the HTTP port."""
+    return socket.create_connection(address_of(node), timeout=30)
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    """What comes until the other side ends the connection, in whatever way."""
+    found = bytearray()
+    try:
+        while chunk := connection.recv(65_536):
+            found += chunk
+    except ConnectionError:
+        pass
+    return bytes(found)

@@ -1,0 +1,155 @@
+"""What /metrics makes of a status: names, types, labels, and that nothing of the status is left out."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from exporters.delivery_stats import DeliveryStats, PipelineState
+from fleetgauge.http.exposition import BY_REASON, CONNECTIONS, EXPORTERS, PUSH_LOG, STATES, TELEMETRY, exposition
+from fleetgauge.http.routes import ENDPOINTS, PARAMETERS
+from telemetry.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
+from telemetry.inventory import STATE_MEANINGS, ClientRow, ClientState
+
+DOCS = Path(__file__).parents[3] / "docs" / "http.md"
+
+
+def status(**changes: Any) -> dict[str, Any]:
+    """A status in which everything is there that can be."""
+    exporter = {
+        **dict.fromkeys(EXPORTERS, 7),
+        "type": "otlp",
+        "state": "running",
+        "retried": {"unavailable": 3},
+        "refused": {"invalid_argument": 1},
+        "bad_records": {"no_push_id": 2},
+    }
+    found: dict[str, Any] = {
+        "node": {"node_id": 1, "cluster_id": 'c"\\\n1', "started_at_ms": 1_750_000_000_500, "not_ready": []},
+        "connections": [
+            {
+                "listener": "PLAINTEXT",
+                **dict.fromkeys(CONNECTIONS, 5),
+                "closed": {"idle": 2},
+                "requests": {"PUSH_TELEMETRY": 9},
+            }
+        ],
+        "telemetry": {
+            "subscriptions": ["a", "b"],
+            "get_answers": {"NONE": 4},
+            "push_answers": {"NONE": 8, "THROTTLING_QUOTA_EXCEEDED: PushLogFullError": 1},
+            "refusals": {"INVALID_RECORD": {"broken_compression": 2}},
+            "counters": dict.fromkeys(TELEMETRY, 3),
+            "plugin_timeouts": 1,
+            "plugin_errors": {"SlowBrokerReporter": 2},
+            "client_metrics": {metric.name: 1.5 for metric in TOTAL_METRICS} | {"plugin-export-time-max": None},
+        },
+        "push_log": dict.fromkeys(PUSH_LOG, 2_000_000),
+        "exporter_process": {"wanted": True, "pid": 5, "restarts": 2, "exporters": {"collector": exporter}},
+    }
+    return {**found, **changes}
+
+
+def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (each.name, tuple(sorted(each.labels.items()))): each.value for family in parse(text) for each in family.samples
+    }
+
+
+def text_of(found: dict[str, Any], own: Any = (), accept: str = "") -> str:
+    return exposition(found, own, accept)[0].decode()
+
+
+def test_numbers_are_told_in_base_units_with_their_labels() -> None:
+    found = samples(text_of(status()))
+    assert found["fleetgauge_start_time_seconds", ()] == 1_750_000_000.5
+    assert found["fleetgauge_connections_closed_total", (("listener", "PLAINTEXT"), ("reason", "idle"))] == 2
+    assert found["fleetgauge_requests_total", (("api", "push_telemetry"), ("listener", "PLAINTEXT"))] == 9
+    full = (("cause", "PushLogFullError"), ("error_code", "THROTTLING_QUOTA_EXCEEDED"))
+    assert found["fleetgauge_push_answers_total", full] == 1
+    assert found["fleetgauge_refusals_total", (("error_code", "INVALID_RECORD"), ("reason", "broken_compression"))] == 2
+    assert found["fleetgauge_push_log_oldest_timestamp_seconds", ()] == 2
+    assert found["fleetgauge_exporter_last_export_seconds", (("exporter", "collector"),)] == 0.007
+    assert found["fleetgauge_exporter_retries_total", (("exporter", "collector"), ("reason", "unavailable"))] == 3
+    states = {labels: value for (name, labels), value in found.items() if name == "fleetgauge_exporter_state"}
+    assert sum(states.values()) == 1
+    assert states[("exporter", "collector"), ("state", "running"), ("type", "otlp")] == 1
+    assert found["kafka_server_client_metrics_throttle_count", ()] == 1.5
+    assert math.isnan(found["kafka_server_client_metrics_plugin_export_time_max", ()]), "nothing was exported of late"
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    unknown = status()
+    exporters = unknown["exporter_process"]["exporters"]
+    exporters["collector"]["lag_records"] = None
+    del unknown["push_log"]["records"]
+    text = text_of(unknown)
+    assert "fleetgauge_exporter_lag_pushes" not in text
+    assert "fleetgauge_push_log_pushes" not in text
+
+
+def test_both_forms_can_be_parsed_and_every_metric_is_described() -> None:
+    own = [("Tm-1TLjmRReIm-FbmcCcIA", *range(len(INSTANCE_METRICS)))]
+    body, content_type = exposition(status(), own, "application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    for families in (list(parse_openmetrics(body.decode())), list(parse(text_of(status(), own)))):
+        assert len(families) > 60
+        for family in families:
+            assert family.documentation, family.name
+            assert family.samples, family.name
+
+
+def test_our_own_names_are_as_prometheus_would_have_them() -> None:
+    for family in parse(text_of(status())):
+        if not family.name.startswith("fleetgauge_"):
+            continue
+        assert family.type in ("counter", "gauge")
+        assert re.fullmatch(r"[a-z_]+", family.name)
+        assert not re.search(r"_(ms|us|kb|count|sum|bucket|info_total)$", family.name), family.name
+        assert {sample.name.endswith("_total") for sample in family.samples} == {family.type == "counter"}
+
+
+def test_single_instances_come_only_where_they_are_asked_for() -> None:
+    assert "client_instance_id=" not in text_of(status())
+    own = [("Tm-1TLjmRReIm-FbmcCcIA", *(float(index) for index in range(len(INSTANCE_METRICS))))]
+    found = samples(text_of(status(), own))
+    labels = (("client_instance_id", "Tm-1TLjmRReIm-FbmcCcIA"),)
+    for index, metric in enumerate(INSTANCE_METRICS):
+        assert found["kafka_server_client_metrics_" + metric.name.replace("-", "_"), labels] == index
+    assert ("kafka_server_client_metrics_instance_count", labels) not in found
+
+
+def test_every_number_and_reason_of_a_delivery_is_told() -> None:
+    texts = {"exporter", "state", "last_error"}
+    told = EXPORTERS.keys() | BY_REASON.keys()
+    assert {name for name in DeliveryStats.__dataclass_fields__ if name not in told} == texts
+    assert set(STATES) == {state.value for state in PipelineState}
+
+
+def test_the_documentation_lists_every_metric_with_its_help() -> None:
+    documented = DOCS.read_text(encoding="utf-8")
+    for family in parse(text_of(status())):
+        name = family.name + ("_total" if family.type == "counter" else "")
+        assert f"| `{name}` |" in documented, f"{name} is not in {DOCS.name}: {family.documentation}"
+    listed = set(re.findall(r"^\| `((?:fleetgauge|kafka_server)_[a-z_]+)` \|", documented, re.M))
+    known = {f.name + ("_total" if f.type == "counter" else "") for f in parse(text_of(status()))}
+    assert listed == known
+
+
+@pytest.mark.parametrize("accept", ["", "text/plain", "*/*", "application/openmetrics-text;q=0.5", "\x00", "a" * 9_000])
+def test_whatever_is_asked_for_is_answered(accept: str) -> None:
+    body, _ = exposition(status(), (), accept)
+    assert b"fleetgauge_build_info" in body
+
+
+def test_the_documentation_has_every_state_field_and_parameter() -> None:
+    documented = DOCS.read_text(encoding="utf-8")
+    for state, meaning in STATE_MEANINGS.items():
+        assert f"| `{state}` | {meaning} |" in documented
+    assert set(STATE_MEANINGS) == set(ClientState)
+    for name in (*ClientRow._fields, *PARAMETERS, *ENDPOINTS, "telemetry.client.instance.metrics.max"):
+        assert f"`{name}" in documented, name
