@@ -34,7 +34,7 @@ check: setup  ## formatting, lint, types, import contracts, unit tests: under a 
 	$(PYTEST) -q tests/unit --doctest-modules wire quotas telemetry exporters fleetgauge fleet/dialects.py
 
 test: check  ## everything: check, then property, integration and spark tests
-	$(PYTEST) -q tests/property tests/integration tests/spark -m "not soak"
+	$(PYTEST) -q tests/property tests/fuzz tests/integration tests/spark -m "not soak"
 
 soak: setup  ## the long runs
 	$(PYTEST) -q tests -m soak --timeout 7200

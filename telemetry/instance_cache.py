@@ -1,6 +1,7 @@
 """The client instances of this node: the least recently used go first, silent ones expire, connections end."""
 
 import heapq
+import itertools
 import logging
 from typing import Final
 
@@ -12,6 +13,9 @@ _logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS_PER_INSTANCE: Final = 4
 """Open connections that are remembered for one instance; clients use one or two."""
+
+MAX_RECALLED: Final = 16
+"""Instances of one connection among which a client without an id is looked for."""
 
 EVICTION_WARNING_INTERVAL_MS: Final = 300_000
 _QUEUE_SLACK: Final = 1_024
@@ -73,8 +77,13 @@ class InstanceCache:
             self._enqueue(instance)
 
     def on_connection(self, connection_id: str) -> tuple[ClientInstance, ...]:
-        """The instances that were seen on a connection, the first one first."""
-        return tuple(self._by_connection.get(connection_id, {}).values())
+        """The instances that were made known on a connection, the latest first; of more than `MAX_RECALLED` the latest.
+
+        A client has one or two; looking through all that one connection may make would let each Get cost more than
+        the one before it.
+        """
+        seen = self._by_connection.get(connection_id, {})
+        return tuple(itertools.islice(reversed(seen.values()), MAX_RECALLED))
 
     def disconnect(self, connection_id: str) -> int:
         """Forgets a closed connection, and the instances that have no other; returns how many those are."""
