@@ -1,7 +1,8 @@
 """Fuzzes one target with atheris (libFuzzer, coverage-guided): `python tests/fuzz/run.py TARGET DIRECTORY [flags]`.
 
-The flags are libFuzzer's. The corpus grows in the directory, filled from the kept one first; a finding is
-written to `<directory>/findings` and ends the run with an exit code that is not 0. `test_fuzz.py` runs this in `make soak`.
+The flags are libFuzzer's. The corpus grows in the directory, filled from the kept one first; a finding is written to
+`<directory>/findings` and ends the run with an exit code that is not 0. A file in place of the directory is run alone.
+`test_fuzz.py` runs this in `make soak`.
 """
 
 import logging
@@ -26,6 +27,9 @@ def main() -> None:
         target = load(name)
     from fuzz.corpus import read_corpus
 
+    if Path(work).is_file():
+        target.run(Path(work).read_bytes())
+        return
     corpus, findings = Path(work) / "corpus", Path(work) / "findings"
     for directory in (corpus, findings):
         directory.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ class GoodClients:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        output, _ = self._process.communicate(timeout=60)
+        output, _ = self._process.communicate(timeout=180)
         if error is None:
             assert self._process.returncode == 0, "a well-behaved client lost its connection"
             self.report = json.loads(output)

@@ -29,8 +29,8 @@ def attacked(tmp_path: Path, request: pytest.FixtureRequest) -> Attacked:
             print(f"{request.node.name}: {good.report}, memory +{grown / MIB:.1f} MiB of {most_bytes / MIB:.0f}")
             assert set(good.report["answers"]) == {"0"}, "a well-behaved client was refused"
             assert grown <= most_bytes
-            node.wait_for(_is_empty, what="every connection and instance to be gone")
-            assert node.stop() == 0
+            node.wait_for(_is_empty, within_s=120, what="every connection and instance to be gone")
+            assert node.stop(within_s=180) == 0, node.output()
             assert "Traceback" not in node.log.read_text(errors="replace")
 
     return attack

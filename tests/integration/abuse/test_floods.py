@@ -13,7 +13,7 @@ from support.abuse import connections, exactly, metadata_request
 from support.node import Node
 from support.raw_client import API_VERSIONS, RawClient, framed, get_request, header, uvarint
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine
 MIB = 1024 * 1024
 Attacked = Callable[..., AbstractContextManager[Node]]
 full_size = pytest.mark.soak

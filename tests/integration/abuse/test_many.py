@@ -13,7 +13,7 @@ from support.node import Node
 from support.raw_client import get_request
 from support.rss import rss_bytes
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine
 KIB, MIB = 1024, 1024 * 1024
 Attacked = Callable[..., AbstractContextManager[Node]]
 full_size = pytest.mark.soak

@@ -12,7 +12,7 @@ from support.abuse import answer_of, connections
 from support.node import Node
 from support.raw_client import get_request, parse_get
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine
 MIB = 1024 * 1024
 Attacked = Callable[..., AbstractContextManager[Node]]
 

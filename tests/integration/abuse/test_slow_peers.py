@@ -13,7 +13,7 @@ from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import get_request, push_request
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine
 MIB = 1024 * 1024
 Attacked = Callable[..., AbstractContextManager[Node]]
 full_size = pytest.mark.soak
