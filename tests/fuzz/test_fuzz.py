@@ -31,11 +31,9 @@ def test_what_was_ever_found_interesting_stays_within_documented_errors_and_boun
 def test_no_input_takes_more_memory_than_its_bound(name: str) -> None:
     target = load(name)
     inputs = [*target.seeds(), *read_corpus(name)]
-    for data in inputs:
-        target.run(data)
-    costliest = max(inputs, key=lambda data: peak_bytes_of(partial(target.run, data)))
-    peak = peak_bytes_of(partial(target.run, costliest))
-    assert peak <= target.memory_bytes, costliest.hex()
+    costliest = sorted(inputs, key=lambda data: peak_bytes_of(partial(target.run, data)))[-3:]
+    for data in costliest:  # once more, since what is made once is no input's cost
+        assert peak_bytes_of(partial(target.run, data)) <= target.memory_bytes, data.hex()
 
 
 @pytest.mark.soak
