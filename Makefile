@@ -35,7 +35,7 @@ check: setup  ## formatting, lint, types, import contracts, unit tests: under a 
 	$(PYTEST) -q tests/unit --doctest-modules wire quotas telemetry exporters fleetgauge fleet/dialects.py --junitxml=$(RESULTS)/unit.xml
 
 test: check  ## everything: check, then property, integration and spark tests
-	$(PYTEST) -q tests/property tests/integration tests/spark -m "not soak" --junitxml=$(RESULTS)/rest.xml
+	$(PYTEST) -q tests/property tests/fuzz tests/integration tests/spark -m "not soak" --junitxml=$(RESULTS)/rest.xml
 	$(BIN)/python tests/conformance.py $(RESULTS)/unit.xml $(RESULTS)/rest.xml
 
 soak: setup  ## the long runs

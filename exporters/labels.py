@@ -208,9 +208,7 @@ def _group(payload: bytes, groups: _Groups) -> list[bytes]:
     view = memoryview(payload) if end > _WORTH_A_VIEW else payload
     while position < end:
         if payload[position] != _FIRST:
-            field = next(fields(payload, position, end))
-            unknown.append(payload[position : field.end])
-            position = field.end
+            position = _group_other(payload, position, end, groups, unknown)
             continue
         size = payload[position + 1]
         start = position + 2
@@ -229,6 +227,20 @@ def _group(payload: bytes, groups: _Groups) -> list[bytes]:
             key, scopes = _parts(payload, start, position)
             groups.setdefault(key, []).extend(scopes)
     return unknown
+
+
+def _group_other(payload: bytes, position: int, end: int, groups: _Groups, unknown: list[bytes]) -> int:
+    """Sorts in a field that does not begin as a ResourceMetrics is written; returns where it ends.
+
+    It may be one all the same: protobuf reads a tag of more bytes than it needs, and nobody may escape the labels so.
+    """
+    field = next(fields(payload, position, end))
+    if field.tag == _FIRST:
+        key, scopes = _parts(payload, field.value, field.end)
+        groups.setdefault(key, []).extend(scopes)
+    else:
+        unknown.append(payload[position : field.end])
+    return field.end
 
 
 def _fills(payload: bytes, position: int, stop: int) -> bool:

@@ -20,6 +20,10 @@ _logger = logging.getLogger(__name__)
 ERROR_LOG_INTERVAL_MS: Final = 60_000
 """A receiver that keeps failing is logged once in so long [ms]; every failure is counted."""
 
+MAX_PENDING_EXPORTS: Final = 10_000
+MAX_PENDING_BYTES: Final = 64 << 20
+"""What one reporter may leave unfinished, in pushes and in their decompressed payloads [B]; beyond, it gets no push."""
+
 _Export = Callable[[RequestContext, ClientTelemetryPayload, int], Awaitable[None] | None]
 
 
@@ -35,27 +39,38 @@ class ExportStats(Protocol):
         ...
 
 
+class _BehindError(Exception):
+    """A reporter is given no more pushes until it finishes some."""
+
+
 class _Registered:
     """A reporter that receives telemetry."""
 
-    __slots__ = ("errors", "export", "logged_ms", "reporter")
+    __slots__ = ("errors", "export", "logged_ms", "pending", "pending_bytes", "reporter")
 
     def __init__(self, reporter: MetricsReporter, export: _Export) -> None:
         self.reporter = reporter
         self.export = export
         self.errors = 0
+        self.pending = 0
+        self.pending_bytes = 0
         self.logged_ms: int | None = None
 
     @property
     def name(self) -> str:
         return type(self.reporter).__qualname__
 
+    @property
+    def is_behind(self) -> bool:
+        return self.pending >= MAX_PENDING_EXPORTS or self.pending_bytes >= MAX_PENDING_BYTES
+
 
 class ClientTelemetryExporterPlugin:
     """Kafka's `ClientTelemetryExporterPlugin`: the receivers of all registered reporters behind one call.
 
     Every receiver gets every push; what one of them raises is counted, logged at most once a minute for it, and
-    reaches neither the client nor the next receiver. A removed reporter is called no more.
+    reaches neither the client nor the next receiver. One that does not finish what it was given is passed over until
+    it does, which is counted and logged in the same way. A removed reporter is called no more.
     """
 
     def __init__(self, time: Time | None = None) -> None:
@@ -112,6 +127,9 @@ class ClientTelemetryExporterPlugin:
         """
         pending: list[Awaitable[None]] = []
         for registered in self._registered:
+            if registered.is_behind:
+                self._failed(registered, _BehindError(f"{registered.pending} exports of it are unfinished"), own)
+                continue
             started_ns = self._time.nanoseconds()
             try:
                 result = registered.export(context, payload, push_interval_ms)
@@ -121,11 +139,18 @@ class ClientTelemetryExporterPlugin:
             if result is None:
                 self._exported(started_ns, own)
             else:
-                pending.append(self._finish(registered, result, started_ns, own))
+                registered.pending += 1
+                registered.pending_bytes += len(payload.data)
+                pending.append(self._finish(registered, result, started_ns, len(payload.data), own))
         return tuple(pending)
 
     async def _finish(
-        self, registered: _Registered, awaitable: Awaitable[None], started_ns: int, own: InstanceMetrics | None
+        self,
+        registered: _Registered,
+        awaitable: Awaitable[None],
+        started_ns: int,
+        payload_bytes: int,
+        own: InstanceMetrics | None,
     ) -> None:
         try:
             await awaitable
@@ -136,6 +161,9 @@ class ClientTelemetryExporterPlugin:
             raise
         else:
             self._exported(started_ns, own)
+        finally:
+            registered.pending -= 1
+            registered.pending_bytes -= payload_bytes
 
     def _exported(self, started_ns: int, own: InstanceMetrics | None) -> None:
         if self._stats is not None:
@@ -150,10 +178,11 @@ class ClientTelemetryExporterPlugin:
         if registered.logged_ms is None or now_ms - registered.logged_ms >= ERROR_LOG_INTERVAL_MS:
             registered.logged_ms = now_ms
             _logger.warning(
-                "The metric reporter %s failed, %d times so far; clients are answered all the same",
+                "The metric reporter %s failed, %d times so far; clients are answered all the same: %r",
                 registered.name,
                 registered.errors,
-                exc_info=error,
+                error,
+                exc_info=error if error.__traceback__ is not None and isinstance(error, Exception) else None,
             )
 
 

@@ -24,6 +24,9 @@ _KEPT_SOFTWARE_CHARACTERS: Final = 256
 _MAX_SHARED_TEXTS: Final = 4_096
 _MAX_SHARED_CHARACTERS: Final = 256
 
+MAX_MATCHED_CHARACTERS: Final = 1_024
+"""Of a client id, a software name or version that a subscription's patterns are matched with."""
+
 InstanceKey = tuple[int, str, str]
 """The id as an integer, then the principal's type and name: an id is bound to whom it was given."""
 
@@ -195,12 +198,16 @@ class ClientInstance:
 
 
 def attributes_of(instance_id: uuid.UUID, context: RequestContext) -> Mapping[ClientMatchingParam, tuple[str, ...]]:
-    """What the six selectors look at; a client that says nothing has the empty string, as in Kafka."""
+    """What the six selectors look at; a client that says nothing has the empty string, as in Kafka.
+
+    Of a longer text its first `MAX_MATCHED_CHARACTERS`: a client may send 32 KiB, for which RE2, linear as it is, takes
+    a second with some patterns.
+    """
     return {
         ClientMatchingParam.CLIENT_INSTANCE_ID: instance_id_forms(instance_id),
-        ClientMatchingParam.CLIENT_ID: (context.client_id,),
-        ClientMatchingParam.CLIENT_SOFTWARE_NAME: (context.client_software_name,),
-        ClientMatchingParam.CLIENT_SOFTWARE_VERSION: (context.client_software_version,),
+        ClientMatchingParam.CLIENT_ID: (context.client_id[:MAX_MATCHED_CHARACTERS],),
+        ClientMatchingParam.CLIENT_SOFTWARE_NAME: (context.client_software_name[:MAX_MATCHED_CHARACTERS],),
+        ClientMatchingParam.CLIENT_SOFTWARE_VERSION: (context.client_software_version[:MAX_MATCHED_CHARACTERS],),
         ClientMatchingParam.CLIENT_SOURCE_ADDRESS: (context.client_address,),
         ClientMatchingParam.CLIENT_SOURCE_PORT: (str(context.client_port),),
     }

@@ -1,6 +1,7 @@
 """The client instances of this node: the least recently used go first, silent ones expire, connections end."""
 
 import heapq
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -14,6 +15,9 @@ _logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS_PER_INSTANCE: Final = 4
 """Open connections that are remembered for one instance; clients use one or two."""
+
+MAX_RECALLED: Final = 16
+"""Instances of one connection among which a client without an id is looked for."""
 
 EVICTION_WARNING_INTERVAL_MS: Final = 300_000
 _QUEUE_SLACK: Final = 1_024
@@ -80,16 +84,19 @@ class InstanceCache:
             self._enqueue(instance)
 
     def on_connection(self, connection_id: str) -> tuple[ClientInstance, ...]:
-        """The instances that were seen on a connection, the first one first."""
+        """The instances that were made known on a connection, the latest first; of more than `MAX_RECALLED` the latest.
+
+        A client has one or two; looking through all that one connection may make would let each Get cost more than
+        the one before it.
+        """
         seen = self._by_connection.get(connection_id, {})
-        return tuple(seen.values()) if isinstance(seen, dict) else (seen,)
+        return tuple(itertools.islice(reversed(seen.values()), MAX_RECALLED)) if isinstance(seen, dict) else (seen,)
 
     def disconnect(self, connection_id: str) -> int:
         """Forgets a closed connection, and the instances that have no other; returns how many those are."""
         removed = 0
-        ended = self.on_connection(connection_id)
-        self._by_connection.pop(connection_id, None)
-        for instance in ended:
+        seen = self._by_connection.pop(connection_id, {})
+        for instance in seen.values() if isinstance(seen, dict) else (seen,):
             instance.connections = tuple(each for each in instance.connections if each != connection_id)
             if not instance.connections:
                 self._remove(instance)

@@ -270,7 +270,7 @@ class ClientMetricsManager:
         if client_instance_id is not None and client_instance_id.int not in _RESERVED_IDS:
             return client_instance_id
         client_id = kept_client_id(context.client_id)
-        for instance in reversed(self._cache.on_connection(context.connection_id)):
+        for instance in self._cache.on_connection(context.connection_id):
             same_principal = instance.key == instance_key(instance.instance_id, context.principal)
             if same_principal and instance.client_id == client_id and not instance.gate.is_terminated:
                 return instance.instance_id

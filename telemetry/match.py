@@ -115,4 +115,5 @@ def _re2_options() -> Any:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MAX_PATTERN_MEMORY_BYTES
+    options.never_capture = True  # only whether it matches is asked, which RE2 answers several times faster
     return options

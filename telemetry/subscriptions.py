@@ -78,7 +78,9 @@ def parse_subscription(name: str, properties: Mapping[str, str]) -> Subscription
     """
     if not name:
         raise InvalidConfigError("Subscription name can't be empty")
-    for key in properties:
+    for key, value in properties.items():
+        if not _is_unicode(value):
+            raise InvalidConfigError(f"Invalid value {value!r} for configuration {key}: it is no UTF-8")
         if key not in (METRICS_CONFIG, INTERVAL_MS_CONFIG, MATCH_CONFIG):
             raise InvalidConfigError(f"Unknown client metrics configuration: {key}")
     return Subscription(
@@ -99,6 +101,15 @@ def check_subscription(name: str, properties: Mapping[str, str]) -> None:
     parse_subscription(name, properties)
 
 
+def _is_unicode(text: str) -> bool:
+    """False for bytes that Python smuggles into text: an environment variable or an argument that is no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _parse_metrics(text: str) -> tuple[str, ...]:
     """The prefixes of a comma-separated list. An empty entry (a comma too many) asks for nothing."""
     return tuple(prefix for prefix in (part.strip() for part in text.split(",")) if prefix)
@@ -111,7 +122,7 @@ def _parse_interval(text: str | None) -> int:
         raise InvalidConfigError(
             f"Invalid value {text} for configuration {INTERVAL_MS_CONFIG}: Not a number of type INT"
         )
-    interval_ms = int(text)
+    interval_ms = int(text.strip())  # Python's `int` knows fewer characters as blank than `strip` does
     if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX:
         raise InvalidConfigError(
             f"Invalid value {interval_ms} for {INTERVAL_MS_CONFIG}, interval must be between 100 and 3600000 (1 hour)"

@@ -22,8 +22,13 @@ from wire.software import UNKNOWN_SOFTWARE
 
 log = structlog.get_logger(__name__)
 
-_TURN_FRAMES: Final = 1_000
-"""Frames of one connection that are handled before others get their turn."""
+_TURN_FRAMES: Final = 100
+"""Frames of one connection that are handled before others get their turn. As many pushes wait for their commit at most
+(`max_in_flight_requests`); a turn of 1,000 Metadata requests would keep others waiting for a quarter of a second.
+"""
+
+_TURN_BYTES: Final = 64 * 1024
+"""Likewise, their bytes: what a large frame takes is more than its share already."""
 
 
 class CloseReason(enum.StrEnum):
@@ -291,12 +296,13 @@ class TcpChannel(asyncio.Protocol):
     def _pump_turn(self, transport: asyncio.Transport) -> None:
         connection = self._connection
         high_water_bytes = self._context.settings.write_high_water_bytes
-        frames = written = 0
-        while frames < _TURN_FRAMES and written < high_water_bytes:
+        frames = taken = written = 0
+        while frames < _TURN_FRAMES and taken < _TURN_BYTES and written < high_water_bytes:
             frame = connection.take()
             if frame is not None:
                 self._handle(frame)
                 frames += 1
+                taken += len(frame)
                 continue
             if connection.has_output:
                 written += self._write(transport)

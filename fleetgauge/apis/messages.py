@@ -1,6 +1,7 @@
 """Building `kio` responses for the version that was asked for: fields that a version lacks are left out."""
 
 import dataclasses
+import functools
 import sys
 from typing import Any
 
@@ -25,5 +26,11 @@ def new_part(response: Any, part: str, **values: Any) -> Any:
 
 
 def _fitted(message_class: Any, values: dict[str, Any]) -> Any:
-    names = {field.name for field in dataclasses.fields(message_class)}
+    names = _field_names(message_class)
     return message_class(**{name: value for name, value in values.items() if name in names})
+
+
+@functools.cache
+def _field_names(message_class: Any) -> frozenset[str]:
+    """Asked for every topic of a Metadata request, of which there may be thousands."""
+    return frozenset(field.name for field in dataclasses.fields(message_class))

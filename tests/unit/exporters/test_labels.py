@@ -195,6 +195,15 @@ def test_two_clients_of_one_labeller_do_not_share_labels() -> None:
     assert found == ["one", "two", "one"]
 
 
+def test_tags_written_longer_than_they_need_to_be_do_not_escape_the_labels() -> None:
+    """Protobuf reads `8a 00` as it reads `0a`: a client could say who it is, past the broker's own labels."""
+    forged = _delimited(b"\x0a\x09client_id\x12\x06\x0a\x04boss")
+    payload = b"\x8a\x00" + _delimited(b"\x8a\x80\x00" + _delimited(forged)[1:])[1:]
+    assert MetricsData.FromString(payload).resource_metrics[0].resource.attributes[0].key == "client_id"
+    labelled = Labeller().labelled(RECORD._replace(client_id="clerk", metrics=payload))
+    assert [found["client_id"] for found in resource_attributes(labelled)] == ["clerk"]
+
+
 def test_labels_that_do_not_exist_are_refused_with_the_list() -> None:
     with pytest.raises(ValueError, match=r"'host' is no label; there are client_instance_id, .*namespace"):
         LabelSettings(labels=("host",))

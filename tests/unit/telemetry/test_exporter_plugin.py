@@ -5,7 +5,9 @@ import logging
 import uuid
 
 import pytest
+from support.payloads import metrics_data
 
+from telemetry import exporter_plugin
 from telemetry.manager import AcceptedPush
 from telemetry.plugin import (
     ClientTelemetryContext,
@@ -186,6 +188,32 @@ def test_a_cancelled_awaitable_counts_as_failed_and_stays_cancelled(node, client
     with caplog.at_level(logging.WARNING), pytest.raises(TimeoutError):
         asyncio.run(cut_off())
     assert node.sensor("plugin-error-count") == 1
+
+
+@pytest.mark.parametrize("bound", ["MAX_PENDING_EXPORTS", "MAX_PENDING_BYTES"])
+def test_a_reporter_that_hangs_is_passed_over_until_it_finishes_something(node, make_client, monkeypatch, bound):
+    payload = metrics_data()
+    monkeypatch.setattr(exporter_plugin, bound, 2 if bound == "MAX_PENDING_EXPORTS" else len(payload) + 1)
+    released = asyncio.Event()
+    hanging, well = Receiving(released.wait), Receiving()
+    node.plugin.add(hanging)
+    node.plugin.add(well)
+
+    def push():
+        client = make_client(node, connection=str(uuid.uuid4()))
+        client.get()
+        return client.push(metrics=payload).awaitables
+
+    async def rounds():
+        waiting = [task for _ in range(5) for task in push()]
+        assert (len(waiting), len(hanging.calls), len(well.calls)) == (2, 2, 5)
+        assert node.plugin.errors() == {"Receiving": 3}
+        released.set()
+        await asyncio.gather(*waiting)
+        await asyncio.gather(*push())
+        assert len(hanging.calls) == 3
+
+    asyncio.run(rounds())
 
 
 @pytest.mark.parametrize("separator", [".", ":"])

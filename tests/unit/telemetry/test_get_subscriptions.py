@@ -54,6 +54,18 @@ def test_a_null_get_of_someone_else_on_the_connection_gets_an_id_of_its_own(node
     assert make_client(node, **context).get().client_instance_id != first
 
 
+def test_a_null_get_is_answered_with_the_known_id_among_the_latest_of_a_crowded_connection(make_node, make_client):
+    """Sixteen are looked at, however many the connection made known: no Get may cost more than the one before it."""
+    node = make_node()
+    clients = [make_client(node, client_id=f"app-{number}") for number in range(40)]
+    first_ids = [each.get().client_instance_id for each in clients]
+    for each in clients:
+        each.id = None
+    assert [each.get().client_instance_id for each in clients[-16:]] == first_ids[-16:]
+    assert clients[0].get().client_instance_id not in first_ids
+    assert node.manager.instance_count == 41
+
+
 def test_a_null_get_after_a_terminating_push_starts_a_new_life(node, client):
     first = client.get().client_instance_id
     client.answer(terminating=True)

@@ -150,6 +150,25 @@ def test_a_pattern_made_to_backtrack_costs_nothing(effective):
     assert effective(resources, client_id="a" * 30_000).metrics == ()
 
 
+def test_of_a_client_id_of_any_length_the_first_1024_characters_are_matched(effective):
+    """32 KiB of it, as the protocol has room for, would keep RE2 busy for a second with a pattern of this kind."""
+    resources = {"long": {"match": "client_id=a{1000}a{24}", "interval.ms": "200"}}
+    assert effective(resources, client_id="a" * 32_000).push_interval_ms == 200
+
+
+@pytest.mark.parametrize(
+    "properties", [{"metrics": "\udcff"}, {"match": "client_id=\udcff"}, {"interval.ms": "\udcff"}]
+)
+def test_text_that_is_no_unicode_is_refused_before_anything_is_made_of_it(properties):
+    """As it comes out of an environment variable whose bytes are no UTF-8."""
+    with pytest.raises(InvalidConfigError, match="it is no UTF-8"):
+        check_subscription("name", properties)
+
+
+def test_an_interval_may_have_any_blanks_around_it():
+    check_subscription("name", {"interval.ms": "\x1c1000\u2003"})
+
+
 def test_an_edit_that_changes_nothing_keeps_the_version():
     subscriptions = Subscriptions()
     subscriptions.update("a", {"metrics": "*"})

@@ -1,0 +1,41 @@
+"""A node under attack, and what must hold of it whatever the attack is."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+from support.good_clients import GoodClients
+from support.node import Node
+from support.rss import RssWatch
+
+MIB = 1024 * 1024
+SUBSCRIPTION = '[client-metrics.all]\nmetrics = "*"\n"interval.ms" = "100"\n'
+
+Attacked = Callable[..., AbstractContextManager[Node]]
+
+
+@pytest.fixture
+def attacked(tmp_path: Path, request: pytest.FixtureRequest) -> Attacked:
+    """`with attacked(*overrides, most_bytes=..., config=...) as node:` and in the block the attack."""
+
+    @contextmanager
+    def attack(*overrides: str, most_bytes: int, config: str = SUBSCRIPTION) -> Iterator[Node]:
+        with Node(tmp_path, *overrides, config=config) as node:
+            assert node.process is not None
+            with GoodClients(node.port) as good, RssWatch(node.process.pid) as memory:
+                yield node
+            grown = memory.peak - memory.at_start
+            print(f"{request.node.name}: {good.report}, memory +{grown / MIB:.1f} MiB of {most_bytes / MIB:.0f}")
+            assert set(good.report["answers"]) == {"0"}, "a well-behaved client was refused"
+            assert grown <= most_bytes
+            node.wait_for(_is_empty, within_s=120, what="every connection and instance to be gone")
+            assert node.stop(within_s=180) == 0, node.output()
+            assert "Traceback" not in node.log.read_text(errors="replace")
+
+    return attack
+
+
+def _is_empty(status: dict[str, object]) -> bool:
+    connections, telemetry = status["connections"], status["telemetry"]
+    return connections[0]["open"] == 0 and telemetry["counters"]["instances"] == 0  # type: ignore[index]

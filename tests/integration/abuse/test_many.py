@@ -1,0 +1,80 @@
+"""Too many of everything: instance ids from one connection, connections, characters of a client id."""
+
+import socket
+import struct
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+from support.abuse import connections, exactly
+from support.crowd import Crowd
+from support.node import Node
+from support.raw_client import get_request
+from support.rss import rss_bytes
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine
+KIB, MIB = 1024, 1024 * 1024
+Attacked = Callable[..., AbstractContextManager[Node]]
+full_size = pytest.mark.soak
+PIPELINED = 50
+
+
+def ask(connection: socket.socket, requests: list[bytes]) -> int:
+    """Sends the requests, so many at a time; returns how many were answered NONE."""
+    served = 0
+    for start in range(0, len(requests), PIPELINED):
+        sent = requests[start : start + PIPELINED]
+        connection.sendall(b"".join(sent))
+        for _ in sent:
+            (size,) = struct.unpack(">i", exactly(connection, 4))
+            served += struct.unpack_from(">h", exactly(connection, size), 9) == (0,)
+    return served
+
+
+@pytest.mark.parametrize(("ids", "instances_max"), [(20_000, 2_000), pytest.param(100_000, 16_384, marks=full_size)])
+def test_any_number_of_instance_ids_from_one_connection_leaves_memory_flat(
+    attacked: Attacked, ids: int, instances_max: int
+) -> None:
+    """Beyond `telemetry.client.instances.max` the oldest goes, and the log says so once."""
+    overrides = (f"telemetry.client.instances.max={instances_max}",)
+    most_bytes = 32 * MIB + instances_max * 4 * KIB
+    with attacked(*overrides, most_bytes=most_bytes) as node, connections(node.port, 1) as (connection,):
+        requests = [get_request(number, uuid.uuid4()) for number in range(ids)]
+        warm = len(requests) // 2
+        assert ask(connection, requests[:warm]) == warm
+        before = rss_bytes(node.process.pid)  # type: ignore[union-attr]
+        assert ask(connection, requests[warm:]) == ids - warm
+        grown = rss_bytes(node.process.pid) - before  # type: ignore[union-attr]
+        print(f"{ids} ids, {instances_max} kept: the second half took {grown / MIB:.1f} MiB more")
+        assert grown < 16 * MIB
+        counters = node.status()["telemetry"]["counters"]
+        assert counters["instances"] <= instances_max
+        assert counters["instances_evicted"] >= ids - instances_max
+    assert node.log.read_text().count("The cache of client instances is full") == 1
+
+
+@pytest.mark.parametrize("gets", [5_000, pytest.param(100_000, marks=full_size)])
+def test_clients_without_an_id_on_one_crowded_connection_are_served(attacked: Attacked, gets: int) -> None:
+    """Each Get is another client's, and none is the known one: looking for it may not cost more and more."""
+    with attacked(most_bytes=128 * MIB) as node, connections(node.port, 1) as (connection,):
+        assert ask(connection, [get_request(n, None, f"client-{n}") for n in range(gets)]) == gets
+
+
+@pytest.mark.parametrize("ids", [2_000, pytest.param(16_384, marks=full_size)])
+def test_the_longest_client_ids_are_kept_within_bounds(attacked: Attacked, ids: int) -> None:
+    """32 KiB come with each request, 1,024 characters of up to 4 bytes are kept."""
+    longest = "\N{GRINNING FACE}" * 8_000
+    with attacked(most_bytes=64 * MIB + ids * 8 * KIB) as node, connections(node.port, 1) as (connection,):
+        assert ask(connection, [get_request(n, uuid.uuid4(), longest) for n in range(ids)]) == ids
+
+
+@pytest.mark.parametrize("count", [1_500, pytest.param(15_000, marks=full_size)])
+def test_idle_connections_take_two_kilobytes_each_and_hold_up_nobody(attacked: Attacked, count: int) -> None:
+    with attacked(most_bytes=16 * MIB + count * 4 * KIB) as node:
+        pid = node.process.pid  # type: ignore[union-attr]
+        before = rss_bytes(pid)
+        with Crowd(node.port, count) as crowd:
+            node.wait_for(lambda s: s["connections"][0]["open"] >= count, within_s=120, what="the crowd")
+            print(f"{count} connections: {(rss_bytes(pid) - before) / count:.0f} B each")
+            assert crowd.is_there()

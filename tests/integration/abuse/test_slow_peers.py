@@ -1,0 +1,90 @@
+"""Peers that are slow or half there: they cost bounded memory, hold up nobody, and are gone in the end."""
+
+import contextlib
+import selectors
+import socket
+import struct
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+from support.abuse import answer_of, connections, metadata_request
+from support.node import Node
+from support.payloads import metrics_data
+from support.raw_client import get_request, push_request
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine
+MIB = 1024 * 1024
+Attacked = Callable[..., AbstractContextManager[Node]]
+full_size = pytest.mark.soak
+
+
+@pytest.mark.parametrize("clients", [50, pytest.param(1_000, marks=full_size)])
+def test_requests_that_arrive_byte_by_byte_are_answered(attacked: Attacked, clients: int) -> None:
+    request = get_request(7, None, "slow")
+    with attacked(most_bytes=64 * MIB) as node, connections(node.port, clients) as slow:
+        for position in range(len(request)):
+            for connection in slow:
+                connection.send(request[position : position + 1])
+        for connection in slow:
+            assert struct.unpack_from(">ixih", answer_of(connection)) == (7, 0, 0)
+
+
+@pytest.mark.parametrize("clients", [20, pytest.param(500, marks=full_size)])
+def test_peers_that_never_read_are_held_within_bounds(attacked: Attacked, clients: int) -> None:
+    """Each may leave 256 KiB and one turn's responses unread; nothing more is read from it then."""
+    request = metadata_request(1, 100) * 100
+    with (
+        attacked(most_bytes=32 * MIB + clients * MIB) as node,
+        connections(node.port, clients, receive_buffer=4_096) as deaf,
+    ):
+        send_until_nobody_takes_more(deaf, request)
+
+
+def send_until_nobody_takes_more(deaf: list[socket.socket], data: bytes) -> None:
+    with selectors.DefaultSelector() as selector:
+        for connection in deaf:
+            connection.setblocking(False)
+            selector.register(connection, selectors.EVENT_WRITE)
+        while ready := selector.select(timeout=1.0):
+            for key, _ in ready:
+                key.fileobj.send(data)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("clients", [100, pytest.param(2_000, marks=full_size)])
+def test_half_requests_and_half_closed_connections_come_to_their_end(attacked: Attacked, clients: int) -> None:
+    """Silent ones go when they are idle for too long, closed ones when what they asked is answered."""
+    whole = push_request(1, uuid.uuid4(), 1, metrics_data())
+    with attacked("connections.max.idle.ms=3000", most_bytes=64 * MIB) as node:
+        with connections(node.port, 3 * clients) as peers:
+            for number, peer in enumerate(peers):
+                if number % 3 == 0:
+                    peer.sendall(whole[: 1 + number % (len(whole) - 1)])
+                elif number % 3 == 1:
+                    peer.sendall(get_request(1, None))
+                    peer.shutdown(socket.SHUT_WR)
+                    answer_of(peer)
+            status = node.wait_for(
+                lambda s: s["connections"][0]["closed"].get("idle", 0) == 2 * clients, what="silent peers to be closed"
+            )
+        assert status["connections"][0]["closed"]["client_closed"] >= clients
+
+
+@pytest.mark.parametrize("clients", [30, pytest.param(300, marks=full_size)])
+def test_frames_that_are_announced_and_never_finished_are_held_within_the_bound_of_all(
+    attacked: Attacked, clients: int
+) -> None:
+    """Each sends 8 MiB of a frame of 16, up to `queued.max.request.bytes` over all; beyond, connections go."""
+    bound = 64 * MIB
+    piece = bytes(MIB)
+    override = f"queued.max.request.bytes={bound}"
+    with attacked(override, most_bytes=3 * bound) as node, connections(node.port, clients) as peers:
+        for peer in peers:
+            peer.sendall(struct.pack(">i", 16 * MIB))
+        for peer in peers:
+            with contextlib.suppress(ConnectionError):
+                for _ in range(8):
+                    peer.sendall(piece)
+        beyond = clients - bound // (8 * MIB) - 1
+        node.wait_for(lambda s: s["connections"][0]["closed"].get("receive_buffers_full", 0) >= beyond, what="refusals")

@@ -1,0 +1,76 @@
+"""Well-behaved clients in a process of their own, so that what attacks a node in a test does not slow them by itself.
+
+`python tests/support/good_clients.py PORT CLIENTS` says `ready` after everybody's first push, goes on pushing until its
+input ends, and then prints what was answered and how fast as JSON.
+"""
+
+import json
+import select
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Self
+
+PAUSE_S = 0.13
+"""Between a client's answer and its next push; the subscription's interval has to be 100 ms."""
+
+
+class GoodClients:
+    """Clients that push every 0.1 s while a test does what it does; `report` is there after the block.
+
+    Attributes:
+        report: `answers` by error code, `p50_ms`, `p99_ms` and `max_ms` from a push to its answer.
+    """
+
+    def __init__(self, port: int, clients: int = 8) -> None:
+        self._command = [sys.executable, str(Path(__file__)), str(port), str(clients)]
+        self.report: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n", "well-behaved clients were not served"
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        output, _ = self._process.communicate(timeout=180)
+        if error is None:
+            assert self._process.returncode == 0, "a well-behaved client lost its connection"
+            self.report = json.loads(output)
+
+
+def main(port: int, clients: int) -> None:
+    """The process: one push after the other, each client in its turn."""
+    from support.payloads import metrics_data
+    from support.raw_client import ZSTD, RawClient
+    from zstandard import ZstdCompressor
+
+    payload = ZstdCompressor().compress(metrics_data(10))
+    connected = [RawClient(port, client_id=f"good-{number}", timeout_s=60) for number in range(clients)]
+    subscriptions = [client.get() for client in connected]
+    due = [0.0] * clients
+    answers: Counter[int] = Counter()
+    took_ms: list[float] = []
+    said_ready = False
+    while not select.select([sys.stdin], [], [], 0.005)[0]:
+        for number, client in enumerate(connected):
+            started = time.monotonic()
+            if started < due[number]:
+                continue
+            answers[client.push(subscriptions[number], payload, compression_type=ZSTD).error_code] += 1
+            ended = time.monotonic()
+            took_ms.append((ended - started) * 1000)
+            due[number] = ended + PAUSE_S
+        if not said_ready:
+            said_ready = True
+            print("ready", flush=True)
+    took_ms.sort()
+    figures = {"p50_ms": took_ms[len(took_ms) // 2], "p99_ms": took_ms[len(took_ms) * 99 // 100], "max_ms": took_ms[-1]}
+    print(json.dumps({"answers": answers, **{name: round(value, 2) for name, value in figures.items()}}))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    main(int(sys.argv[1]), int(sys.argv[2]))
