@@ -50,7 +50,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("wanted", "with_edits"),
-    [(300, 60), pytest.param(10_000, 400, marks=[pytest.mark.soak, pytest.mark.timeout(5400)])],
+    [
+        pytest.param(300, 60, id="hundreds"),
+        pytest.param(10_000, 400, id="soak", marks=[pytest.mark.soak, pytest.mark.timeout(5400)]),
+    ],
 )
 def test_every_answer_is_kafkas_or_differs_by_a_rule(pair: Pair, wanted: int, with_edits: int) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

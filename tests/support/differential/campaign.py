@@ -19,6 +19,9 @@ CONCURRENT = 250
 STAGGER_S = 6.0
 """The first traces begin spread over so long, so that their bursts do not all come at once."""
 
+_MINIMISED = 3
+"""Failing traces that are made small; where more fail, they fail for the same reasons."""
+
 _MINIMISE_ROUNDS = 8
 
 CODES = {
@@ -82,6 +85,7 @@ class Campaign:
         self._contents: Mapping[str, Contents] = pair.contents
         self._slots = asyncio.Semaphore(concurrent)
         self._concurrent = concurrent
+        self._failed_so_far = 0
 
     async def run(self, traces: Sequence[Trace]) -> None:
         """Plays `traces`, as many at once as are allowed."""
@@ -154,8 +158,10 @@ class Campaign:
         if not any(judged(each).problems for each in again if not each.inconclusive):
             self.outcome.unrepeatable.append(described(playing, judge))
             return
-        smallest, smallest_judge = await self._minimised(playing, judge)
-        self.outcome.failures.append(described(smallest, smallest_judge))
+        self._failed_so_far += 1
+        if self._failed_so_far <= _MINIMISED:
+            playing, judge = await self._minimised(playing, judge)
+        self.outcome.failures.append(described(playing, judge))
 
     async def _minimised(self, playing: Playing, judge: Judge) -> tuple[Playing, Judge]:
         """Leaves out steps, one in a round, as long as the rest still fails."""

@@ -190,7 +190,8 @@ def _rarer_step(source: random.Random, kind: str, connection: int) -> Step:
         return Pause(intervals=round(source.uniform(0.1, 0.25), 2))
     if kind == "push-reserved":
         return PushReserved(connection=connection, number=source.randint(0, 1))
-    return GetReserved() if source.random() < 0.5 else PushNull()
+    rare: list[Step] = [GetReserved(), PushNull()]
+    return source.choice(rare)
 
 
 def _push(source: random.Random, connection: int, slot: str, edited: bool) -> Push:
