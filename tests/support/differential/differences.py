@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from dataclasses import dataclass, field, fields
 
+from crc32c import crc32c
 from support.differential.pair import SIDES, Content
 from support.differential.runner import CLOSED, Answer, Exchange
 from support.differential.traces import (
@@ -505,6 +506,27 @@ def content_difference(group: str, contents: dict[str, Content]) -> tuple[str, R
     kafka, ours = (contents[side] for side in SIDES)
     differing = {each.name for each in fields(Content) if getattr(kafka, each.name) != getattr(ours, each.name)}
     rule, allowed = _GROUP_RULES.get(group, (None, frozenset[str]()))
-    if differing != allowed:
+    if differing != allowed or not _as_the_rule_says(group, kafka, ours):
         return f"the sides differ in {sorted(differing)}: {kafka}, {ours}", rule
+    for side, content in contents.items():
+        if content.checksum != _checksum(group, content):
+            return f"{side} makes its subscription id of something else than what it asks for: {content}", rule
     return "", rule
+
+
+def _as_the_rule_says(group: str, kafka: Content, ours: Content) -> bool:
+    """Both sides' values in what a group's rule is about."""
+    match group:
+        case "hour":
+            return (kafka.push_interval_ms, ours.push_interval_ms) == (300_000, 3_600_000)
+        case "several":
+            return tuple(sorted(kafka.requested_metrics)) == ours.requested_metrics
+        case "kgo":
+            return (kafka.requested_metrics, ours.requested_metrics) == (("*",), ("",))
+    return True
+
+
+def _checksum(group: str, content: Content) -> int:
+    """What the subscription id is made of: the prefixes in the order in which they are listed, and the interval."""
+    listed = ("*",) if group == "kgo" else content.requested_metrics
+    return crc32c(f"[{', '.join(listed)}]{content.push_interval_ms}".encode())

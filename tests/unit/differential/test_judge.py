@@ -4,13 +4,14 @@ import uuid
 from dataclasses import replace
 
 import pytest
+from crc32c import crc32c
 from support.differential.differences import Judge
 from support.differential.pair import GROUPS, Content
 from support.differential.runner import Answer, Exchange
 from support.differential.traces import Edit, Get, Push, Reconnect, Step, Trace, Wait, trace, trace_with_edits
 
 CONTENT = Content(
-    checksum=5,
+    checksum=crc32c(b"[*]3000"),
     accepted_compression_types=(4, 3, 1, 2),
     push_interval_ms=3000,
     telemetry_max_bytes=1 << 20,
@@ -21,13 +22,16 @@ OWN = uuid.UUID(int=5)
 GROUP = {group.name: group for group in GROUPS}
 
 
-def get(kafka: int, ours: int, *, kafka_content: Content = CONTENT) -> Exchange:
+def get(kafka: int, ours: int, *, kafka_content: Content | None = None, reference: Content = CONTENT) -> Exchange:
     return Exchange(
         step=Get(connection=0, slot="own"),
         slot="own",
         asked={"kafka": OWN, "ours": OWN},
-        answers={"kafka": get_answer(kafka, uuid.UUID(int=0), kafka_content), "ours": get_answer(ours, OWN, CONTENT)},
-        reference={"kafka": CONTENT, "ours": CONTENT},
+        answers={
+            "kafka": get_answer(kafka, uuid.UUID(int=0), kafka_content or reference),
+            "ours": get_answer(ours, OWN, reference),
+        },
+        reference={"kafka": reference, "ours": reference},
     )
 
 
@@ -99,6 +103,7 @@ def test_what_the_rules_say_is_no_problem(exchanges: tuple[Exchange, ...]) -> No
         ((push(117, 117, right_id=False, last=True), push(42, 42)), 1),
         ((get(0, 0), step(Edit(number=1)), get(0, 0)), 2),  # the edit of another's subscription opened our gate
         ((get(0, 0, kafka_content=replace(CONTENT, push_interval_ms=1)),), 0),
+        ((get(0, 0, reference=replace(CONTENT, checksum=5)),), 0),  # the same wrong subscription id on both
     ],
 )
 def test_what_no_rule_says_is_a_problem(exchanges: tuple[Exchange, ...], position: int) -> None:
