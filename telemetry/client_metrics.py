@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from quotas.metrics import MetricName, Metrics
 from quotas.sensor import Sensor
-from quotas.stats.avg import Avg
-from quotas.stats.max import Max
 from quotas.stats.meter import Meter
 from quotas.stats.windowed_count import WindowedCount
 from telemetry.instance import ClientInstance
@@ -82,10 +80,7 @@ class ClientMetrics:
     __slots__ = (
         "_instances_max",
         "_metrics",
-        "_plugin_error",
-        "_plugin_export",
-        "_plugin_export_time",
-        "_throttle",
+        "_totals",
         "_unknown",
         "instances",
         "left_out",
@@ -97,15 +92,12 @@ class ClientMetrics:
         self._instances_max = instances_max
         self.instances = 0
         self.left_out = 0
-        metrics.add_metric(
-            metrics.metric_name(INSTANCE_COUNT_METRIC.name, GROUP, INSTANCE_COUNT_METRIC.description),
-            lambda _config, _now_ms: float(instance_count()),
-        )
+        metrics.add_metric(self._total_name(INSTANCE_COUNT_METRIC), lambda _config, _now_ms: float(instance_count()))
         self._unknown = self._meter(UNKNOWN_SUBSCRIPTION_REQUEST)
-        self._throttle = self._meter(THROTTLE)
-        self._plugin_export = self._meter(PLUGIN_EXPORT)
-        self._plugin_error = self._meter(PLUGIN_ERROR)
-        self._plugin_export_time = self._duration(PLUGIN_EXPORT_TIME)
+        # The totals are kept as those of an instance are: sensors with the same values cost a push six times as much.
+        self._totals = InstanceMetrics(now_ms=0)
+        for index, metric in enumerate(INSTANCE_METRICS):
+            metrics.add_metric(self._total_name(metric), _reader(self._totals, index))
 
     def record_unknown_subscription(self, now_ms: int) -> None:
         """A push named a subscription id that is not the instance's."""
@@ -113,20 +105,19 @@ class ClientMetrics:
 
     def record_throttle(self, own: InstanceMetrics | None, now_ms: int) -> None:
         """A Get or a push of an instance came before it was due; `own` are the instance's metrics."""
-        self._throttle.record(1.0, now_ms)
+        self._totals.record_throttle(now_ms)
         if own is not None:
             own.record_throttle(now_ms)
 
     def record_plugin_export(self, own: InstanceMetrics | None, duration_ms: float, now_ms: int) -> None:
         """A receiver took a push of an instance, in `duration_ms` [ms]."""
-        self._plugin_export.record(1.0, now_ms)
-        self._plugin_export_time.record(duration_ms, now_ms)
+        self._totals.record_plugin_export(duration_ms, now_ms)
         if own is not None:
             own.record_plugin_export(duration_ms, now_ms)
 
     def record_plugin_error(self, own: InstanceMetrics | None, now_ms: int) -> None:
         """A receiver failed on a push of an instance."""
-        self._plugin_error.record(1.0, now_ms)
+        self._totals.record_plugin_error(now_ms)
         if own is not None:
             own.record_plugin_error(now_ms)
 
@@ -134,7 +125,7 @@ class ClientMetrics:
         """The totals of now, by metric name."""
         found = {}
         for name in TOTAL_METRICS:
-            metric = self._metrics.metric(self._metrics.metric_name(name.name, GROUP))
+            metric = self._metrics.metric(self._total_name(name))
             value = metric.metric_value() if metric is not None else None
             if isinstance(value, float):
                 found[name.name] = value
@@ -167,32 +158,22 @@ class ClientMetrics:
 
     def close(self) -> None:
         """Unregisters the totals; those of instances go with them."""
-        self._metrics.remove_metric(self._metrics.metric_name(INSTANCE_COUNT, GROUP))
-        for sensor in (
-            self._unknown,
-            self._throttle,
-            self._plugin_export,
-            self._plugin_error,
-            self._plugin_export_time,
-        ):
-            self._metrics.remove_sensor(sensor.name)
+        for metric in (INSTANCE_COUNT_METRIC, *INSTANCE_METRICS):
+            self._metrics.remove_metric(self._total_name(metric))
+        self._metrics.remove_sensor(self._unknown.name)
 
     def _names_of(self, instance: ClientInstance) -> Iterator[MetricName]:
         tags: Mapping[str, str] = {INSTANCE_TAG: instance.instance_id_text}
         for metric in INSTANCE_METRICS:
             yield self._metrics.metric_name(metric.name, GROUP, metric.description, tags)
 
+    def _total_name(self, metric: MetricHelp) -> MetricName:
+        return self._metrics.metric_name(metric.name, GROUP, metric.description)
+
     def _meter(self, name: str) -> Sensor:
         sensor = self._metrics.sensor(_SENSOR_PREFIX + name)
-        rate, count = (self._metrics.metric_name(each.name, GROUP, each.description) for each in _meter_help(name))
+        rate, count = map(self._total_name, _meter_help(name))
         sensor.add(Meter(rate, count, rate_stat=WindowedCount()))
-        return sensor
-
-    def _duration(self, name: str) -> Sensor:
-        sensor = self._metrics.sensor(_SENSOR_PREFIX + name)
-        average, maximum = (self._metrics.metric_name(each.name, GROUP, each.description) for each in _time_help(name))
-        sensor.add(average, Avg())
-        sensor.add(maximum, Max())
         return sensor
 
 
