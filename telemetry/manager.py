@@ -15,6 +15,7 @@ from telemetry.codecs import CompressionType, decompressors
 from telemetry.gate import Turn
 from telemetry.instance import ClientInstance, attributes_of, instance_key, kept_client_id
 from telemetry.instance_cache import InstanceCache
+from telemetry.interval_bound import bounded_for
 from telemetry.labels import LabelBound
 from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
 from telemetry.plugin import ClientTelemetryExporterPlugin, ClientTelemetryPayload, RequestContext
@@ -35,7 +36,7 @@ from telemetry.refusal import (
     RefusalCounts,
 )
 from telemetry.settings import ClientMetricsSettings
-from telemetry.subscriptions import ALL_METRICS, Subscriptions
+from telemetry.subscriptions import ALL_METRICS, EffectiveSubscription, Subscriptions
 from telemetry.validate import validate_metrics
 from wire.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
 
@@ -251,14 +252,19 @@ class ClientMetricsManager:
         version = self._subscriptions.version
         instance = self._cache.get(instance_key(instance_id, context.principal))
         if instance is None:
-            subscription = self._subscriptions.effective_for(attributes_of(instance_id, context))
+            subscription = self._effective_for(instance_id, context)
             instance = ClientInstance(instance_id, context, subscription, version)
             self._cache.add(instance, now_ms)
         elif instance.subscription_version != version:
-            subscription = self._subscriptions.effective_for(attributes_of(instance_id, context))
+            subscription = self._effective_for(instance_id, context)
             instance.resubscribe(subscription, version)
         self._cache.touch(instance, context.connection_id, now_ms)
         return instance
+
+    def _effective_for(self, instance_id: uuid.UUID, context: RequestContext) -> EffectiveSubscription:
+        """What the client is asked for: by the operator, as far as its software can take it."""
+        subscription = self._subscriptions.effective_for(attributes_of(instance_id, context))
+        return bounded_for(subscription, context.client_software_name, context.client_software_version)
 
     def _subscription_result(
         self, instance: ClientInstance, context: RequestContext

@@ -33,7 +33,7 @@ def kafka_jars(version: str) -> Path:
 def fetched(target: Path, pom: str, *arguments: str) -> Path:
     """The folder `target` with the run-time jars of `tests/kafka/pom-<pom>.xml`, fetched once."""
     done = target / ".complete"
-    with _alone(target.name):
+    with alone(target.name):
         if not done.exists():
             shutil.rmtree(target, ignore_errors=True)
             file = ROOT / "tests" / "kafka" / f"pom-{pom}.xml"
@@ -45,7 +45,7 @@ def fetched(target: Path, pom: str, *arguments: str) -> Path:
 
 def bridge_jar() -> Path:
     """The jar of the broker plugin, built anew (with its own tests) when a source is newer."""
-    with _alone("bridge"):
+    with alone("bridge"):
         sources = [BRIDGE / "pom.xml", *BRIDGE.glob("src/**/*.java")]
         jar = next(iter(BRIDGE.glob("target/fleetgauge-bridge-*.jar")), None)
         if jar is None or jar.stat().st_mtime < max(source.stat().st_mtime for source in sources):
@@ -55,7 +55,7 @@ def bridge_jar() -> Path:
 
 
 @contextlib.contextmanager
-def _alone(name: str) -> Iterator[None]:
+def alone(name: str) -> Iterator[None]:
     """One process at a time: test runs share the folder."""
     SETUP.mkdir(exist_ok=True)
     with (SETUP / f"{name}.lock").open("w") as lock:
