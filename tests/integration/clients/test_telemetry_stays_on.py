@@ -7,7 +7,9 @@ shows that the logs are read rightly.
 """
 
 import contextlib
+import random
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -16,8 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.client_fleet import ALL_EACH_SECOND, ClientFleet
-from support.landing import landed
+from support.client_fleet import ALL_EACH_SECOND, INTERVALS, ClientFleet
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
@@ -33,6 +34,8 @@ pytestmark = [
 
 INSTANCES_MAX = 32
 INVALID_REQUEST = 42
+CUT_AT_MOST = 2
+"""Clients of which a `kill -9` may meet a request in flight, at the moment that is chosen for it."""
 
 REPORTERS = """
 import asyncio
@@ -87,7 +90,7 @@ def shared_fleet(tmp_path_factory: pytest.TempPathFactory, small_disk: Path | No
         away = reserved.getsockname()[1]
     landing = directory / "landing"
     exporters = (
-        f'[exporters.landing]\ntype = "landing"\npath = "{landing}"\nlinger.ms = 200\n'
+        f'[exporters.landing]\ntype = "landing"\npath = "{landing}"\nlinger.ms = 500\n'
         f'[exporters.collector]\ntype = "otlp"\nendpoint = "http://127.0.0.1:{away}"\n'
     )
     data = (small_disk or directory) / "data"
@@ -115,17 +118,18 @@ def fleet(shared_fleet: ClientFleet, capsys: pytest.CaptureFixture[str]) -> Iter
         shared_fleet.start_clients()
     yield shared_fleet
     for process in shared_fleet.processes:
-        if any(client.says_off() for client in process.clients):
+        if any(client.says_off() or client.was_cut_in_mid_request() for client in process.clients):
             process.kill()  # the next test begins with a new one
 
 
 def expect_all_well(fleet: ClientFleet, before: dict[str, int], capsys: pytest.CaptureFixture[str]) -> None:
     """Every client is acknowledged again, none says that it is off, and all that was acknowledged is there."""
-    cut = [client.name for client in fleet.clients if client.was_cut_in_mid_request()]
     fleet.expect_pushes(before)
     counts = fleet.expect_landed()
+    cut = fleet.cut_in_mid_request()
     with capsys.disabled():
         print(f"\nacknowledged and landed: {counts}; cut in mid-request: {cut}")
+    assert len(cut) <= CUT_AT_MOST
 
 
 def test_a_changed_subscription_costs_each_client_one_round_trip(
@@ -136,7 +140,7 @@ def test_a_changed_subscription_costs_each_client_one_round_trip(
     ids = {client.instance_id(): client.name for client in fleet.clients}
 
     def not_yet_changed() -> set[str]:
-        changed = {r["client_instance_id"] for r in landed(fleet.landing) if r["push_interval_ms"] == 1500}
+        changed = {push.client_instance_id for push in fleet.landed() if push.push_interval_ms == 1500}
         return {name for instance_id, name in ids.items() if instance_id not in changed}
 
     wait_until(not_yet_changed, "a push of each client under the new subscription")
@@ -208,7 +212,7 @@ def test_reporters_that_raise_and_hang_and_a_collector_that_is_away_reach_no_cli
     before = fleet.node.status()["telemetry"]
     expect_all_well(fleet, fleet.acknowledged(), capsys)
     after = fleet.node.wait_for(lambda s: s["exporter_process"]["exporters"]["collector"]["retried"])
-    pushes = 3 * len(fleet.clients)
+    pushes = INTERVALS * len(fleet.clients)
     assert after["telemetry"]["plugin_timeouts"] - before["plugin_timeouts"] >= pushes
     assert after["telemetry"]["plugin_errors"]["Raising"] - before["plugin_errors"]["Raising"] >= pushes
     assert after["exporter_process"]["exporters"]["collector"]["lag_records"] >= pushes
@@ -237,12 +241,67 @@ def test_the_last_push_of_a_closed_client_is_taken(fleet: ClientFleet, capsys: p
     fleet.close_clients()
 
     def without_a_last_push() -> set[str]:
-        last = {record["client_instance_id"] for record in landed(fleet.landing) if record["terminating"]}
+        last = {push.client_instance_id for push in fleet.landed() if push.terminating}
         return {name for instance_id, name in sends_one.items() if instance_id not in last}
 
     wait_until(without_a_last_push, "terminating pushes in the landing zone")
     fleet.expect_landed()
     assert fleet.refusals() - refused == {}
+
+
+@pytest.mark.soak
+def test_an_expired_client_goes_on_as_if_nothing_had_happened(
+    fleet: ClientFleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Forgotten after `max(60 s, 3 x interval)` of silence, which is a stopped process here, it is known again."""
+    refused = fleet.refusals()
+    expired = fleet.node.status()["telemetry"]["counters"]["instances_expired"]
+    for process in fleet.processes:
+        process.process.send_signal(signal.SIGSTOP)
+    try:
+        fleet.node.wait_for(
+            lambda s: s["telemetry"]["counters"]["instances_expired"] >= expired + len(fleet.clients),
+            within_s=120,
+            what="every client to be forgotten",
+        )
+    finally:
+        for process in fleet.processes:
+            process.process.send_signal(signal.SIGCONT)
+    expect_all_well(fleet, fleet.acknowledged(), capsys)
+    assert fleet.refusals() - refused == {}
+
+
+@pytest.mark.soak
+def test_a_removed_subscription_finds_every_client_again_when_it_is_back(
+    fleet: ClientFleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where nothing matches, clients ask again every five minutes."""
+    before = fleet.acknowledged()
+    fleet.subscribe("")
+    fleet.node.wait_for(lambda s: s["telemetry"]["subscriptions"] == [])
+    fleet.node.wait_for(
+        lambda s: s["telemetry"]["refusals"]["UNKNOWN_SUBSCRIPTION_ID"]["unknown_subscription"] >= len(fleet.clients),
+        what="every client to be told",
+    )
+    fleet.subscribe(ALL_EACH_SECOND)
+    fleet.expect_pushes(before, number=5, within_s=400)
+    expect_all_well(fleet, fleet.acknowledged(), capsys)
+
+
+@pytest.mark.soak
+def test_many_orderly_restarts_at_random_moments_cut_nobody_in_mid_request(
+    fleet: ClientFleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = random.Random(seed := random.randrange(2**32))
+    for _ in range(20):
+        time.sleep(chosen.uniform(0, 1))
+        assert fleet.node.stop() == 0, fleet.node.output()
+        before = fleet.acknowledged()
+        fleet.node.start(fleet.node.port)
+        fleet.expect_pushes(before, number=1)
+        with capsys.disabled():
+            print(f"\nseed {seed}: cut in mid-request: {fleet.cut_in_mid_request()}")
+        assert not fleet.cut_in_mid_request()
 
 
 @pytest.fixture
