@@ -110,8 +110,8 @@ class ClientFleet:
         return dict(acknowledged.values())
 
     def landed(self) -> list[Landed]:
-        """Every record in the landing zone, by its own files; without the metrics, since it is read again and again."""
-        files = [str(path) for path in self.landing.rglob("*.parquet") if not path.name.startswith(("_", "."))]
+        """Every record in the landing zone by now; without the metrics, since this is read again and again."""
+        files = [str(path) for path in self.landing.glob("date=*/hour=*/*.parquet")]  # finished ones
         if not files:
             return []
         columns = ds.dataset(files).to_table(columns=list(Landed._fields)).to_pydict()
