@@ -105,7 +105,9 @@ class ReporterThread:
         if call.future.done():
             _discard(result)
         elif error is not None:
-            call.future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            # A future takes no StopIteration, and SystemExit of a reporter is no reason to end the node.
+            is_plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            call.future.set_exception(error if is_plain else RuntimeError(repr(error)))
         else:
             call.future.set_result(result)
 

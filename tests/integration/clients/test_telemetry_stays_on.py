@@ -17,7 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.bad_reporters import BLOCKS_WHILE
 from support.client_fleet import ALL_EACH_SECOND, INTERVALS, ClientFleet
+from support.kafka_jars import ROOT
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
@@ -36,38 +38,6 @@ INVALID_REQUEST = 42
 CUT_AT_MOST = 2
 """Clients of which a `kill -9` may meet a request in flight, at the moment that is chosen for it."""
 
-REPORTERS = """
-import asyncio
-import pathlib
-import time
-
-BLOCKS = pathlib.Path(__file__).with_name("blocks")
-
-
-class Base:
-    def configure(self, configs): pass
-    def context_change(self, context): pass
-    def init(self, metrics): pass
-    def metric_change(self, metric): pass
-    def metric_removal(self, metric): pass
-    def close(self): pass
-    def client_receiver(self): return self
-
-
-class Raising(Base):
-    def export_metrics(self, context, payload): raise RuntimeError("always")
-
-
-class Hanging(Base):
-    def export_metrics(self, context, payload): return asyncio.sleep(3600)
-
-
-class Blocking(Base):
-    def export_metrics(self, context, payload):
-        while BLOCKS.exists():
-            time.sleep(0.01)
-"""
-
 
 @pytest.fixture(scope="module")
 def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
@@ -84,7 +54,6 @@ def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None
 def shared_fleet(tmp_path_factory: pytest.TempPathFactory, small_disk: Path | None) -> Iterator[ClientFleet]:
     """All clients at a node with bad reporters, a collector that is away, and room for few instances."""
     directory = tmp_path_factory.mktemp("fleet")
-    (directory / "bad_reporters.py").write_text(REPORTERS)
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         away = reserved.getsockname()[1]
     landing = directory / "landing"
@@ -95,13 +64,14 @@ def shared_fleet(tmp_path_factory: pytest.TempPathFactory, small_disk: Path | No
     data = (small_disk or directory) / "data"
     overrides = (
         f"log.dirs={data}",
-        "metric.reporters=bad_reporters.Raising,bad_reporters.Hanging,bad_reporters.Blocking",
+        "metric.reporters=support.bad_reporters.Raising,support.bad_reporters.Hanging,support.bad_reporters.Blocking",
         "plugin.export.timeout.ms=50",
         "shutdown.timeout.ms=3000",
         f"telemetry.client.instances.max={INSTANCES_MAX}",
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(directory))
+        patch.setenv("PYTHONPATH", str(ROOT / "tests"))
+        patch.setenv(BLOCKS_WHILE, str(directory / "blocks"))
         node = Node(directory, *overrides, config=ALL_EACH_SECOND + exporters)
         node.data = data
         with node:

@@ -74,7 +74,7 @@ def test_calls_keep_their_order_and_what_they_return_runs_on_the_loop(thread: Re
     assert {ident for where, _, ident in seen if where == "loop"} == {threading.get_ident()}
 
 
-@pytest.mark.parametrize("raised", [ValueError("boom"), SystemExit("boom")])
+@pytest.mark.parametrize("raised", [ValueError("boom"), SystemExit("boom"), StopIteration("boom")])
 def test_what_a_call_raises_is_raised_where_it_is_awaited_and_the_next_call_is_made(
     thread: ReporterThread, raised: BaseException
 ) -> None:
