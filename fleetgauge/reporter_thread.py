@@ -76,6 +76,11 @@ class ReporterThread:
         self._calls.put(call)
         try:
             awaitable = await call.future
+        except asyncio.CancelledError:
+            # The thread may have answered in the very moment in which this was given up.
+            if not call.future.cancelled() and call.future.exception() is None:
+                _discard(call.future.result())
+            raise
         finally:
             call.function = None
         if awaitable is not None:

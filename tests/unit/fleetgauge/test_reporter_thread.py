@@ -135,6 +135,34 @@ def test_a_coroutine_that_comes_too_late_is_closed_and_not_run(thread: ReporterT
     assert ran == []
 
 
+def test_a_coroutine_that_comes_in_the_moment_of_giving_up_is_closed_and_not_run(thread: ReporterThread) -> None:
+    ran: list[str] = []
+
+    async def later() -> None:
+        ran.append("later")
+
+    async def scenario() -> None:
+        first, second = Blocking(), Blocking()
+
+        def slow() -> Coroutine[Any, Any, None]:
+            first()
+            return later()
+
+        held = asyncio.ensure_future(thread.run(slow))
+        following = asyncio.ensure_future(thread.run(second))
+        await until(first.begun)
+        first.let_go.set()
+        assert second.begun.wait(30)  # so the answer of the first lies in the loop's queue, before what comes now
+        asyncio.get_running_loop().call_soon(held.cancel)
+        second.let_go.set()
+        await following
+        assert held.cancelled()
+
+    asyncio.run(scenario())
+    gc.collect()
+    assert ran == []
+
+
 def test_beyond_the_bound_a_call_fails_at_once_and_below_it_again_not(
     thread: ReporterThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
