@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 SOURCES := wire quotas telemetry exporters fleetgauge fleet tests examples benchmarks
 PYTEST := $(BIN)/python -m pytest
+RESULTS := .results
 
 .PHONY: help setup java check test soak demo demo-broker bridge format lock clean
 .DEFAULT_GOAL := help
@@ -31,10 +32,11 @@ check: setup  ## formatting, lint, types, import contracts, unit tests: under a 
 	$(BIN)/ruff check --quiet $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) -q tests/unit --doctest-modules wire quotas telemetry exporters fleetgauge fleet/dialects.py
+	$(PYTEST) -q tests/unit --doctest-modules wire quotas telemetry exporters fleetgauge fleet/dialects.py --junitxml=$(RESULTS)/unit.xml
 
 test: check  ## everything: check, then property, integration and spark tests
-	$(PYTEST) -q tests/property tests/integration tests/spark -m "not soak"
+	$(PYTEST) -q tests/property tests/integration tests/spark -m "not soak" --junitxml=$(RESULTS)/rest.xml
+	$(BIN)/python tests/conformance.py $(RESULTS)/unit.xml $(RESULTS)/rest.xml
 
 soak: setup  ## the long runs
 	$(PYTEST) -q tests -m soak --timeout 7200
@@ -56,4 +58,4 @@ lock: $(VENV)/.installed  ## writes requirements.lock anew from pyproject.toml
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile --quiet pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock
 
 clean:  ## removes what set-up and tests made
-	rm -rf $(VENV) .setup bridge/target .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data
+	rm -rf $(VENV) .setup $(RESULTS) bridge/target .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data

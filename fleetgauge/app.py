@@ -23,6 +23,7 @@ from fleetgauge.status import Status, StatusServer
 from quotas.clock import SystemTime, Time
 from quotas.metrics import Metrics
 from telemetry.codecs import CompressionType
+from telemetry.known_clients import guard_rules
 from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
 from telemetry.push_record import PushIds
 from wire.api_table import ApiTable
@@ -31,6 +32,8 @@ from wire.listener import Listener, ListenerSettings
 log = structlog.get_logger(__name__)
 
 _HOUSEKEEPING_S = 1.0
+_REREAD = ("client_metrics", "client_guard", "logging_level")
+"""What a SIGHUP takes over; other keys need a restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +120,17 @@ class FleetgaugeNode:
         log.info("stopped", undelivered=self._undelivered())
 
     def reconfigure(self, config: ServiceConfig) -> None:
-        """Takes over what may change while running: the subscriptions. The log level is the caller's.
+        """Takes over what may change while running: subscriptions and client guard. The log level is the caller's.
 
         Other keys that differ are named in the log, since they need a restart.
         """
+        rules = guard_rules(config.client_guard)  # a bad table is refused before anything changes
         self._manager.replace_subscriptions(config.client_metrics)
+        self._manager.replace_guard_rules(rules)
         changed = [
             field.alias or name
             for name, field in ServiceConfig.model_fields.items()
-            if name not in ("client_metrics", "logging_level") and getattr(config, name) != getattr(self._config, name)
+            if name not in _REREAD and getattr(config, name) != getattr(self._config, name)
         ]
         if changed:
             log.warning("these keys changed in the file, and need a restart", keys=changed)
@@ -155,6 +160,8 @@ class FleetgaugeNode:
             "connections": [listener.counters() for listener in self._listeners],
             "telemetry": {
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
+                "unmatched_prefixes": self._manager.unmatched_prefixes(),
+                "client_guard": self._manager.guard_counters(),
                 "get_answers": dict(self._apis.get_answers),
                 "push_answers": dict(self._apis.push_answers),
                 "refusals": self._manager.refusals(),
@@ -180,6 +187,7 @@ class FleetgaugeNode:
             metrics=self._metrics,
             push_ids=PushIds(),
             plugin=self._reporters.plugin,
+            guard_rules=guard_rules(config.client_guard),
         )
         manager.replace_subscriptions(config.client_metrics)
         return manager

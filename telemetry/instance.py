@@ -87,6 +87,7 @@ class ClientInstance:
         self.deadline_ms = 0
         self.queued_deadline_ms = 0
         self.subscription_version = subscription_version
+        self.subscription: EffectiveSubscription
         self._subscribe(subscription)
 
     def resubscribe(self, subscription: EffectiveSubscription, version: int) -> bool:
@@ -97,6 +98,7 @@ class ClientInstance:
         """
         self.subscription_version = version
         if subscription == self.subscription:
+            self.subscription = subscription  # the same to the client, perhaps under other rules of the guard
             return False
         self._subscribe(subscription)
         self.gate.reopen()

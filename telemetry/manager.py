@@ -5,20 +5,23 @@ sockets, no clock, no threads: everything is called on the listener's loop, with
 """
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from quotas.metrics import Metrics
 from telemetry.accepted_push import AcceptedPush
+from telemetry.client_guard import ClientGuard, GuardRule
 from telemetry.client_metrics import ClientMetrics
 from telemetry.codecs import CompressionType, decompressors
 from telemetry.gate import Turn
 from telemetry.instance import ClientInstance, attributes_of, instance_key, kept_client_id
 from telemetry.instance_cache import InstanceCache
 from telemetry.interval_bound import bounded_for
+from telemetry.known_clients import SHIPPED
 from telemetry.labels import LabelBound
 from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
 from telemetry.plugin import ClientTelemetryExporterPlugin, ClientTelemetryPayload, RequestContext
+from telemetry.prefix_advice import PrefixAdvice
 from telemetry.push_record import SCHEMA_VERSION, PushIds, PushRecord
 from telemetry.refusal import (
     AFTER_TERMINATING,
@@ -36,7 +39,7 @@ from telemetry.refusal import (
     RefusalCounts,
 )
 from telemetry.settings import ClientMetricsSettings
-from telemetry.subscriptions import ALL_METRICS, EffectiveSubscription, Subscriptions
+from telemetry.subscriptions import EffectiveSubscription, Subscriptions
 from telemetry.validate import validate_metrics
 from wire.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
 
@@ -54,9 +57,6 @@ _RESERVED_IDS: Final = frozenset({0, 1})
 _ANY_RATIO_BYTES: Final = 1 << 20
 """Decompressed payloads up to here are checked whatever their compression ratio: that takes a few ms [B]."""
 
-_FRANZ_GO: Final = "kgo"
-"""Software name of the client that takes `*` for a prefix and knows only the empty prefix for all metrics."""
-
 
 class ClientMetricsManager:
     """The broker's side of KIP-714 for one node. See the module's head; not for several threads.
@@ -69,6 +69,7 @@ class ClientMetricsManager:
         push_ids: makes the records' ids.
         plugin: the receivers; None is none.
         new_instance_id: makes ids for clients that bring none.
+        guard_rules: of the client guard.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class ClientMetricsManager:
         push_ids: PushIds,
         plugin: ClientTelemetryExporterPlugin | None = None,
         new_instance_id: Callable[[], uuid.UUID] = uuid.uuid4,
+        guard_rules: Iterable[GuardRule] = SHIPPED,
     ) -> None:
         self._settings = settings
         self._node_id = node_id
@@ -90,6 +92,8 @@ class ClientMetricsManager:
         self._plugin = ClientTelemetryExporterPlugin() if plugin is None else plugin
         self._cache = InstanceCache(settings.cache_max_size)
         self._subscriptions = Subscriptions(settings.default_interval_ms)
+        self._guard = ClientGuard(guard_rules)
+        self._advice = PrefixAdvice()
         self._refusals = RefusalCounts()
         self._stats = ClientMetrics(metrics, self._cache.__len__)
         self._plugin.attach(self._stats)
@@ -122,7 +126,7 @@ class ClientMetricsManager:
             error_code = self._refuse(GET_TOO_EARLY, instance)
             return GetTelemetrySubscriptionsResult(error_code=error_code, client_instance_id=instance_id)
         gate.record_get(now_ms)
-        return self._subscription_result(instance, context)
+        return self._subscription_result(instance)
 
     def process_push_telemetry(
         self, request: PushRequest, context: RequestContext, *, now_ms: int, received_at_us: int
@@ -165,6 +169,7 @@ class ClientMetricsManager:
             InvalidConfigError: with Kafka's texts, which its tools print; nothing is changed then.
         """
         self._subscriptions.update(name, properties)
+        self._advice.review(self._subscriptions.requested_prefixes())
 
     def replace_subscriptions(self, resources: Mapping[str, Mapping[str, str]]) -> None:
         """Sets all client-metrics resources at once, as after rereading a file.
@@ -173,6 +178,12 @@ class ClientMetricsManager:
             InvalidConfigError: one of them is bad; nothing is changed then.
         """
         self._subscriptions.replace(resources)
+        self._advice.review(self._subscriptions.requested_prefixes())
+
+    def replace_guard_rules(self, rules: Iterable[GuardRule]) -> None:
+        """Sets the rules of the client guard; to a client whose subscription they change, that is an edit of it."""
+        if self._guard.install(rules):
+            self._subscriptions.reevaluate()
 
     def list_client_metrics_resources(self) -> tuple[str, ...]:
         """The names of all client-metrics resources, sorted."""
@@ -195,6 +206,11 @@ class ClientMetricsManager:
         To be called now and then; a late call only keeps them longer.
         """
         return self._cache.expire(now_ms)
+
+    @property
+    def has_receivers(self) -> bool:
+        """True if any reporter receives pushes, besides the push log."""
+        return not self._plugin.is_empty
 
     @property
     def instance_count(self) -> int:
@@ -221,6 +237,14 @@ class ClientMetricsManager:
             "instance_id_clashes": self._cache.clashes,
             "labels_truncated": self._label.truncated,
         }
+
+    def guard_counters(self) -> dict[str, dict[str, str | int]]:
+        """What the client guard did, by rule; see `ClientGuard.counters`."""
+        return self._guard.counters()
+
+    def unmatched_prefixes(self) -> dict[str, dict[str, str]]:
+        """Prefixes under which no known client has a metric, by resource; see `PrefixAdvice.unmatched`."""
+        return self._advice.unmatched
 
     def plugin_errors(self) -> dict[str, int]:
         """Failed exports by reporter, for `fleetgauge status`."""
@@ -264,26 +288,26 @@ class ClientMetricsManager:
     def _effective_for(self, instance_id: uuid.UUID, context: RequestContext) -> EffectiveSubscription:
         """What the client is asked for: by the operator, as far as its software can take it."""
         subscription = self._subscriptions.effective_for(attributes_of(instance_id, context))
-        return bounded_for(subscription, context.client_software_name, context.client_software_version)
+        name, version = context.client_software_name, context.client_software_version
+        return self._guard.guarded(bounded_for(subscription, name, version), name, version)
 
-    def _subscription_result(
-        self, instance: ClientInstance, context: RequestContext
-    ) -> GetTelemetrySubscriptionsResult:
+    def _subscription_result(self, instance: ClientInstance) -> GetTelemetrySubscriptionsResult:
         settings = self._settings
-        requested = instance.subscription.metrics
-        if requested == (ALL_METRICS,) and context.client_software_name == _FRANZ_GO:
-            requested = ("",)
+        subscription = instance.subscription
+        announced = subscription.compression_types
+        if announced is None:
+            announced = settings.compression_types
         return GetTelemetrySubscriptionsResult(
             error_code=ErrorCode.NONE,
             client_instance_id=instance.instance_id,
             subscription_id=instance.subscription_id,
             accepted_compression_types=tuple(
-                int(each) for each in settings.compression_types if each is not CompressionType.NONE
+                int(each) for each in announced if each in self._codecs and each != CompressionType.NONE
             ),
-            push_interval_ms=instance.subscription.push_interval_ms,
+            push_interval_ms=subscription.push_interval_ms,
             telemetry_max_bytes=settings.telemetry_max_bytes,
             delta_temporality=settings.delta_temporality,
-            requested_metrics=requested,
+            requested_metrics=subscription.metrics,
         )
 
     def _check(self, request: PushRequest, instance: ClientInstance) -> Refusal | bytes:

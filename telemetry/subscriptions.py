@@ -57,11 +57,15 @@ class EffectiveSubscription:
         metrics: sorted prefixes without repeats, or `("*",)`, or empty.
         push_interval_ms: the smallest configured interval of those that match [ms].
         checksum: what the client's subscription id is made of.
+        compression_types: announced instead of the node's; None for nearly all clients (`client_guard`).
+        guarded_by: the rules of the client guard that were applied.
     """
 
     metrics: tuple[str, ...]
     push_interval_ms: int
     checksum: int = field(compare=False)
+    compression_types: tuple[int, ...] | None = None
+    guarded_by: tuple[str, ...] = field(default=(), compare=False)
 
 
 def parse_subscription(name: str, properties: Mapping[str, str]) -> Subscription:
@@ -150,6 +154,10 @@ class Subscriptions:
         """
         self._install({name: parse_subscription(name, given) for name, given in resources.items() if given})
 
+    def reevaluate(self) -> None:
+        """Has every instance evaluated again, as after a change of what stands between it and the resources."""
+        self.version += 1
+
     def _install(self, resources: dict[str, Subscription]) -> None:
         if self._properties(resources) == self._properties(self._by_name):
             return
@@ -169,6 +177,10 @@ class Subscriptions:
         """The configured properties of a resource; empty for an unknown name."""
         subscription = self._by_name.get(name)
         return subscription.properties if subscription else {}
+
+    def requested_prefixes(self) -> dict[str, tuple[str, ...]]:
+        """The metric prefixes of every resource, by its name."""
+        return {name: subscription.metrics for name, subscription in self._by_name.items()}
 
     def effective_for(self, attributes: ClientAttributes) -> EffectiveSubscription:
         """The union of all subscriptions that match a client.

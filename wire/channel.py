@@ -15,6 +15,8 @@ class Channel(Protocol):
         principal: who is connected; `User:ANONYMOUS` on plaintext.
         client_address, client_port: the other end; an IPv4 address is in its own form on a dual-stack socket too.
         client_software_name, client_software_version: `unknown` until the handler of ApiVersions sets them.
+        attachment: whatever the request handler keeps with the connection (Java's `SelectionKey.attachment`); None
+            at first.
     """
 
     connection_id: str
@@ -25,6 +27,7 @@ class Channel(Protocol):
     client_port: int
     client_software_name: str
     client_software_version: str
+    attachment: object
 
     def respond(self, slot: int, response: bytes) -> None:
         """Hands over the response to the request of that slot, size prefix included (the encoders write it).

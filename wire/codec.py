@@ -76,8 +76,10 @@ def parse_request(frame: bytes, table: ApiTable) -> Request:
     if not is_served:
         return Request(api_key, api_version, correlation_id, client_id, None)
     is_flexible, read = _layout(api_key, api_version)
-    body = read(frame, _skip_header_tags(frame, position) if is_flexible else position)
-    return Request(api_key, api_version, correlation_id, client_id, body)
+    if is_flexible:
+        # Nearly every header has no tagged field: a single zero.
+        position = position + 1 if frame[position : position + 1] == b"\0" else _skip_header_tags(frame, position)
+    return Request(api_key, api_version, correlation_id, client_id, read(frame, position))
 
 
 def _not_served(table: ApiTable, api_key: int, api_version: int) -> ProtocolError:

@@ -140,7 +140,16 @@ class Connection:
     @property
     def is_at_rest(self) -> bool:
         """True if it is open, and everything that was received has been handed out."""
-        return self.wants_read and self._decoder.partial is None
+        # What `wants_read` says, once more: this runs several times for every request.
+        decoder = self._decoder
+        return (
+            self.state is _OPEN
+            and self.peer_reads
+            and not self._waiting
+            and not self.input_ended
+            and decoder.partial is None
+            and decoder.error is None
+        )
 
     @property
     def may_take(self) -> bool:

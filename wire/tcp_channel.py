@@ -114,6 +114,7 @@ class TcpChannel(asyncio.Protocol):
         "_is_pumping",
         "_last_active_ms",
         "_transport",
+        "attachment",
         "client_address",
         "client_port",
         "client_software_name",
@@ -147,6 +148,7 @@ class TcpChannel(asyncio.Protocol):
         self.client_port = client_port
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE
+        self.attachment: object = None
 
     def respond(self, slot: int, response: bytes) -> None:
         """See `Channel.respond`."""
@@ -154,6 +156,11 @@ class TcpChannel(asyncio.Protocol):
 
     def flush(self) -> None:
         """See `Channel.flush`."""
+        # A client that awaits each response has nothing waiting: its response leaves, and nothing else changes.
+        if self._connection.is_at_rest and not self._is_pumping and self._transport is not None:
+            if self._connection.has_output:
+                self._write(self._transport)
+            return
         self._pump()
 
     def mute(self) -> None:

@@ -2,12 +2,16 @@
 
     python benchmarks/bridge/bench_broker_plugin.py [--version 4.3.1] [--rounds 5] [--clients 200] [--seconds 8]
 
-Two brokers of one version run side by side, one with the plugin and `clients` raw clients that each push 1.4 kB (S of
-MEASURED) a second, one without. Kafka's own ProducerPerformance drives them in turn, first at a fixed rate for the
-latency, then as fast as it can for the throughput; the medians' ratios are from this one run. Prints one JSON object.
+Three brokers of one version stand side by side: one whose reporter does nothing with a push (the base: without any
+reporter no client would push), one with the plugin, and one with the plugin whose topic cannot be reached, so that it
+drops what its buffer cannot hold. In every round each of them is driven in turn, in an order that changes, while
+`clients` raw clients push 1.4 kB (S of MEASURED) a second each to the one that is measured: by Kafka's own
+ProducerPerformance at a fixed rate for the latency, then as fast as it can for the throughput. Ratios to the base are
+those of one round; their medians are printed, with every figure, as one JSON object.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -23,40 +27,52 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from support.broker_road import DATA_TOPIC, broker_with_plugin, create_topic, settled
-from support.kafka_broker import KafkaBroker
+from support.broker_road import DATA_TOPIC, PACKAGE, REPORTERS, create_topic
+from support.kafka_broker import NODE_ID, KafkaBroker
+from support.kafka_jars import bridge_jar, kafka_jars
 from support.payloads import metrics_data
 from support.raw_client import RawClient
 
 RATE = 2_000
+BASE, PLUGIN, TOPIC_AWAY = "no-op reporter", "plugin", "plugin, topic away"
 _FIGURES = re.compile(r"([\d.]+) records/sec.*?([\d.]+) ms avg latency.*?([\d.]+) ms 50th.*?([\d.]+) ms 99th")
 
 
 class Pushers(threading.Thread):
-    """Raw clients that push once a second each, evenly spread, until they are stopped."""
+    """Raw clients that push once a second each, evenly spread, while they are let."""
 
     def __init__(self, port: int, clients: int) -> None:
         super().__init__(daemon=True)
         self._connections = [RawClient(port, client_id=f"pusher-{number}") for number in range(clients)]
         self._subscriptions = [client.get(uuid.uuid4()) for client in self._connections]
         self._payload = metrics_data(12)
-        self._stopped = threading.Event()
+        self._may_push = threading.Event()
+        self._stopped = False
         self.pushes = 0
-        self.other_answers = 0
+        self.answers_other_than_none = 0
 
     def run(self) -> None:
         pause = 1.0 / len(self._connections)
-        while not self._stopped.is_set():
+        while not self._stopped:
+            self._may_push.wait()
             started = time.monotonic()
             for number, (client, subscription) in enumerate(zip(self._connections, self._subscriptions, strict=True)):
                 answer = client.push(subscription, self._payload)
                 self.pushes += 1
-                self.other_answers += answer.error_code != 0
-                self._stopped.wait(max(0.0, started + (number + 1) * pause - time.monotonic()))
-            self._stopped.wait(max(0.0, started + 1.02 - time.monotonic()))
+                self.answers_other_than_none += answer.error_code != 0
+                time.sleep(max(0.0, started + (number + 1) * pause - time.monotonic()))
+            time.sleep(max(0.0, started + 1.02 - time.monotonic()))
+
+    def __enter__(self) -> None:
+        """Lets them push for a while."""
+        self._may_push.set()
+
+    def __exit__(self, *_: object) -> None:
+        self._may_push.clear()
 
     def stop(self) -> None:
-        self._stopped.set()
+        self._stopped = True
+        self._may_push.set()
         self.join()
         for client in self._connections:
             client.close()
@@ -78,43 +94,65 @@ def produce(broker: KafkaBroker, rate: int, seconds: float) -> dict[str, float]:
     return {"per_second": per_second, "avg_ms": average, "p50_ms": p50, "p99_ms": p99}
 
 
+def brokers(directory: Path, version: str) -> dict[str, KafkaBroker]:
+    """The three that are compared."""
+    plugin = {"metric.reporters": f"org.apache.kafka.common.metrics.JmxReporter,{PACKAGE}.{REPORTERS[version]}"}
+    away = {"fleetgauge.bootstrap.servers": "127.0.0.1:1", "fleetgauge.buffer.bytes": str(2 * 1024 * 1024)}
+    away["fleetgauge.telemetry.max.decompressed.bytes"] = str(1024 * 1024)
+    classes = directory / "classes"
+    source = Path(__file__).parent / "NoOpReporter.java"
+    subprocess.run(["javac", "-cp", f"{kafka_jars(version)}/*", "-d", str(classes), str(source)], check=True)
+    base = KafkaBroker(directory / "base", version, jars=[classes], properties={"metric.reporters": "NoOpReporter"})
+    with_plugin = KafkaBroker(directory / "plugin", version, jars=[bridge_jar()], properties=plugin)
+    topic_away = KafkaBroker(directory / "away", version, jars=[bridge_jar()], properties=plugin | away)
+    return {BASE: base, PLUGIN: with_plugin, TOPIC_AWAY: topic_away}
+
+
 def measure(version: str, rounds: int, clients: int, seconds: float) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as made:
-        directory = Path(made)
-        plain = KafkaBroker(directory / "plain", version)
-        with broker_with_plugin(directory / "plugin", version) as plugin, plain:
-            for broker in (plugin, plain):
-                create_topic(broker.bootstrap)
-            plugin.subscribe(interval_ms=1000)
-            pushers = Pushers(plugin.port, clients)
-            pushers.start()
-            for broker in (plugin, plain):  # warm-up
-                produce(broker, RATE, 5)
-            latency: dict[str, list[dict[str, float]]] = {"with": [], "without": []}
-            throughput: dict[str, list[dict[str, float]]] = {"with": [], "without": []}
-            for number in range(rounds):
-                both = [("with", plugin), ("without", plain)]
-                for name, broker in both if number % 2 == 0 else reversed(both):
-                    latency[name].append(produce(broker, RATE, seconds))
-                    throughput[name].append(produce(broker, -1, seconds))
-            pushers.stop()
-            counts = settled(plugin)
-    p99 = [one["p99_ms"] / other["p99_ms"] for one, other in zip(latency["with"], latency["without"], strict=True)]
-    rate = [
-        one["per_second"] / other["per_second"]
-        for one, other in zip(throughput["with"], throughput["without"], strict=True)
-    ]
+    with tempfile.TemporaryDirectory() as made, contextlib.ExitStack() as stack:
+        compared = brokers(Path(made), version)
+        pushers = {}
+        for name, broker in compared.items():
+            stack.enter_context(broker)
+            create_topic(broker.bootstrap)
+            broker.subscribe(interval_ms=1000)
+            pushers[name] = Pushers(broker.port, clients)
+            pushers[name].start()
+        figures: dict[str, dict[str, list[dict[str, float]]]] = {name: {"fixed": [], "full": []} for name in compared}
+        for number in range(-1, rounds):  # the first one is the warm-up
+            order = list(compared)[number % 3 :] + list(compared)[: number % 3]
+            for name in order if number % 2 == 0 else reversed(order):
+                with pushers[name]:
+                    fixed, full = produce(compared[name], RATE, seconds), produce(compared[name], -1, seconds)
+                if number >= 0:
+                    figures[name]["fixed"].append(fixed)
+                    figures[name]["full"].append(full)
+        for each in pushers.values():
+            each.stop()
+        mbean = f"fleetgauge:type=bridge,node-id={NODE_ID}"
+        counts = {name: compared[name].mbean(mbean) for name in (PLUGIN, TOPIC_AWAY)}
     return {
         "kafka": version,
         "pushing_clients": clients,
-        "pushes": pushers.pushes,
-        "answers_other_than_NONE": pushers.other_answers,
-        "plugin": counts,
-        "latency_at_a_fixed_rate": latency,
-        "throughput": throughput,
-        "median_p99_with_to_without": round(statistics.median(p99), 3),
-        "median_throughput_with_to_without": round(statistics.median(rate), 3),
+        "pushes": {name: each.pushes for name, each in pushers.items()},
+        "answers_other_than_NONE": {name: each.answers_other_than_none for name, each in pushers.items()},
+        "plugins": {
+            name: {key: int(value) for key, value in mbeans.items() if value.isdigit() and int(value)}
+            for name, mbeans in counts.items()
+        },
+        "figures": figures,
+        "median_p99_to_no_op": {name: ratio(figures, name, "fixed", "p99_ms") for name in (PLUGIN, TOPIC_AWAY)},
+        "median_p50_to_no_op": {name: ratio(figures, name, "fixed", "p50_ms") for name in (PLUGIN, TOPIC_AWAY)},
+        "median_throughput_to_no_op": {
+            name: ratio(figures, name, "full", "per_second") for name in (PLUGIN, TOPIC_AWAY)
+        },
     }
+
+
+def ratio(figures: dict[str, dict[str, list[dict[str, float]]]], name: str, run: str, figure: str) -> float:
+    """The median over the rounds of one broker's figure to the base's."""
+    pairs = zip(figures[name][run], figures[BASE][run], strict=True)
+    return round(statistics.median(one[figure] / base[figure] for one, base in pairs), 3)
 
 
 def main() -> None:

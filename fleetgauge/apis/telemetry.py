@@ -5,6 +5,7 @@ in it. Neither ever throttles a connection: `throttle_time_ms` is 0 (DESIGN: the
 """
 
 import asyncio
+import dataclasses
 import datetime
 from collections import Counter
 from collections.abc import Awaitable
@@ -62,7 +63,7 @@ class TelemetryApis:
         """Answers GetTelemetrySubscriptions; the response always echoes the client's id."""
         result = self._manager.process_get_telemetry_subscriptions(
             request.body.client_instance_id,
-            context_of(channel, request),
+            self._context(channel, request),
             now_ms=self._time.hi_res_clock_ms(),
         )
         self.get_answers[result.error_code.name] += 1
@@ -85,7 +86,7 @@ class TelemetryApis:
         """Answers PushTelemetry: a refusal at once, an accepted push when it is in the push log."""
         outcome = self._manager.process_push_telemetry(
             request.body,
-            context_of(channel, request),
+            self._context(channel, request),
             now_ms=self._time.hi_res_clock_ms(),
             received_at_us=self._time.microseconds(),
         )
@@ -96,6 +97,19 @@ class TelemetryApis:
             self._let_finish(awaitable)
         self._push_log.append(outcome.record, outcome.encoded, _Completion(self, channel, request, outcome))
         return None
+
+    def _context(self, channel: Channel, request: Request) -> RequestContext:
+        """Who sends the request. What a connection says of its client hardly ever changes, and is made once for it.
+
+        Only receivers look at the correlation id; without any, it is that of an earlier request.
+        """
+        kept = channel.attachment
+        if isinstance(kept, RequestContext) and _describes(kept, channel, request):
+            if not self._manager.has_receivers:
+                return kept
+            return dataclasses.replace(kept, correlation_id=request.correlation_id)
+        channel.attachment = context = context_of(channel, request)
+        return context
 
     def _complete(self, channel: Channel, request: Request, push: AcceptedPush, error: Exception | None) -> None:
         now_ms = self._time.hi_res_clock_ms()
@@ -140,6 +154,16 @@ class _Completion:
 
     def __call__(self, error: Exception | None) -> None:
         self._apis._complete(self._channel, self._request, self._push, error)
+
+
+def _describes(context: RequestContext, channel: Channel, request: Request) -> bool:
+    """True if nothing but the correlation id can differ; what stands still is one and the same object."""
+    return (
+        context.client_id == (request.client_id or "")
+        and context.client_software_name is channel.client_software_name
+        and context.client_software_version is channel.client_software_version
+        and context.principal is channel.principal
+    )
 
 
 def context_of(channel: Channel, request: Request) -> RequestContext:

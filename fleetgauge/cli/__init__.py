@@ -10,6 +10,7 @@ import typer
 from fleetgauge.cli.demo import demo
 from fleetgauge.cli.export import export
 from fleetgauge.cli.log import app as log
+from fleetgauge.cli.metrics import metrics
 from fleetgauge.cli.serve import serve
 from fleetgauge.cli.show_config import show_config
 from fleetgauge.cli.status import status
@@ -29,6 +30,7 @@ app.command()(export)
 app.command()(status)
 app.add_typer(log, name="log")
 app.command(name="config")(show_config)
+app.command()(metrics)
 app.command()(demo)
 
 

@@ -25,7 +25,11 @@ def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
         typer.echo(f"{shown} = {_toml(getattr(checked, name))}")
     for key, value in checked.push_log_kafka_client.items():
         typer.echo(f"push.log.kafka.client.{key} = {_toml('[hidden]' if _is_secret(key) else value)}")
-    for table, entries in (("exporters", checked.exporters), ("client-metrics", checked.client_metrics)):
+    for table, entries in (
+        ("exporters", checked.exporters),
+        ("client-metrics", checked.client_metrics),
+        ("client-guard", checked.client_guard),
+    ):
         for entry, properties in entries.items():
             typer.echo(f'\n[{table}."{entry}"]')
             for key, value in properties.items():

@@ -98,6 +98,12 @@ def _traffic(found: Status) -> Table:
         if counters[name]:
             table.add_row(f"  {name.replace('_', ' ')}", amount(counters[name]))
     table.add_row("subscriptions", ", ".join(telemetry["subscriptions"]) or "none: no client is asked for metrics")
+    for name, prefixes in telemetry["unmatched_prefixes"].items():
+        for prefix, nearest in prefixes.items():
+            hint = f"; did you mean {nearest}?" if nearest else ""
+            table.add_row("  known to no client", printable(f"{prefix} of {name}{hint}"))
+    for name, rule in telemetry["client_guard"].items():
+        table.add_row(f"client guard {printable(name)}", printable(_guarded(rule)))
     table.add_row("pushes answered", _counts(telemetry["push_answers"]) or "none yet")
     table.add_row("Gets answered", _counts(telemetry["get_answers"]) or "none yet")
     for code, reasons in telemetry["refusals"].items():
@@ -109,6 +115,10 @@ def _traffic(found: Status) -> Table:
         if listener["closed"]:
             table.add_row("  closed, by reason", _counts(listener["closed"]))
     return table
+
+
+def _guarded(rule: dict[str, Any]) -> str:
+    return f"{rule['action']}, {amount(rule['subscriptions'])} subscriptions: {rule['reason']}"
 
 
 def _push_log(found: Status) -> Table:

@@ -16,6 +16,7 @@ from fleetgauge.config.push_logs import topic_settings
 from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
+from telemetry.known_clients import guard_rules
 from telemetry.subscriptions import check_subscription
 from wire.errors import InvalidConfigError
 
@@ -44,6 +45,7 @@ def load_config(
     sourced |= from_overrides(overrides)
     config = _validate(sourced)
     _check_subscriptions(config, sourced)
+    _check_guard(config, sourced)
     _check_exporters(config, sourced)
     _check_topic(config)
     return config
@@ -58,6 +60,7 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     values: dict[str, Any] = {}
     exporters: dict[str, dict[str, Any]] = {}
     subscriptions: dict[str, dict[str, str]] = {}
+    guard: dict[str, dict[str, Any]] = {}
     kafka_client: dict[str, str] = {}
     known = set(known_keys())
     for key, raw in sourced.items():
@@ -69,6 +72,9 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
         elif key.startswith("client-metrics."):
             name, inner = _subscription_key(key, raw)
             subscriptions.setdefault(name, {})[inner] = _kafka_text(raw.value)
+        elif key.startswith("client-guard."):
+            name, inner = _guard_key(key, raw)
+            guard.setdefault(name, {})[inner] = raw.value
         elif key.startswith(_KAFKA_CLIENT) and key != _KAFKA_CLIENT:
             kafka_client[key.removeprefix(_KAFKA_CLIENT)] = _kafka_text(raw.value)
         else:
@@ -76,6 +82,7 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     # Nodes that share a topic would each make a landing zone of a part of it: there, nothing is assumed.
     values["exporters"] = exporters or ({} if values.get("push.log") == "kafka" else {"landing": {"type": "landing"}})
     values["push.log.kafka.client"] = kafka_client
+    values["client-guard"] = guard
     values["client-metrics"] = subscriptions or {"default": DEFAULT_SUBSCRIPTION}
     try:
         config = ServiceConfig.model_validate(values)
@@ -106,6 +113,15 @@ def _subscription_key(key: str, raw: Sourced) -> tuple[str, str]:
     raise ConfigError(key, f"a subscription [client-metrics.<name>] has the keys {allowed}", source=raw.source)
 
 
+def _guard_key(key: str, raw: Sourced) -> tuple[str, str]:
+    name, _, inner = key.removeprefix("client-guard.").rpartition(".")
+    if not name:
+        raise ConfigError(
+            key, "a rule of the client guard is a table, [client-guard.<name>], with its keys", source=raw.source
+        )
+    return name, inner
+
+
 def _kafka_text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -113,7 +129,9 @@ def _kafka_text(value: object) -> str:
 
 
 def _did_you_mean(key: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(key, [*known, "[exporters.<name>]", "[client-metrics.<name>]"], n=1)
+    close = difflib.get_close_matches(
+        key, [*known, "[exporters.<name>]", "[client-metrics.<name>]", "[client-guard.<name>]"], n=1
+    )
     return f"; did you mean {close[0]}?" if close else "; the keys are listed by fleetgauge config"
 
 
@@ -134,6 +152,16 @@ def _check_subscriptions(config: ServiceConfig, sourced: Mapping[str, Sourced]) 
         except InvalidConfigError as error:
             raise ConfigError(
                 f"client-metrics.{name}", str(error), source=_source_of("client-metrics", name, sourced)
+            ) from error
+
+
+def _check_guard(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
+    for name, keys in config.client_guard.items():
+        try:
+            guard_rules({name: keys})
+        except InvalidConfigError as error:
+            raise ConfigError(
+                f"client-guard.{name}", str(error), source=_source_of("client-guard", name, sourced)
             ) from error
 
 

@@ -22,8 +22,8 @@ _LOG = PushLogSettings(dir=Path("push-log"))
 _TOPIC = KafkaTopicSettings(bootstrap_servers="-")
 _INT32_MAX = 2**31 - 1
 
-TABLES = ("push_log_kafka_client", "exporters", "client_metrics")
-"""The fields that hold keys of others: of librdkafka, of an exporter's type, of a subscription."""
+TABLES = ("push_log_kafka_client", "exporters", "client_metrics", "client_guard")
+"""The fields that hold keys of others: of librdkafka, of an exporter's type, of a subscription, of a guard's rule."""
 
 
 def _comma_separated(value: object) -> object:
@@ -243,6 +243,11 @@ class ServiceConfig(BaseModel):
         default_factory=dict,
         alias="client-metrics",
         description="[client-metrics.<name>]: subscriptions with metrics, interval.ms and match, as in Kafka.",
+    )
+    client_guard: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        alias="client-guard",
+        description="[client-guard.<name>]: what faulty clients are asked for; rules, and changes of the shipped ones.",
     )
 
     @field_validator("*", mode="before")

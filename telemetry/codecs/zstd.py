@@ -9,6 +9,9 @@ from telemetry.codecs.bounds import MAX_FRAMES, broken, too_large, too_many_fram
 SLICE_BYTES: Final = 512
 """Input handed over at a time. A zstd block of 4 bytes can stand for 128 KiB, so a slice adds at most 16 MiB."""
 
+AT_ONCE_BYTES: Final = 1 << 20
+"""A single frame that states no more than this is decompressed in one call, which takes half the time of slices."""
+
 _MIN_WINDOW_BYTES: Final = 8 << 20
 """RFC 8878 recommends that every decoder take windows of 8 MiB; levels up to 19 need no more."""
 
@@ -41,6 +44,8 @@ class ZstdDecompressor:
             stated = zstandard.frame_content_size(data)
             if stated > self._max_bytes:
                 raise too_large(self._max_bytes)
+            if 0 < stated <= AT_ONCE_BYTES:
+                return self._at_once(data)
             return self._frames(data)
         except zstandard.ZstdError as error:
             if self._wants_a_larger_window(data):
@@ -53,6 +58,12 @@ class ZstdDecompressor:
             return zstandard.get_frame_parameters(data).window_size > self._max_window_bytes
         except zstandard.ZstdError:
             return False
+
+    def _at_once(self, data: bytes) -> bytes:
+        try:
+            return self._context.decompress(data, allow_extra_data=False)
+        except zstandard.ZstdError:
+            return self._frames(data)  # several frames, or a broken one: the slow way tells
 
     def _frames(self, data: bytes) -> bytes:
         chunks: list[bytes] = []

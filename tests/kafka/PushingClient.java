@@ -28,10 +28,11 @@ public final class PushingClient {
         Properties consumes = with(common, "client.id", prefix + "-consumer");
         consumes.put("group.id", prefix + "-group");
         consumes.put("auto.offset.reset", "earliest");
-        try (KafkaProducer<String, String> producer =
-                        new KafkaProducer<>(produces, new StringSerializer(), new StringSerializer());
-                KafkaConsumer<String, String> consumer =
-                        new KafkaConsumer<>(consumes, new StringDeserializer(), new StringDeserializer())) {
+        // What is opened last is closed first: the producer, while its last record still lingers.
+        try (KafkaConsumer<String, String> consumer =
+                        new KafkaConsumer<>(consumes, new StringDeserializer(), new StringDeserializer());
+                KafkaProducer<String, String> producer =
+                        new KafkaProducer<>(produces, new StringSerializer(), new StringSerializer())) {
             consumer.subscribe(List.of(topic));
             boolean isKnown = false;
             while (!isAskedToEnd()) {

@@ -1,18 +1,36 @@
 """Real Java clients of any kafka-clients version, each in a process of its own: a producer and a consumer."""
 
-import shutil
 import subprocess
 import threading
 from pathlib import Path
 
 from support.kafka_jars import ROOT, SETUP, fetched
 
-SOURCE = ROOT / "tests" / "kafka" / "PushingClient.java"
+SOURCES = ROOT / "tests" / "kafka"
 
 
 def clients_jars(version: str) -> Path:
     """The folder with kafka-clients of that version and a log binding."""
     return fetched(SETUP / f"kafka-clients-{version}", "clients", f"-Dclients.version={version}")
+
+
+def java_program(version: str, program: str, jars: Path | None = None) -> list[str]:
+    """The words of a command that runs `tests/kafka/<program>.java` with kafka-clients of that version.
+
+    Args:
+        version: of kafka-clients.
+        program: the class, compiled when its source is newer.
+        jars: the folder to run with, in place of the version's own.
+    """
+    source = SOURCES / f"{program}.java"
+    classes = SETUP / f"kafka-clients-{version}-classes"
+    compiled = classes / f"{program}.class"
+    if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run(
+            ["javac", "-d", str(classes), "-cp", f"{clients_jars(version)}/*", str(source)], check=True, timeout=120
+        )
+    class_path = f"{classes}:{jars or clients_jars(version)}/*"
+    return ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", class_path, program]
 
 
 class JavaClients:
@@ -22,12 +40,11 @@ class JavaClients:
         self.version = version
         self.prefix = f"java-{version}"
         self.log = directory / f"{self.prefix}.log"
-        classes = self._compiled(version)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{clients_jars(version)}/*"),
-                    *("PushingClient", bootstrap, self.prefix, topic),
+                    *java_program(version, "PushingClient"),
+                    *(bootstrap, self.prefix, topic),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -58,15 +75,3 @@ class JavaClients:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-
-    @staticmethod
-    def _compiled(version: str) -> Path:
-        classes = SETUP / f"kafka-clients-{version}-classes"
-        if not (classes / "PushingClient.class").exists() or (
-            (classes / "PushingClient.class").stat().st_mtime < SOURCE.stat().st_mtime
-        ):
-            shutil.rmtree(classes, ignore_errors=True)
-            subprocess.run(
-                ["javac", "-d", str(classes), "-cp", f"{clients_jars(version)}/*", str(SOURCE)], check=True, timeout=120
-            )
-        return classes

@@ -1,6 +1,6 @@
 """OTLP payloads for tests, made with opentelemetry-proto."""
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 
 def metrics_data(points: int = 3, *, name: str = "org.apache.kafka.producer.node.request.latency.avg") -> bytes:
@@ -12,3 +12,19 @@ def metrics_data(points: int = 3, *, name: str = "org.apache.kafka.producer.node
         point = metric.gauge.data_points.add(as_double=float(node) + 0.5, time_unix_nano=1_750_000_000_000_000_000)
         point.attributes.add(key="node.id").value.int_value = node
     return data.SerializeToString()
+
+
+def metrics_of(payload: bytes) -> list[Metric]:
+    """Every metric of a payload."""
+    data = MetricsData.FromString(payload)
+    return [
+        metric
+        for resource_metrics in data.resource_metrics
+        for scope_metrics in resource_metrics.scope_metrics
+        for metric in scope_metrics.metrics
+    ]
+
+
+def metric_names(payload: bytes) -> set[str]:
+    """The telemetry names in a payload."""
+    return {metric.name for metric in metrics_of(payload)}

@@ -1,0 +1,29 @@
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.metrics.KafkaMetric;
+import org.apache.kafka.common.metrics.MetricsReporter;
+import org.apache.kafka.server.telemetry.ClientTelemetry;
+import org.apache.kafka.server.telemetry.ClientTelemetryReceiver;
+
+/** Makes a broker serve KIP-714 and does nothing with a push: what the plugin is compared with. */
+public final class NoOpReporter implements MetricsReporter, ClientTelemetry {
+    @Override
+    public ClientTelemetryReceiver clientReceiver() {
+        return (context, payload) -> {};
+    }
+
+    @Override
+    public void init(List<KafkaMetric> metrics) {}
+
+    @Override
+    public void metricChange(KafkaMetric metric) {}
+
+    @Override
+    public void metricRemoval(KafkaMetric metric) {}
+
+    @Override
+    public void close() {}
+
+    @Override
+    public void configure(Map<String, ?> configs) {}
+}

@@ -1,0 +1,169 @@
+"""The client guard with real clients: who would die does not, and an operator sees why it is asked otherwise."""
+
+import contextlib
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from support.java_clients import clients_jars, java_program
+from support.node import Node, run_cli
+from support.old_client import old_python, polling_client
+
+pytestmark = pytest.mark.integration
+
+WITHOUT_JAVA = pytest.mark.skipif(
+    shutil.which("mvn") is None, reason="Maven is needed to get kafka-clients (Debian: apt-get install maven)"
+)
+SUBSCRIPTION = '[client-metrics.all]\nmetrics = "{metrics}"\n"interval.ms" = "200"\n'
+UNGUARDED = "[client-guard.{rule}]\nenabled = false\n"
+
+
+@pytest.fixture(scope="module")
+def librdkafka_250() -> None:
+    """Skips where the old client cannot be installed: PyPI may be out of reach."""
+    try:
+        old_python("2.5.0")
+    except subprocess.SubprocessError as error:
+        pytest.skip(f"confluent-kafka 2.5.0 cannot be installed here: {error}")
+
+
+@contextlib.contextmanager
+def running(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with Node(tmp_path_factory.mktemp("guard"), config=SUBSCRIPTION.format(metrics="*")) as running_node:
+        yield running_node
+
+
+def configure(node: Node, text: str) -> None:
+    """Has the node reread this configuration."""
+    before = node.log.read_text().count("configuration reread")
+    node.config_file.write_text(text)
+    assert node.process is not None
+    node.process.send_signal(signal.SIGHUP)
+    node.wait_for(lambda _: node.log.read_text().count("configuration reread") > before, what="the reread")
+
+
+def answered(status: dict[str, Any], what: str) -> int:
+    return int(status["telemetry"][f"{what}_answers"].get("NONE", 0))
+
+
+def wait_for_pushes(node: Node, number: int, *, polled: Producer | None = None) -> dict[str, Any]:
+    """The status once so many pushes came after this call."""
+    wanted = answered(node.status(), "push") + number
+
+    def came(status: dict[str, Any]) -> bool:
+        if polled is not None:
+            polled.poll(0.05)
+        return answered(status, "push") >= wanted
+
+    return node.wait_for(came, within_s=90, what=f"{number} pushes")
+
+
+def applied(status: dict[str, Any], rule: str) -> int:
+    return int(status["telemetry"]["client_guard"].get(rule, {"subscriptions": 0})["subscriptions"])
+
+
+@pytest.mark.parametrize("kind", ["producer", "consumer"])
+def test_librdkafka_2_5_0_lives_under_a_subscription_that_ends_it_without_the_guard(
+    node: Node, kind: str, librdkafka_250: None
+) -> None:
+    # Meant for the other kind of client: harmless to all but this version.
+    foreign = "org.apache.kafka.consumer." if kind == "producer" else "org.apache.kafka.producer."
+    subscription = SUBSCRIPTION.format(metrics=foreign)
+    configure(node, subscription)
+    before = applied(node.status(), "librdkafka-crash")
+    with running(polling_client("2.5.0", kind, node.port)) as client:
+        status = wait_for_pushes(node, 3)
+        assert client.poll() is None
+    assert applied(status, "librdkafka-crash") == before + 1
+    assert "librdkafka-crash (rewrite) applies to confluent-kafka-python 2.5.0-rdkafka-2.5.0" in node.log.read_text()
+
+    configure(node, subscription + UNGUARDED.format(rule="librdkafka-crash"))
+    with running(polling_client("2.5.0", kind, node.port)) as client:
+        assert client.wait(90) == -signal.SIGABRT
+
+
+@pytest.mark.parametrize("kind", ["producer", "consumer"])
+def test_librdkafka_2_5_0_lives_when_several_prefixes_are_asked(node: Node, kind: str, librdkafka_250: None) -> None:
+    configure(node, SUBSCRIPTION.format(metrics="org.apache.kafka.consumer.,org.apache.kafka.producer."))
+    with running(polling_client("2.5.0", kind, node.port)) as client:
+        wait_for_pushes(node, 3)
+        assert client.poll() is None
+
+
+def test_a_rule_of_ones_own_withholds_until_it_is_taken_back(node: Node) -> None:
+    subscription = SUBSCRIPTION.format(metrics="*")
+    rule = '[client-guard.mute]\nsoftware = "confluent-kafka-python"\naction = "withhold"\nreason = "it floods us"\n'
+    configure(node, subscription + rule)
+    start = node.status()
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{node.port}", "log_level": 3})
+
+    def asked_thrice(status: dict[str, Any]) -> bool:
+        producer.poll(0.05)
+        return answered(status, "get") >= answered(start, "get") + 3
+
+    status = node.wait_for(asked_thrice, within_s=90, what="three Gets")
+    assert answered(status, "push") == answered(start, "push")
+    assert status["telemetry"]["client_guard"]["mute"]["action"] == "withhold"
+    shown = run_cli("status", "--log-dirs", str(node.data)).stdout
+    assert "client guard mute" in shown
+    assert "withhold, 1 subscriptions: it floods us" in shown
+
+    configure(node, subscription)
+    wait_for_pushes(node, 2, polled=producer)
+
+
+def test_prefixes_that_no_client_knows_are_said_at_the_start_and_once_for_each_change(tmp_path: Path) -> None:
+    wrong = SUBSCRIPTION.format(metrics="producer.node.,org.apache.kafka.consumer.")
+    with Node(tmp_path, config=wrong) as node:
+        assert "did you mean org.apache.kafka.producer.node.?" in node.log.read_text()
+        shown = run_cli("status", "--log-dirs", str(node.data)).stdout
+        assert "producer.node. of all; did you mean org.apache.kafka.producer.node.?" in shown
+        configure(node, wrong + '[client-metrics.app]\nmetrics = "com.example."\n')
+        assert node.status()["telemetry"]["unmatched_prefixes"] == {
+            "all": {"producer.node.": "org.apache.kafka.producer.node."},
+            "app": {"com.example.": ""},
+        }
+        assert node.log.read_text().count("no known client has a metric under that prefix") == 2
+        configure(node, SUBSCRIPTION.format(metrics="*"))
+        assert node.status()["telemetry"]["unmatched_prefixes"] == {}
+
+
+@WITHOUT_JAVA
+def test_a_java_producer_without_zstd_keeps_its_network_thread(node: Node, tmp_path: Path) -> None:
+    jars = tmp_path / "jars"
+    shutil.copytree(clients_jars("4.0.0"), jars, ignore=shutil.ignore_patterns("zstd-*"))
+    program = java_program("4.0.0", "IdleProducer", jars)
+    subscription = SUBSCRIPTION.format(metrics="*")
+    configure(node, subscription + UNGUARDED.format(rule="java-4.0.0-missing-codec"))
+    unguarded = tmp_path / "unguarded.log"
+    with unguarded.open("wb") as log, running(idle(program, node.port, log)):
+        node.wait_for(
+            lambda _: "Uncaught exception in thread 'kafka-producer-network-thread" in unguarded.read_text(),
+            within_s=90,
+            what="the end of the producer's network thread",
+        )
+    configure(node, subscription)
+    guarded = tmp_path / "guarded.log"
+    with guarded.open("wb") as log, running(idle(program, node.port, log)):
+        wait_for_pushes(node, 3)
+    assert "Uncaught" not in guarded.read_text()
+
+
+def idle(program: list[str], port: int, log: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*program, f"127.0.0.1:{port}"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log
+    )

@@ -1,0 +1,268 @@
+"""The tests of docs/conformance.md are worth something: breaking a rule of the code makes its test fail.
+
+Each case changes one line in a copy of the project and runs the tests that stand beside the rule; they have to fail. A
+line that is not found any more fails its case, too, so that the list keeps up with the code.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+pytestmark = pytest.mark.soak
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("wire", "quotas", "telemetry", "exporters", "fleetgauge", "fleet")
+LADDER = "tests/unit/telemetry/test_push_ladder.py"
+GETS = "tests/unit/telemetry/test_get_subscriptions.py"
+LIFE = "tests/unit/telemetry/test_instance_life.py"
+CONFIG = "tests/unit/telemetry/test_subscription_config.py"
+CODECS = "tests/unit/telemetry/test_codec_traps.py"
+PLUGINS = "tests/unit/telemetry/test_exporter_plugin.py"
+LABELS = "tests/unit/exporters/test_labels.py"
+
+
+class Mutation(NamedTuple):
+    """A rule, the line that keeps it, what breaks it, and the tests that must notice."""
+
+    rule: str
+    file: str
+    line: str
+    broken: str
+    tests: str
+
+
+MUTATIONS = [
+    Mutation(
+        "a push has an id",
+        "telemetry/manager.py",
+        "if instance_id is None or instance_id.int in _RESERVED_IDS:",
+        "if instance_id is None:",
+        LADDER,
+    ),
+    Mutation("terminating is the last", "telemetry/manager.py", "if gate.is_terminated:", "if False:", LADDER),
+    Mutation(
+        "a push keeps its interval",
+        "telemetry/manager.py",
+        "if not terminating and not gate.may_push(",
+        "if False and not gate.may_push(",
+        LADDER,
+    ),
+    Mutation(
+        "a terminating push need not wait",
+        "telemetry/manager.py",
+        "if not terminating and not gate.may_push(",
+        "if not gate.may_push(",
+        LADDER,
+    ),
+    Mutation(
+        "a refused terminating push does not count",
+        "telemetry/gate.py",
+        "            self.is_terminated = False",
+        "            pass",
+        LADDER,
+    ),
+    Mutation(
+        "a push after a Get is due",
+        "telemetry/gate.py",
+        "return self._get_unconsumed or _has_passed(self._last_push_ms",
+        "return _has_passed(self._last_push_ms",
+        LADDER,
+    ),
+    Mutation(
+        "a Get keeps its interval",
+        "telemetry/manager.py",
+        "if not gate.may_get(",
+        "if False and not gate.may_get(",
+        GETS,
+    ),
+    Mutation(
+        "a Get keeps its distance from the last push",
+        "telemetry/gate.py",
+        "_has_passed(self._last_get_ms, push_interval_ms, now_ms) and _has_passed(\n"
+        "            self._last_push_ms, push_interval_ms, now_ms\n        )",
+        "_has_passed(self._last_get_ms, push_interval_ms, now_ms)",
+        GETS,
+    ),
+    Mutation(
+        "a Get cures an unknown subscription",
+        "telemetry/gate.py",
+        "frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})",
+        "frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})",
+        GETS,
+    ),
+    Mutation(
+        "a Get cures an unsupported codec",
+        "telemetry/gate.py",
+        "frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})",
+        "frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID})",
+        GETS,
+    ),
+    Mutation(
+        "the subscription id has to be the client's",
+        "telemetry/manager.py",
+        "if request.subscription_id != instance.subscription_id:",
+        "if False:",
+        LADDER,
+    ),
+    Mutation(
+        "a codec has to be configured",
+        "telemetry/manager.py",
+        "codec = self._codecs.get(request.compression_type)",
+        "codec = self._codecs.get(request.compression_type, self._codecs[0])",
+        LADDER,
+    ),
+    Mutation(
+        "exactly telemetry.max.bytes are taken",
+        "telemetry/manager.py",
+        "if len(encoded) > self._settings.telemetry_max_bytes:",
+        "if len(encoded) >= self._settings.telemetry_max_bytes:",
+        LADDER,
+    ),
+    Mutation(
+        "more than telemetry.max.bytes are refused",
+        "telemetry/manager.py",
+        "if len(encoded) > self._settings.telemetry_max_bytes:",
+        "if len(encoded) > 1 + self._settings.telemetry_max_bytes:",
+        LADDER,
+    ),
+    Mutation(
+        "decompressed too large is no invalid record",
+        "telemetry/manager.py",
+        "return TOO_LARGE_DECOMPRESSED",
+        "return BROKEN_COMPRESSION",
+        LADDER,
+    ),
+    Mutation("inflated payloads are refused", "telemetry/manager.py", "return INFLATED", "pass", LADDER),
+    Mutation("a payload is validated", "telemetry/manager.py", "validate_metrics(metrics)\n", "pass\n", LADDER),
+    Mutation(
+        "a broken codec is an invalid record",
+        "telemetry/manager.py",
+        "            return fault\n",
+        '            return b""\n',
+        LADDER,
+    ),
+    Mutation(
+        "an empty payload is a heartbeat",
+        "telemetry/manager.py",
+        '        if not encoded:\n            return b""\n',
+        "        if not encoded:\n            return TOO_LARGE\n",
+        LADDER,
+    ),
+    Mutation(
+        "a zstd frame is bounded whatever it states",
+        "telemetry/codecs/zstd.py",
+        "if stated > self._max_bytes:",
+        "if False:",
+        CODECS,
+    ),
+    Mutation(
+        "a failed log costs the client nothing",
+        "telemetry/accepted_push.py",
+        "            self._gate.give_back(turn)\n",
+        "            pass\n",
+        LADDER,
+    ),
+    Mutation(
+        "an edit leaves those alone whom it does not concern",
+        "telemetry/instance.py",
+        "        if subscription == self.subscription:",
+        "        if False:",
+        GETS,
+    ),
+    Mutation(
+        "a change opens the gate of those whom it concerns",
+        "telemetry/instance.py",
+        "        self.gate.reopen()\n",
+        "",
+        GETS,
+    ),
+    Mutation(
+        "intervals above five minutes hold",
+        "telemetry/subscriptions.py",
+        "return self._share(_union(each.metrics for each in matching), interval_ms)",
+        "return self._share(_union(each.metrics for each in matching), min(interval_ms, 300_000))",
+        GETS,
+    ),
+    Mutation(
+        "one star asks for everything",
+        "telemetry/subscriptions.py",
+        "return (ALL_METRICS,) if ALL_METRICS in prefixes else tuple(sorted(prefixes))",
+        "return tuple(sorted(prefixes))",
+        CONFIG,
+    ),
+    Mutation(
+        "a selector has to match the whole value",
+        "telemetry/match.py",
+        "self.pattern.fullmatch(form)",
+        "self.pattern.search(form)",
+        CONFIG,
+    ),
+    Mutation(
+        "an id belongs to its principal",
+        "telemetry/instance.py",
+        "return (instance_id.int, principal.principal_type, principal.name)",
+        'return (instance_id.int, "", "")',
+        LADDER,
+    ),
+    Mutation(
+        "a silent instance is kept for a minute",
+        "telemetry/instance.py",
+        "max(MIN_EXPIRY_MS, EXPIRY_INTERVALS * subscription.push_interval_ms)",
+        "EXPIRY_INTERVALS * subscription.push_interval_ms",
+        LIFE,
+    ),
+    Mutation(
+        "eviction leaves nothing behind",
+        "telemetry/instance_cache.py",
+        "            self._detach(instance, connection_id)\n        instance.connections = ()",
+        "            pass\n        instance.connections = ()",
+        LIFE,
+    ),
+    Mutation(
+        "eviction warns at most once in five minutes",
+        "telemetry/instance_cache.py",
+        "now_ms - self._warned_ms >= EVICTION_WARNING_INTERVAL_MS",
+        "True",
+        LIFE,
+    ),
+    Mutation(
+        "the end of one connection leaves a client with another alone",
+        "telemetry/instance_cache.py",
+        "            if not instance.connections:\n                self._remove(instance)",
+        "            if True:\n                self._remove(instance)",
+        LIFE,
+    ),
+    Mutation(
+        "a receiver's fault reaches nobody",
+        "telemetry/exporter_plugin.py",
+        "            except Exception as error:  # noqa: BLE001 - a receiver's fault",
+        "            except KeyError as error:  # a receiver's fault",
+        PLUGINS,
+    ),
+    Mutation(
+        "the broker's labels win",
+        "exporters/labels.py",
+        "return _Labels(encoded, self._names)",
+        "return _Labels(encoded, frozenset())",
+        LABELS,
+    ),
+]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.rule.replace(" ", "-") for mutation in MUTATIONS])
+def test_breaking_a_rule_makes_its_test_fail(mutation: Mutation, tmp_path: Path) -> None:
+    for name in (*ROOMS, "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "integration"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    file = tmp_path / mutation.file
+    text = file.read_text()
+    assert mutation.line in text, f"{mutation.file} has no such line any more: {mutation.line}"
+    file.write_text(text.replace(mutation.line, mutation.broken))
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutation.tests]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1, f"nobody noticed: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    assert "failed" in done.stdout, done.stdout[-2000:]

@@ -1,0 +1,59 @@
+"""Subscriptions that no known client answers are said, once, and stay in force."""
+
+import logging
+
+import pytest
+
+
+@pytest.fixture
+def warnings_of(caplog):
+    caplog.set_level(logging.WARNING, logger="telemetry.prefix_advice")
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+def test_a_prefix_that_no_client_knows_is_warned_about_with_the_nearest_one(node, client, warnings_of):
+    node.manager.update_subscription("latency", {"metrics": "org.apache.kafka.prodcuer.,org.apache.kafka.consumer."})
+    (warning,) = warnings_of()
+    assert "subscription latency asks for 'org.apache.kafka.prodcuer.'" in warning
+    assert "did you mean org.apache.kafka.producer.?" in warning
+    assert node.manager.unmatched_prefixes() == {
+        "latency": {"org.apache.kafka.prodcuer.": "org.apache.kafka.producer."}
+    }
+
+
+def test_it_is_never_refused(make_node, make_client, warnings_of):
+    node = make_node(subscribed=False)
+    node.manager.update_subscription("app", {"metrics": "com.example.orders."})
+    assert make_client(node).get().requested_metrics == ("com.example.orders.",)
+    assert "fleetgauge metrics lists the known ones" in warnings_of()[0]
+
+
+def test_it_is_said_once_for_each_change(node, warnings_of):
+    wrong = {"metrics": "producer."}
+    node.manager.replace_subscriptions({"a": wrong})
+    node.manager.replace_subscriptions({"a": wrong, "b": {"metrics": "*"}})
+    node.manager.update_subscription("c", {"metrics": "org.apache.kafka."})
+    assert len(warnings_of()) == 1
+    node.manager.replace_subscriptions({"b": wrong})
+    assert len(warnings_of()) == 2
+
+
+def test_a_mended_subscription_is_mentioned_no_more(node):
+    node.manager.update_subscription("a", {"metrics": "producer."})
+    assert node.manager.unmatched_prefixes() == {"a": {"producer.": "org.apache.kafka.producer."}}
+    node.manager.update_subscription("a", {"metrics": "org.apache.kafka.producer."})
+    assert node.manager.unmatched_prefixes() == {}
+
+
+def test_all_and_nothing_are_no_reason_for_a_warning(node, warnings_of):
+    node.manager.replace_subscriptions({"all": {"metrics": "*"}, "none": {"interval.ms": "1000"}})
+    assert warnings_of() == []
+
+
+def test_an_enormous_list_of_prefixes_is_looked_at_in_bounded_space(node, warnings_of):
+    prefixes = ",".join(f"{number}" + "y" * 1_000 for number in range(3_000))
+    node.manager.update_subscription("many", {"metrics": prefixes})
+    found = node.manager.unmatched_prefixes()["many"]
+    assert len(found) == 32
+    assert len(warnings_of()) == 32
+    assert all(len(warning) < 600 for warning in warnings_of())
