@@ -1,15 +1,19 @@
 """The reporters of `metric.reporters`: loaded, told of their context, registered, and closed with the node."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 import structlog
 
 from fleetgauge.errors import ConfigError
+from fleetgauge.reporter_thread import ReporterThread
 from quotas.metrics import Metrics
 from telemetry.plugin import (
     ClientTelemetryExporterPlugin,
+    ClientTelemetryPayload,
+    Export,
     MetricsContext,
     MetricsReporter,
+    RequestContext,
     load_reporter,
 )
 
@@ -35,7 +39,8 @@ class Reporters:
     def __init__(
         self, names: Sequence[str], metrics: Metrics, configs: Mapping[str, object], *, node_id: int, cluster_id: str
     ) -> None:
-        self.plugin = ClientTelemetryExporterPlugin()
+        self.plugin = ClientTelemetryExporterPlugin(isolate=self._isolate)
+        self._threads: list[ReporterThread] = []
         self._reporters: list[MetricsReporter] = []
         context = MetricsContext(
             namespace=NAMESPACE, labels={"kafka.cluster.id": cluster_id, "kafka.node.id": str(node_id)}
@@ -52,6 +57,18 @@ class Reporters:
                 self.close()
                 raise ConfigError("metric.reporters", f"{name} does not start: {error!r}") from error
 
+    def _isolate(self, name: str, export: Export) -> Export:
+        """A receiver on a thread of its own."""
+        thread = ReporterThread(name)
+        self._threads.append(thread)
+
+        def export_there(
+            context: RequestContext, payload: ClientTelemetryPayload, interval_ms: int
+        ) -> Awaitable[None] | None:
+            return thread.run(lambda: export(context, payload, interval_ms))
+
+        return export_there
+
     def close(self) -> None:
         """Closes every reporter; one that fails does not keep the next from being closed."""
         for reporter in self._reporters:
@@ -60,3 +77,5 @@ class Reporters:
                 reporter.close()
             except Exception:
                 log.exception("a metric reporter failed to close", reporter=type(reporter).__name__)
+        for thread in self._threads:
+            thread.close()

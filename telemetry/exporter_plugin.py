@@ -1,5 +1,6 @@
 """Hands every accepted push to the receivers of the registered reporters, each kept from disturbing the others."""
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
@@ -24,7 +25,11 @@ MAX_PENDING_EXPORTS: Final = 10_000
 MAX_PENDING_BYTES: Final = 64 << 20
 """What one reporter may leave unfinished, in pushes and in their decompressed payloads [B]; beyond, it gets no push."""
 
-_Export = Callable[[RequestContext, ClientTelemetryPayload, int], Awaitable[None] | None]
+Export = Callable[[RequestContext, ClientTelemetryPayload, int], Awaitable[None] | None]
+"""A receiver as one function: who pushed, what, and the push interval in force [ms]."""
+
+Isolate = Callable[[str, Export], Export]
+"""Makes of a receiver that could block, with its reporter's name, one that cannot."""
 
 
 class ExportStats(Protocol):
@@ -48,7 +53,7 @@ class _Registered:
 
     __slots__ = ("errors", "export", "logged_ms", "pending", "pending_bytes", "reporter")
 
-    def __init__(self, reporter: MetricsReporter, export: _Export) -> None:
+    def __init__(self, reporter: MetricsReporter, export: Export) -> None:
         self.reporter = reporter
         self.export = export
         self.errors = 0
@@ -73,9 +78,14 @@ class ClientTelemetryExporterPlugin:
     it does, which is counted and logged in the same way. A removed reporter is called no more.
     """
 
-    def __init__(self, time: Time | None = None) -> None:
-        """Starts without receivers; `time` measures how long exports take."""
+    def __init__(self, time: Time | None = None, isolate: Isolate | None = None) -> None:
+        """Starts without receivers; `time` measures how long exports take.
+
+        What `isolate` makes of a receiver is called in its place; coroutine functions are called as they are, since
+        calling one runs nothing yet.
+        """
         self._time: Time = SystemTime() if time is None else time
+        self._isolate = isolate
         self._registered: tuple[_Registered, ...] = ()
         self._stats: ExportStats | None = None
 
@@ -88,9 +98,11 @@ class ClientTelemetryExporterPlugin:
 
         Whatever the reporter raises when it is asked for its receiver goes to the caller.
         """
-        export = _export_of(reporter)
+        export, could_block = _export_of(reporter)
         if export is None:
             return False
+        if could_block and self._isolate is not None:
+            export = self._isolate(type(reporter).__qualname__, export)
         self._registered = (*self._registered, _Registered(reporter, export))
         return True
 
@@ -186,18 +198,24 @@ class ClientTelemetryExporterPlugin:
             )
 
 
-def _export_of(reporter: MetricsReporter) -> _Export | None:
-    """The reporter's receiver as one function; None if it has none."""
+def _export_of(reporter: MetricsReporter) -> tuple[Export | None, bool]:
+    """The reporter's receiver as one function, None if it has none; and whether calling it could block."""
     if isinstance(reporter, ClientTelemetryExporterProvider):
         exporter = reporter.client_telemetry_exporter()
         if exporter is None:
-            return None
-        return lambda context, payload, push_interval_ms: exporter.export_metrics(
-            ClientTelemetryContext(push_interval_ms=push_interval_ms, authorizable_request_context=context), payload
-        )
+            return None, False
+
+        def export(
+            context: RequestContext, payload: ClientTelemetryPayload, interval_ms: int
+        ) -> Awaitable[None] | None:
+            told = ClientTelemetryContext(push_interval_ms=interval_ms, authorizable_request_context=context)
+            return exporter.export_metrics(told, payload)
+
+        return export, not inspect.iscoroutinefunction(exporter.export_metrics)
     if isinstance(reporter, ClientTelemetry):
         receiver = reporter.client_receiver()
         if receiver is None:
-            return None
-        return lambda context, payload, _push_interval_ms: receiver.export_metrics(context, payload)
-    return None
+            return None, False
+        could_block = not inspect.iscoroutinefunction(receiver.export_metrics)
+        return lambda context, payload, _interval_ms: receiver.export_metrics(context, payload), could_block
+    return None, False

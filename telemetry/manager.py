@@ -17,6 +17,7 @@ from telemetry.gate import Turn
 from telemetry.instance import ClientInstance, SharedTexts, attributes_of, instance_key, kept_client_id
 from telemetry.instance_cache import InstanceCache
 from telemetry.instance_register import InstanceRegister
+from telemetry.interval_bound import bounded_for
 from telemetry.known_clients import SHIPPED
 from telemetry.labels import LabelBound
 from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
@@ -307,7 +308,8 @@ class ClientMetricsManager:
     def _effective_for(self, instance_id: uuid.UUID, context: RequestContext) -> EffectiveSubscription:
         """What the client is asked for: by the operator, as far as its software can take it."""
         subscription = self._subscriptions.effective_for(attributes_of(instance_id, context))
-        return self._guard.guarded(subscription, context.client_software_name, context.client_software_version)
+        name, version = context.client_software_name, context.client_software_version
+        return self._guard.guarded(bounded_for(subscription, name, version), name, version)
 
     def _subscription_result(self, instance: ClientInstance) -> GetTelemetrySubscriptionsResult:
         settings = self._settings

@@ -1,6 +1,6 @@
 """The plugin interface under one name: what a reporter implements, how it is loaded, and who calls it."""
 
-from telemetry.exporter_plugin import ClientTelemetryExporterPlugin
+from telemetry.exporter_plugin import ClientTelemetryExporterPlugin, Export
 from telemetry.plugin_api import (
     CONTENT_TYPE,
     ClientTelemetry,
@@ -24,6 +24,7 @@ __all__ = [
     "ClientTelemetryExporterProvider",
     "ClientTelemetryPayload",
     "ClientTelemetryReceiver",
+    "Export",
     "MetricsContext",
     "MetricsReporter",
     "RequestContext",

@@ -116,10 +116,11 @@ class ClientTelemetryReceiver(Protocol):
     """Takes pushes (KIP-714, Client telemetry receiver)."""
 
     def export_metrics(self, context: RequestContext, payload: ClientTelemetryPayload) -> Awaitable[None] | None:
-        """Called on the listener's loop, for every accepted push: must not block.
+        """Called for every accepted push, in order and one call at a time, on a thread of the reporter's own.
 
-        Slow work is returned as an awaitable. The client's response never waits for it, and it is cancelled after
-        `plugin.export.timeout.ms`. What is raised is counted and logged, and never reaches the client.
+        A coroutine function, and an awaitable that is returned, runs on the listener's loop and must not block it. The
+        client's response never waits; after `plugin.export.timeout.ms` an awaitable is cancelled, and a call that has
+        not begun is given up. What is raised is counted and logged, and never reaches the client.
         """
         ...
 

@@ -101,33 +101,9 @@ linger.ms = 200
     assert len(landed(tmp_path / "landing")) == len(pushed)
 
 
-REPORTERS = """
-import asyncio
-
-
-class Base:
-    def configure(self, configs): pass
-    def context_change(self, context): pass
-    def init(self, metrics): pass
-    def metric_change(self, metric): pass
-    def metric_removal(self, metric): pass
-    def close(self): pass
-    def client_receiver(self): return self
-
-
-class Raising(Base):
-    def export_metrics(self, context, payload): raise RuntimeError("always")
-
-
-class Hanging(Base):
-    def export_metrics(self, context, payload): return asyncio.sleep(3600)
-"""
-
-
 def test_reporters_that_raise_and_hang_reach_no_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bad_reporters.py").write_text(REPORTERS)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    reporters = "metric.reporters=bad_reporters.Raising,bad_reporters.Hanging"
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    reporters = "metric.reporters=support.bad_reporters.Raising,support.bad_reporters.Hanging"
     with Node(tmp_path, reporters, "plugin.export.timeout.ms=50") as node, RawClient(node.port) as client:
         for _ in range(5):
             assert client.push(client.get(uuid.uuid4()), metrics_data()).error_code == 0

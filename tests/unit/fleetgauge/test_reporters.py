@@ -1,6 +1,9 @@
 """Reporters of `metric.reporters` that misbehave at the start or the end of a node."""
 
-from typing import Any
+import asyncio
+import threading
+import uuid
+from typing import Any, cast
 
 import pytest
 
@@ -8,6 +11,7 @@ from fleetgauge.errors import ConfigError
 from fleetgauge.reporters import Reporters
 from quotas.clock import MockTime
 from quotas.metrics import Metrics
+from telemetry.plugin import ClientTelemetryPayload, RequestContext
 
 closed: list[str] = []
 
@@ -57,3 +61,28 @@ def test_a_reporter_that_refuses_its_configuration_stops_the_start_by_name_and_t
     with pytest.raises(ConfigError, match=r"metric\.reporters: picky does not start: .*needs my\.endpoint"):
         reporters(monkeypatch, good=Good, picky=ConfiguresBadly)
     assert "good" in closed
+
+
+class Blocks(Good):
+    def client_receiver(self) -> "Blocks":
+        return self
+
+    def export_metrics(self, context: Any, payload: Any) -> None:
+        threads.append(threading.current_thread().name)
+
+
+threads: list[str] = []
+
+
+def test_a_receiver_is_called_on_a_thread_of_its_reporter(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads.clear()
+    made = reporters(monkeypatch, blocks=Blocks)
+
+    async def scenario() -> None:
+        payload = ClientTelemetryPayload(client_instance_id=uuid.uuid4(), is_terminating=False, data=b"")
+        for awaitable in made.plugin.export_metrics(cast(RequestContext, None), payload, 1_000):
+            await awaitable
+
+    asyncio.run(scenario())
+    made.close()
+    assert threads == ["reporter-Blocks"]

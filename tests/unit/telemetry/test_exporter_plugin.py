@@ -11,6 +11,7 @@ from telemetry import exporter_plugin
 from telemetry.manager import AcceptedPush
 from telemetry.plugin import (
     ClientTelemetryContext,
+    ClientTelemetryExporterPlugin,
     ClientTelemetryPayload,
     MetricsReporter,
     RequestContext,
@@ -125,6 +126,26 @@ def test_a_throwing_receiver_reaches_neither_the_client_nor_the_next_receiver(no
     assert node.sensor("plugin-error-count") == 1
     assert node.sensor("plugin-export-count") == 2  # the good one and the push log
     assert "boom" in caplog.text
+
+
+class Awaiting(Receiving):
+    """A receiver that is a coroutine function: calling it runs nothing yet."""
+
+    async def export_metrics(self, context, payload):
+        self.calls.append((context, payload))
+
+
+def test_a_receiver_that_could_block_is_isolated_and_a_coroutine_function_is_called_as_it_is():
+    isolated = []
+
+    def isolate(name, export):
+        isolated.append(name)
+        return export
+
+    plugin = ClientTelemetryExporterPlugin(isolate=isolate)
+    for reporter in (Receiving(), Exporting(), Awaiting(), Silent(), Declining()):
+        plugin.add(reporter)
+    assert isolated == ["Receiving", "Exporting"]
 
 
 def test_a_failing_receiver_is_logged_once_a_minute_each(node, client, caplog):

@@ -1,0 +1,55 @@
+// A franz-go client at a node that has telemetry and no topic. Arguments: bootstrap servers, client id.
+// It pings twice a second until its standard input ends or a line comes, then closes, and prints "closed".
+// Telemetry begins with a client's first connection for producing or fetching, so it asks to produce once, in vain.
+// Its log, with the client instance id, goes to standard error.
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func main() {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(os.Args[1]),
+		kgo.ClientID(os.Args[2]),
+		kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelDebug, stamp)),
+	)
+	if err != nil {
+		panic(err)
+	}
+	end := make(chan struct{})
+	go func() {
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+		close(end)
+	}()
+	for isRunning, isKnown := true, false; isRunning; {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		err := client.Ping(ctx)
+		if err == nil && !isKnown {
+			request := kmsg.NewPtrProduceRequest()
+			request.Acks = 1
+			_, _ = client.Broker(nodeID).Request(ctx, request)
+			isKnown = true
+		}
+		cancel()
+		select {
+		case <-end:
+			isRunning = false
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+	client.Close()
+	fmt.Println("closed")
+}
+
+// nodeID is Fleetgauge's node.id if nothing else is configured.
+const nodeID = 1
+
+func stamp() string { return time.Now().Format("15:04:05.000 ") }

@@ -1,0 +1,143 @@
+"""One node with all real clients at it, so that one event meets them all."""
+
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.dataset as ds
+from support.node import Node
+from support.telemetry_clients import VERSIONS, Client, ClientProcess, wait_until
+
+ALL_EACH_SECOND = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 1000\n'
+INTERVALS = 2
+"""A client is back if it was acknowledged so often since the event."""
+QUIET_S = 0.05
+"""Eleven clients push each second, and each push takes a few ms."""
+
+
+class Landed(NamedTuple):
+    """What is looked at of a record in the landing zone."""
+
+    push_id: str
+    client_instance_id: str
+    push_interval_ms: int
+    terminating: bool
+
+
+class ClientFleet:
+    """The node, its clients, and what of both is known from outside.
+
+    Args:
+        node: a node that serves.
+        exporters: the part of its configuration that stays when the subscriptions change.
+        landing: its landing zone.
+    """
+
+    def __init__(self, node: Node, exporters: str, landing: Path) -> None:
+        self.node = node
+        self.landing = landing
+        self._exporters = exporters
+        self._directory = node.directory / "clients"
+        self._directory.mkdir()
+        self._starts = 0
+        self.processes: list[ClientProcess] = []
+
+    @property
+    def clients(self) -> list[Client]:
+        return [client for process in self.processes for client in process.clients]
+
+    def start_clients(self) -> None:
+        """Starts all that do not run, and waits until every one was acknowledged."""
+        self.processes = [process for process in self.processes if process.process.poll() is None]
+        running = {(type(process), process.version) for process in self.processes}
+        self._starts += 1
+        directory = self._directory / str(self._starts)
+        directory.mkdir()
+        bootstrap = f"127.0.0.1:{self.node.port}"
+        self.processes += [
+            kind(version, bootstrap, directory) for kind, version in VERSIONS if (kind, version) not in running
+        ]
+        self.expect_pushes({})
+
+    def subscribe(self, subscriptions: str) -> None:
+        """Has the running node reread its configuration with these subscriptions."""
+        assert self.node.process is not None
+        rereads = self.node.log.read_text().count("configuration reread")
+        self.node.config_file.write_text(subscriptions + self._exporters)
+        self.node.process.send_signal(signal.SIGHUP)
+        wait_until(
+            lambda: self.node.log.read_text().count("configuration reread") == rereads, "the node to reread its file"
+        )
+
+    def acknowledged(self) -> dict[str, int]:
+        """By client: pushes that it saw acknowledged."""
+        return {client.name: client.acknowledged() for client in self.clients}
+
+    def expect_pushes(self, before: dict[str, int], number: int = INTERVALS, within_s: float = 90.0) -> None:
+        """Waits until every client saw `number` pushes more than `before` acknowledged, and none says it is off.
+
+        One that was cut in mid-request is not waited for: Java is silent for five minutes then, before 4.2 for good.
+        """
+
+        def missing() -> dict[str, Any]:
+            self.expect_none_off()
+            now, cut = self.acknowledged(), self.cut_in_mid_request()
+            return {name: now[name] for name in now if now[name] < before.get(name, 0) + number and name not in cut}
+
+        wait_until(missing, f"{number} acknowledged pushes of each", within_s)
+
+    def cut_in_mid_request(self) -> list[str]:
+        """Clients that had a telemetry request unanswered when a connection ended."""
+        return [client.name for client in self.clients if client.was_cut_in_mid_request()]
+
+    def expect_none_off(self) -> None:
+        """No client says that it switched its telemetry off; one that was cut in mid-request may (see `Client`)."""
+        off = {client.name: client.says_off() for client in self.clients if not client.was_cut_in_mid_request()}
+        off = {name: lines[-2:] for name, lines in off.items() if lines}
+        assert not off, f"clients switched their telemetry off: {off}\n{self.node.output()}"
+
+    def expect_landed(self, within_s: float = 60.0) -> dict[str, int]:
+        """Every push that a client saw acknowledged is in the landing zone; returns the counts by client."""
+        acknowledged = {client.instance_id(): (client.name, client.acknowledged()) for client in self.clients}
+
+        def lost() -> dict[str, tuple[int, int]]:
+            there = Counter({push.push_id: push.client_instance_id for push in self.landed()}.values())
+            return {n: (there[i], count) for i, (n, count) in acknowledged.items() if there[i] < count}
+
+        wait_until(lost, "acknowledged pushes in the landing zone (there, acknowledged)", within_s)
+        return dict(acknowledged.values())
+
+    def landed(self) -> list[Landed]:
+        """Every record in the landing zone by now; without the metrics, since this is read again and again."""
+        files = [str(path) for path in self.landing.glob("date=*/hour=*/*.parquet")]  # finished ones
+        if not files:
+            return []
+        columns = ds.dataset(files).to_table(columns=list(Landed._fields)).to_pydict()
+        return [Landed(*row) for row in zip(*columns.values(), strict=True)]
+
+    def refusals(self) -> Counter[str]:
+        """By error code: refused requests since the node's start."""
+        refusals = self.node.status()["telemetry"]["refusals"]
+        return Counter({code: sum(reasons.values()) for code, reasons in refusals.items()})
+
+    def wait_for_a_quiet_moment(self) -> None:
+        """Waits until the node has had nothing to answer for a little while, so that a kill meets nothing in flight."""
+        deadline = time.monotonic() + 20
+        last, since = -1, time.monotonic()
+        while time.monotonic() < min(deadline, since + QUIET_S):
+            pushes = sum(self.node.status()["telemetry"]["push_answers"].values())
+            if pushes != last:
+                last, since = pushes, time.monotonic()
+
+    def close_clients(self) -> None:
+        """Has all closed as applications close them."""
+        for process in self.processes:
+            process.ask_to_close()
+        for process in self.processes:
+            process.wait()
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
