@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fleetgauge.cli.credentials import credentials
 from fleetgauge.cli.demo import demo
 from fleetgauge.cli.export import export
 from fleetgauge.cli.log import app as log
@@ -29,6 +30,7 @@ app.command()(export)
 app.command()(status)
 app.add_typer(log, name="log")
 app.command(name="config")(show_config)
+app.command()(credentials)
 app.command()(demo)
 
 
