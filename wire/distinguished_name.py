@@ -43,7 +43,7 @@ def subject_of(certificate: bytes) -> str:
     """
     try:
         return _name_text(_subject(certificate))
-    except (IndexError, ValueError) as error:
+    except (IndexError, ValueError, StopIteration) as error:
         raise CertificateError(f"no certificate that can be read: {error}") from error
 
 

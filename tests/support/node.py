@@ -70,6 +70,11 @@ class Node:
         except NotRunningError as error:
             raise ValueError(str(error)) from error
 
+    def port_of(self, listener: str) -> int:
+        """The port that a listener of that name got."""
+        found = dict(entry.split("://") for entry in self.status()["node"]["listeners"])
+        return int(found[listener].rsplit(":", 1)[1])
+
     def wait_for(self, condition: Any, *, within_s: float = 30.0, what: str = "") -> dict[str, Any]:
         """Polls the status until `condition(status)` is true."""
         deadline = time.monotonic() + within_s

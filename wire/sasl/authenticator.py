@@ -208,10 +208,10 @@ class SaslAuthenticator:
         return SaslStep(response=response, failure=FailedAuthentication.SASL_AUTHENTICATION_FAILED, detail=detail)
 
     def _answer(self, error: ErrorCode, message: str | None, token: bytes, lifetime_ms: int) -> bytes:
-        """A SaslAuthenticate response; or a bare token, which is left out when there is nothing in it."""
+        """A SaslAuthenticate response; or a bare token, which has no way to tell of an error."""
         request = self._request
         if request is None:
-            return _SIZE.pack(len(token)) + token if token else b""
+            return b"" if error else _SIZE.pack(len(token)) + token
         schema: Any = load_response_schema(ApiKey.SASL_AUTHENTICATE, request.api_version)
         values: dict[str, Any] = {
             "error_code": KioErrorCode(error),
