@@ -125,7 +125,8 @@ def _identity_problem(error: ssl.SSLError, path: str, *, has_password: bool) -> 
     reason = error.reason or ""
     if reason == "KEY_VALUES_MISMATCH":
         return f"the private key in {path} belongs to another certificate; the node's own certificate comes first"
-    if "BAD_DECRYPT" in reason or "EMPTY" in reason or "PASSWORD" in reason or "PKCS12" in reason:
+    # OpenSSL names a wrong password in many ways, and none for a certain one: what the file says is surer.
+    if b"ENCRYPTED" in Path(path).read_bytes():
         hint = "ssl.key.password does not open it" if has_password else "it is encrypted: set ssl.key.password"
         return f"the private key in {path} cannot be read: {hint}"
     return f"{path} must hold a private key and its certificate in PEM form ({reason or error})"

@@ -124,3 +124,15 @@ def run_cli(*arguments: str, check: bool = True, timeout_s: float = 120.0) -> su
         check=check,
         env={**os.environ, "COLUMNS": "200"},
     )
+
+
+def credential_lines(user: str, password: str) -> str:
+    """The lines of a SASL user that `fleetgauge credentials` prints and an operator pastes into the configuration."""
+    return subprocess.run(
+        [sys.executable, "-m", "fleetgauge", "credentials", user],
+        input=password + "\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
