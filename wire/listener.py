@@ -48,7 +48,6 @@ class Listener:
         security: what clients have to do before their first request; plaintext by default.
 
     Attributes:
-        security: may be exchanged while connections are open; it holds for those to come.
         port: the port that was bound, after `start`.
     """
 
@@ -72,17 +71,25 @@ class Listener:
         self._time = time
         self._api_table = api_table or ApiTable()
         self._counters = ListenerCounters()
-        self.security = security or ListenerSecurity()
         self._handshakes = Handshakes(
             max_unfinished=settings.max_unfinished_handshakes, timeout_ms=settings.handshake_timeout_ms
         )
-        self._shared = SecureContext(self._handshakes, AuthenticationCounters())
+        self._shared = SecureContext(security or ListenerSecurity(), self._handshakes, AuthenticationCounters())
         self._indexes = itertools.count()
         self._context: ListenerContext | None = None
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._adopting: set[asyncio.Task[None]] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def security(self) -> ListenerSecurity:
+        """May be exchanged while connections are open; it holds for those to come, and for sessions to be renewed."""
+        return self._shared.security
+
+    @security.setter
+    def security(self, security: ListenerSecurity) -> None:
+        self._shared.security = security
 
     @property
     def connection_count(self) -> int:

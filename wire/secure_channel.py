@@ -32,13 +32,15 @@ class SecureContext:
     """What the connections of one listener share beside `ListenerContext`.
 
     Attributes:
+        security: of the listener, as it is now.
         handshakes: the connections that are not let in yet.
         counters: of authentications.
     """
 
-    __slots__ = ("_executor", "counters", "handshakes")
+    __slots__ = ("_executor", "counters", "handshakes", "security")
 
-    def __init__(self, handshakes: Handshakes, counters: AuthenticationCounters) -> None:
+    def __init__(self, security: ListenerSecurity, handshakes: Handshakes, counters: AuthenticationCounters) -> None:
+        self.security = security
         self.handshakes = handshakes
         self.counters = counters
         self._executor: ThreadPoolExecutor | None = None
@@ -154,7 +156,8 @@ class SecureChannel(TcpChannel):
 
     def _handle(self, frame: bytes) -> None:
         if self._authenticator is None:
-            sasl = self._security.sasl
+            # Who is no user any more cannot renew a session.
+            sasl = self._shared.security.sasl
             if sasl is None or sasl.max_reauth_ms == 0 or not self._renews(sasl, frame):
                 super()._handle(frame)
                 return

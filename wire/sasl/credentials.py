@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -161,13 +161,14 @@ class CredentialStore:
         users: credentials by user name.
     """
 
-    __slots__ = ("_secret", "_users")
+    __slots__ = ("_secret", "_shapes", "_users")
 
     def __init__(self, users: Mapping[str, tuple[ScramCredential, ...]]) -> None:
         self._users = dict(users)
         # Of the stored keys, so that an unknown user's salt stays the same through a restart, as a known one's does.
         keys = sorted(credential.stored_key for held in users.values() for credential in held)
         self._secret = hashlib.sha256(b"".join(keys) or secrets.token_bytes(32)).digest()
+        self._shapes = {mechanism: self._shapes_of(mechanism) for mechanism in (None, *ScramMechanism)}
 
     def __contains__(self, user: object) -> bool:
         return user in self._users
@@ -177,38 +178,35 @@ class CredentialStore:
 
     def scram(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
         """The credential to check a SCRAM proof of `user` against; one that none fits where there is none."""
-        held = self._first(user, lambda credential: credential.mechanism is mechanism)
-        return held or self._nobody(user, mechanism)
+        nobody = self._nobody(user, mechanism)  # for everybody, so that it takes everybody's time
+        return _first(self._users.get(user, ()), mechanism) or nobody
 
     def plain(self, user: str) -> ScramCredential:
         """The credential to check a password of `user` against; one that none fits where there is none."""
-        return self._first(user, lambda _: True) or self._nobody(user, None)
-
-    def _first(self, user: str, accepts: Callable[[ScramCredential], bool]) -> ScramCredential | None:
-        return next((credential for credential in self._users.get(user, ()) if accepts(credential)), None)
+        nobody = self._nobody(user, None)
+        return _first(self._users.get(user, ()), None) or nobody
 
     def _nobody(self, user: str, mechanism: ScramMechanism | None) -> ScramCredential:
+        """Mechanism, iterations and length of the salt as some existing user has them, always the same for a name."""
         seed = hmac.digest(self._secret, user.encode(errors="replace"), "sha512")
-        like = self._like(seed, mechanism)
-        wanted, iterations, salt_bytes = like
-        salt = hashlib.shake_256(b"salt" + seed).digest(salt_bytes)
+        shapes = self._shapes[mechanism]
+        wanted, iterations, salt_bytes = shapes[int.from_bytes(seed[:8]) % len(shapes)]
         # Random, and not derived: nothing that is known to anybody leads to it.
         keys = secrets.token_bytes(2 * wanted.hash_bytes)
         return ScramCredential(
             mechanism=wanted,
-            salt=salt,
+            salt=hashlib.shake_256(b"salt" + seed).digest(salt_bytes),
             stored_key=keys[: wanted.hash_bytes],
             server_key=keys[wanted.hash_bytes :],
             iterations=iterations,
         )
 
-    def _like(self, seed: bytes, mechanism: ScramMechanism | None) -> tuple[ScramMechanism, int, int]:
-        """Mechanism, iterations and length of the salt as some existing user has them, always the same for a name."""
-        firsts = (
-            next((credential for credential in held if mechanism in (None, credential.mechanism)), None)
-            for held in self._users.values()
-        )
+    def _shapes_of(self, mechanism: ScramMechanism | None) -> list[tuple[ScramMechanism, int, int]]:
+        firsts = (_first(held, mechanism) for held in self._users.values())
         shapes = [(held.mechanism, held.iterations, len(held.salt)) for held in firsts if held is not None]
-        if not shapes:
-            return mechanism or ScramMechanism.SCRAM_SHA_512, DEFAULT_ITERATIONS, _SALT_BYTES
-        return shapes[int.from_bytes(seed[:8]) % len(shapes)]
+        return shapes or [(mechanism or ScramMechanism.SCRAM_SHA_512, DEFAULT_ITERATIONS, _SALT_BYTES)]
+
+
+def _first(held: tuple[ScramCredential, ...], mechanism: ScramMechanism | None) -> ScramCredential | None:
+    """The first credential for that mechanism, or for any where it is None."""
+    return next((credential for credential in held if mechanism in (None, credential.mechanism)), None)
