@@ -23,8 +23,8 @@ _STRANGERS: Final = (
     (b"PUT ", "it looks like HTTP"),
     (b"PRI ", "it looks like HTTP/2"),
     (b"SSH-", "it looks like SSH"),
-    (b"PROX", "it looks like a PROXY header, and proxy.protocol is off"),
-    (b"\r\n\r\n", "it looks like a PROXY header, and proxy.protocol is off"),
+    (b"PROX", "it looks like a PROXY header, and proxy.protocol.enable is off"),
+    (b"\r\n\r\n", "it looks like a PROXY header, and proxy.protocol.enable is off"),
 )
 
 

@@ -126,9 +126,9 @@ class ListenerKeys(BaseModel):
         alias="connection.failed.authentication.delay.ms",
         description="A client that failed to authenticate is told so, and closed, after this time [ms].",
     )
-    proxy_protocol: bool = Field(
+    proxy_protocol_enable: bool = Field(
         default=False,
-        alias="proxy.protocol",
+        alias="proxy.protocol.enable",
         description="Whether connections begin with a load balancer's PROXY header, version 1 or 2.",
     )
     proxy_protocol_trusted_addresses: Names = Field(
@@ -250,11 +250,11 @@ class SecurityKeys:
         return {name: self._build(name, keys, store) for name, keys in self._keys.items()}
 
     def _check(self, name: str, keys: ListenerKeys) -> None:
-        if keys.proxy_protocol and not keys.proxy_protocol_trusted_addresses:
+        if keys.proxy_protocol_enable and not keys.proxy_protocol_trusted_addresses:
             raise ConfigError(
                 "proxy.protocol.trusted.addresses",
-                f"listener {name} has proxy.protocol=true, and needs the addresses of its load balancers, for example "
-                "10.0.0.0/8",
+                f"listener {name} has proxy.protocol.enable=true, and needs the addresses of its load balancers, for "
+                "example 10.0.0.0/8",
             )
         if self._protocols[name].has_sasl and not self._users:
             raise ConfigError(
@@ -279,7 +279,7 @@ class SecurityKeys:
             tls=context,
             principal_mapper=PrincipalMapper(keys.ssl_principal_mapping_rules),
             sasl=sasl if protocol.has_sasl else None,
-            proxy=ProxyTrust(keys.proxy_protocol_trusted_addresses) if keys.proxy_protocol else None,
+            proxy=ProxyTrust(keys.proxy_protocol_trusted_addresses) if keys.proxy_protocol_enable else None,
         )
 
 

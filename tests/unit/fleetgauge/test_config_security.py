@@ -56,7 +56,7 @@ def test_a_listeners_own_value_wins(keystore: Path, authority: Authority) -> Non
         "listener.name.a.sasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN",
         "listener.name.a.connections.max.reauth.ms=5000",
         "listener.name.a.b.ssl.client.auth=required",
-        "listener.name.a.b.proxy.protocol=true",
+        "listener.name.a.b.proxy.protocol.enable=true",
         "listener.name.a.b.proxy.protocol.trusted.addresses=10.0.0.0/8",
         USER,
     )
@@ -100,7 +100,7 @@ def test_the_nodes_client_auth_is_for_ssl_listeners_alone_as_in_kafka(keystore: 
         (["ssl.enabled.protocols=TLSv1.1,TLSv1.2"], ["TLSv1.2 and TLSv1.3"]),
         (["ssl.client.auth=maybe"], ["'none', 'requested' or 'required'"]),
         (["ssl.principal.mapping.rules=RULE:x"], ["ssl.principal.mapping.rules", "RULE:pattern/replacement/"]),
-        (["proxy.protocol=true"], ["proxy.protocol.trusted.addresses", "10.0.0.0/8"]),
+        (["proxy.protocol.enable=true"], ["proxy.protocol.trusted.addresses", "10.0.0.0/8"]),
         (["proxy.protocol.trusted.addresses=10.0.0.1/8"], ["host bits"]),
         (["listener.name.nosuch.ssl.client.auth=none"], ["belongs to no listener", "listener.name.plaintext."]),
         (["listener.name.plaintext.node.id=3"], ["listener.name.plaintext.node.id", "is none of ssl.keystore.type"]),
