@@ -2,6 +2,7 @@ import java.io.FileInputStream;
 import java.time.Duration;
 import java.util.Properties;
 import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -30,8 +31,10 @@ public final class LonelyProducer {
                 } catch (TimeoutException e) {
                     // There is no topic here.
                 }
-                if (!isKnown) {
-                    System.out.println(producer.clientInstanceId(Duration.ofSeconds(30)));
+                // Null while the node has given none.
+                Uuid id = isKnown ? null : producer.clientInstanceId(Duration.ofSeconds(5));
+                if (id != null) {
+                    System.out.println(id);
                     isKnown = true;
                 }
             }
