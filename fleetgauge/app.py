@@ -14,6 +14,7 @@ import structlog
 from fleetgauge.apis.cluster import ClusterApis
 from fleetgauge.apis.telemetry import TelemetryApis
 from fleetgauge.config import Endpoint, ServiceConfig
+from fleetgauge.config.security import ListenerKeys
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
@@ -35,8 +36,12 @@ from wire.listener import Listener, ListenerSettings
 log = structlog.get_logger(__name__)
 
 _HOUSEKEEPING_S = 1.0
-_REREAD = ("client_metrics", "client_guard", "logging_level")
-"""What a SIGHUP takes over; other keys need a restart."""
+_NOT_FOR_REPORTERS = {"sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"}
+_CHANGEABLE = {
+    *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
+    *ListenerKeys.model_fields,
+}
+"""What a SIGHUP takes over; a listener's certificates, users and rules hold for connections to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,7 @@ class FleetgaugeNode:
         self._reporters = Reporters(
             config.metric_reporters,
             self._metrics,
-            config.model_dump(by_alias=True, mode="json"),
+            config.model_dump(by_alias=True, mode="json", exclude=_NOT_FOR_REPORTERS),
             node_id=config.node_id,
             cluster_id=self.cluster_id,
         )
@@ -134,21 +139,34 @@ class FleetgaugeNode:
         log.info("stopped", undelivered=self._undelivered())
 
     def reconfigure(self, config: ServiceConfig) -> None:
-        """Takes over what may change while running: subscriptions and client guard. The log level is the caller's.
+        """Takes over what may change while running: subscriptions, client guard, and of each listener its certificates
+        (read anew), users and rules, for the connections to come. The log level is the caller's.
 
         Other keys that differ are named in the log, since they need a restart.
+
+        Raises:
+            ConfigError: certificates or keys cannot be used; nothing was changed.
         """
         rules = guard_rules(config.client_guard)  # a bad table is refused before anything changes
+        self._replace_security(config)
         self._manager.replace_subscriptions(config.client_metrics)
         self._manager.replace_guard_rules(rules)
         changed = [
             field.alias or name
             for name, field in ServiceConfig.model_fields.items()
-            if name not in _REREAD and getattr(config, name) != getattr(self._config, name)
+            if name not in _CHANGEABLE and getattr(config, name) != getattr(self._config, name)
         ]
         if changed:
             log.warning("these keys changed in the file, and need a restart", keys=changed)
         log.info("configuration reread", subscriptions=sorted(config.client_metrics))
+
+    def _replace_security(self, config: ServiceConfig) -> None:
+        securities = config.security_keys().build()
+        for listener in self._listeners:
+            security = securities.get(listener.name)
+            # What a listener speaks stays until a restart, as its address does.
+            if security is not None and security.protocol is listener.security.protocol:
+                listener.security = security
 
     def advertised(self, listener_name: str) -> tuple[str, int]:
         """Host and port that clients of a listener are told to connect to."""
@@ -233,7 +251,10 @@ class FleetgaugeNode:
             socket_listen_backlog_size=self._config.socket_listen_backlog_size,
             connections_max_idle_ms=self._config.connections_max_idle_ms,
             max_in_flight_requests=self._config.max_in_flight_requests,
+            handshake_timeout_ms=self._config.handshake_timeout_ms,
+            max_unfinished_handshakes=self._config.max_unfinished_handshakes,
         )
+        securities = self._config.security_keys().build()
         for endpoint in self._config.listeners:
             listener = Listener(
                 name=endpoint.listener_name,
@@ -243,6 +264,7 @@ class FleetgaugeNode:
                 settings=settings,
                 time=self._time,
                 api_table=table,
+                security=securities[endpoint.listener_name],
             )
             await listener.start()
             self._listeners.append(listener)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from fleetgauge.apis.api_versions import handle_api_versions
 from fleetgauge.apis.cluster import ClusterApis
+from fleetgauge.apis.sasl import handle_sasl
 from fleetgauge.apis.telemetry import TelemetryApis
 from quotas.clock import Time
 from telemetry.manager import ClientMetricsManager
@@ -38,6 +39,8 @@ class RequestDispatcher:
         self._time = time
         self._handlers: dict[int, Handler] = {
             ApiKey.API_VERSIONS: lambda channel, request: handle_api_versions(table, channel, request),
+            ApiKey.SASL_HANDSHAKE: handle_sasl,
+            ApiKey.SASL_AUTHENTICATE: handle_sasl,
             ApiKey.METADATA: cluster.handle_metadata,
             ApiKey.DESCRIBE_CLUSTER: cluster.handle_describe_cluster,
             ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: telemetry.handle_get,

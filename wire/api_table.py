@@ -9,7 +9,9 @@ class ApiKey(enum.IntEnum):
     """Kafka's api keys that are served (Kafka protocol guide, "Api Keys")."""
 
     METADATA = 3
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    SASL_AUTHENTICATE = 36
     DESCRIBE_CLUSTER = 60
     GET_TELEMETRY_SUBSCRIPTIONS = 71
     PUSH_TELEMETRY = 72
@@ -25,7 +27,9 @@ class Api(NamedTuple):
 
 SERVED: Final = (
     Api(ApiKey.METADATA, 0, 13),
+    Api(ApiKey.SASL_HANDSHAKE, 0, 1),
     Api(ApiKey.API_VERSIONS, 0, 4),
+    Api(ApiKey.SASL_AUTHENTICATE, 0, 2),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2),
     Api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0),
     Api(ApiKey.PUSH_TELEMETRY, 0, 0),

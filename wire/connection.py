@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final
 
 from wire.errors import LocalProtocolError, ProtocolError
-from wire.frames import FrameDecoder
+from wire.frames import MIN_REQUEST_BYTES, FrameDecoder
 
 
 class ConnectionState(enum.Enum):
@@ -171,6 +171,11 @@ class Connection:
     def has_output(self) -> bool:
         """True if `data_to_send` has something to hand over."""
         return self._sent != self._turn
+
+    def bound_frames(self, min_frame_bytes: int | None, max_frame_bytes: int, limit_name: str) -> None:
+        """Other bounds for the frames to come; None is the least that a request has. See `FrameDecoder.bound`."""
+        smallest = MIN_REQUEST_BYTES if min_frame_bytes is None else min_frame_bytes
+        self._decoder.bound(smallest, max_frame_bytes, limit_name)
 
     def receive_data(self, data: bytes) -> int:
         """Takes bytes of the peer; returns how many frames they completed. An error of the stream shows in `take`."""

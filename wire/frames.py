@@ -23,7 +23,14 @@ _STRANGERS: Final = (
     (b"PUT ", "it looks like HTTP"),
     (b"PRI ", "it looks like HTTP/2"),
     (b"SSH-", "it looks like SSH"),
+    (b"PROX", "it looks like a PROXY header, and proxy.protocol.enable is off"),
+    (b"\r\n\r\n", "it looks like a PROXY header, and proxy.protocol.enable is off"),
 )
+
+
+def stranger(first: bytes) -> str:
+    """What the first bytes of a connection look like, if they are of a known protocol that is not Kafka's."""
+    return next((what for start, what in _STRANGERS if first.startswith(start)), "")
 
 
 class FrameDecoder:
@@ -42,11 +49,12 @@ class FrameDecoder:
         partial: the frame that is not complete yet, with its prefix.
     """
 
-    __slots__ = ("_max", "_min", "_wanted", "error", "partial")
+    __slots__ = ("_limit_name", "_max", "_min", "_wanted", "error", "partial")
 
     def __init__(self, max_frame_bytes: int, *, min_frame_bytes: int = MIN_REQUEST_BYTES) -> None:
         self._max = max_frame_bytes
         self._min = min_frame_bytes
+        self._limit_name = "socket.request.max.bytes"
         self.partial: bytearray | None = None
         self._wanted = SIZE_PREFIX_BYTES
         self.error: ProtocolError | None = None
@@ -55,6 +63,10 @@ class FrameDecoder:
     def buffered_bytes(self) -> int:
         """Bytes of a frame that is not complete yet [B]."""
         return len(self.partial) if self.partial is not None else 0
+
+    def bound(self, min_frame_bytes: int, max_frame_bytes: int, limit_name: str) -> None:
+        """Other bounds from the next frame on; `limit_name` is the configuration key of the larger one."""
+        self._min, self._max, self._limit_name = min_frame_bytes, max_frame_bytes, limit_name
 
     def receive(self, data: bytes) -> list[bytes]:
         """Takes the next bytes of the stream and returns the frames that they complete, without prefixes.
@@ -113,6 +125,7 @@ class FrameDecoder:
             return ProtocolError("empty_frame", "a frame without a byte")
         if size < self._min:
             return ProtocolError("short_frame", f"a frame of {size} bytes cannot hold a request header")
-        hint = next((f"; {what}" for first, what in _STRANGERS if prefix.startswith(first)), "")
-        detail = f"a frame of {size} bytes is announced, socket.request.max.bytes is {self._max}{hint}"
+        looks = stranger(prefix)
+        hint = f"; {looks}" if looks else ""
+        detail = f"a frame of {size} bytes is announced, {self._limit_name} is {self._max}{hint}"
         return ProtocolError("frame_too_large", detail)

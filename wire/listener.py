@@ -14,11 +14,15 @@ from typing import Any, Final
 
 import structlog
 
+from wire.admission import Admission
 from wire.api_table import ApiTable
 from wire.channel import Channel, RequestHandler
 from wire.errors import InvalidConfigError
-from wire.listener_counters import ListenerCounters
+from wire.handshakes import Handshakes
+from wire.listener_counters import AuthenticationCounters, ListenerCounters
+from wire.listener_security import ListenerSecurity
 from wire.listener_settings import ListenerSettings
+from wire.secure_channel import SecureContext
 from wire.tcp_channel import Clock, CloseReason, ListenerContext, TcpChannel
 
 __all__ = ("Channel", "Listener", "ListenerSettings", "RequestHandler")
@@ -41,6 +45,7 @@ class Listener:
         settings: see there.
         time: a monotonic clock; `quotas.clock.Time` is one.
         api_table: what is served.
+        security: what clients have to do before their first request; plaintext by default.
 
     Attributes:
         port: the port that was bound, after `start`.
@@ -56,6 +61,7 @@ class Listener:
         settings: ListenerSettings,
         time: Clock,
         api_table: ApiTable | None = None,
+        security: ListenerSecurity | None = None,
     ) -> None:
         self.name = name
         self.host = host
@@ -65,6 +71,10 @@ class Listener:
         self._time = time
         self._api_table = api_table or ApiTable()
         self._counters = ListenerCounters()
+        self._handshakes = Handshakes(
+            max_unfinished=settings.max_unfinished_handshakes, timeout_ms=settings.handshake_timeout_ms
+        )
+        self._shared = SecureContext(security or ListenerSecurity(), self._handshakes, AuthenticationCounters())
         self._indexes = itertools.count()
         self._context: ListenerContext | None = None
         self._socket: socket.socket | None = None
@@ -73,13 +83,29 @@ class Listener:
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
+    def security(self) -> ListenerSecurity:
+        """May be exchanged while connections are open; it holds for those to come, and for sessions to be renewed."""
+        return self._shared.security
+
+    @security.setter
+    def security(self, security: ListenerSecurity) -> None:
+        self._shared.security = security
+
+    @property
     def connection_count(self) -> int:
         """Open connections."""
         return len(self._context.channels) if self._context is not None else 0
 
     def counters(self) -> dict[str, Any]:
         """What was counted since the start, in plain values; see `ListenerCounters`."""
-        return {"listener": self.name, "open": self.connection_count, **self._counters.snapshot()}
+        return {
+            "listener": self.name,
+            "security_protocol": self.security.protocol.value,
+            "open": self.connection_count,
+            "unfinished_handshakes": len(self._handshakes),
+            **self._counters.snapshot(),
+            **self._shared.counters.snapshot(),
+        }
 
     async def start(self) -> None:
         """Binds and accepts connections from now on.
@@ -120,14 +146,17 @@ class Listener:
         await self._context.all_closed.wait()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
+        self._shared.close()
 
     def close_idle(self, now_ms: int) -> None:
-        """Ends the connections on which nothing arrived for `connections_max_idle_ms`, as of `now_ms` (monotonic).
+        """Ends the connections on which nothing arrived for `connections_max_idle_ms`, as of `now_ms` (monotonic),
+        and the handshakes that take too long.
 
         The listener calls it by itself.
         """
         if self._context is None:
             return
+        self._handshakes.expire(now_ms)
         for channel in list(self._context.channels):
             channel.expire(now_ms)
         for reason, count in self._context.limiter.overdue(now_ms):
@@ -164,8 +193,9 @@ class Listener:
             task = loop.create_task(self._adopt(loop, accepted, context))
             self._adopting.add(task)
             task.add_done_callback(self._adopting.discard)
-            # A stop must not cut a connection off between its socket and its channel.
-            await asyncio.shield(task)
+            if not self.security.has_handshake:
+                # A stop must not cut a connection off between its socket and its channel.
+                await asyncio.shield(task)
 
     async def _pause_after(self, error: OSError, context: ListenerContext) -> None:
         """Waits for descriptors to come free; the connections stay in the backlog meanwhile."""
@@ -185,16 +215,28 @@ class Listener:
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            channel = self._make_channel(accepted, context)
+            local, peer = _endpoint(accepted.getsockname()), _endpoint(accepted.getpeername())
+            if self.security.has_handshake:
+                await self._admit(accepted, context, local, peer)
+                return
+            channel = self._make_channel(context, local, peer)
             await loop.connect_accepted_socket(lambda: channel, accepted)
         except OSError:
             accepted.close()  # the peer is gone already
             return
         self._counters.accepted += 1
 
-    def _make_channel(self, accepted: socket.socket, context: ListenerContext) -> TcpChannel:
-        local_host, local_port = _endpoint(accepted.getsockname())
-        host, port = _endpoint(accepted.getpeername())
+    async def _admit(
+        self, accepted: socket.socket, context: ListenerContext, local: tuple[str, int], peer: tuple[str, int]
+    ) -> None:
+        self._counters.accepted += 1
+        admission = Admission(
+            context, self._shared, self.security, accepted, local=local, peer=peer, index=next(self._indexes)
+        )
+        await admission.run()
+
+    def _make_channel(self, context: ListenerContext, local: tuple[str, int], peer: tuple[str, int]) -> TcpChannel:
+        (local_host, local_port), (host, port) = local, peer
         index = next(self._indexes)
         return TcpChannel(
             context,
@@ -208,6 +250,7 @@ class Listener:
             self._accepting.cancel()
             with suppress(asyncio.CancelledError):
                 await self._accepting
+        self._handshakes.end_all(CloseReason.LISTENER_STOPPED)
         if self._adopting:
             await asyncio.wait(self._adopting)
         if self._socket is not None:
@@ -215,7 +258,8 @@ class Listener:
             self._socket = None
 
     def _sweep_later(self, loop: asyncio.AbstractEventLoop) -> None:
-        period_ms = min(_MAX_SWEEP_MS, max(_MIN_SWEEP_MS, self._settings.connections_max_idle_ms // 10))
+        shortest_ms = min(self._settings.connections_max_idle_ms, self._settings.handshake_timeout_ms)
+        period_ms = min(_MAX_SWEEP_MS, max(_MIN_SWEEP_MS, shortest_ms // 10))
         self._sweep_timer = loop.call_later(period_ms / 1000, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:

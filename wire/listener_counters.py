@@ -47,6 +47,27 @@ class ListenerCounters:
         }
 
 
+class AuthenticationCounters:
+    """Authentications by SASL since the listener started, by the names of Kafka's metrics (`...-total`)."""
+
+    __slots__ = (
+        "failed_authentications",
+        "failed_reauthentications",
+        "successful_authentications",
+        "successful_reauthentications",
+    )
+
+    def __init__(self) -> None:
+        self.successful_authentications = 0
+        self.failed_authentications = 0
+        self.successful_reauthentications = 0
+        self.failed_reauthentications = 0
+
+    def snapshot(self) -> dict[str, int]:
+        """Plain values, for a status page."""
+        return {name: getattr(self, name) for name in sorted(self.__slots__)}
+
+
 class LogLimiter:
     """At most one line a second for each reason, with the number of those that were left out.
 

@@ -24,6 +24,8 @@ class ListenerSettings:
             would hold more is closed. Kafka's `queued.max.request.bytes`, there unbounded.
         accept_error_pause_ms: pause when the process is out of descriptors or memory [ms].
         close_linger_ms: how long a closing connection may take to read its last responses [ms].
+        handshake_timeout_ms: how long PROXY header, TLS and SASL of one connection may take together [ms].
+        max_unfinished_handshakes: connections that are not let in yet; for one more, the oldest of them is closed.
 
     Raises:
         InvalidConfigError: a value is not positive.
@@ -37,6 +39,8 @@ class ListenerSettings:
     queued_max_request_bytes: int = 512 * MIB
     accept_error_pause_ms: int = 100
     close_linger_ms: int = 5_000
+    handshake_timeout_ms: int = 30_000
+    max_unfinished_handshakes: int = 1_000
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -6,6 +6,7 @@ this one connection.
 
 import asyncio
 import enum
+import ssl
 from typing import Final, Protocol, cast
 
 import structlog
@@ -36,12 +37,19 @@ class CloseReason(enum.StrEnum):
 
     CLIENT_CLOSED = "client_closed"
     CONNECTION_RESET = "connection_reset"
+    TLS_ERROR = "tls_error"
     TRUNCATED_FRAME = "truncated_frame"
     IDLE = "idle"
     RESPONSES_UNREAD = "responses_unread"
     RECEIVE_BUFFERS_FULL = "receive_buffers_full"
     HANDLER_ERROR = "handler_error"
     LISTENER_STOPPED = "listener_stopped"
+
+
+def _lost_reason(error: Exception | None) -> CloseReason:
+    if error is None:
+        return CloseReason.CLIENT_CLOSED
+    return CloseReason.TLS_ERROR if isinstance(error, ssl.SSLError) else CloseReason.CONNECTION_RESET
 
 
 class Clock(Protocol):
@@ -101,7 +109,8 @@ class ListenerContext:
 
 
 class TcpChannel(asyncio.Protocol):
-    """A plaintext connection; see `wire.channel.Channel` for what handlers may rely on.
+    """A connection; see `wire.channel.Channel` for what handlers may rely on. Plaintext by itself; see
+    `wire.secure_channel` for the others.
 
     Args:
         context: what it shares with the listener's other connections.
@@ -263,7 +272,7 @@ class TcpChannel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: the connection is gone; tells the handler."""
         context = self._context
-        lost = CloseReason.CONNECTION_RESET if exc is not None else CloseReason.CLIENT_CLOSED
+        lost = _lost_reason(exc)
         reason = self._close_reason or self._end_reason or lost
         self._close_reason = reason
         self._transport = None

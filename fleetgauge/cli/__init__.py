@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fleetgauge.cli.clients import clients
+from fleetgauge.cli.credentials import credentials
 from fleetgauge.cli.demo import demo
 from fleetgauge.cli.export import export
 from fleetgauge.cli.log import app as log
@@ -33,6 +34,7 @@ app.command()(clients)
 app.add_typer(log, name="log")
 app.command(name="config")(show_config)
 app.command()(metrics)
+app.command()(credentials)
 app.command()(demo)
 
 

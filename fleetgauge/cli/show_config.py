@@ -11,20 +11,29 @@ from fleetgauge.cli.options import ConfigFile, Overrides, read_config
 def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
     """Check a configuration and print it whole: every key, its value in force and its meaning, as TOML."""
     from fleetgauge.config.model import TABLES  # with every room: only once it is needed
+    from fleetgauge.config.security import SECRETS, ListenerKeys
 
     checked = read_config(config, override)
     fields = type(checked).model_fields
     keys = [field.alias or name for name, field in fields.items()]
-    for name, field in fields.items():
+    for name, field in sorted(fields.items(), key=lambda item: item[0] in ListenerKeys.model_fields):
         if name in TABLES:
             continue
         typer.echo(f"# {field.description}")
         key = field.alias or name
         # TOML takes a key that is also the prefix of another in quotes only.
         shown = f'"{key}"' if any(other.startswith(f"{key}.") for other in keys) else key
-        typer.echo(f"{shown} = {_toml(getattr(checked, name))}")
+        value = getattr(checked, name)
+        typer.echo(f"{shown} = {_toml('[hidden]' if value and key in SECRETS else value)}")
+    for key, value in checked.listener_name.items():
+        hides = any(key.endswith(f".{secret}") for secret in SECRETS)
+        typer.echo(f"listener.name.{key} = {_toml('[hidden]' if hides else value)}")
     for key, value in checked.push_log_kafka_client.items():
         typer.echo(f"push.log.kafka.client.{key} = {_toml('[hidden]' if _is_secret(key) else value)}")
+    for user, credentials in checked.sasl_users.items():
+        typer.echo(f"\n[sasl.users.{_toml(user)}]")
+        for key in credentials:
+            typer.echo(f"{key} = {_toml('[hidden]')}")
     for table, entries in (
         ("exporters", checked.exporters),
         ("client-metrics", checked.client_metrics),

@@ -14,6 +14,8 @@ from fleetgauge.cli.units import ago, amount, size
 from fleetgauge.data_dir import MAX_EXPORTS, DataDirectory
 from fleetgauge.status import NotRunningError, Status, read_status
 
+_AUTHENTICATIONS = ("successful_authentications", "failed_authentications")
+
 
 def status(
     config: ConfigFile = None,
@@ -123,6 +125,9 @@ def _traffic(found: Status) -> Table:
         table.add_row(
             f"connections {listener['listener']}", f"{listener['open']} open, {listener['accepted']} accepted"
         )
+        known = {name: listener[name] for name in _AUTHENTICATIONS if listener.get(name)}
+        if known:
+            table.add_row("  authentications", _counts({name.split("_")[0]: count for name, count in known.items()}))
         if listener["closed"]:
             table.add_row("  closed, by reason", _counts(listener["closed"]))
     return table

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from exporters.push_log.log import PushLogError
 from exporters.registry import build_exporter
 from fleetgauge.config.model import TABLES, ServiceConfig
 from fleetgauge.config.push_logs import topic_settings
+from fleetgauge.config.security import LISTENER_PREFIX, NOT_READ, SECRETS, USERS_PREFIX
 from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from telemetry.known_clients import guard_rules
 from telemetry.subscriptions import check_subscription
 from wire.errors import InvalidConfigError
+from wire.sasl.credentials import ScramMechanism
 
 SUBSCRIPTION_KEYS = ("metrics", "interval.ms", "match")
 DEFAULT_SUBSCRIPTION = {"metrics": "*", "interval.ms": "60000"}
@@ -48,6 +51,7 @@ def load_config(
     _check_guard(config, sourced)
     _check_exporters(config, sourced)
     _check_topic(config)
+    _check_security(config, sourced)
     return config
 
 
@@ -56,34 +60,62 @@ def known_keys() -> tuple[str, ...]:
     return tuple(field.alias or name for name, field in ServiceConfig.model_fields.items() if name not in TABLES)
 
 
+@dataclass(slots=True)
+class _Tables:
+    """The keys that belong to a table, as they are found."""
+
+    exporters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    subscriptions: dict[str, dict[str, str]] = field(default_factory=dict)
+    guard: dict[str, dict[str, Any]] = field(default_factory=dict)
+    kafka_client: dict[str, str] = field(default_factory=dict)
+    listener_name: dict[str, object] = field(default_factory=dict)
+    users: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def take(self, key: str, raw: Sourced) -> bool:
+        """True if the key belongs to one of them.
+
+        Raises:
+            ConfigError: it does, and has another form than the table's keys.
+        """
+        if key.startswith("exporters."):
+            name, inner = _exporter_key(key, raw)
+            self.exporters.setdefault(name, {})[inner] = raw.value
+        elif key.startswith("client-metrics."):
+            name, inner = _subscription_key(key, raw)
+            self.subscriptions.setdefault(name, {})[inner] = _kafka_text(raw.value)
+        elif key.startswith("client-guard."):
+            name, inner = _guard_key(key, raw)
+            self.guard.setdefault(name, {})[inner] = raw.value
+        elif key.startswith(_KAFKA_CLIENT) and key != _KAFKA_CLIENT:
+            self.kafka_client[key.removeprefix(_KAFKA_CLIENT)] = _kafka_text(raw.value)
+        elif key.startswith(LISTENER_PREFIX):
+            self.listener_name[key.removeprefix(LISTENER_PREFIX)] = raw.value
+        elif key.startswith(USERS_PREFIX):
+            name, inner = _user_key(key, raw)
+            self.users.setdefault(name, {})[inner] = _kafka_text(raw.value)
+        else:
+            return False
+        return True
+
+
 def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     values: dict[str, Any] = {}
-    exporters: dict[str, dict[str, Any]] = {}
-    subscriptions: dict[str, dict[str, str]] = {}
-    guard: dict[str, dict[str, Any]] = {}
-    kafka_client: dict[str, str] = {}
+    tables = _Tables()
     known = set(known_keys())
     for key, raw in sourced.items():
         if key in known:
             values[key] = raw.value
-        elif key.startswith("exporters."):
-            name, inner = _exporter_key(key, raw)
-            exporters.setdefault(name, {})[inner] = raw.value
-        elif key.startswith("client-metrics."):
-            name, inner = _subscription_key(key, raw)
-            subscriptions.setdefault(name, {})[inner] = _kafka_text(raw.value)
-        elif key.startswith("client-guard."):
-            name, inner = _guard_key(key, raw)
-            guard.setdefault(name, {})[inner] = raw.value
-        elif key.startswith(_KAFKA_CLIENT) and key != _KAFKA_CLIENT:
-            kafka_client[key.removeprefix(_KAFKA_CLIENT)] = _kafka_text(raw.value)
-        else:
-            raise ConfigError(key, f"is no configuration key{_did_you_mean(key, known)}", source=raw.source)
+        elif not tables.take(key, raw):
+            hint = NOT_READ.get(key) or f"is no configuration key{_did_you_mean(key, known)}"
+            raise ConfigError(key, hint, source=raw.source)
     # Nodes that share a topic would each make a landing zone of a part of it: there, nothing is assumed.
-    values["exporters"] = exporters or ({} if values.get("push.log") == "kafka" else {"landing": {"type": "landing"}})
-    values["push.log.kafka.client"] = kafka_client
-    values["client-guard"] = guard
-    values["client-metrics"] = subscriptions or {"default": DEFAULT_SUBSCRIPTION}
+    assumed = {} if values.get("push.log") == "kafka" else {"landing": {"type": "landing"}}
+    values["exporters"] = tables.exporters or assumed
+    values["push.log.kafka.client"] = tables.kafka_client
+    values["listener.name"] = tables.listener_name
+    values["sasl.users"] = tables.users
+    values["client-guard"] = tables.guard
+    values["client-metrics"] = tables.subscriptions or {"default": DEFAULT_SUBSCRIPTION}
     try:
         config = ServiceConfig.model_validate(values)
     except ValidationError as error:
@@ -122,6 +154,20 @@ def _guard_key(key: str, raw: Sourced) -> tuple[str, str]:
     return name, inner
 
 
+def _user_key(key: str, raw: Sourced) -> tuple[str, str]:
+    for mechanism in ScramMechanism:
+        inner = mechanism.value.lower()
+        name = key.removeprefix(USERS_PREFIX).removesuffix(f".{inner}")
+        if key.endswith(f".{inner}") and name:
+            return name, inner
+    allowed = ", ".join(mechanism.value.lower() for mechanism in ScramMechanism)
+    raise ConfigError(
+        key,
+        f"a user [sasl.users.<name>] has the keys {allowed}, made by fleetgauge credentials; no password is kept",
+        source=raw.source,
+    )
+
+
 def _kafka_text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -130,7 +176,9 @@ def _kafka_text(value: object) -> str:
 
 def _did_you_mean(key: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(
-        key, [*known, "[exporters.<name>]", "[client-metrics.<name>]", "[client-guard.<name>]"], n=1
+        key,
+        [*known, "[exporters.<name>]", "[client-metrics.<name>]", "[client-guard.<name>]", "[sasl.users.<name>]"],
+        n=1,
     )
     return f"; did you mean {close[0]}?" if close else "; the keys are listed by fleetgauge config"
 
@@ -142,7 +190,8 @@ def _first_problem(error: ValidationError, sourced: Mapping[str, Sourced]) -> Co
     raw = sourced.get(key)
     if raw is None:
         return ConfigError(key, message)
-    return ConfigError(key, f"{raw.value!r} is not allowed: {message}", source=raw.source)
+    shown = "its value" if key in SECRETS else repr(raw.value)
+    return ConfigError(key, f"{shown} is not allowed: {message}", source=raw.source)
 
 
 def _check_subscriptions(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
@@ -180,6 +229,14 @@ def _check_topic(config: ServiceConfig) -> None:
         check_clients(topic_settings(config))
     except PushLogError as error:
         raise ConfigError("push.log", str(error)) from error
+
+
+def _check_security(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
+    try:
+        config.security_keys()  # reads no certificate: that is for the listener alone
+    except ConfigError as error:
+        raw = sourced.get(error.key)
+        raise ConfigError(error.key, error.problem, source=raw.source if raw else "") from error
 
 
 def _source_of(table: str, name: str, sourced: Mapping[str, Sourced]) -> str:

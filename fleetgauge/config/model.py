@@ -4,17 +4,19 @@ Defaults that belong to a room (`telemetry`, `exporters`, `wire`) are taken from
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from exporters.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from exporters.push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
 from fleetgauge.config.listeners import HTTP, Endpoint, parse_endpoints, parse_http_endpoints
+from fleetgauge.config.security import ListenerKeys, Names, SecurityKeys, read_protocol_map
 from telemetry.codecs import CompressionType
 from telemetry.manager import ClientMetricsSettings
 from wire.listener import ListenerSettings
+from wire.security_protocol import SecurityProtocol
 
 _WIRE = ListenerSettings()
 _TELEMETRY = ClientMetricsSettings()
@@ -22,22 +24,15 @@ _LOG = PushLogSettings(dir=Path("push-log"))
 _TOPIC = KafkaTopicSettings(bootstrap_servers="-")
 _INT32_MAX = 2**31 - 1
 
-TABLES = ("push_log_kafka_client", "exporters", "client_metrics", "client_guard")
-"""The fields that hold keys of others: of librdkafka, of an exporter's type, of a subscription, of a guard's rule."""
+TABLES = ("push_log_kafka_client", "exporters", "client_metrics", "client_guard", "listener_name", "sasl_users")
+"""The fields that hold keys of others: of librdkafka, an exporter's type, a subscription, a guard's rule, a user."""
 
 
-def _comma_separated(value: object) -> object:
-    """Kafka's lists are comma-separated; TOML has lists of its own: both are taken."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
+class ServiceConfig(ListenerKeys):
+    """The configuration of one node, checked. Field aliases are the keys that an operator writes.
 
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_comma_separated)]
-
-
-class ServiceConfig(BaseModel):
-    """The configuration of one node, checked. Field aliases are the keys that an operator writes."""
+    The keys of `ListenerKeys` stand for every listener that has no value of its own.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -57,6 +52,24 @@ class ServiceConfig(BaseModel):
         max_length=8,
         description="Where /healthz, /readyz, /metrics and /clients are served, http://host:port,...; empty: nowhere "
         "(extra: http).",
+    )
+    listener_security_protocol_map: Names = Field(
+        default=tuple(f"{protocol}:{protocol}" for protocol in SecurityProtocol),
+        alias="listener.security.protocol.map",
+        description="NAME:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL,...: what each listener speaks.",
+    )
+    handshake_timeout_ms: int = Field(
+        default=_WIRE.handshake_timeout_ms,
+        ge=100,
+        alias="handshake.timeout.ms",
+        description="PROXY header, TLS and SASL of a connection take no longer together [ms].",
+    )
+    max_unfinished_handshakes: int = Field(
+        default=_WIRE.max_unfinished_handshakes,
+        ge=1,
+        le=100_000,
+        alias="max.unfinished.handshakes",
+        description="Connections of a listener that are not let in yet; for one more, the oldest is closed.",
     )
     node_id: int = Field(default=1, ge=0, le=_INT32_MAX, alias="node.id", description="Kafka node id of this node.")
     cluster_id: str = Field(
@@ -263,6 +276,16 @@ class ServiceConfig(BaseModel):
         alias="client-guard",
         description="[client-guard.<name>]: what faulty clients are asked for; rules, and changes of the shipped ones.",
     )
+    listener_name: dict[str, Any] = Field(
+        default_factory=dict,
+        alias="listener.name",
+        description="listener.name.<name in lower case>.<key>: a key of one listener alone, as in Kafka.",
+    )
+    sasl_users: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        alias="sasl.users",
+        description="[sasl.users.<name>]: salted hashes by mechanism, as fleetgauge credentials makes them.",
+    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -295,6 +318,12 @@ class ServiceConfig(BaseModel):
             value = ",".join(value)
         return parse_http_endpoints(value) if isinstance(value, str) else value
 
+    @field_validator("listener_security_protocol_map")
+    @classmethod
+    def _read_protocol_map(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        read_protocol_map(value)
+        return value
+
     @field_validator("push_log_kafka_topic_replication_factor", "push_log_kafka_topic_retention_ms")
     @classmethod
     def _be_no_zero(cls, value: int) -> int:
@@ -325,6 +354,30 @@ class ServiceConfig(BaseModel):
                 "push.log=kafka needs push.log.kafka.bootstrap.servers, for example "
                 "push.log.kafka.bootstrap.servers=broker1.example.com:9092"
             )
+        return self
+
+    def security_protocols(self) -> dict[str, SecurityProtocol]:
+        """What each listener speaks."""
+        known = read_protocol_map(self.listener_security_protocol_map)
+        return {endpoint.listener_name: known[endpoint.listener_name] for endpoint in self.listeners}
+
+    def security_keys(self) -> SecurityKeys:
+        """What each listener asks of its clients.
+
+        Raises:
+            ConfigError: a listener's own key is unknown, or what belongs together is not there.
+        """
+        return SecurityKeys(self, self.listener_name, self.security_protocols(), self.sasl_users)
+
+    @model_validator(mode="after")
+    def _know_what_listeners_speak(self) -> "ServiceConfig":
+        known = read_protocol_map(self.listener_security_protocol_map)
+        for endpoint in self.listeners:
+            if endpoint.listener_name not in known:
+                raise ValueError(
+                    f"listeners holds {endpoint}, and listener.security.protocol.map does not say what it speaks; add "
+                    f"{endpoint.listener_name}:PLAINTEXT, or another of {', '.join(SecurityProtocol)}"
+                )
         return self
 
     @model_validator(mode="after")

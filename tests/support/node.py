@@ -71,6 +71,11 @@ class Node:
         except NotRunningError as error:
             raise ValueError(str(error)) from error
 
+    def port_of(self, listener: str) -> int:
+        """The port that a listener of that name got."""
+        found = dict(entry.split("://") for entry in self.status()["node"]["listeners"])
+        return int(found[listener].rsplit(":", 1)[1])
+
     def wait_for(self, condition: Any, *, within_s: float = 30.0, what: str = "") -> dict[str, Any]:
         """Polls the status until `condition(status)` is true."""
         deadline = time.monotonic() + within_s
@@ -120,3 +125,15 @@ def run_cli(*arguments: str, check: bool = True, timeout_s: float = 120.0) -> su
         check=check,
         env={**os.environ, "COLUMNS": "200"},
     )
+
+
+def credential_lines(user: str, password: str) -> str:
+    """The lines of a SASL user that `fleetgauge credentials` prints and an operator pastes into the configuration."""
+    return subprocess.run(
+        [sys.executable, "-m", "fleetgauge", "credentials", user],
+        input=password + "\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout

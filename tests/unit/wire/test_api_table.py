@@ -9,7 +9,9 @@ from wire.software import is_valid_software
 def test_every_served_api_is_advertised_in_the_order_of_its_key() -> None:
     assert [tuple(api) for api in ApiTable().advertised()] == [
         (3, 0, 13),
+        (17, 0, 1),
         (18, 0, 4),
+        (36, 0, 2),
         (60, 0, 2),
         (71, 0, 0),
         (72, 0, 0),
@@ -18,9 +20,9 @@ def test_every_served_api_is_advertised_in_the_order_of_its_key() -> None:
 
 def test_telemetry_is_not_advertised_while_it_is_disabled() -> None:
     table = ApiTable(telemetry_enabled=False)
-    assert [api.key for api in table.advertised()] == [3, 18, 60]
+    assert [api.key for api in table.advertised()] == [3, 17, 18, 36, 60]
     table.telemetry_enabled = True
-    assert [api.key for api in table.advertised()] == [3, 18, 60, 71, 72]
+    assert [api.key for api in table.advertised()] == [3, 17, 18, 36, 60, 71, 72]
 
 
 def test_clients_that_learned_of_telemetry_before_are_still_answered() -> None:

@@ -1,0 +1,219 @@
+"""A channel with SASL on a transport that only remembers: what is let through, answered and counted, and when."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from quotas.clock import MockTime
+from wire.api_table import ApiTable
+from wire.channel import Channel
+from wire.codec import Request
+from wire.handshakes import Handshakes
+from wire.listener_counters import AuthenticationCounters, ListenerCounters
+from wire.listener_security import ListenerSecurity
+from wire.listener_settings import ListenerSettings
+from wire.sasl.authenticator import SaslSettings
+from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from wire.sasl.mechanism import PasswordCheck
+from wire.secure_channel import SecureChannel, SecureContext
+from wire.security_protocol import SecurityProtocol
+from wire.tcp_channel import ListenerContext
+
+STORE = CredentialStore({"alice": (ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096),)})
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+API_VERSIONS = framed(struct.pack(">hhih", 18, 0, 1, -1))
+HANDSHAKE = framed(struct.pack(">hhihh", 17, 1, 2, -1, 5) + b"PLAIN")
+METADATA = framed(struct.pack(">hhihi", 3, 1, 4, -1, -1))
+ANSWER = framed(b"answer")
+
+
+def login(token: bytes) -> bytes:
+    return framed(struct.pack(">hhihi", 36, 0, 3, -1, len(token)) + token)
+
+
+class Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.is_closed = False
+        self.is_reading_now = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: Any) -> None:
+        self.sent += bytes(data)
+
+    def is_reading(self) -> bool:
+        return self.is_reading_now
+
+    def pause_reading(self) -> None:
+        self.is_reading_now = False
+
+    def resume_reading(self) -> None:
+        self.is_reading_now = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+
+class Later:
+    """The part of a loop that the channel uses, by hand."""
+
+    def __init__(self) -> None:
+        self.delayed: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, delay_s: float, call: Callable[..., None], *arguments: Any) -> None:
+        self.delayed.append((delay_s, lambda: call(*arguments)))
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        call()
+
+
+class Shared(SecureContext):
+    """Password checks that end when the test says so."""
+
+    checks: list[tuple[PasswordCheck, Any]]
+
+    def check(self, check: PasswordCheck, loop: Any) -> Any:
+        future: asyncio.Future[bool] = asyncio.Future(loop=Waiting())  # type: ignore[arg-type]
+        self.checks.append((check, future))
+        return future
+
+    def finish(self) -> None:
+        check, future = self.checks.pop()
+        if not future.cancelled():
+            future.set_result(check.run())
+
+
+class Waiting:
+    """A future's loop: its callbacks are called at once."""
+
+    def call_soon(self, call: Callable[..., None], *arguments: Any, context: Any = None) -> None:
+        call(*arguments)
+
+    def get_debug(self) -> bool:
+        return False
+
+
+class Handler:
+    def __init__(self) -> None:
+        self.handled: list[tuple[int, str]] = []
+
+    def handle(self, channel: Channel, request: Request) -> bytes:
+        self.handled.append((request.api_key, str(channel.principal)))
+        return ANSWER
+
+    def connection_made(self, channel: Channel) -> None:
+        pass
+
+    def connection_lost(self, channel: Channel, reason: str) -> None:
+        pass
+
+
+class Bench:
+    def __init__(self) -> None:
+        sasl = SaslSettings(mechanisms=("PLAIN",), store=STORE)
+        security = ListenerSecurity(protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=sasl)
+        self.handshakes = Handshakes(max_unfinished=10, timeout_ms=1_000)
+        self.shared = Shared(security, self.handshakes, AuthenticationCounters())
+        self.shared.checks = []
+        self.handler, self.loop, self.transport = Handler(), Later(), Transport()
+        self.context = ListenerContext(
+            listener_name="EXTERNAL",
+            handler=self.handler,
+            api_table=ApiTable(),
+            settings=ListenerSettings(),
+            time=MockTime(),
+            loop=self.loop,  # type: ignore[arg-type]
+            counters=ListenerCounters(),
+        )
+        handshake = self.handshakes.begin(lambda _: None, 0)
+        self.channel = SecureChannel(
+            self.context, self.shared, security, handshake, connection_id="c", client_address="b", client_port=2
+        )
+        self.channel.connection_made(self.transport)
+
+    @property
+    def closed(self) -> dict[str, int]:
+        self.channel.connection_lost(None)
+        return dict(self.context.counters.closed)
+
+
+def test_requests_wait_for_the_password_check_and_are_served_under_the_new_name() -> None:
+    bench = Bench()
+    bench.channel.data_received(API_VERSIONS + HANDSHAKE + login(b"\0alice\0secret") + METADATA)
+    assert bench.handler.handled == [(18, "User:ANONYMOUS")]
+    assert not bench.transport.is_reading_now
+    assert len(bench.handshakes) == 1
+    bench.shared.finish()
+    assert bench.handler.handled == [(18, "User:ANONYMOUS"), (3, "User:alice")]
+    assert bench.transport.is_reading_now
+    assert len(bench.handshakes) == 0
+    assert bench.transport.sent.startswith(ANSWER)
+    assert bench.transport.sent.endswith(ANSWER)
+    assert bench.shared.counters.successful_authentications == 1
+    assert dict(bench.context.counters.requests) == {18: 1, 17: 1, 36: 1, 3: 1}
+
+
+def test_a_failure_is_told_after_the_delay_and_nothing_more_is_served() -> None:
+    bench = Bench()
+    with capture_logs() as logs:
+        bench.channel.data_received(HANDSHAKE + login(b"\0alice\0wrong") + METADATA)
+        bench.shared.finish()
+    before = bench.transport.sent
+    assert not bench.transport.is_closed
+    ((delay_s, tell),) = bench.loop.delayed
+    assert delay_s == 0.1
+    tell()
+    assert b"Invalid username or password" in bench.transport.sent.removeprefix(before)
+    assert bench.transport.is_closed
+    assert bench.handler.handled == []
+    assert bench.closed == {"sasl_authentication_failed": 1}
+    assert [(entry["user"], entry["mechanism"]) for entry in logs] == [("alice", "PLAIN")]
+    assert bench.shared.counters.failed_authentications == 1
+
+
+def test_a_client_that_leaves_during_its_check_or_before_its_news_is_forgotten() -> None:
+    for finishes_first in (False, True):
+        bench = Bench()
+        with capture_logs():
+            bench.channel.data_received(HANDSHAKE + login(b"\0alice\0wrong"))
+            if finishes_first:
+                bench.shared.finish()
+            assert bench.closed == {"client_closed": 1}
+            if not finishes_first:
+                bench.shared.finish()
+        for _, call in bench.loop.delayed:
+            call()
+        assert len(bench.handshakes) == 0
+
+
+@pytest.mark.parametrize("data", [METADATA, HANDSHAKE + METADATA, login(b"\0alice\0secret")])
+def test_no_request_is_served_before_authentication(data: bytes) -> None:
+    bench = Bench()
+    with capture_logs():
+        bench.channel.data_received(data)
+    assert bench.transport.is_closed
+    assert bench.handler.handled == []
+    assert bench.closed == {"unauthenticated_request": 1}
+
+
+def test_a_name_that_is_no_user_is_not_logged() -> None:
+    bench = Bench()
+    with capture_logs() as logs:
+        bench.channel.data_received(HANDSHAKE + login(b"\0my-password-in-the-wrong-field\0x"))
+        bench.shared.finish()
+    assert "my-password" not in str(logs)

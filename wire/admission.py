@@ -1,0 +1,209 @@
+"""From an accepted socket to its channel, on a listener with TLS, SASL or a load balancer in front.
+
+Every connection is let in by a task of its own: nobody who is slow keeps others waiting. What an unfinished one may
+cost is bounded by `wire.handshakes`. A plaintext listener without a load balancer needs none of this.
+"""
+
+import asyncio
+import socket
+import ssl
+from typing import Final
+
+import structlog
+
+from wire.errors import ProtocolError
+from wire.frames import stranger
+from wire.handshakes import Handshake, HandshakeStage
+from wire.listener_security import ListenerSecurity
+from wire.proxy_header import MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder
+from wire.secure_channel import SecureChannel, SecureContext
+from wire.tcp_channel import CloseReason, ListenerContext
+
+log = structlog.get_logger(__name__)
+
+_TLS_RECORD: Final = 0x16
+"""First byte of every TLS connection: the record type of a handshake (RFC 8446, section 5.1)."""
+_GLANCE_BYTES: Final = 16
+
+
+class Admission:
+    """One connection on its way in.
+
+    Args:
+        context, shared: of the listener.
+        security: of the listener, as it is now.
+        accepted: the socket, whose end is the admission's matter from here on.
+        local, peer: its two ends.
+        index: the connection's number.
+    """
+
+    __slots__ = ("_context", "_index", "_local", "_peer", "_security", "_shared", "_socket")
+
+    def __init__(
+        self,
+        context: ListenerContext,
+        shared: SecureContext,
+        security: ListenerSecurity,
+        accepted: socket.socket,
+        *,
+        local: tuple[str, int],
+        peer: tuple[str, int],
+        index: int,
+    ) -> None:
+        self._context = context
+        self._shared = shared
+        self._security = security
+        self._socket = accepted
+        self._local = local
+        self._peer = peer
+        self._index = index
+
+    async def run(self) -> None:
+        """Lets the client in, or ends its connection; never raises for what a peer does."""
+        task = asyncio.current_task()
+        assert task is not None
+        handshake = self._shared.handshakes.begin(lambda _: task.cancel(), self._now_ms())
+        try:
+            await self._let_in(handshake)
+        except asyncio.CancelledError:
+            if handshake.reason is None:
+                raise
+            self._end(handshake, handshake.reason, f"{handshake.stage} was not finished")
+        except ProtocolError as error:
+            self._end(handshake, error.reason, error.detail)
+        except ssl.SSLError as error:
+            self._end(handshake, "tls_handshake_failed", _tls_problem(error))
+        except OSError:
+            self._end(handshake, CloseReason.CLIENT_CLOSED, "")
+
+    async def _let_in(self, handshake: Handshake) -> None:
+        security, client = self._security, self._peer
+        if security.proxy is not None:
+            handshake.stage = HandshakeStage.PROXY_HEADER
+            address = await self._read_proxy_header()
+            if address is not None:
+                client = (address.host, address.port)
+        if security.tls is not None:
+            handshake.stage = HandshakeStage.TLS
+            await self._expect_tls()
+        await self._connect(handshake, client)
+
+    async def _connect(self, handshake: Handshake, client: tuple[str, int]) -> None:
+        """Hands the socket to the loop; with TLS this returns when its handshake is done."""
+        context, settings = self._context, self._context.settings
+        channel = SecureChannel(
+            context,
+            self._shared,
+            self._security,
+            handshake,
+            connection_id=f"{self._local[0]}:{self._local[1]}-{client[0]}:{client[1]}-{self._index}",
+            client_address=client[0],
+            client_port=client[1],
+        )
+        if self._security.tls is None:
+            await context.loop.connect_accepted_socket(lambda: channel, self._socket)
+            return
+        await context.loop.connect_accepted_socket(
+            lambda: channel,
+            self._socket,
+            ssl=self._security.tls,
+            # Ours ends it; the loop's own limit stands behind it.
+            ssl_handshake_timeout=2 * settings.handshake_timeout_ms / 1000,
+            ssl_shutdown_timeout=settings.close_linger_ms / 1000,
+        )
+
+    async def _read_proxy_header(self) -> ProxiedAddress | None:
+        """Reads the header and not a byte beyond it, since TLS may begin right behind."""
+        proxy, host = self._security.proxy, self._peer[0]
+        assert proxy is not None
+        if not proxy.includes(host):
+            detail = f"{host} is not in proxy.protocol.trusted.addresses, and may not speak for others"
+            raise ProtocolError("untrusted_proxy", detail)
+        decoder = ProxyHeaderDecoder()
+        while not decoder.is_complete:
+            seen = await self._peek(MAX_V2_BYTES)
+            if not seen:
+                raise ConnectionResetError
+            taken = decoder.receive(seen)
+            self._socket.recv(taken)
+        return decoder.address
+
+    async def _expect_tls(self) -> None:
+        """Says what a connection looks like that begins without TLS.
+
+        Raises:
+            ProtocolError: `no_tls`.
+        """
+        first = await self._peek(_GLANCE_BYTES)
+        if not first:
+            raise ConnectionResetError
+        if first[0] != _TLS_RECORD:
+            looks = stranger(first) or (
+                "it looks like a plaintext Kafka request: is the client's security.protocol the listener's, "
+                f"{self._security.protocol}?"
+                if first[0] == 0
+                else f"it begins with {first!r}"
+            )
+            raise ProtocolError("no_tls", f"no TLS on a TLS listener; {looks}")
+
+    async def _peek(self, size: int) -> bytes:
+        """What has arrived, left where it is; nothing when the peer has closed."""
+        while True:
+            try:
+                return self._socket.recv(size, socket.MSG_PEEK)
+            except BlockingIOError:
+                await self._readable()
+
+    async def _readable(self) -> None:
+        loop = self._context.loop
+        arrived: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._socket, _wake, arrived)
+        try:
+            await arrived
+        finally:
+            loop.remove_reader(self._socket)
+
+    def _end(self, handshake: Handshake, reason: str, detail: str) -> None:
+        """Closes and counts a connection that has no channel; says why, where the peer is to blame."""
+        context = self._context
+        handshake.finish()
+        self._socket.close()
+        context.counters.closed[str(reason)] += 1
+        if not detail or reason == CloseReason.LISTENER_STOPPED:
+            return
+        count = context.limiter.admit(str(reason), self._now_ms())
+        if count:
+            log.warning(
+                "closed a connection before its first request",
+                reason=str(reason),
+                detail=detail,
+                listener=context.listener_name,
+                client=f"{self._peer[0]}:{self._peer[1]}",
+                connections=count,
+            )
+
+    def _now_ms(self) -> int:
+        return self._context.time.hi_res_clock_ms()
+
+
+def _wake(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)
+
+
+_TLS_HINTS: Final = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client showed no certificate, and ssl.client.auth=required",
+    "CERTIFICATE_VERIFY_FAILED": "the client's certificate is not signed by one of ssl.truststore.*, or is out of date",
+    "UNSUPPORTED_PROTOCOL": "the client knows none of ssl.enabled.protocols",
+    "NO_SHARED_CIPHER": "client and listener have no cipher in common",
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the listener's certificate: its truststore lacks the signer",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client refuses the listener's certificate: not trusted, or another host's",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the client refuses the listener's certificate: not trusted, or another host's",
+}
+
+
+def _tls_problem(error: ssl.SSLError) -> str:
+    reason = error.reason or ""
+    said = reason.lower().replace("_", " ") or str(error)
+    hint = _TLS_HINTS.get(reason)
+    return f"{hint} ({said})" if hint else said

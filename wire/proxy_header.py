@@ -1,0 +1,173 @@
+"""The header that a load balancer sends before the client's bytes: the PROXY protocol, versions 1 and 2.
+
+Source: "The PROXY protocol", HAProxy Technologies, versions 1 & 2. No I/O; who may send such a header is a matter of
+`ProxyTrust`, and it is read from the socket in `wire.admission`.
+"""
+
+import ipaddress
+import re
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from wire.errors import ProtocolError
+
+MAX_V1_BYTES: Final = 107
+"""The longest line of version 1, its line end included (section 2.1)."""
+MAX_V2_BYTES: Final = 16 + 4_096
+"""The longest header of version 2 that is read: addresses take 36 bytes, the rest is for TLVs, which are skipped."""
+
+_V1: Final = b"PROXY "
+_V2: Final = b"\r\n\r\n\0\r\nQUIT\n"
+_V2_FIXED = struct.Struct(">12sBBH")
+_COMMAND_LOCAL: Final = 0x20
+_COMMAND_PROXY: Final = 0x21
+_UNSPECIFIED: Final = 0x00
+_TCP4: Final = 0x11
+_TCP6: Final = 0x21
+_ADDRESS_BYTES: Final = {_TCP4: 4, _TCP6: 16}
+_PORT = re.compile(rb"0|[1-9]\d{0,4}")
+
+
+@dataclass(frozen=True, slots=True)
+class ProxiedAddress:
+    """Whom the header speaks for: the client's own address and port; an IPv4 client in its own form."""
+
+    host: str
+    port: int
+
+
+class ProxyTrust:
+    """Whose headers are believed.
+
+    Args:
+        networks: addresses and networks, for example `10.0.0.0/8` or `fd00::1`.
+
+    Raises:
+        ValueError: one of them is no address, or has bits set beyond its prefix.
+    """
+
+    __slots__ = ("_networks",)
+
+    def __init__(self, networks: Iterable[str]) -> None:
+        self._networks = tuple(ipaddress.ip_network(network) for network in networks)
+
+    def includes(self, host: str) -> bool:
+        """True if a connection from `host` begins with a header, which is then believed."""
+        address = ipaddress.ip_address(host.partition("%")[0])
+        return any(address in network for network in self._networks)
+
+
+class ProxyHeaderDecoder:
+    """Bytes in, one header out; says how many of the bytes are the header's, since what follows is not its own.
+
+    Attributes:
+        is_complete: True once the header was read to its end.
+        address: whom it speaks for; None for the sender itself (LOCAL, UNKNOWN, AF_UNSPEC), as in a health check.
+    """
+
+    __slots__ = ("_held", "address", "is_complete")
+
+    def __init__(self) -> None:
+        self._held = b""
+        self.is_complete = False
+        self.address: ProxiedAddress | None = None
+
+    def receive(self, data: bytes) -> int:
+        """Takes bytes until the header is complete; returns how many of `data` belong to it.
+
+        Raises:
+            ProtocolError: `malformed_proxy_header`, the bytes begin no header, or one that cannot be used.
+        """
+        before = len(self._held)
+        seen = self._held + data
+        length = self._length_v1(seen) if seen[:1] == _V1[:1] else self._length_v2(seen)
+        if length is None:
+            self._held = seen
+            return len(data)
+        self._held = seen[:length]
+        if len(seen) >= length:
+            self.address = _read_v1(self._held) if self._held[:1] == _V1[:1] else _read_v2(self._held)
+            self.is_complete = True
+        return len(self._held) - before
+
+    def _length_v1(self, seen: bytes) -> int | None:
+        """Length of the line, or None while its end is not there."""
+        if not seen.startswith(_V1[: len(seen)]) and not seen.startswith(_V1):
+            raise _malformed("the connection begins with no PROXY header", seen)
+        end = seen.find(b"\n", 0, MAX_V1_BYTES)
+        if end >= 0:
+            return end + 1
+        if len(seen) >= MAX_V1_BYTES:
+            raise _malformed(f"a line of more than {MAX_V1_BYTES} bytes", seen)
+        return None
+
+    def _length_v2(self, seen: bytes) -> int | None:
+        """Length of the header, or None while it is not known."""
+        if not seen.startswith(_V2[: len(seen)]) and not seen.startswith(_V2):
+            raise _malformed("the connection begins with no PROXY header", seen)
+        if len(seen) < _V2_FIXED.size:
+            return None
+        length: int = _V2_FIXED.size + _V2_FIXED.unpack_from(seen)[3]
+        if length > MAX_V2_BYTES:
+            raise _malformed(f"a header of {length} bytes, {MAX_V2_BYTES} are read at most", seen)
+        return length
+
+
+def _malformed(what: str, seen: bytes) -> ProtocolError:
+    return ProtocolError("malformed_proxy_header", f"{what}; it begins with {seen[:16]!r}")
+
+
+def _read_v1(line: bytes) -> ProxiedAddress | None:
+    words = line.removesuffix(b"\r\n").split(b" ")
+    if not line.endswith(b"\r\n") or len(words) < 2:
+        raise _malformed("a line without its end", line)
+    family, rest = words[1], words[2:]
+    if family == b"UNKNOWN":
+        return None
+    if family not in (b"TCP4", b"TCP6") or len(rest) != 4:
+        raise _malformed("a line without family, two addresses and two ports", line)
+    version = 4 if family == b"TCP4" else 6
+    source, _ = _v1_address(rest[0], version, line), _v1_address(rest[1], version, line)
+    port, _ = _v1_port(rest[2], line), _v1_port(rest[3], line)
+    return _client(source, port)
+
+
+def _v1_address(word: bytes, version: int, line: bytes) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    try:
+        address = ipaddress.ip_address(word.decode("ascii"))
+    except ValueError as error:
+        raise _malformed(f"an address that is none, {word!r}", line) from error
+    if address.version != version or b"%" in word:
+        raise _malformed(f"an address of another family, {word!r}", line)
+    return address
+
+
+def _v1_port(word: bytes, line: bytes) -> int:
+    if _PORT.fullmatch(word) is None or int(word) > 65_535:
+        raise _malformed(f"a port that is none, {word!r}", line)
+    return int(word)
+
+
+def _read_v2(header: bytes) -> ProxiedAddress | None:
+    _, command, family, length = _V2_FIXED.unpack_from(header)
+    if command == _COMMAND_LOCAL:
+        return None  # a health check of the sender itself; whatever addresses stand there are to be passed over
+    if command != _COMMAND_PROXY:
+        raise _malformed(f"version and command 0x{command:02x}, 0x20 and 0x21 are known", header)
+    if family == _UNSPECIFIED:
+        return None
+    size = _ADDRESS_BYTES.get(family)
+    if size is None:
+        raise _malformed(f"address family and transport 0x{family:02x}, where TCP over IPv4 or IPv6 must be", header)
+    if length < 2 * size + 4:
+        raise _malformed(f"{length} bytes do not hold the addresses of their family", header)
+    start = _V2_FIXED.size
+    (port,) = struct.unpack_from(">H", header, start + 2 * size)
+    return _client(ipaddress.ip_address(header[start : start + size]), port)
+
+
+def _client(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> ProxiedAddress:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return ProxiedAddress(str(mapped or address), port)

@@ -1,0 +1,233 @@
+"""The exchange around a SASL mechanism on one connection (KIP-43, KIP-152, KIP-368), as Kafka's
+`SaslServerAuthenticator` leads it: frames in, frames and a verdict out.
+"""
+
+import datetime
+import enum
+import functools
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from wire.api_table import ApiKey, ApiTable
+from wire.codec import Request, encode_response, parse_request
+from wire.errors import ErrorCode, ProtocolError
+from wire.principal import KafkaPrincipal
+from wire.sasl.credentials import CredentialStore, ScramMechanism
+from wire.sasl.mechanism import PasswordCheck, SaslAuthenticationError, SaslMechanism, SaslTokenError
+from wire.sasl.plain import PlainServer
+from wire.sasl.scram import ScramServer
+
+MECHANISMS: Final[dict[str, Callable[[CredentialStore], SaslMechanism]]] = {
+    "PLAIN": PlainServer,
+    **{name.value: functools.partial(ScramServer, name) for name in ScramMechanism},
+}
+"""What can stand in `sasl.enabled.mechanisms`."""
+
+_SIZE = struct.Struct(">i")
+_API_KEY = struct.Struct(">h")
+_FIRST_WITH_AUTHENTICATE: Final = 1
+"""Version of SaslHandshake from which on tokens travel in SaslAuthenticate (KIP-152); before, as bare frames."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslSettings:
+    """SASL on one listener.
+
+    Attributes:
+        mechanisms: the enabled ones, in the order in which clients are told.
+        store: the users.
+        max_receive_bytes: largest frame before authentication [B] (`sasl.server.max.receive.size`).
+        max_reauth_ms: how long a session lasts before it must be renewed [ms] (`connections.max.reauth.ms`); 0: for
+            ever.
+        failure_delay_ms: how long a client waits for the news that it is not let in [ms]
+            (`connection.failed.authentication.delay.ms`).
+    """
+
+    mechanisms: tuple[str, ...]
+    store: CredentialStore
+    max_receive_bytes: int = 524_288
+    max_reauth_ms: int = 0
+    failure_delay_ms: int = 100
+
+
+class FailedAuthentication(enum.StrEnum):
+    """Why a client was not let in, as its connection's end is counted."""
+
+    SASL_AUTHENTICATION_FAILED = "sasl_authentication_failed"
+    UNSUPPORTED_SASL_MECHANISM = "unsupported_sasl_mechanism"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslStep:
+    """What is to be done about one frame; one of these, with an answer or without.
+
+    Attributes:
+        api_key: what the frame was.
+        response: the answer with its size prefix; empty for none. Of a failure: to be sent after the delay.
+        passes: an ApiVersions request, which the listener's handler answers.
+        check: work to be done off the loop; its result is told to `SaslAuthenticator.checked`.
+        failure: why the connection is to be closed.
+        detail: what happened, for the log.
+        is_complete: the client is who it says, and its other requests are served.
+    """
+
+    api_key: ApiKey = ApiKey.SASL_AUTHENTICATE
+    response: bytes = b""
+    passes: Request | None = None
+    check: PasswordCheck | None = None
+    failure: FailedAuthentication | None = None
+    detail: str = ""
+    is_complete: bool = False
+
+
+class SaslAuthenticator:
+    """One exchange: SaslHandshake, then the mechanism's tokens.
+
+    Args:
+        settings: of the listener.
+        table: the APIs that are served.
+        previous: the mechanism and principal of the session that this exchange renews; neither may change (KIP-368).
+    """
+
+    __slots__ = ("_mechanism", "_previous", "_request", "_settings", "_speaks_bare_tokens", "_table")
+
+    def __init__(
+        self, settings: SaslSettings, table: ApiTable, *, previous: tuple[str, KafkaPrincipal] | None = None
+    ) -> None:
+        self._settings = settings
+        self._table = table
+        self._previous = previous
+        self._mechanism: SaslMechanism | None = None
+        self._speaks_bare_tokens = False
+        self._request: Request | None = None
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism that the client has chosen; empty before."""
+        return self._mechanism.name if self._mechanism is not None else ""
+
+    @property
+    def user(self) -> str:
+        """Who the client says it is, if such a user exists: what else it says may be a password."""
+        user = self._mechanism.user if self._mechanism is not None else ""
+        return user if user in self._settings.store else ""
+
+    @property
+    def principal(self) -> KafkaPrincipal:
+        """Who the client is, once a step was complete."""
+        assert self._mechanism is not None
+        return KafkaPrincipal("User", self._mechanism.user)
+
+    def receive(self, frame: bytes) -> SaslStep:
+        """Takes one frame without its size.
+
+        Raises:
+            ProtocolError: `unauthenticated_request` for a request that has no place here, else as `parse_request`.
+        """
+        mechanism = self._mechanism
+        if mechanism is not None and self._speaks_bare_tokens:
+            return self._evaluate(mechanism, frame)
+        expected = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE} if mechanism is None else {ApiKey.SASL_AUTHENTICATE}
+        if len(frame) >= _API_KEY.size:
+            (api_key,) = _API_KEY.unpack_from(frame)
+            if api_key not in expected:
+                raise _unexpected(api_key, expected)
+        request = parse_request(frame, self._table)
+        if request.api_key == ApiKey.API_VERSIONS:
+            return SaslStep(passes=request)
+        if mechanism is None:
+            return self._shake_hands(request)
+        self._request = request
+        return self._evaluate(mechanism, request.body.auth_bytes)
+
+    def checked(self, fits: bool) -> SaslStep:
+        """Takes the result of a step's check."""
+        mechanism = self._mechanism
+        assert mechanism is not None
+        try:
+            return self._proceed(mechanism, mechanism.checked(fits))
+        except SaslAuthenticationError as error:
+            return self._fail(str(error), str(error))
+
+    def _shake_hands(self, request: Request) -> SaslStep:
+        name, enabled = request.body.mechanism, self._settings.mechanisms
+        is_enabled = name in enabled
+        error = ErrorCode.NONE if is_enabled else ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        schema: Any = load_response_schema(ApiKey.SASL_HANDSHAKE, request.api_version)
+        response = encode_response(request.correlation_id, schema(error_code=KioErrorCode(error), mechanisms=enabled))
+        if not is_enabled:
+            return SaslStep(
+                api_key=ApiKey.SASL_HANDSHAKE,
+                response=response,
+                failure=FailedAuthentication.UNSUPPORTED_SASL_MECHANISM,
+                detail=f"mechanism {name[:40]!r} is asked for, sasl.enabled.mechanisms is {','.join(enabled)}",
+            )
+        self._mechanism = MECHANISMS[name](self._settings.store)
+        self._speaks_bare_tokens = request.api_version < _FIRST_WITH_AUTHENTICATE
+        return SaslStep(api_key=ApiKey.SASL_HANDSHAKE, response=response)
+
+    def _evaluate(self, mechanism: SaslMechanism, token: bytes) -> SaslStep:
+        try:
+            self._refuse_another_mechanism(mechanism)
+            outcome = mechanism.evaluate(token)
+            if isinstance(outcome, PasswordCheck):
+                return SaslStep(check=outcome)
+            return self._proceed(mechanism, outcome)
+        except SaslAuthenticationError as error:
+            return self._fail(str(error), str(error))
+        except SaslTokenError as error:
+            doing = "authentication" if self._previous is None else "re-authentication"
+            told = (
+                f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {mechanism.name}"
+            )
+            return self._fail(told, f"{told}: {error}")
+
+    def _proceed(self, mechanism: SaslMechanism, token: bytes) -> SaslStep:
+        if mechanism.is_complete and self._previous is not None and self._previous[1] != self.principal:
+            raise SaslAuthenticationError(
+                f"Cannot change principals during re-authentication from {self._previous[1]}: {self.principal}"
+            )
+        lifetime_ms = self._settings.max_reauth_ms if mechanism.is_complete else 0
+        response = self._answer(ErrorCode.NONE, None, token, lifetime_ms)
+        return SaslStep(response=response, is_complete=mechanism.is_complete)
+
+    def _refuse_another_mechanism(self, mechanism: SaslMechanism) -> None:
+        if self._previous is not None and self._previous[0] != mechanism.name:
+            raise SaslAuthenticationError(
+                f"SASL mechanism '{mechanism.name}' requested by client is not supported for re-authentication of "
+                f"mechanism '{self._previous[0]}'"
+            )
+
+    def _fail(self, told: str, detail: str) -> SaslStep:
+        response = self._answer(ErrorCode.SASL_AUTHENTICATION_FAILED, told, b"", 0)
+        return SaslStep(response=response, failure=FailedAuthentication.SASL_AUTHENTICATION_FAILED, detail=detail)
+
+    def _answer(self, error: ErrorCode, message: str | None, token: bytes, lifetime_ms: int) -> bytes:
+        """A SaslAuthenticate response; or a bare token, which has no way to tell of an error."""
+        request = self._request
+        if request is None:
+            return b"" if error else _SIZE.pack(len(token)) + token
+        schema: Any = load_response_schema(ApiKey.SASL_AUTHENTICATE, request.api_version)
+        values: dict[str, Any] = {
+            "error_code": KioErrorCode(error),
+            "error_message": message,
+            "auth_bytes": token,
+        }
+        if request.api_version >= 1:
+            values["session_lifetime"] = datetime.timedelta(milliseconds=lifetime_ms)
+        return encode_response(request.correlation_id, schema(**values))
+
+
+def _unexpected(api_key: int, expected: set[ApiKey]) -> ProtocolError:
+    names = {key.value: key.name for key in ApiKey}
+    awaited = " or ".join(sorted(key.name for key in expected))
+    return ProtocolError(
+        "unauthenticated_request",
+        f"api key {api_key} ({names.get(api_key, 'not served')}) where {awaited} is awaited; is the client's "
+        "security.protocol one with SASL, as the listener's?",
+    )

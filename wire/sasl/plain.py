@@ -1,0 +1,50 @@
+"""SASL PLAIN (RFC 4616): the password itself, checked against its salted hash."""
+
+from functools import partial
+from typing import Final
+
+from wire.sasl.credentials import CredentialStore
+from wire.sasl.mechanism import PasswordCheck, SaslAuthenticationError
+
+_PARTS: Final = 3  # [authzid] NUL authcid NUL password
+
+
+class PlainServer:
+    """The server's side of one exchange; see `SaslMechanism`. Errors have the texts of Kafka's `PlainSaslServer`."""
+
+    __slots__ = ("_store", "is_complete", "name", "user")
+
+    def __init__(self, store: CredentialStore) -> None:
+        self._store = store
+        self.name = "PLAIN"
+        self.user = ""
+        self.is_complete = False
+
+    def evaluate(self, token: bytes) -> PasswordCheck:
+        """Takes the one token of PLAIN."""
+        authorization_id, self.user, password = _parts(token)
+        if not self.user:
+            raise SaslAuthenticationError("Authentication failed: username not specified")
+        if not password:
+            raise SaslAuthenticationError("Authentication failed: password not specified")
+        # Before the password is looked at, and the same for users who exist and who do not.
+        if authorization_id and authorization_id != self.user:
+            raise SaslAuthenticationError(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        return PasswordCheck(partial(self._store.plain(self.user).fits, password.encode()))
+
+    def checked(self, fits: bool) -> bytes:
+        """See `SaslMechanism`."""
+        # A credential that no password fits was made for a user who is not in the store; asked again all the same.
+        if not (fits and self.user in self._store):
+            raise SaslAuthenticationError("Authentication failed: Invalid username or password")
+        self.is_complete = True
+        return b""
+
+
+def _parts(token: bytes) -> tuple[str, str, str]:
+    parts = token.decode(errors="replace").split("\0")
+    if len(parts) != _PARTS:
+        raise SaslAuthenticationError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+    return parts[0], parts[1], parts[2]

@@ -1,0 +1,260 @@
+"""A connection whose client has to say who it is: by its certificate, by SASL, or both; then SASL decides, as in Kafka.
+
+What SASL's exchange means stands in `wire.sasl.authenticator`; a connection's other work in `wire.tcp_channel`.
+"""
+
+import asyncio
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, cast
+
+import structlog
+
+from wire.api_table import ApiKey
+from wire.connection import ConnectionState
+from wire.distinguished_name import CertificateError, subject_of
+from wire.errors import ProtocolError
+from wire.handshakes import Handshake, Handshakes, HandshakeStage
+from wire.listener_counters import AuthenticationCounters
+from wire.listener_security import ListenerSecurity
+from wire.principal import ANONYMOUS, KafkaPrincipal
+from wire.sasl.authenticator import SaslAuthenticator, SaslSettings, SaslStep
+from wire.sasl.mechanism import PasswordCheck
+from wire.tcp_channel import ListenerContext, TcpChannel
+
+log = structlog.get_logger(__name__)
+
+_MIN_REAUTH_INTERVAL_MS: Final = 1_000
+"""Between two re-authentications of one connection (KIP-368)."""
+
+
+class SecureContext:
+    """What the connections of one listener share beside `ListenerContext`.
+
+    Attributes:
+        security: of the listener, as it is now.
+        handshakes: the connections that are not let in yet.
+        counters: of authentications.
+    """
+
+    __slots__ = ("_executor", "counters", "handshakes", "security")
+
+    def __init__(self, security: ListenerSecurity, handshakes: Handshakes, counters: AuthenticationCounters) -> None:
+        self.security = security
+        self.handshakes = handshakes
+        self.counters = counters
+        self._executor: ThreadPoolExecutor | None = None
+
+    def check(self, check: PasswordCheck, loop: asyncio.AbstractEventLoop) -> asyncio.Future[bool]:
+        """Has a password checked in a thread of its own; one at a time, so that a core is left for the clients."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="password-check")
+        return loop.run_in_executor(self._executor, check.run)
+
+    def close(self) -> None:
+        """Checks no more."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+class SecureChannel(TcpChannel):
+    """A connection behind TLS, SASL or a load balancer; see `TcpChannel`.
+
+    Args:
+        context, shared: what it has in common with others.
+        security: of the listener when the connection came.
+        handshake: of this connection.
+        connection_id, client_address, client_port: as in `Channel`.
+    """
+
+    __slots__ = (
+        "_authenticated_ms",
+        "_authenticator",
+        "_check",
+        "_handshake",
+        "_mechanism",
+        "_renewed_ms",
+        "_security",
+        "_shared",
+    )
+
+    def __init__(
+        self,
+        context: ListenerContext,
+        shared: SecureContext,
+        security: ListenerSecurity,
+        handshake: Handshake,
+        *,
+        connection_id: str,
+        client_address: str,
+        client_port: int,
+    ) -> None:
+        super().__init__(context, connection_id=connection_id, client_address=client_address, client_port=client_port)
+        self._shared = shared
+        self._security = security
+        self._handshake = handshake
+        self._authenticator: SaslAuthenticator | None = None
+        self._check: asyncio.Future[bool] | None = None
+        self._mechanism = ""
+        self._authenticated_ms = 0
+        self._renewed_ms = 0
+        self.security_protocol = security.protocol.value
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop: the connection is open, TLS is done."""
+        self._handshake.abort = self.abort
+        self._handshake.stage = HandshakeStage.SASL
+        try:
+            if self._security.tls is not None:
+                self.principal = self._identity(transport)
+            super().connection_made(transport)
+        except ProtocolError as error:
+            # Nobody is refused by a connection that the handler has never seen.
+            super().connection_made(transport)
+            self._refuse(error)
+        sasl = self._security.sasl
+        if sasl is None:
+            self._handshake.finish()
+        elif self._close_reason is None:
+            self._begin(sasl)
+
+    def eof_received(self) -> bool:
+        """Called by the loop: the peer sends no more. TLS closes both ways at once."""
+        return super().eof_received() and self._security.tls is None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop: the connection is gone."""
+        self._handshake.finish()
+        if self._check is not None:
+            self._check.cancel()
+        self._authenticator = None
+        super().connection_lost(exc)
+
+    def _begin(self, sasl: SaslSettings) -> None:
+        self._authenticator = SaslAuthenticator(sasl, self._context.api_table)
+        self._connection.bound_frames(1, sasl.max_receive_bytes, "sasl.server.max.receive.size")
+
+    def _identity(self, transport: asyncio.BaseTransport) -> KafkaPrincipal:
+        """The principal of the client's certificate.
+
+        Raises:
+            ProtocolError: no rule names this client, or its certificate cannot be read.
+        """
+        connection = cast(ssl.SSLObject, transport.get_extra_info("ssl_object"))
+        certificate = connection.getpeercert(binary_form=True)
+        if certificate is None:
+            return ANONYMOUS
+        try:
+            subject = subject_of(certificate)
+        except CertificateError as error:
+            raise ProtocolError("unreadable_certificate", str(error)) from error
+        name = self._security.principal_mapper.name_of(subject)
+        if name is None:
+            detail = f"no rule of ssl.principal.mapping.rules fits {subject[:200]!r}"
+            raise ProtocolError("no_principal_mapping_rule", detail)
+        return KafkaPrincipal("User", name)
+
+    def _handle(self, frame: bytes) -> None:
+        if self._authenticator is None:
+            # Who is no user any more cannot renew a session.
+            sasl = self._shared.security.sasl
+            if sasl is None or sasl.max_reauth_ms == 0 or not self._renews(sasl, frame):
+                super()._handle(frame)
+                return
+        authenticator = self._authenticator
+        assert authenticator is not None
+        step = authenticator.receive(frame)
+        if step.passes is not None:
+            super()._handle(frame)
+            return
+        self._context.counters.requests[step.api_key] += 1
+        slot = self._connection.open_slot()
+        self._follow(authenticator, step, slot)
+
+    def _follow(self, authenticator: SaslAuthenticator, step: SaslStep, slot: int) -> None:
+        """Does what an exchange's step asks for."""
+        if step.check is not None:
+            self.mute()
+            self._check = self._shared.check(step.check, self._context.loop)
+            self._check.add_done_callback(lambda check: self._take_result(authenticator, check, slot))
+            return
+        if step.failure is not None:
+            self._turn_away(authenticator, step, slot)
+            return
+        if step.is_complete:
+            self._let_in(authenticator)
+        self._connection.respond(slot, step.response)
+
+    def _take_result(self, authenticator: SaslAuthenticator, check: asyncio.Future[bool], slot: int) -> None:
+        self._check = None
+        if check.cancelled() or self._connection.state is ConnectionState.CLOSED:
+            return
+        self._follow(authenticator, authenticator.checked(check.result()), slot)
+        self.flush()
+        self.unmute()
+
+    def _let_in(self, authenticator: SaslAuthenticator) -> None:
+        settings = self._context.settings
+        counters = self._shared.counters
+        if self._mechanism:
+            counters.successful_reauthentications += 1
+        else:
+            counters.successful_authentications += 1
+        self.principal = authenticator.principal
+        self._mechanism = authenticator.mechanism
+        self._authenticated_ms = self._context.time.hi_res_clock_ms()
+        self._authenticator = None
+        self._handshake.finish()
+        self._connection.bound_frames(None, settings.socket_request_max_bytes, "socket.request.max.bytes")
+
+    def _turn_away(self, authenticator: SaslAuthenticator, step: SaslStep, slot: int) -> None:
+        """Tells a client after a moment that it is not let in, and closes."""
+        context = self._context
+        assert step.failure is not None
+        reason: str = step.failure.value
+        counters = self._shared.counters
+        if self._mechanism:
+            counters.failed_reauthentications += 1
+        else:
+            counters.failed_authentications += 1
+        count = context.limiter.admit(reason, context.time.hi_res_clock_ms())
+        if count:
+            log.warning(
+                "a client did not prove who it is",
+                reason=reason,
+                detail=step.detail,
+                user=authenticator.user or "(none that exists)",
+                mechanism=authenticator.mechanism,
+                listener=self.listener_name,
+                connection_id=self.connection_id,
+                connections=count,
+            )
+        self.mute()
+        sasl = self._security.sasl
+        delay_ms = sasl.failure_delay_ms if sasl is not None else 0
+        context.loop.call_later(delay_ms / 1000, self._close_with, slot, step.response, reason)
+
+    def _close_with(self, slot: int, response: bytes, reason: str) -> None:
+        if self._connection.state is ConnectionState.CLOSED:
+            return
+        self._connection.respond(slot, response)
+        self.close(reason)
+
+    def _renews(self, sasl: SaslSettings, frame: bytes) -> bool:
+        """True if the frame begins a re-authentication (KIP-368).
+
+        Raises:
+            ProtocolError: `session_expired`, it is another request, and the session is over.
+        """
+        now_ms = self._context.time.hi_res_clock_ms()
+        is_handshake = frame[:2] == int(ApiKey.SASL_HANDSHAKE).to_bytes(2)
+        if is_handshake and now_ms - self._renewed_ms >= _MIN_REAUTH_INTERVAL_MS:
+            self._renewed_ms = now_ms
+            self._authenticator = SaslAuthenticator(
+                sasl, self._context.api_table, previous=(self._mechanism, self.principal)
+            )
+            return True
+        if now_ms - self._authenticated_ms > sasl.max_reauth_ms:
+            detail = f"the client did not authenticate again within connections.max.reauth.ms ({sasl.max_reauth_ms})"
+            raise ProtocolError("session_expired", detail)
+        return False

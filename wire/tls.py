@@ -1,0 +1,189 @@
+"""TLS of a listener: from Kafka's PEM keys to an `ssl.SSLContext`. What is in a client's certificate is read in
+`wire.distinguished_name`.
+"""
+
+import enum
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from wire.errors import FleetgaugeError
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+TLS_VERSIONS: Final = tuple(_VERSIONS)
+"""What can stand in `ssl.enabled.protocols`; older versions are broken, and Kafka has them off as well (KIP-553)."""
+
+
+class TlsConfigError(FleetgaugeError):
+    """Certificates or keys that cannot be used.
+
+    Attributes:
+        key: the configuration key at fault.
+        problem: what is wrong with it and what to do.
+    """
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(key, problem)
+        self.key = key
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.problem}"
+
+
+class ClientAuth(enum.StrEnum):
+    """Whether clients show a certificate (`ssl.client.auth`)."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+_VERIFY_MODES: Final = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """Kafka's `ssl.*` keys of one listener; texts are empty where nothing was set.
+
+    Attributes:
+        keystore_location: a PEM file with the private key and the certificate chain.
+        certificate_chain, key: the same as PEM text, instead of the file.
+        key_password: of an encrypted private key.
+        truststore_location, truststore_certificates: what client certificates must be signed by, as a file or text.
+        client_auth: see `ClientAuth`.
+        versions: names out of `TLS_VERSIONS`.
+    """
+
+    keystore_location: str = ""
+    certificate_chain: str = ""
+    key: str = ""
+    key_password: str = ""
+    truststore_location: str = ""
+    truststore_certificates: str = ""
+    client_auth: ClientAuth = ClientAuth.NONE
+    versions: tuple[str, ...] = TLS_VERSIONS
+
+
+def make_server_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Reads certificates and keys anew; connections that are open keep what they began with.
+
+    Raises:
+        TlsConfigError: something is missing, cannot be read, or does not fit together.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    versions = [_VERSIONS[name] for name in settings.versions]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    # A client may not have us do the dear half of a handshake again and again on one connection.
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    _load_identity(context, settings)
+    _load_trust(context, settings)
+    context.verify_mode = _VERIFY_MODES[settings.client_auth]
+    return context
+
+
+def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    if settings.keystore_location:
+        if settings.key or settings.certificate_chain:
+            raise TlsConfigError(
+                "ssl.keystore.location", "is set beside ssl.keystore.key or ssl.keystore.certificate.chain: one of both"
+            )
+        _load_chain(context, "ssl.keystore.location", settings.keystore_location, settings.key_password)
+    elif settings.key and settings.certificate_chain:
+        pem = f"{settings.key}\n{settings.certificate_chain}\n"
+        with _private_file(pem) as path:
+            _load_chain(context, "ssl.keystore.key", path, settings.key_password)
+    else:
+        raise TlsConfigError(
+            "ssl.keystore.location",
+            "a listener with TLS needs a PEM file with its private key and certificate chain; or "
+            "ssl.keystore.key and ssl.keystore.certificate.chain with the same as text",
+        )
+
+
+def _load_chain(context: ssl.SSLContext, key: str, path: str, password: str) -> None:
+    _refuse_other_stores(key, path)
+    try:
+        # A password is always given, since OpenSSL would otherwise ask for it on the terminal.
+        context.load_cert_chain(path, password=password)
+    except ssl.SSLError as error:
+        raise TlsConfigError(key, _identity_problem(error, path, has_password=bool(password))) from error
+    except (OSError, ValueError) as error:
+        raise TlsConfigError(key, f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _identity_problem(error: ssl.SSLError, path: str, *, has_password: bool) -> str:
+    reason = error.reason or ""
+    if reason == "KEY_VALUES_MISMATCH":
+        return f"the private key in {path} belongs to another certificate; the node's own certificate comes first"
+    # OpenSSL names a wrong password in many ways, and none for a certain one: what the file says is surer.
+    if b"ENCRYPTED" in Path(path).read_bytes():
+        hint = "ssl.key.password does not open it" if has_password else "it is encrypted: set ssl.key.password"
+        return f"the private key in {path} cannot be read: {hint}"
+    return f"{path} must hold a private key and its certificate in PEM form ({reason or error})"
+
+
+def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    location, text = settings.truststore_location, settings.truststore_certificates
+    if location and text:
+        raise TlsConfigError("ssl.truststore.location", "is set beside ssl.truststore.certificates: one of both")
+    if not location and not text:
+        if settings.client_auth is not ClientAuth.NONE:
+            raise TlsConfigError(
+                "ssl.truststore.location",
+                f"ssl.client.auth={settings.client_auth} needs the certificates of who signs those of clients",
+            )
+        return
+    key = "ssl.truststore.location" if location else "ssl.truststore.certificates"
+    if location:
+        _refuse_other_stores(key, location)
+    try:
+        context.load_verify_locations(cafile=location or None, cadata=text or None)
+    except ssl.SSLError as error:
+        raise TlsConfigError(key, f"{location or 'the text'} holds no certificates in PEM form ({error})") from error
+    except (OSError, ValueError) as error:
+        raise TlsConfigError(key, f"cannot read {location}: {getattr(error, 'strerror', None) or error}") from error
+
+
+_JKS: Final = b"\xfe\xed\xfe\xed"
+_DER: Final = b"\x30"
+
+
+def _refuse_other_stores(key: str, path: str) -> None:
+    """Says how to go on where a file is a Java keystore, a PKCS12 store or a bare DER certificate."""
+    try:
+        with Path(path).open("rb") as file:
+            first = file.read(4)
+    except (OSError, ValueError):
+        return  # said by who reads it
+    if first == _JKS:
+        raise TlsConfigError(key, f"{path} is a Java keystore (JKS). {HOW_TO_CONVERT}")
+    if first.startswith(_DER):
+        raise TlsConfigError(key, f"{path} is a PKCS12 store or another DER file. {HOW_TO_CONVERT}")
+
+
+HOW_TO_CONVERT: Final = (
+    "Only PEM is read: convert a JKS store by keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 "
+    "-deststoretype PKCS12, and a PKCS12 store by openssl pkcs12 -in STORE.p12 -nodes -out STORE.pem"
+)
+
+
+@contextmanager
+def _private_file(text: str) -> Iterator[str]:
+    """A file for this user's eyes while it is read: Python's ssl takes keys from files alone."""
+    descriptor, path = tempfile.mkstemp(prefix="fleetgauge-", suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        yield path
+    finally:
+        Path(path).unlink()
