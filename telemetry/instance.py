@@ -12,12 +12,12 @@ from telemetry.push_record import format_instance_id
 from telemetry.refusal import Refusal
 from telemetry.subscription_id import subscription_id
 from telemetry.subscriptions import EffectiveSubscription
-from wire.principal import KafkaPrincipal
 
 MIN_EXPIRY_MS: Final = 60_000
 """An instance is remembered for at least so long after its latest request [ms]."""
 
 EXPIRY_INTERVALS: Final = 3
+_NOT_QUEUED: Final = 1 << 62
 
 _KEPT_CLIENT_ID_CHARACTERS: Final = 1_024
 _KEPT_SOFTWARE_CHARACTERS: Final = 256
@@ -27,18 +27,13 @@ _MAX_SHARED_CHARACTERS: Final = 256
 MAX_MATCHED_CHARACTERS: Final = 1_024
 """Of a client id, a software name or version that a subscription's patterns are matched with."""
 
-InstanceKey = tuple[int, str, str]
-"""The id as an integer, then the principal's type and name: an id is bound to whom it was given."""
+InstanceKey = int | tuple[int, str, str]
+"""The id as an integer; of a second principal under the same id, with the principal's type and name."""
 
 
 def kept_client_id(client_id: str) -> str:
     """What is remembered of a client id, which may be 32 KiB: enough to tell clients of one connection apart."""
     return client_id[:_KEPT_CLIENT_ID_CHARACTERS]
-
-
-def instance_key(instance_id: uuid.UUID, principal: KafkaPrincipal) -> InstanceKey:
-    """The key under which an instance is kept. Plain values, since they hash five times as fast."""
-    return (instance_id.int, principal.principal_type, principal.name)
 
 
 class SharedTexts:
@@ -69,7 +64,8 @@ class ClientInstance:
     `telemetry.inventory`.
 
     Attributes:
-        key: see `instance_key`.
+        key: under which the cache has it.
+        principal: whom the id is bound to.
         instance_id: the KIP-714 id.
         instance_id_text: the id as Kafka shows it.
         principal_text: the principal in Kafka's form.
@@ -84,7 +80,7 @@ class ClientInstance:
         connection_id: of the latest request; empty once that connection has ended.
         connections: the latest open connections on which the instance was seen, the latest last.
         deadline_ms: when the instance is forgotten, unless a request comes [ms, monotonic].
-        queued_deadline_ms: the deadline under which the expiry queue has it.
+        queued_second: under which `telemetry.expiry_queue` has it; beyond every deadline before it has it.
         place: where the cache's register has it; see `telemetry.instance_register`.
         pushes: accepted pushes that are in the push log.
         push_bytes: their payloads as received [B].
@@ -115,10 +111,11 @@ class ClientInstance:
         "listener_name",
         "metrics",
         "place",
+        "principal",
         "principal_text",
         "push_bytes",
         "pushes",
-        "queued_deadline_ms",
+        "queued_second",
         "refusals",
         "subscription",
         "subscription_id",
@@ -133,7 +130,8 @@ class ClientInstance:
         subscription_version: int,
         share: SharedTexts,
     ) -> None:
-        self.key = instance_key(instance_id, context.principal)
+        self.key: InstanceKey = instance_id.int
+        self.principal = context.principal
         self.instance_id = instance_id
         self.instance_id_text = format_instance_id(instance_id)
         self.principal_text = share(str(context.principal))
@@ -150,7 +148,7 @@ class ClientInstance:
         self.connection_id = ""
         self.connections: tuple[str, ...] = ()
         self.deadline_ms = 0
-        self.queued_deadline_ms = 0
+        self.queued_second = _NOT_QUEUED
         self.subscription_version = subscription_version
         self.subscription: EffectiveSubscription
         self._subscribe(subscription)

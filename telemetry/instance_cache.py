@@ -1,15 +1,15 @@
 """The client instances of this node: the least recently used go first, silent ones expire, connections end."""
 
-import heapq
 import itertools
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from cachetools import LRUCache
-
+from telemetry.expiry_queue import ExpiryQueue
 from telemetry.instance import ClientInstance, InstanceKey
 from telemetry.instance_register import InstanceRegister
+from wire.principal import KafkaPrincipal
 
 _logger = logging.getLogger(__name__)
 
@@ -20,7 +20,6 @@ MAX_RECALLED: Final = 16
 """Instances of one connection among which a client without an id is looked for."""
 
 EVICTION_WARNING_INTERVAL_MS: Final = 300_000
-_QUEUE_SLACK: Final = 1_024
 
 
 class InstanceCache:
@@ -35,16 +34,15 @@ class InstanceCache:
 
     def __init__(self, max_size: int, on_forget: Callable[[ClientInstance], None] = lambda _: None) -> None:
         """Keeps at most `max_size` instances; `on_forget` is told of every one that goes, for whatever reason."""
-        self._instances: LRUCache[InstanceKey, ClientInstance] = LRUCache(max_size)
+        self._max_size = max_size
+        # The least recently used first. An ordered dictionary takes half the room of a general LRU cache.
+        self._instances: OrderedDict[InstanceKey, ClientInstance] = OrderedDict()
+        self._shared_ids = 0
         self._on_forget = on_forget
         self.register = InstanceRegister()
         # Nearly every connection has one client: a mapping is made for the others only.
         self._by_connection: dict[str, ClientInstance | dict[InstanceKey, ClientInstance]] = {}
-        self._principals_by_id: dict[int, int] = {}
-        # A heap of (deadline, serial, instance), one live entry an instance. A deadline that moves back is noticed
-        # when its entry comes up; one that moves forward gets a new entry, and the old one is passed over.
-        self._queue: list[tuple[int, int, ClientInstance]] = []
-        self._serial = 0
+        self._queue = ExpiryQueue()
         self._warned_ms: int | None = None
         self.evicted = 0
         self.expired = 0
@@ -53,26 +51,33 @@ class InstanceCache:
     def __len__(self) -> int:
         return len(self._instances)
 
-    def get(self, key: InstanceKey) -> ClientInstance | None:
-        """The instance under `key`, which becomes the most recently used."""
-        try:
-            return self._instances[key]
-        except KeyError:
-            return None
+    def get(self, instance_id: int, principal: KafkaPrincipal) -> ClientInstance | None:
+        """The instance of that principal under that id, which becomes the most recently used."""
+        instance = self._instances.get(instance_id)
+        if instance is None or (instance.principal is not principal and instance.principal != principal):
+            if not self._shared_ids:
+                return None
+            instance = self._instances.get((instance_id, principal.principal_type, principal.name))
+            if instance is None:
+                return None
+        self._instances.move_to_end(instance.key)
+        return instance
 
     def contains_id(self, instance_id: int) -> bool:
-        """True if any principal uses the id."""
-        return instance_id in self._principals_by_id
+        """True if the id is in use."""
+        return instance_id in self._instances
 
     def add(self, instance: ClientInstance, now_ms: int) -> None:
         """Takes a new instance in; the least recently used one goes if there is no room."""
-        if len(self._instances) >= self._instances.maxsize:
+        if len(self._instances) >= self._max_size:
             self._evict(now_ms)
+        if instance.key in self._instances:
+            principal = instance.principal
+            instance.key = (instance.instance_id.int, principal.principal_type, principal.name)
+            self._shared_ids += 1
+            self.clashes += 1
         self._instances[instance.key] = instance
         self.register.add(instance)
-        users = self._principals_by_id.get(instance.key[0], 0)
-        self.clashes += users > 0
-        self._principals_by_id[instance.key[0]] = users + 1
 
     def touch(self, instance: ClientInstance, connection_id: str, now_ms: int) -> None:
         """Notes a request of the instance: its connection is the latest, and its time starts anew."""
@@ -80,8 +85,8 @@ class InstanceCache:
             self._move(instance, connection_id)
         deadline_ms = now_ms + instance.expiry_ms
         instance.deadline_ms = deadline_ms
-        if deadline_ms < instance.queued_deadline_ms or not instance.queued_deadline_ms:
-            self._enqueue(instance)
+        if deadline_ms < instance.queued_second * 1_000:
+            self._queue.put(instance, len(self._instances))
 
     def on_connection(self, connection_id: str) -> tuple[ClientInstance, ...]:
         """The instances that were made known on a connection, the latest first; of more than `MAX_RECALLED` the latest.
@@ -108,13 +113,7 @@ class InstanceCache:
     def expire(self, now_ms: int) -> int:
         """Forgets the instances whose time is over; returns how many."""
         removed = 0
-        while self._queue and self._queue[0][0] <= now_ms:
-            queued_ms, _, instance = heapq.heappop(self._queue)
-            if not self._is_current(queued_ms, instance):
-                continue
-            if instance.deadline_ms > now_ms:
-                self._enqueue(instance)
-                continue
+        for instance in self._queue.due(now_ms, self.__len__):
             self._remove(instance)
             removed += 1
         self.expired += removed
@@ -126,8 +125,8 @@ class InstanceCache:
             self._on_forget(instance)
         self.register.clear()
         self._instances.clear()
+        self._shared_ids = 0
         self._by_connection.clear()
-        self._principals_by_id.clear()
         self._queue.clear()
 
     def _move(self, instance: ClientInstance, connection_id: str) -> None:
@@ -150,20 +149,8 @@ class InstanceCache:
         if not seen or seen is instance:
             self._by_connection.pop(connection_id, None)
 
-    def _enqueue(self, instance: ClientInstance) -> None:
-        if len(self._queue) > 2 * len(self._instances) + _QUEUE_SLACK:
-            self._queue = [entry for entry in self._queue if self._is_current(entry[0], entry[2])]
-            heapq.heapify(self._queue)
-        instance.queued_deadline_ms = instance.deadline_ms
-        self._serial += 1
-        heapq.heappush(self._queue, (instance.deadline_ms, self._serial, instance))
-
-    def _is_current(self, queued_ms: int, instance: ClientInstance) -> bool:
-        """True unless the entry's instance is gone or queued under another deadline."""
-        return queued_ms == instance.queued_deadline_ms and bool(instance.connections)
-
     def _evict(self, now_ms: int) -> None:
-        _, instance = self._instances.popitem()
+        _, instance = self._instances.popitem(last=False)
         self._forget(instance)
         self.evicted += 1
         if self._warned_ms is None or now_ms - self._warned_ms >= EVICTION_WARNING_INTERVAL_MS:
@@ -171,7 +158,7 @@ class InstanceCache:
             _logger.warning(
                 "The cache of client instances is full at %d; %d were forgotten before their time so far: raise "
                 "telemetry.client.instances.max or spread the clients over more nodes",
-                self._instances.maxsize,
+                self._max_size,
                 self.evicted,
             )
 
@@ -186,8 +173,4 @@ class InstanceCache:
         for connection_id in instance.connections:
             self._detach(instance, connection_id)
         instance.connections = ()
-        left = self._principals_by_id[instance.key[0]] - 1
-        if left:
-            self._principals_by_id[instance.key[0]] = left
-        else:
-            del self._principals_by_id[instance.key[0]]
+        self._shared_ids -= isinstance(instance.key, tuple)

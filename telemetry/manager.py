@@ -14,7 +14,7 @@ from telemetry.client_guard import ClientGuard, GuardRule
 from telemetry.client_metrics import ClientMetrics
 from telemetry.codecs import CompressionType, decompressors
 from telemetry.gate import Turn
-from telemetry.instance import ClientInstance, SharedTexts, attributes_of, instance_key, kept_client_id
+from telemetry.instance import ClientInstance, SharedTexts, attributes_of, kept_client_id
 from telemetry.instance_cache import InstanceCache
 from telemetry.instance_register import InstanceRegister
 from telemetry.interval_bound import bounded_for
@@ -272,8 +272,8 @@ class ClientMetricsManager:
             return client_instance_id
         client_id = kept_client_id(context.client_id)
         for instance in self._cache.on_connection(context.connection_id):
-            same_principal = instance.key == instance_key(instance.instance_id, context.principal)
-            if same_principal and instance.client_id == client_id and not instance.gate.is_terminated:
+            same_client = instance.principal == context.principal and instance.client_id == client_id
+            if same_client and not instance.gate.is_terminated:
                 return instance.instance_id
         return self._unused_id()
 
@@ -288,7 +288,7 @@ class ClientMetricsManager:
     def _instance(self, instance_id: uuid.UUID, context: RequestContext, now_ms: int) -> ClientInstance:
         """The instance of a request, made or recovered if it is unknown, with the subscription of now."""
         version = self._subscriptions.version
-        instance = self._cache.get(instance_key(instance_id, context.principal))
+        instance = self._cache.get(instance_id.int, context.principal)
         if instance is None:
             subscription = self._effective_for(instance_id, context)
             instance = ClientInstance(instance_id, context, subscription, version, self._share)

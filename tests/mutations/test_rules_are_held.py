@@ -203,9 +203,9 @@ MUTATIONS = [
     ),
     Mutation(
         "an id belongs to its principal",
-        "telemetry/instance.py",
-        "return (instance_id.int, principal.principal_type, principal.name)",
-        'return (instance_id.int, "", "")',
+        "telemetry/instance_cache.py",
+        "if instance is None or (instance.principal is not principal and instance.principal != principal):",
+        "if instance is None:",
         LADDER,
     ),
     Mutation(

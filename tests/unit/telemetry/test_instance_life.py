@@ -131,5 +131,5 @@ def test_a_flood_of_new_ids_leaves_no_more_behind_than_the_cache_holds(make_node
         client.id = uuid.UUID(int=index + 2)
         client.get(f"c{index}")
     cache = node.manager._cache
-    assert len(cache) == len(cache._by_connection) == len(cache._principals_by_id) == 50
+    assert len(cache) == len(cache._by_connection) == len(cache.register) == 50
     assert len(cache._queue) <= 2 * 50 + 1_024 + 1
