@@ -14,6 +14,7 @@ from telemetry.match import compile_pattern
 from telemetry.software_version import VersionRange, parse_range
 from telemetry.subscriptions import ALL_METRICS
 from wire.errors import InvalidConfigError
+from wire.software import UNKNOWN_SOFTWARE
 
 _Choice = TypeVar("_Choice", GuardAction, GuardWhen)
 
@@ -37,6 +38,17 @@ SHIPPED: Final[tuple[GuardRule, ...]] = (
         metrics=("",),
         reason="franz-go takes * for a prefix, which matches none of its metrics, and the empty prefix for all of them",
         source="https://github.com/twmb/franz-go/blob/master/pkg/kgo/metrics_714.go",
+    ),
+    GuardRule(
+        name="unknown-all",
+        software=UNKNOWN_SOFTWARE,
+        versions=parse_range("*"),
+        action=GuardAction.REWRITE,
+        when=GuardWhen.ALL_METRICS,
+        metrics=("",),
+        reason="franz-go 1.19 sends ApiVersions on its first connection to a broker only, so that its telemetry "
+        "comes from nobody known; every client takes the empty prefix for all metrics",
+        source="https://github.com/twmb/franz-go/blob/v1.19.0/pkg/kgo/metrics_714.go",
     ),
     GuardRule(
         name="java-missing-codec",

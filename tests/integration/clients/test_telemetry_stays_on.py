@@ -20,6 +20,7 @@ import pytest
 from support.bad_reporters import BLOCKS_WHILE
 from support.client_fleet import ALL_EACH_SECOND, INTERVALS, ClientFleet
 from support.kafka_jars import ROOT
+from support.landing import landed
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
@@ -99,6 +100,17 @@ def expect_all_well(fleet: ClientFleet, before: dict[str, int], capsys: pytest.C
     with capsys.disabled():
         print(f"\nacknowledged and landed: {counts}; cut in mid-request: {cut}")
     assert len(cut) <= CUT_AT_MOST
+
+
+def test_every_client_sends_metrics_when_it_is_asked_for_all(fleet: ClientFleet) -> None:
+    """In the form that it understands: franz-go takes the `*` of the others for a prefix that nothing has."""
+    names = {client.instance_id(): client.name for client in fleet.clients}
+
+    def without_metrics() -> set[str]:
+        measured = {record["client_instance_id"] for record in landed(fleet.landing) if record["metrics"]}
+        return {name for instance_id, name in names.items() if instance_id not in measured}
+
+    wait_until(without_metrics, "metrics of every client in the landing zone")
 
 
 def test_a_changed_subscription_costs_each_client_one_round_trip(
