@@ -155,14 +155,14 @@ MUTATIONS = [
     Mutation(
         "a zstd frame is bounded whatever it states",
         "telemetry/codecs/zstd.py",
-        "if stated > self._max_bytes:",
-        "if False:",
+        "            if room < 0:",
+        "            if False:",
         CODECS,
     ),
     Mutation(
         "a failed log costs the client nothing",
         "telemetry/accepted_push.py",
-        "            self._gate.give_back(turn)\n",
+        "            instance.gate.give_back(turn)\n",
         "            pass\n",
         LADDER,
     ),
@@ -183,8 +183,8 @@ MUTATIONS = [
     Mutation(
         "intervals above five minutes hold",
         "telemetry/subscriptions.py",
-        "return self._share(_union(each.metrics for each in matching), interval_ms)",
-        "return self._share(_union(each.metrics for each in matching), min(interval_ms, 300_000))",
+        "return self._share(_union(each.metrics for each in matching), interval_ms, names)",
+        "return self._share(_union(each.metrics for each in matching), min(interval_ms, 300_000), names)",
         GETS,
     ),
     Mutation(
