@@ -24,7 +24,7 @@ SLOW_ELSEWHERE = [
     r"(.*)(.*)(.*)(.*)(.*)[^a]",
     r"(?i)a.*b.*c.*d.*e.*f",
 ]
-TOO_LARGE = [r"((a{100}){100}){100}", r"\pL{1000}", "(" * 2_000 + "a" + ")" * 2_000, r"a{1001}"]
+TOO_LARGE = [r"((a{100}){100}){100}", r"\pL{1000}", r"a{1001}"]
 
 
 def configuration(patterns: list[str]) -> str:
@@ -45,7 +45,7 @@ def test_patterns_that_explode_elsewhere_are_matched_in_linear_time(attacked: At
             assert parse_get(answer_of(connection)[5:]).push_interval_ms == 100
 
 
-@pytest.mark.parametrize("pattern", TOO_LARGE, ids=["nested repeats", "large class", "deep", "long repeat"])
+@pytest.mark.parametrize("pattern", TOO_LARGE, ids=["nested repeats", "large class", "long repeat"])
 def test_a_pattern_that_is_too_large_stops_the_start_with_a_clear_sentence(pattern: str, tmp_path: Path) -> None:
     file = tmp_path / "fleetgauge.toml"
     file.write_text(configuration([pattern]))
