@@ -76,6 +76,11 @@ CONNECTIONS: Final[Mapping[str, Count]] = {
     "frames": Count("received_frames_total", "Whole frames received."),
     "bytes_received": Count("received_bytes_total", "Bytes received."),
     "bytes_sent": Count("sent_bytes_total", "Bytes sent."),
+    "unfinished_handshakes": Count("unfinished_handshakes", "Connections that are not let in yet."),
+    "successful_authentications": Count("successful_authentications_total", "Connections that authenticated."),
+    "failed_authentications": Count("failed_authentications_total", "Connections that did not."),
+    "successful_reauthentications": Count("successful_reauthentications_total", "Sessions that were renewed."),
+    "failed_reauthentications": Count("failed_reauthentications_total", "Sessions that were not."),
 }
 EXPORTERS: Final[Mapping[str, Count]] = {
     "delivered_records": Count("exporter_delivered_pushes_total", "Pushes that the destination has."),

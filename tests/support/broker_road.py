@@ -19,6 +19,7 @@ from support.java_clients import JavaClients
 from support.kafka_broker import CLUSTER_ID, NODE_ID, KafkaBroker
 from support.kafka_jars import bridge_jar
 from support.landing import landed
+from support.push_watch import PARTITIONS, PushWatch
 from support.receiver import OtlpReceiver
 
 JAVA_VERSIONS = ("3.7.2", "3.9.2", "4.4.0")
@@ -48,7 +49,7 @@ class Outcome:
 def broker_with_plugin(directory: Path, version: str) -> KafkaBroker:
     """A broker as an operator would set it up: the jar beside Kafka's, two lines in server.properties."""
     reporters = f"org.apache.kafka.common.metrics.JmxReporter,{PACKAGE}.{REPORTERS[version]}"
-    properties = {"metric.reporters": reporters, "fleetgauge.topic.partitions": "3"}
+    properties = {"metric.reporters": reporters, "fleetgauge.topic.partitions": str(PARTITIONS)}
     return KafkaBroker(directory, version, jars=[bridge_jar()], properties=properties)
 
 
@@ -134,11 +135,12 @@ def run_clients(broker: KafkaBroker, directory: Path, java_versions: tuple[str, 
             consumer.poll(0.05)
         for clients in java:
             clients.close()
+        with PushWatch(broker.bootstrap, PUSH_TOPIC) as watch:
+            watch.close_after_a_push("rdkafka-producer", producer)
+            watch.close_after_a_push("rdkafka-consumer", consumer)
     finally:
         for clients in java:
             clients.kill()
-        producer.close()
-        consumer.close()
     say("closed them all")
     return ids
 

@@ -17,6 +17,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from support.kafka_broker import CLUSTER_ID, NODE_ID, KafkaBroker
 from support.kafka_jars import bridge_jar
 from support.payloads import metrics_data
+from support.push_watch import PARTITIONS, PushWatch
 from support.raw_client import GZIP, RawClient
 
 from telemetry.push_record import PushRecord, is_push_id
@@ -27,7 +28,6 @@ pytestmark = [
 ]
 
 TOPIC = "fleetgauge-pushes"
-PARTITIONS = 3
 PACKAGE = "io.github.fleetgauge.bridge"
 MBEAN = f"fleetgauge:type=bridge,node-id={NODE_ID}"
 UNKNOWN_TO_A_PLUGIN = {"subscription_id", "compression_type", "payload_bytes"}
@@ -219,8 +219,9 @@ def librdkafka_clients_push(broker: KafkaBroker, *, for_s: float) -> None:
         producer.poll(0)
         consumer.poll(0.05)
     producer.flush(10)
-    consumer.close()
-    producer.close()
+    with PushWatch(broker.bootstrap, TOPIC) as watch:
+        watch.close_after_a_push("audit", consumer)
+        watch.close_after_a_push("orders", producer)
 
 
 def check_librdkafka(records: list[Pushed]) -> None:

@@ -130,6 +130,7 @@ def test_an_instance_is_found_by_its_id_in_the_forms_that_clients_log(
 def test_metrics_hold_what_the_clients_did_and_their_own_where_asked_for(
     node: Node, clients: tuple[RawClient, RawClient]
 ) -> None:
+    node.wait_for(lambda s: s["exporter_process"]["exporters"].get("landing", {}).get("state") == "running")
     text = get(node, "/metrics").body.decode()
     values = {
         (each.name, *sorted(each.labels.items())): each.value
@@ -161,7 +162,9 @@ def test_every_number_of_the_status_is_on_metrics(node: Node, clients: tuple[Raw
     status = node.wait_for(lambda s: s["exporter_process"]["exporters"])
     assert status["telemetry"]["counters"].keys() == TELEMETRY.keys()
     assert status["push_log"].keys() <= PUSH_LOG.keys()
-    assert status["connections"][0].keys() - CONNECTIONS.keys() == {"listener", "closed", "requests"}
+    assert status["connections"][0].keys() - CONNECTIONS.keys() == {
+        *("listener", "security_protocol", "closed", "requests"),
+    }
     state = status["exporter_process"]["exporters"]["landing"]
     assert state.keys() - EXPORTERS.keys() - BY_REASON.keys() == {"exporter", "type", "state", "last_error"}
 
