@@ -57,7 +57,7 @@ def stats(
     if form == "json":
         typer.echo(json.dumps(asdict(found), indent=2))
         return
-    console = Console()
+    console = Console(markup=False)
     console.print(_contents(found))
     console.print(_cursors(found))
 

@@ -60,7 +60,7 @@ def _nothing(prefixes: list[str]) -> str:
 
 def _print_whole(table: Table) -> None:
     """One line a metric, however narrow the terminal: they are read with grep."""
-    console = Console()
+    console = Console(markup=False)
     console.width = max(console.width, console.measure(table, options=console.options.update(width=1_000)).maximum)
     console.print(table)
 

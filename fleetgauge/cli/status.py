@@ -31,7 +31,7 @@ def status(
     if form == "json":
         typer.echo(json.dumps(found, indent=2))
         return
-    console = Console()
+    console = Console(markup=False)  # names and reasons may hold brackets
     if "node" in found:
         for table in (_node(found), _traffic(found), _push_log(found), _exporters(found)):
             console.print(table)
