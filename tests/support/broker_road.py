@@ -201,7 +201,7 @@ def _missing_of(client_id: str, instance_id: str, outcome: Outcome) -> Iterator[
 def fleet(question: str, source: Path, *options: str) -> str:
     """What `fleetgauge fleet` answers over a landing zone."""
     command = [sys.executable, "-m", "fleetgauge", "fleet", question, "--source", str(source), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
