@@ -99,15 +99,17 @@ def fill(bootstrap: str) -> None:
     producer = Producer(client)
     long_ago = int((NOW - timedelta(days=1)).timestamp() * 1_000)
     producer.produce(TOPIC, key=b"long ago", value=b"what retention has taken", partition=0, timestamp=long_ago)
+    flush(producer)  # until the partitions are known, what is produced for no certain one comes later than the rest
     for record in sorted(PUSHES, key=lambda record: record.received_at):
         produce(producer, TOPIC, record)
     produce(producer, "large", pushed(largest_push(), client_id="large"))
+    flush(producer)
     produce(producer, TOPIC, DELAYED, delay_ms=300 * 60_000)
     key, value, headers = encode_record(JAVA)
     producer.produce(TOPIC, key=key, value=None, headers=headers, partition=1)
     producer.produce(TOPIC, key=b"billing", value=value, headers=headers, partition=1)
     producer.produce(TOPIC, key=key, value=value, headers=[*headers, ("schema_version", b"2")], partition=1)
-    assert producer.flush(30) == 0
+    flush(producer)
     admin.delete_records([TopicPartition(TOPIC, 0, 1)])[TopicPartition(TOPIC, 0, 1)].result(20)
     somebody_else(Producer(client | {"transactional.id": "somebody-else"}))
 
@@ -116,6 +118,10 @@ def produce(producer: Producer, topic: str, record: PushRecord, *, delay_ms: int
     key, value, headers = encode_record(record)
     timestamp = record.received_at // 1000 + delay_ms
     producer.produce(topic, key=key, value=value, headers=headers, timestamp=timestamp)
+
+
+def flush(producer: Producer) -> None:
+    assert producer.flush(30) == 0
 
 
 def somebody_else(producer: Producer) -> None:
@@ -181,8 +187,7 @@ def test_a_topic_answers_as_a_landing_zone_does_and_names_what_is_wrong(broker: 
         assert rows
         assert ordered(rows) == ordered(answers[f"{job} of {landing}"]["rows"]), job
     assert pushes_of(answers["recent"]) == [("billing", 2)]
-    # Where records are out of order in time, --until may end the reading before an old one: the cause is still open.
-    assert set(pushes_of(answers["early"])) - {("app-1", 1)} == {("caf\u00e9", 1)}, "what lies beyond is not even read"
+    assert pushes_of(answers["early"]) == [("app-1", 1), ("caf\u00e9", 1)], "what lies beyond is not even read"
     assert pushes_of(answers["large"]) == [("large", 1)]
     check_rejects(answers["rejects"])
     assert f"there is no topic nosuch on {broker.bootstrap}" in errors["no topic"]
