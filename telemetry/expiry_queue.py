@@ -14,8 +14,7 @@ class ExpiryQueue:
     """Instances by deadline. Times are monotonic [ms].
 
     A deadline that moves back is noticed when its entry comes up; one that moves forward gets a new entry, and the old
-    one is passed over. An entry is a place in the list of its second: a heap with one for each instance takes twelve
-    times the room.
+    one is passed over. An entry is a place in the list of its second, not an object of its own in a heap.
     """
 
     __slots__ = ("_buckets", "_entries", "_seconds")

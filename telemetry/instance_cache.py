@@ -35,7 +35,7 @@ class InstanceCache:
     def __init__(self, max_size: int, on_forget: Callable[[ClientInstance], None] = lambda _: None) -> None:
         """Keeps at most `max_size` instances; `on_forget` is told of every one that goes, for whatever reason."""
         self._max_size = max_size
-        # The least recently used first. An ordered dictionary takes half the room of a general LRU cache.
+        # The least recently used first. One mapping, where a general LRU cache keeps sizes and order in two more.
         self._instances: OrderedDict[InstanceKey, ClientInstance] = OrderedDict()
         self._shared_ids = 0
         self._on_forget = on_forget

@@ -10,7 +10,7 @@ SLICE_BYTES: Final = 512
 """Input handed over at a time. A zstd block of 4 bytes can stand for 128 KiB, so a slice adds at most 16 MiB."""
 
 AT_ONCE_BYTES: Final = 1 << 20
-"""A single frame that states no more than this is decompressed in one call, which takes half the time of slices."""
+"""A single frame that states no more than this is decompressed in one call, which is faster than slices."""
 
 _MIN_WINDOW_BYTES: Final = 8 << 20
 """RFC 8878 recommends that every decoder take windows of 8 MiB; levels up to 19 need no more."""
