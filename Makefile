@@ -6,6 +6,8 @@ UV_VERSION := 0.13.8
 SOURCES := wire quotas telemetry exporters fleetgauge fleet tests examples benchmarks
 PYTEST := $(BIN)/python -m pytest
 RESULTS := .results
+# Without bytecode every process that a test starts would compile all its libraries again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup java check test soak demo demo-broker bridge format lock clean
 .DEFAULT_GOAL := help

@@ -105,10 +105,16 @@ def brokers(directory: Path, version: str) -> dict[str, KafkaBroker]:
     classes = directory / "classes"
     source = Path(__file__).parent / "NoOpReporter.java"
     subprocess.run(["javac", "-cp", f"{kafka_jars(version)}/*", "-d", str(classes), str(source)], check=True)
-    base = KafkaBroker(directory / "base", version, jars=[classes], properties={"metric.reporters": "NoOpReporter"})
-    with_plugin = KafkaBroker(directory / "plugin", version, jars=[bridge_jar()], properties=plugin)
-    topic_away = KafkaBroker(directory / "away", version, jars=[bridge_jar()], properties=plugin | away)
-    return {BASE: base, PLUGIN: with_plugin, TOPIC_AWAY: topic_away}
+    jars = [classes, bridge_jar()]
+    no_op = {"metric.reporters": "NoOpReporter"}
+    return {
+        name: KafkaBroker(directory / folder, version, jars=jars, properties=properties, jvm=())
+        for name, folder, properties in (
+            (BASE, "base", no_op),
+            (PLUGIN, "plugin", plugin),
+            (TOPIC_AWAY, "away", plugin | away),
+        )
+    }
 
 
 def measure(version: str, rounds: int, clients: int, seconds: float) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def main() -> None:
     chosen = arguments.parse_args()
     with tempfile.TemporaryDirectory() as made:
         directory = Path(made)
-        with KafkaBroker(directory / "kafka", chosen.version) as broker:
+        with KafkaBroker(directory / "kafka", chosen.version, jvm=()) as broker:
             fill(broker.bootstrap, chosen.records)
             receiver = OtlpReceiver()
             otlp = f'type = "otlp"\nendpoint = "http://127.0.0.1:{receiver.port}"\n'

@@ -106,7 +106,7 @@ def broker(directory: Path) -> KafkaBroker:
     command = ["javac", "-Xlint:none", "-nowarn", "-cp", f"{kafka_jars(VERSION)}/*", "-d", str(classes), str(source)]
     subprocess.run(command, check=True)
     properties = {"metric.reporters": "LabellingReporter", "socket.listen.backlog.size": "4096"}
-    return KafkaBroker(directory / "kafka", VERSION, jars=[classes], properties=properties, heap="1g")
+    return KafkaBroker(directory / "kafka", VERSION, jars=[classes], properties=properties, heap="1g", jvm=())
 
 
 def measure(seconds: float, rounds: int, rate: int) -> dict[str, Any]:

@@ -5,11 +5,13 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from support.jvm import QUICK, quick_options
 from support.kafka_jars import kafka_jars
 
 READY_WITHIN_S = 90.0
@@ -47,8 +49,30 @@ def _with_the_test_run() -> list[str]:
     return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 
 
+def quick_jvm(version: str) -> list[str]:
+    """The options with which brokers and tools of a version start quickly."""
+
+    def run(option: str) -> None:
+        with (
+            tempfile.TemporaryDirectory() as made,
+            KafkaBroker(Path(made) / "kafka", version, jvm=(*QUICK, option)) as broker,
+        ):
+            broker.stop()
+
+    return quick_options(f"kafka-{version}", run)
+
+
 class KafkaBroker:
-    """One broker; may be stopped and started again on the same data. Its log is `<directory>/broker.log`."""
+    """One broker; may be stopped and started again on the same data. Its log is `<directory>/broker.log`.
+
+    Args:
+        directory: for its data, configuration and log.
+        version: of Apache Kafka.
+        properties: of server.properties, beside or in place of the usual ones.
+        jars: beside Kafka's own.
+        heap: as Java takes it.
+        jvm: the broker's options; those of `quick_jvm` when None, which no broker that is measured should have.
+    """
 
     def __init__(
         self,
@@ -58,6 +82,7 @@ class KafkaBroker:
         properties: Mapping[str, str] | None = None,
         jars: Sequence[Path] = (),
         heap: str = "512m",
+        jvm: Sequence[str] | None = None,
     ) -> None:
         self.version = version
         self.directory = directory
@@ -66,6 +91,8 @@ class KafkaBroker:
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
         self._heap = heap
+        self._jvm = quick_jvm(version) if jvm is None else list(jvm)
+        self._tool_jvm = self._jvm if jvm is None else QUICK
         self._tools_class_path = f"{kafka_jars(version)}/*"
         self._class_path = ":".join([self._tools_class_path, *map(str, jars)])
         directory.mkdir(parents=True, exist_ok=True)
@@ -126,6 +153,7 @@ class KafkaBroker:
             "java",
             f"-Xms{self._heap}",
             f"-Xmx{self._heap}",
+            *self._jvm,
             f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}",
             f"-Dlog4j.configuration=file:{self.directory / 'log4j.properties'}",
             *self._jmx_options(),
@@ -149,7 +177,7 @@ class KafkaBroker:
     def tool(self, main_class: str, *arguments: str, timeout_s: float = 60.0) -> str:
         """What one of Kafka's own tools prints; raises CalledProcessError when it fails."""
         done = subprocess.run(
-            ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", self._tools_class_path, main_class, *arguments],
+            ["java", "-Xmx128m", *self._tool_jvm, "-cp", self._tools_class_path, main_class, *arguments],
             capture_output=True,
             text=True,
             timeout=timeout_s,

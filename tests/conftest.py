@@ -1,0 +1,19 @@
+"""What all tests share: the JVMs of Spark start quickly."""
+
+import pytest
+
+from fleet.errors import JavaError
+from fleet.session import check_java
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before the first test, since making the archive would count as the time of whichever comes first."""
+    if session.config.option.collectonly or not any(item.get_closest_marker("spark") for item in session.items):
+        return
+    try:
+        check_java()
+    except JavaError:
+        return  # the tests that need Java skip themselves and say why
+    from support.jvm import quicken_spark
+
+    quicken_spark()
