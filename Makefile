@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 SOURCES := wire quotas telemetry exporters fleetgauge fleet tests examples benchmarks
 PYTEST := $(BIN)/python -m pytest
+# Two files at a time: most tests wait for processes that they started.
+TWICE := -n 2 --dist loadfile --no-loadscope-reorder
 RESULTS := .results
 # Without bytecode every process that a test starts would compile all its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,10 +36,10 @@ check: setup  ## formatting, lint, types, import contracts, unit tests: under a 
 	$(BIN)/ruff check --quiet $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) -q tests/unit --doctest-modules wire quotas telemetry exporters fleetgauge fleet/dialects.py --junitxml=$(RESULTS)/unit.xml
+	$(PYTEST) $(TWICE) -q tests/unit --doctest-modules wire quotas telemetry exporters fleetgauge fleet/dialects.py --junitxml=$(RESULTS)/unit.xml
 
 test: check  ## everything: check, then property, integration and spark tests
-	$(PYTEST) -q tests/property tests/fuzz tests/integration tests/spark -m "not soak" --junitxml=$(RESULTS)/rest.xml
+	$(PYTEST) $(TWICE) -q tests/property tests/fuzz tests/integration tests/spark -m "not soak" --junitxml=$(RESULTS)/rest.xml
 	$(BIN)/python tests/conformance.py $(RESULTS)/unit.xml $(RESULTS)/rest.xml
 
 soak: setup  ## the long runs
