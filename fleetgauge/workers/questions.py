@@ -64,6 +64,8 @@ class WorkersSocket(QuestionSocket):
                         await asyncio.wait([collecting], timeout=_SIGN_OF_LIFE_S)
                         yield {"rows": []}
                     rows = _joined(question, collecting.result(), states)
+                except NotRunningError as error:
+                    raise ConnectionError(str(error)) from error  # all that is left is to cut the answer off
                 finally:
                     collecting.cancel()
                 for at in range(0, len(rows), SLICE_ROWS):

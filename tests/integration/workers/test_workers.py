@@ -167,6 +167,7 @@ def test_what_the_logs_hold_is_shown_together(node: Node) -> None:
 
 def test_a_reread_configuration_is_taken_over_by_all_workers_or_by_none(node: Node) -> None:
     assert node.process is not None
+    whole = node.config_file.read_text()
     with clients_of_both_workers(node) as pair:
         before = [client.get(uuid.uuid4()).push_interval_ms for client in pair]
         node.config_file.write_text(SUBSCRIPTION.replace(str(INTERVAL_MS), "2000").replace("*", "a.,b."))
@@ -177,6 +178,9 @@ def test_a_reread_configuration_is_taken_over_by_all_workers_or_by_none(node: No
         node.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "the configuration was refused" in node.output(), what="a refusal")
         assert [client.get(uuid.uuid4()).push_interval_ms for client in pair] == [2_000, 2_000]
+        node.config_file.write_text(whole)
+        node.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: {c.get(uuid.uuid4()).push_interval_ms for c in pair} == {INTERVAL_MS}, what="the old one")
     assert before == [INTERVAL_MS, INTERVAL_MS]
 
 
@@ -193,7 +197,7 @@ def test_nothing_acknowledged_is_lost_with_a_worker_or_the_parent_or_with_fewer_
     (tmp_path / "mount").write_text("a file where the landing zone's disk is to be")
     zone = tmp_path / "mount" / "zone"
     with Node(tmp_path, "workers=2", config=landing(zone)) as node:
-        pushers = [Pusher(node.port, 600) for _ in range(8)]
+        pushers = [Pusher(node.port, 400) for _ in range(8)]
         for pusher in pushers:
             pusher.start()
         node.wait_for(lambda s: all(worker["logged"] for worker in s["workers"]), what="pushes on both workers")
@@ -213,7 +217,7 @@ def test_nothing_acknowledged_is_lost_with_a_worker_or_the_parent_or_with_fewer_
         node.kill()
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), what="the end of the workers")
     acknowledged = set().union(*(pusher.acknowledged for pusher in pushers))
-    assert len(acknowledged) > 4_000
+    assert len(acknowledged) > 2_400
     (tmp_path / "mount").unlink()
     with Node(tmp_path, config=landing(zone)) as node:  # on the same data directory, without workers
         logs = [DataDirectory(node.data).worker(number).push_log for number in (1, 2)]
