@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -101,6 +102,20 @@ def advertised_address(
         if bound.endpoint.listener_name == listener_name:
             return bound.endpoint.host, bound.port
     raise LookupError(listener_name)
+
+
+def told_of_node(
+    config: ServiceConfig, cluster_id: str, started_at_ms: int, bound_endpoints: Iterable[BoundEndpoint]
+) -> dict[str, Any]:
+    """What a status says of who and where a node is."""
+    return {
+        "pid": os.getpid(),
+        "node_id": config.node_id,
+        "cluster_id": cluster_id,
+        "started_at_ms": started_at_ms,
+        "listeners": [f"{b.endpoint.listener_name}://{b.endpoint.host}:{b.port}" for b in bound_endpoints],
+        "log_dirs": str(config.log_dirs.absolute()),
+    }
 
 
 class FleetgaugeNode:
@@ -203,7 +218,7 @@ class FleetgaugeNode:
         self.take_over(Changes.of(config))
         say_reread(self._config, config)
 
-    def take_over(self, changes: "Changes") -> None:
+    def take_over(self, changes: Changes) -> None:
         """Takes over what was found good; see `reconfigure`."""
         self._manager.replace_subscriptions(changes.client_metrics)
         for listener in self._listeners:
@@ -221,12 +236,7 @@ class FleetgaugeNode:
         """What this node says of itself to `fleetgauge status`; plain values that JSON can hold."""
         return {
             "node": {
-                "pid": os.getpid(),
-                "node_id": self._config.node_id,
-                "cluster_id": self.cluster_id,
-                "started_at_ms": self._started_at_ms,
-                "listeners": [f"{b.endpoint.listener_name}://{b.endpoint.host}:{b.port}" for b in self.bound],
-                "log_dirs": str(self._config.log_dirs.absolute()),
+                **told_of_node(self._config, self.cluster_id, self._started_at_ms, self.bound),
                 "not_ready": self._not_ready(),
             },
             "http": self.http.status(),

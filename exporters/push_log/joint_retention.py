@@ -13,6 +13,7 @@ from pathlib import Path
 import structlog
 
 from exporters.push_log.directory import LogDirectory
+from exporters.push_log.free_space import free_bytes
 from exporters.push_log.log import PushLogError, PushLogLockedError
 from exporters.push_log.segment import SegmentCorruptError
 from exporters.push_log.settings import PushLogSettings
@@ -56,14 +57,14 @@ class JointRetention:
         """See `Retention.run`.
 
         Raises:
-            PushLogError: a log or its cursors cannot be worked on now; the others were.
+            PushLogError, OSError: a log or its cursors cannot be worked on now; the others were.
         """
-        problem: PushLogError | None = None
+        problem: PushLogError | OSError | None = None
         for name, retention in self._logs.items():
             try:
                 self._seal(name)
                 retention.run(now_ms)
-            except PushLogError as error:
+            except (PushLogError, OSError) as error:
                 problem = error
         self._drop_oversize()
         if problem is not None:
@@ -81,6 +82,8 @@ class JointRetention:
         directory = LogDirectory(settings.dir)
         live = directory.live()
         if live and _may_hold_pushes(directory, live[-1]):
+            if free_bytes(settings.dir) < settings.min_free_bytes:
+                return  # a segment more would take the room that others need; tried again
             try:
                 with closing(SqlitePushLogWriter(settings, self._time)):
                     pass

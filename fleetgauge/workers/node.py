@@ -4,17 +4,15 @@ It looks like one node to whoever asks: one status, one inventory, one set of me
 """
 
 import asyncio
-import os
 import socket
 from contextlib import suppress
 from typing import Any, Final
 
 import structlog
 
-from fleetgauge.app import CHANGEABLE, BoundEndpoint, Changes, advertised_address, say_reread
+from fleetgauge.app import CHANGEABLE, BoundEndpoint, Changes, advertised_address, say_reread, told_of_node
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.errors import ConfigError
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
 from fleetgauge.http.supervisor import HttpPort
@@ -111,7 +109,7 @@ class WorkersNode:
         Each examines the configuration first. A worker that is being started is given what was decided.
 
         Raises:
-            ConfigError: it cannot be used, here or in a worker; nothing was changed.
+            FleetgaugeError: it cannot be used, here or in a worker; nothing was changed.
         """
         async with self._rereading:
             Changes.of(config)
@@ -119,7 +117,7 @@ class WorkersNode:
             shares = {worker: self._share(config, worker.number) for worker in self._workers}
             problems = await asyncio.gather(*(worker.offer(self._offers, each) for worker, each in shares.items()))
             if found := [problem for problem in problems if problem]:
-                raise ConfigError("workers", f"the configuration is not taken over: {found[0]}")
+                raise FleetgaugeError(f"no worker has taken it over: {found[0]}")
             for worker, each in shares.items():
                 worker.take(self._offers, each)
             say_reread(self._config, config)
@@ -134,12 +132,7 @@ class WorkersNode:
         parts = merged_parts(self._counted())
         return {
             "node": {
-                "pid": os.getpid(),
-                "node_id": self._config.node_id,
-                "cluster_id": self.cluster_id,
-                "started_at_ms": self._started_at_ms,
-                "listeners": [f"{b.endpoint.listener_name}://{b.endpoint.host}:{b.port}" for b in self.bound],
-                "log_dirs": str(self._config.log_dirs.absolute()),
+                **told_of_node(self._config, self.cluster_id, self._started_at_ms, self.bound),
                 **self._readiness(),
             },
             "workers": [_told_of(worker) for worker in self._workers],

@@ -7,10 +7,11 @@ signals to its parent. The end of the pipe says that the parent is gone: it answ
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import structlog
 import uvloop
@@ -43,12 +44,20 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        code = runner.run(_run())
+        code = runner.run(_run(_Say(_own_output())))
     sys.stderr.flush()
     sys.exit(code)
 
 
-async def _run() -> int:
+def _own_output() -> IO[str]:
+    """The pipe to the parent, for our words alone: what a metric reporter prints goes where the log goes."""
+    sys.stdout.flush()
+    words = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return words
+
+
+async def _run(say: "_Say") -> int:
     commands = asyncio.StreamReader(limit=LINE_LIMIT)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     line = await commands.readline()
@@ -61,14 +70,14 @@ async def _run() -> int:
     try:
         await node.start()
     except FleetgaugeError as error:
-        _say({"problem": str(error)})
+        say({"problem": str(error)})
         return 1
-    _say({"ready": True})
-    await node.stop(await _obey(node, commands))
+    say({"ready": True})
+    await node.stop(await _obey(node, commands, say))
     return 0
 
 
-async def _obey(node: FleetgaugeNode, commands: asyncio.StreamReader) -> int:
+async def _obey(node: FleetgaugeNode, commands: asyncio.StreamReader, say: "_Say") -> int:
     """Does what the parent says until it says to stop, or is gone; returns how long the stop may take [ms]."""
     offered: dict[int, tuple[ServiceConfig, Changes]] = {}
     while True:
@@ -83,14 +92,14 @@ async def _obey(node: FleetgaugeNode, commands: asyncio.StreamReader) -> int:
             return int(command["stop"])
         if "offer" in command:
             number = int(command["offer"])
-            _say({"offer": number, "problem": _examine(number, command["config"], offered)})
+            say({"offer": number, "problem": examine(number, command["config"], offered)})
         elif (taken := offered.pop(command.get("take", 0), None)) is not None:
             config, changes = taken
             node.take_over(changes)
             configure_logging(config.logging_level, config.logging_format)
 
 
-def _examine(number: int, values: dict[str, Any], offered: dict[int, tuple[ServiceConfig, Changes]]) -> str:
+def examine(number: int, values: dict[str, Any], offered: dict[int, tuple[ServiceConfig, Changes]]) -> str:
     """Keeps a configuration that may be taken over; what is wrong with it in one sentence, or nothing."""
     offered.clear()
     try:
@@ -101,10 +110,16 @@ def _examine(number: int, values: dict[str, Any], offered: dict[int, tuple[Servi
     return ""
 
 
-def _say(words: dict[str, Any]) -> None:
-    with suppress(OSError):  # the parent is gone: standard input says so too
-        sys.stdout.write(json.dumps(words) + "\n")
-        sys.stdout.flush()
+class _Say:
+    """Tells the parent something."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def __call__(self, words: dict[str, Any]) -> None:
+        with suppress(OSError):  # the parent is gone: standard input says so too
+            self._out.write(json.dumps(words) + "\n")
+            self._out.flush()
 
 
 if __name__ == "__main__":

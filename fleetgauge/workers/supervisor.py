@@ -136,7 +136,7 @@ class WorkerSupervisor:
         if not self.is_ready or self._process is None:
             return
         process, status = self._process, None
-        with suppress(NotRunningError, TimeoutError):
+        with suppress(NotRunningError, OSError, ValueError):  # TimeoutError is an OSError
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 status = await self._ask_status()
         if process is not self._process or not self.is_ready:

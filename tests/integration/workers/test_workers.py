@@ -29,6 +29,7 @@ from telemetry.push_record import format_instance_id
 pytestmark = pytest.mark.integration
 
 INTERVAL_MS = 1_000
+REPORTER = "metric.reporters=support.printing_reporter.PrintingReporter"
 EXPORTS = "kafka_server_client_metrics_plugin_export_count"
 SUBSCRIPTION = f'[client-metrics.all]\nmetrics = "*"\ninterval.ms = {INTERVAL_MS}\n'
 
@@ -40,12 +41,14 @@ def landing(path: Path) -> str:
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     path = tmp_path_factory.mktemp("workers")
-    options = ("workers=2", "http.listeners=http://127.0.0.1:0", "telemetry.client.instance.metrics.max=1000")
-    with Node(path, *options, config=SUBSCRIPTION + landing(path / "landing")) as started:
-        yield started
-        logged = started.status()["push_log"]["logged"]
-        assert started.stop() == 0, started.output()  # SIGTERM: the workers stop, then the exporters deliver it all
-        assert len(landed(path / "landing")) == logged > 0
+    options = ("workers=2", "http.listeners=http://127.0.0.1:0", "telemetry.client.instance.metrics.max=1000", REPORTER)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # for the reporter
+        with Node(path, *options, config=SUBSCRIPTION + landing(path / "landing")) as started:
+            yield started
+            logged = started.status()["push_log"]["logged"]
+            assert started.stop() == 0, started.output()  # SIGTERM: workers stop, then the exporters deliver it all
+            assert len(landed(path / "landing")) == logged > 0
 
 
 def worker_of(node: Node, client: RawClient) -> int:
@@ -160,6 +163,8 @@ def test_what_the_logs_hold_is_shown_together(node: Node) -> None:
         for number, client in enumerate(pair):
             client.client_id = f"logged-{number}"
             assert client.push(client.get(uuid.uuid4()), metrics_data()).error_code == 0
+            printed = f"printed: a push of logged-{number}"  # by the reporter that each worker has
+            wait_until(lambda printed=printed: printed in node.log.read_text(), what=printed)
     shown = cli(node, "log", "tail", "-n", "2").splitlines()
     assert ["logged-0" in shown[0], "logged-1" in shown[1]] == [True, True]
     assert json.loads(cli(node, "log", "stats", "--format", "json"))["logs"].keys() == {"worker-1", "worker-2"}
@@ -201,6 +206,10 @@ def test_nothing_acknowledged_is_lost_with_a_worker_or_the_parent_or_with_fewer_
         for pusher in pushers:
             pusher.start()
         node.wait_for(lambda s: all(worker["logged"] for worker in s["workers"]), what="pushes on both workers")
+        node.config_file.write_text(SUBSCRIPTION.replace(str(INTERVAL_MS), "3000") + landing(zone))
+        assert node.process is not None
+        node.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "configuration reread" in node.output(), what="the new configuration")
         victim = node.status()["workers"][0]
         os.kill(victim["pid"], signal.SIGKILL)
         status = node.wait_for(lambda s: s["node"]["degraded"], what="a word of the worker that is missing")
@@ -214,6 +223,8 @@ def test_nothing_acknowledged_is_lost_with_a_worker_or_the_parent_or_with_fewer_
         assert [worker["restarts"] for worker in status["workers"]] == [1, 0]
         workers = [worker["pid"] for worker in status["workers"]]
         assert workers[0] != victim["pid"]
+        with clients_of_both_workers(node) as pair:  # the new one knows what was reread before it was started
+            assert [client.get(uuid.uuid4()).push_interval_ms for client in pair] == [3_000, 3_000]
         node.kill()
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), what="the end of the workers")
     acknowledged = set().union(*(pusher.acknowledged for pusher in pushers))

@@ -16,6 +16,7 @@ from fleetgauge.config.push_logs import embedded_logs
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.workers.merge import counts_of, merged_clients, merged_own_metrics, merged_parts
+from fleetgauge.workers.process import examine
 from fleetgauge.workers.shares import DIVIDED, as_json, worker_config
 from quotas.clock import MockTime
 from telemetry.client_metrics import INSTANCE_METRICS
@@ -126,6 +127,18 @@ def test_a_workers_configuration_passes_a_pipe_unchanged(tmp_path: Path) -> None
     )
     share = worker_config(config, 1, cluster_id="c", ports={**PORTS, "OTHER": 9})
     assert ServiceConfig.model_validate_json(json.dumps(as_json(share))) == share
+
+
+def test_a_worker_takes_over_only_what_it_has_found_good(tmp_path: Path) -> None:
+    offered: dict[int, Any] = {}
+    good = as_json(worker(config_of(tmp_path, "workers=2")))
+    assert examine(1, good, offered) == ""
+    assert offered.keys() == {1}
+    secure = config_of(tmp_path, "listeners=SSL://127.0.0.1:0", "ssl.keystore.location=/nowhere.pem", "workers=2")
+    bad = as_json(worker_config(secure, 1, cluster_id="c", ports={"SSL": 4711}))
+    assert "ssl.keystore.location" in examine(2, bad, offered)
+    assert "workers" in examine(3, {**good, "workers": 0}, offered)
+    assert offered == {}
 
 
 def test_a_number_of_workers_that_is_none_is_refused() -> None:
