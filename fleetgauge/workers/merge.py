@@ -13,8 +13,8 @@ from fleetgauge.status import Status
 from telemetry.client_metrics import INSTANCE_COUNT, INSTANCE_METRICS
 from telemetry.inventory import ClientRow, ClientState
 
-PARTS: Final = ("connections", "telemetry", "push_log")
-"""What of a status is merged; the rest of it is the parent's own."""
+_OF_THE_PARENT: Final = frozenset({"node", "http", "exporter_process"})
+"""What of a status is the parent's own; all other parts are the workers', and are merged."""
 
 LEVELS: Final = frozenset(
     {"open", "unfinished_handshakes", "instances", "instances_with_metrics", "pending", "pending_bytes"}
@@ -28,8 +28,9 @@ _OF_TIME: Final = "-time"
 
 
 def merged_parts(statuses: Sequence[Mapping[str, Any]]) -> Status:
-    """The `PARTS` of several workers' statuses as one; at least one status."""
-    return {part: _merged([status[part] for status in statuses]) for part in PARTS}
+    """What several workers' statuses say of clients and pushes, as one; at least one status."""
+    merged: Status = _merged([_parts(status) for status in statuses])
+    return merged
 
 
 def counts_of(status: Mapping[str, Any]) -> Status:
@@ -37,7 +38,12 @@ def counts_of(status: Mapping[str, Any]) -> Status:
 
     So the node's counters do not fall when a worker ends, which Prometheus would take for a restart of the node.
     """
-    return {part: _without_levels(status[part]) for part in PARTS}
+    counted: Status = _without_levels(_parts(status))
+    return counted
+
+
+def _parts(status: Mapping[str, Any]) -> Status:
+    return {part: value for part, value in status.items() if part not in _OF_THE_PARENT}
 
 
 def _merged(values: Sequence[Any], key: str = "") -> Any:
@@ -50,12 +56,16 @@ def _merged(values: Sequence[Any], key: str = "") -> Any:
     if isinstance(first, Mapping):
         keys = dict.fromkeys(name for value in known for name in value)
         return {name: _merged([value.get(name) for value in known], name) for name in keys}
-    if isinstance(first, list) and first and isinstance(first[0], Mapping):
+    if _is_by_listener(first):
         listeners = dict.fromkeys(entry["listener"] for value in known for entry in value)
         return [_merged([e for value in known for e in value if e["listener"] == name]) for name in listeners]
     if isinstance(first, int | float) and not isinstance(first, bool):
         return sum(known)
     return first
+
+
+def _is_by_listener(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping) and "listener" in value[0]
 
 
 def merged_client_metrics(values: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
@@ -95,7 +105,7 @@ def _without_levels(value: Any, key: str = "") -> Any:
         return {name: each for name, each in value.items() if name.endswith(_COUNT) and name != INSTANCE_COUNT}
     if isinstance(value, Mapping):
         return {name: _without_levels(each, name) for name, each in value.items()}
-    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+    if _is_by_listener(value):
         return [_without_levels(each) for each in value]
     return 0 if key in LEVELS else value
 

@@ -137,8 +137,7 @@ class WorkersNode:
             },
             "workers": [_told_of(worker) for worker in self._workers],
             "http": self.http.status(),
-            "connections": parts["connections"],
-            "telemetry": parts["telemetry"],
+            **parts,
             "push_log": {**parts["push_log"], **self._exporters.status.get("push_log", {})},
             "exporter_process": self._exporters.summary(),
         }

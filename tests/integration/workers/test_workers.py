@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from support.http import get, wait_until
 from support.landing import landed
-from support.node import Node
+from support.node import Node, run_cli
 from support.payloads import metrics_data
 from support.pusher import Pusher
 from support.raw_client import RawClient
@@ -196,6 +196,16 @@ def push_through_both(node: Node, pushes: int) -> list[Pusher]:
         pusher.start()
     node.wait_for(lambda s: all(worker["logged"] for worker in s["workers"]), what="pushes on both workers")
     return pushers
+
+
+def test_what_keeps_a_worker_from_starting_is_one_sentence_and_leaves_no_process(tmp_path: Path) -> None:
+    options = (f"log.dirs={tmp_path}", "workers=2", "listeners=PLAINTEXT://127.0.0.1:0", "metric.reporters=no.Such")
+    ended = run_cli("serve", *(part for option in options for part in ("--override", option)), check=False)
+    assert ended.returncode == 1
+    assert "no.Such" in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr
+    for number in (1, 2):
+        DataDirectory(tmp_path).worker(number).lock(".lock").close()  # nobody has it any more
 
 
 def test_nothing_acknowledged_is_lost_with_a_worker_or_the_parent_or_with_fewer_workers(tmp_path: Path) -> None:
