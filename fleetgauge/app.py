@@ -6,7 +6,7 @@ The order of a stop: no new connections, pending responses sent, the push log co
 import asyncio
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -138,8 +138,11 @@ class FleetgaugeNode:
         self.http = HttpPort(config, self._data.node_socket, self._time)
         self.bound: tuple[BoundEndpoint, ...] = ()
 
-    async def start(self) -> None:
+    async def start(self, before_listening: Callable[[], Awaitable[None]] | None = None) -> None:
         """Starts every part; on return the node serves clients.
+
+        Args:
+            before_listening: awaited when all is ready but the listeners; if it raises, nothing is left of the start.
 
         Raises:
             FleetgaugeError: a part cannot start; what had started is stopped again.
@@ -172,6 +175,8 @@ class FleetgaugeNode:
         self._questions = NodeSocket(self._data.node_socket, self.status, self._manager, self._time)
         try:
             self.http.bind()
+            if before_listening is not None:
+                await before_listening()
             await self._start_listeners()
             await self._status.start()
             await self._questions.start()

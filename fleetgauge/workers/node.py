@@ -5,6 +5,7 @@ It looks like one node to whoever asks: one status, one inventory, one set of me
 
 import asyncio
 import socket
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
@@ -178,9 +179,9 @@ class WorkersNode:
         self._reserved.clear()
 
     async def _start_workers(self) -> None:
-        for outcome in await asyncio.gather(*(worker.start() for worker in self._workers), return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
+        """Has all of them prepared before any listens, so that waiting clients are shared out evenly."""
+        await _all([worker.prepare() for worker in self._workers])
+        await _all([worker.listen() for worker in self._workers])
         deadline_ms = self._time.hi_res_clock_ms() + _FIRST_ANSWER_WITHIN_MS
         while not self._counted():  # a status is made of at least one
             if self._time.hi_res_clock_ms() > deadline_ms:
@@ -212,6 +213,13 @@ class WorkersNode:
 
     def _left(self, deadline_ms: int) -> int:
         return max(0, deadline_ms - self._time.hi_res_clock_ms())
+
+
+async def _all(waiting: list[Coroutine[Any, Any, None]]) -> None:
+    """Waits for all, and raises what the first of those raised that did."""
+    for outcome in await asyncio.gather(*waiting, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
 
 
 def _told_of(worker: WorkerSupervisor) -> dict[str, Any]:

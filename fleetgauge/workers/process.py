@@ -67,22 +67,45 @@ async def _run(say: "_Say") -> int:
     configure_logging(job.config.logging_level, job.config.logging_format)
     structlog.contextvars.bind_contextvars(worker=job.number)
     node = FleetgaugeNode(job.config)
+    early: list[bytes] = []
     try:
-        await node.start()
+        await node.start(lambda: _until_all_listen(commands, early, say))
     except FleetgaugeError as error:
         say({"problem": str(error)})
         return 1
     say({"ready": True})
-    await node.stop(await _obey(node, commands, say))
+    await node.stop(await _obey(node, commands, early, say))
     return 0
 
 
-async def _obey(node: FleetgaugeNode, commands: asyncio.StreamReader, say: "_Say") -> int:
-    """Does what the parent says until it says to stop, or is gone; returns how long the stop may take [ms]."""
+async def _until_all_listen(commands: asyncio.StreamReader, early: list[bytes], say: "_Say") -> None:
+    """Waits for the word to listen, which all workers get at the same time: the first one would otherwise get all the
+    clients that wait for the node's return. What comes before it is left to `_obey`.
+
+    Raises:
+        FleetgaugeError: it is to stop, or the parent is gone.
+    """
+    say({"prepared": True})
+    while True:
+        line = await commands.readline()
+        command = json.loads(line) if line.endswith(b"\n") else {"stop": 0}  # the end of the pipe: the parent is gone
+        if "stop" in command:
+            raise FleetgaugeError("it was stopped before it could listen")
+        if "listen" in command:
+            return
+        early.append(line)
+
+
+async def _obey(node: FleetgaugeNode, commands: asyncio.StreamReader, early: list[bytes], say: "_Say") -> int:
+    """Does what the parent says, what came `early` first, until it says to stop, or is gone.
+
+    Returns:
+        How long the stop may take [ms].
+    """
     offered: dict[int, tuple[ServiceConfig, Changes]] = {}
     while True:
         try:
-            line = await commands.readline()
+            line = early.pop(0) if early else await commands.readline()
         except OSError:
             line = b""
         if not line.endswith(b"\n"):

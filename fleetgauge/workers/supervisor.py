@@ -58,7 +58,9 @@ class WorkerSupervisor:
         self._watch: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._problem = ""
+        self._prepared: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._may_listen = False
         self._stopping = asyncio.Event()
         self._offers: dict[int, asyncio.Future[str]] = {}
         self._last: Status | None = None
@@ -108,14 +110,24 @@ class WorkerSupervisor:
             return []
         return [f"worker {self.number}: {reason}" for reason in self._last["node"]["not_ready"]]
 
-    async def start(self) -> None:
-        """Starts it, and waits until it serves.
+    async def prepare(self) -> None:
+        """Starts it, and waits until it has all but its listeners.
 
         Raises:
             FleetgaugeError: it does not start; the text is its own.
         """
         await self._spawn()
         self._watch = asyncio.create_task(self._keep_running())
+        await self._prepared
+
+    async def listen(self) -> None:
+        """Has it listen, now and whenever it is started again, and waits until it does.
+
+        Raises:
+            FleetgaugeError: it cannot.
+        """
+        self._may_listen = True
+        self._tell({"listen": True})
         await self._first
 
     async def stop(self, within_ms: int) -> None:
@@ -197,8 +209,9 @@ class WorkerSupervisor:
             code = await self._until_its_end()
             if self._stopping.is_set():
                 return
-            if not self._first.done():
-                self._first.set_exception(FleetgaugeError(self._problem or self._ended_early(code)))
+            waiting = next((each for each in (self._prepared, self._first) if not each.done()), None)
+            if waiting is not None:
+                waiting.set_exception(FleetgaugeError(self._problem or self._ended_early(code)))
                 return
             delay_s = delay.next_s(self._time.hi_res_clock_ms() - started_ms)
             log.error(
@@ -247,6 +260,11 @@ class WorkerSupervisor:
             offer = self._offers.get(words["offer"])
             if offer is not None and not offer.done():
                 offer.set_result(str(words["problem"]))
+        elif "prepared" in words:
+            if not self._prepared.done():
+                self._prepared.set_result(None)
+            if self._may_listen:
+                self._tell({"listen": True})
         elif "ready" in words:
             self._problem = ""
             self._answers = True
