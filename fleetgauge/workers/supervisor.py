@@ -166,8 +166,8 @@ class WorkerSupervisor:
 
         A worker that is not there just now takes what is decided when it starts.
         """
-        self._examiner = self._process
-        if not self.is_ready:
+        self._examiner = self._process if self.is_ready else None
+        if self._examiner is None:
             return ""
         answer = self._offers[number] = asyncio.get_running_loop().create_future()
         self._tell({"offer": number, "config": as_json(config)})
@@ -181,7 +181,7 @@ class WorkerSupervisor:
     def take(self, number: int, config: ServiceConfig) -> None:
         """Has it take over what was found good; one that was started since then examines it first."""
         self.config = config
-        if self._process is not self._examiner or not self.is_ready:
+        if self._process is not self._examiner:
             self._tell({"offer": number, "config": as_json(config)})
         self._tell({"take": number})
 
@@ -260,6 +260,8 @@ class WorkerSupervisor:
             offer = self._offers.get(words["offer"])
             if offer is not None and not offer.done():
                 offer.set_result(str(words["problem"]))
+            elif words["problem"]:
+                log.error("a worker keeps its configuration", worker=self.number, problem=words["problem"])
         elif "prepared" in words:
             if not self._prepared.done():
                 self._prepared.set_result(None)

@@ -1,10 +1,12 @@
 """Several workers as one node: limits are divided, counters add up and never fall, each client stands there once."""
 
+import asyncio
 import json
 import math
 import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from fleetgauge.exporter_job import Job
 from fleetgauge.workers.merge import counts_of, merged_clients, merged_own_metrics, merged_parts
 from fleetgauge.workers.process import examine
 from fleetgauge.workers.shares import DIVIDED, as_json, worker_config
+from fleetgauge.workers.supervisor import WorkerSupervisor
 from quotas.clock import MockTime
 from telemetry.client_metrics import INSTANCE_METRICS
 from telemetry.inventory import ClientRow
@@ -139,6 +142,35 @@ def test_a_worker_takes_over_only_what_it_has_found_good(tmp_path: Path) -> None
     assert "ssl.keystore.location" in examine(2, bad, offered)
     assert "workers" in examine(3, {**good, "workers": 0}, offered)
     assert offered == {}
+
+
+class Pipe:
+    """A worker's standard input, and what its parent wrote."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def write(self, line: bytes) -> None:
+        self.lines.append(json.loads(line))
+
+
+def test_a_worker_that_starts_while_a_configuration_is_examined_gets_it_all_the_same(tmp_path: Path) -> None:
+    """It was started with the old one, and has not examined the new one."""
+    config = worker(config_of(tmp_path, "workers=2"))
+
+    async def run() -> tuple[list[dict[str, Any]], WorkerSupervisor]:
+        supervisor = WorkerSupervisor(1, config, MockTime())
+        pipe = Pipe()
+        supervisor._process = SimpleNamespace(pid=1, returncode=None, stdin=pipe)  # type: ignore[assignment]
+        assert await supervisor.offer(7, config) == ""
+        supervisor._hear({"ready": True})
+        supervisor.take(7, config)
+        return pipe.lines, supervisor
+
+    lines, supervisor = asyncio.run(run())
+    assert [{"offer", "take"} & line.keys() for line in lines] == [{"offer"}, {"take"}]
+    assert lines[0]["config"] == as_json(config)
+    assert supervisor.config == config
 
 
 def test_a_number_of_workers_that_is_none_is_refused() -> None:
