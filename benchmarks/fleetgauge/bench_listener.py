@@ -1,17 +1,22 @@
 """Pushes per second of one listener process, as a ratio to an echo of the same frames in the same run.
 
     python benchmarks/fleetgauge/bench_listener.py [--seconds 4] [--rounds 3]
+    python benchmarks/fleetgauge/bench_listener.py --workers 2 [--seconds 4] [--rounds 3]
 
 A real `fleetgauge serve` (validation, sensors and push log on, its exporter process delivering to the landing zone)
 and an echo server on the same kind of loop and Protocol, one after the other, are driven by one generator process
 over loopback. Payloads are those of MEASURED: S is 1.4 kB and 10 points (zstd 0.4 kB), F is 102 kB and 700 points.
 Closed loop: `connections` x `pipelined` requests are under way at any time. An instance may push every 100 ms, so there
 are enough instances that none comes too early; answers other than NONE are counted and must be 0 for a valid figure.
+With `--workers` a node of so many listener processes is compared to one of a single process instead of the echo, in
+turn and in the same run. The generator is one process: it takes a core of its own, and where the machine has no more
+cores than workers, they share theirs with it. `workers_share` says how evenly the connections fell on them.
 Prints one JSON object: every figure of every round, the medians, their ratios, commit, Python and CPU.
 """
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import json
 import multiprocessing
@@ -212,13 +217,51 @@ def measure(case: str, points: int, connections: int, pipelined: int, seconds: f
     }
 
 
+def measure_workers(
+    case: str, points: int, connections: int, pipelined: int, seconds: float, rounds: int, workers: int
+) -> dict[str, Any]:
+    encoded = zstandard.ZstdCompressor().compress(payload(points, seed=1))
+    figures: dict[int, list[float]] = {1: [], workers: []}
+    refused = 0.0
+    config = '[client-metrics.bench]\nmetrics = "*"\ninterval.ms = 100\n'
+    options = ("push.log.retention.bytes=1073741824", "telemetry.client.instances.max=65536")
+    with contextlib.ExitStack() as stack:
+        nodes = {}
+        for number in figures:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+            nodes[number] = stack.enter_context(Node(Path(directory), f"workers={number}", *options, config=config))
+        for _ in range(rounds):
+            for number, node in nodes.items():
+                one = uvloop.run(drive(node.port, encoded, connections, pipelined, seconds, echo=False))
+                figures[number].append(one["per_second"])
+                refused += one["refused"]
+        share = [worker["logged"] for worker in nodes[workers].status()["workers"]]
+    ratios = [many / single for single, many in zip(figures[1], figures[workers], strict=True)]
+    return {
+        "case": case,
+        "connections": connections,
+        "pipelined": pipelined,
+        "payload_bytes": len(encoded),
+        "pushes_per_second_of_1_worker": [round(figure) for figure in figures[1]],
+        f"pushes_per_second_of_{workers}_workers": [round(figure) for figure in figures[workers]],
+        "workers_share": [round(logged / sum(share), 2) for logged in share],
+        "median_ratio_to_1_worker": round(statistics.median(ratios), 2),
+        "answers_other_than_NONE": int(refused),
+    }
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--seconds", type=float, default=4.0)
     arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--workers", type=int, default=1)
     chosen = arguments.parse_args()
     cases = [("S", 10, 100, 1), ("S", 10, 2000, 1), ("S", 10, 100, 8), ("F", 700, 100, 1), ("F", 700, 2000, 1)]
-    results = [measure(*case, chosen.seconds, chosen.rounds) for case in cases]
+    if chosen.workers > 1:
+        paired = [cases[2], cases[3]]
+        results = [measure_workers(*case, chosen.seconds, chosen.rounds, chosen.workers) for case in paired]
+    else:
+        results = [measure(*case, chosen.seconds, chosen.rounds) for case in cases]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     print(
         json.dumps(

@@ -10,7 +10,16 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from exporters.delivery_stats import DeliveryStats, PipelineState
-from fleetgauge.http.exposition import BY_REASON, CONNECTIONS, EXPORTERS, PUSH_LOG, STATES, TELEMETRY, exposition
+from fleetgauge.http.exposition import (
+    BY_REASON,
+    CONNECTIONS,
+    EXPORTERS,
+    PUSH_LOG,
+    STATES,
+    TELEMETRY,
+    WORKERS,
+    exposition,
+)
 from fleetgauge.http.routes import ENDPOINTS, PARAMETERS
 from telemetry.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
 from telemetry.inventory import STATE_MEANINGS, ClientRow, ClientState
@@ -30,6 +39,7 @@ def status(**changes: Any) -> dict[str, Any]:
     }
     found: dict[str, Any] = {
         "node": {"node_id": 1, "cluster_id": 'c"\\\n1', "started_at_ms": 1_750_000_000_500, "not_ready": []},
+        "workers": [{"worker": 2, **dict.fromkeys(WORKERS, 6), "serves": True}],
         "connections": [
             {
                 "listener": "PLAINTEXT",
@@ -80,6 +90,15 @@ def test_numbers_are_told_in_base_units_with_their_labels() -> None:
     assert states[("exporter", "collector"), ("state", "running"), ("type", "otlp")] == 1
     assert found["kafka_server_client_metrics_throttle_count", ()] == 1.5
     assert math.isnan(found["kafka_server_client_metrics_plugin_export_time_max", ()]), "nothing was exported of late"
+
+
+def test_each_worker_has_series_of_its_own_where_there_are_several() -> None:
+    found = samples(text_of(status()))
+    assert found["fleetgauge_worker_up", (("worker", "2"),)] == 1
+    assert found["fleetgauge_worker_connections", (("worker", "2"),)] == 6
+    alone = status()
+    del alone["workers"]
+    assert "fleetgauge_worker" not in text_of(alone)
 
 
 def test_what_is_not_known_is_left_out() -> None:

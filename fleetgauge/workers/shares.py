@@ -1,0 +1,64 @@
+"""What a worker is told of its node's configuration: the one place where limits are divided.
+
+Divided are the limits of what a process holds (`DIVIDED`): each worker gets the share, rounded up. Not divided are
+
+- limits of one connection or one request: they hold wherever it is served;
+- `push.log.retention.bytes` and `push.log.retention.ms`: the exporter process keeps all logs together within them
+  (`exporters.push_log.joint_retention`), so that a busy worker may use the room of a quiet one;
+- `push.log.min.free.bytes`: a floor of the disk, which all workers look at, and no size of theirs;
+- `socket.listen.backlog.size`: when a worker ends, each of the others has to take the connections of all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from annotated_types import Ge
+
+from fleetgauge.config import ServiceConfig
+from fleetgauge.data_dir import DataDirectory
+
+DIVIDED: Final = (
+    "client_instances_max",
+    "client_instance_metrics_max",
+    "queued_max_request_bytes",
+    "max_unfinished_handshakes",
+    "push_log_segment_bytes",
+)
+"""Fields of `ServiceConfig`. Segments are smaller by the same factor, so that the newest ones, which are never dropped,
+take together what a single one would."""
+
+
+def worker_config(config: ServiceConfig, number: int, *, cluster_id: str, ports: Mapping[str, int]) -> ServiceConfig:
+    """The configuration of worker `number`: of 1 to `config.workers`.
+
+    Args:
+        config: the node's.
+        number: which worker.
+        cluster_id: the node's.
+        ports: the bound port of each listener, by its name.
+    """
+    return config.model_copy(
+        update={
+            **{name: _share(config, name) for name in DIVIDED},
+            "listeners": tuple(replace(each, port=ports[each.listener_name]) for each in config.listeners),
+            "log_dirs": DataDirectory(config.log_dirs.absolute()).worker(number).root,
+            "cluster_id": cluster_id,
+            "exporters": {},
+            "http_listeners": (),
+        }
+    )
+
+
+def as_json(config: ServiceConfig) -> dict[str, Any]:
+    """A configuration as `ServiceConfig.model_validate` takes it, in plain values; passwords and keys too."""
+    return config.model_dump(by_alias=True, mode="json")
+
+
+def _share(config: ServiceConfig, name: str) -> int:
+    whole: int = getattr(config, name)
+    share = -(-whole // config.workers)
+    least = next(bound.ge for bound in ServiceConfig.model_fields[name].metadata if isinstance(bound, Ge))
+    if name == "queued_max_request_bytes":
+        least = min(whole, config.socket_request_max_bytes)  # one whole request must find room
+    return max(share, int(str(least)))
