@@ -40,15 +40,22 @@ from support.raw_client import ZSTD, get_request, parse_get, push_request
 ANSWER_BYTES = 16
 """A PushTelemetry response: size 4, correlation id 4, tags 1, throttle time 4, error code 2, tags 1."""
 INSTANCES = 16_000
+JAVA_RESOURCE = ("client_rack", "group_id", "group_member_id")
 
 
-def payload(points: int, seed: int) -> bytes:
-    """One resource, `points` points over a tenth as many metrics, random values; librdkafka's layout."""
+def payload(points: int, seed: int, *, by_metric: bool = False) -> bytes:
+    """`points` points, each of a metric of its own, random values; one resource in librdkafka's layout, or, as the Java
+    client writes it, one for every metric, which repeats the resource's attributes.
+    """
     chosen = random.Random(seed)
     data = MetricsData()
-    scope = data.resource_metrics.add().scope_metrics.add()
-    scope.scope.name = "rdkafka#producer-1"
     for index in range(points):
+        if by_metric or not index:
+            resource = data.resource_metrics.add()
+            for key in JAVA_RESOURCE if by_metric else ():
+                resource.resource.attributes.add(key=key).value.string_value = f"{key}-of-an-application"
+            scope = resource.scope_metrics.add()
+            scope.scope.name = "rdkafka#producer-1"
         metric = scope.metrics.add(
             name=f"org.apache.kafka.producer.node.request.latency.{('avg', 'max')[index % 2]}",
             description="The average request latency in ms for a node.",
