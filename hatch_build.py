@@ -1,4 +1,4 @@
-"""The build hook: with FLEETGAUGE_COMPILE=1 the wheel also holds the hot modules compiled by mypyc, from the same source.
+"""The build hook: with FLEETGAUGE_COMPILE=1 a wheel also holds the hot modules compiled by mypyc, from the same source.
 
     FLEETGAUGE_COMPILE=1 pip install .
 

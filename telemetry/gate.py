@@ -10,9 +10,7 @@ class Turn:
 
     __slots__ = ("followed_a_get", "previous_push_ms", "taken_at_ms", "terminating")
 
-    def __init__(
-        self, taken_at_ms: int, previous_push_ms: int | None, followed_a_get: bool, terminating: bool
-    ) -> None:
+    def __init__(self, taken_at_ms: int, previous_push_ms: int | None, followed_a_get: bool, terminating: bool) -> None:
         self.taken_at_ms = taken_at_ms
         self.previous_push_ms = previous_push_ms
         self.followed_a_get = followed_a_get

@@ -41,8 +41,7 @@ class ConnectionEvent(enum.Enum):
 _S, _E = ConnectionState, ConnectionEvent
 
 # Looked up for every frame; reaching them through their class costs more than all the rest of a check.
-_OPEN, _CLOSED = ConnectionState.OPEN, ConnectionState.CLOSED
-_ENDING: Final = frozenset({ConnectionState.DRAINING, ConnectionState.CLOSED})
+_OPEN, _DRAINING, _CLOSED = ConnectionState.OPEN, ConnectionState.DRAINING, ConnectionState.CLOSED
 
 TRANSITIONS: Final[dict[ConnectionState, dict[ConnectionEvent, ConnectionState]]] = {
     _S.OPEN: {_E.MUTE: _S.MUTED, _E.DRAIN: _S.DRAINING, _E.CLOSE: _S.CLOSED},
@@ -163,7 +162,7 @@ class Connection:
     @property
     def is_finished(self) -> bool:
         """True if nothing more will be handed out or sent: the input ended or is given up, and all is answered."""
-        if self.state not in _ENDING and not self.input_ended:
+        if self.state is not _DRAINING and self.state is not _CLOSED and not self.input_ended:
             return False
         return not self._waiting and self._next_slot == self._sent
 
@@ -180,7 +179,8 @@ class Connection:
     def receive_data(self, data: bytes) -> int:
         """Takes bytes of the peer; returns how many frames they completed. An error of the stream shows in `take`."""
         decoder = self._decoder
-        if self.state in _ENDING or decoder.error is not None:
+        state = self.state
+        if state is _CLOSED or state is _DRAINING or decoder.error is not None:
             return 0
         try:
             frames = decoder.receive(data)

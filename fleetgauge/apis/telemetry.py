@@ -7,7 +7,7 @@ in it. Neither ever throttles a connection: `throttle_time_ms` is 0 (DESIGN: the
 import asyncio
 import dataclasses
 import datetime
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Awaitable
 from typing import Final, Protocol
 
@@ -22,7 +22,6 @@ from wire.api_table import ApiKey
 from wire.codec import Request, encode_push_telemetry_response, encode_response
 from wire.errors import ErrorCode
 from wire.listener import Channel
-
 
 _LOGGED: Final = ErrorCode.NONE.name
 """Asking an enum member for its name takes as long as encoding the response."""
@@ -59,8 +58,8 @@ class TelemetryApis:
         self._flusher = flusher
         self._plugin_timeout_s = plugin_export_timeout_ms / 1000
         self._plugin_tasks: set[asyncio.Task[None]] = set()
-        self.push_answers: Counter[str] = Counter()
-        self.get_answers: Counter[str] = Counter()
+        self.push_answers: defaultdict[str, int] = defaultdict(int)
+        self.get_answers: defaultdict[str, int] = defaultdict(int)
         self.plugin_timeouts = 0
 
     def handle_get(self, channel: Channel, request: Request) -> bytes:
