@@ -6,7 +6,6 @@ error of the stream shows after every frame before it. The shell around it is `w
 """
 
 import enum
-from collections import deque
 from typing import Final
 
 from wire.errors import LocalProtocolError, ProtocolError
@@ -89,7 +88,8 @@ class Connection:
     def __init__(self, *, max_frame_bytes: int, max_in_flight_requests: int) -> None:
         self._decoder = FrameDecoder(max_frame_bytes)
         self._max_in_flight = max_in_flight_requests
-        self._waiting: deque[bytes] = deque()
+        # The next one last. A deque takes 600 bytes when it is empty, on every idle connection.
+        self._waiting: list[bytes] = []
         # Slots are counted up from 0: below _sent the response has left, below _turn it is in _outgoing, below
         # _next_slot the request was handed out; _early holds the responses that came before their turn.
         self._next_slot = 0
@@ -186,7 +186,9 @@ class Connection:
             frames = decoder.receive(data)
         except ProtocolError:
             return 0
-        self._waiting.extend(frames)
+        frames.reverse()
+        # More than one chunk waits only while reading stops, so that little is copied.
+        self._waiting = frames + self._waiting if self._waiting else frames
         return len(frames)
 
     def end_input(self) -> None:
@@ -208,7 +210,7 @@ class Connection:
             return None
         if self._next_slot - self._sent >= self._max_in_flight:
             return None
-        return self._waiting.popleft()
+        return self._waiting.pop()
 
     def open_slot(self) -> int:
         """The place of the next request in the order of responses."""

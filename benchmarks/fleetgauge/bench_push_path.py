@@ -34,12 +34,11 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
-from bench_listener import payload
+from bench_listener import POINTS, payload
 from support.raw_client import ZSTD, get_request, parse_get, push_request
 
 CONNECTIONS: Final = 2_000
 INSTANCES_EACH: Final = 8
-POINTS: Final = {"S": 10, "F": 700, "J": 700}
 PUSHES: Final = {"S": 8_000, "F": 1_000, "J": 200}
 """A round has so many."""
 
