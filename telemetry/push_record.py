@@ -76,7 +76,7 @@ class PushIds:
         sequence = self._sequence
         self._sequence = (sequence + 1) & 0xFFFFFFFF
         number = received_at_us << 64 | self._writer << 32 | sequence
-        return number.to_bytes(16, "big").hex()  # takes half the time of formatting the three
+        return number.to_bytes(16, "big").hex()  # in less time than formatting the three
 
 
 def is_push_id(text: str) -> bool:

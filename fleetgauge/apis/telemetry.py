@@ -24,7 +24,7 @@ from wire.errors import ErrorCode
 from wire.listener import Channel
 
 _LOGGED: Final = ErrorCode.NONE.name
-"""Asking an enum member for its name takes as long as encoding the response."""
+"""Asking an enum member for its name takes longer than encoding the response."""
 
 
 class Flusher(Protocol):
