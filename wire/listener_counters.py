@@ -65,7 +65,12 @@ class AuthenticationCounters:
 
     def snapshot(self) -> dict[str, int]:
         """Plain values, for a status page."""
-        return {name: getattr(self, name) for name in sorted(self.__slots__)}
+        return {
+            "failed_authentications": self.failed_authentications,
+            "failed_reauthentications": self.failed_reauthentications,
+            "successful_authentications": self.successful_authentications,
+            "successful_reauthentications": self.successful_reauthentications,
+        }
 
 
 class LogLimiter:
