@@ -23,7 +23,7 @@ from wire.listener_security import ListenerSecurity
 from wire.listener_settings import ListenerSettings
 from wire.secure_channel import SecureContext
 from wire.shared_port import cannot_bind
-from wire.tcp_channel import Clock, CloseReason, ListenerContext, TcpChannel
+from wire.tcp_channel import Clock, CloseReason, ListenerContext, TcpChannel, as_protocol
 
 __all__ = ("Channel", "Listener", "ListenerSettings", "RequestHandler")
 
@@ -226,7 +226,7 @@ class Listener:
                 await self._admit(accepted, context, local, peer)
                 return
             channel = self._make_channel(context, local, peer)
-            await loop.connect_accepted_socket(lambda: channel, accepted)
+            await loop.connect_accepted_socket(lambda: as_protocol(channel), accepted)
         except OSError:
             accepted.close()  # the peer is gone already
             return
