@@ -8,12 +8,14 @@ from quotas.clock import Time
 from quotas.kafka_metric import KafkaMetric
 from quotas.metric_config import MetricConfig
 from quotas.metric_name import MetricName
-from quotas.stats.stat import CompoundStat, Measurable, MeasurableStat
+from quotas.stats.stat import CompoundStat, Gauge, Measurable, MeasurableStat
 from quotas.stats.token_bucket import TokenBucket
 from wire.errors import FleetgaugeError
 
 _Record: TypeAlias = Callable[[MetricConfig, float, int], None]
 _Measure: TypeAlias = Callable[[MetricConfig, int], float]
+_RecordAndMeasure: TypeAlias = Callable[[MetricConfig, float, int], float]
+_Step: TypeAlias = tuple[KafkaMetric, _Record, _RecordAndMeasure, bool]
 
 
 class QuotaViolationError(FleetgaugeError):
@@ -76,6 +78,7 @@ class Sensor:
         "_metrics",
         "_recorders",
         "_registry",
+        "_steps",
         "_structure_lock",
         "_time",
         "lock",
@@ -105,6 +108,8 @@ class Sensor:
         # Replaced as a whole, never changed in place: recording reads it without the structure's lock.
         self._recorders: tuple[tuple[_Record, KafkaMetric | _FixedConfig], ...] = ()
         self._checked: tuple[tuple[KafkaMetric, _Measure, bool], ...] = ()
+        # Recording and checking in one go, for a sensor without parents and compound statistics; None for others.
+        self._steps: tuple[_Step, ...] | None = None if self.parents else ()
         self._metrics: dict[MetricName, KafkaMetric] = {}
         self._check_forest(set())
 
@@ -125,6 +130,9 @@ class Sensor:
         lock = self.lock
         lock.acquire()  # `with` costs twice as much, and this runs for every request
         try:
+            if check_quotas and self._steps is not None:
+                self._record_and_check(self._steps, value, at_ms)
+                return
             self._record(value, at_ms)
             if check_quotas:
                 self._check(at_ms)
@@ -179,7 +187,20 @@ class Sensor:
                 if stat is None:
                     raise TypeError("a metric's name needs a statistic beside it")
                 metric = self._register(metric_name, stat, chosen)
+                self._add_step(metric, stat)
                 self._recorders = (*self._recorders, (stat.record, metric))
+            return True
+
+    def add_gauge(self, metric_name: MetricName, gauge: Gauge) -> bool:
+        """Registers what is worked out of this sensor's metrics when it is read: nothing is recorded or checked.
+
+        It is read under the sensor's lock, and goes when the sensor goes. Returns and raises as `add` does.
+        """
+        with self._structure_lock:
+            if self.has_expired(self._time.hi_res_clock_ms()):
+                return False
+            if metric_name not in self._metrics:
+                self._register(metric_name, gauge, self._config)
             return True
 
     def has_expired(self, now_ms: int) -> bool:
@@ -209,6 +230,24 @@ class Sensor:
             with parent.lock:
                 parent._record(value, time_ms)
 
+    def _record_and_check(self, steps: tuple[_Step, ...], value: float, time_ms: int) -> None:
+        """`_record`, then `_check`: statistics know nothing of each other, so each is measured when it has recorded."""
+        self._last_record_time_ms = time_ms
+        violation: QuotaViolationError | None = None
+        for metric, record, record_and_measure, is_bucket in steps:
+            config = metric._config
+            quota = config.quota
+            if quota is None:
+                record(config, value, time_ms)
+                continue
+            measured = record_and_measure(config, value, time_ms)
+            # A bucket's bound is its refill rate: what counts is whether tokens are left (KIP-599).
+            kept = measured >= 0 if is_bucket else quota.acceptable(measured)
+            if not kept and violation is None:
+                violation = QuotaViolationError(metric, measured, quota.bound)
+        if violation is not None:
+            raise violation
+
     def _check_with_parents(self, time_ms: int) -> None:
         with self.lock:
             self._check(time_ms)
@@ -222,7 +261,6 @@ class Sensor:
             if quota is None:
                 continue
             value = measure(config, time_ms)
-            # A bucket's bound is its refill rate: what counts is whether tokens are left (KIP-599).
             if value < 0 if is_bucket else not quota.acceptable(value):
                 raise QuotaViolationError(metric, value, quota.bound)
 
@@ -236,10 +274,21 @@ class Sensor:
                 self._registry.remove_metric(name)
             self._set_metrics(before)
             raise
+        self._steps = None
         self._recorders = (*self._recorders, (compound.record, _FixedConfig(config)))
 
-    def _register(self, name: MetricName, measurable: Measurable, config: MetricConfig) -> KafkaMetric:
-        metric = KafkaMetric(self.lock, name, measurable, config, self._time)
+    def _add_step(self, metric: KafkaMetric, stat: MeasurableStat) -> None:
+        steps = self._steps
+        if steps is None:
+            return
+        if any(known.provider is stat for known, *_ in steps):
+            self._steps = None  # recorded twice: both have to be in before either is measured
+            return
+        in_one = getattr(stat, "record_and_measure", None) or _record_and_measure(stat)
+        self._steps = (*steps, (metric, stat.record, in_one, isinstance(stat, TokenBucket)))
+
+    def _register(self, name: MetricName, provider: Measurable | Gauge, config: MetricConfig) -> KafkaMetric:
+        metric = KafkaMetric(self.lock, name, provider, config, self._time)
         if self._registry.register_metric(metric) is not None:
             raise ValueError(f"A metric named '{name}' already exists, can't register another one.")
         self._set_metrics({**self._metrics, name: metric})
@@ -260,3 +309,11 @@ class Sensor:
         seen.add(self)
         for parent in self.parents:
             parent._check_forest(seen)
+
+
+def _record_and_measure(stat: MeasurableStat) -> _RecordAndMeasure:
+    def record_and_measure(config: MetricConfig, value: float, time_ms: int) -> float:
+        stat.record(config, value, time_ms)
+        return stat.measure(config, time_ms)
+
+    return record_and_measure

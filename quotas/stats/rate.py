@@ -30,6 +30,16 @@ class Rate:
         value = self.stat.measure(config, now_ms)  # discards what is obsolete, for `_span_ms` too
         return value / (self._span_ms(config, now_ms) / self._unit_ms)
 
+    def record_and_measure(self, config: MetricConfig, value: float, time_ms: int) -> float:
+        """`record`, then `measure`, in one call."""
+        stat = self.stat
+        if isinstance(stat, WindowedSum):
+            measured = stat.record_and_measure(config, value, time_ms)
+        else:
+            stat.record(config, value, time_ms)
+            measured = stat.measure(config, time_ms)
+        return measured / (self._span_ms(config, time_ms) / self._unit_ms)
+
     def window_size(self, config: MetricConfig, now_ms: int) -> int:
         """The time that the rate is taken over [ms], at least 1: from the oldest sample's start until `now_ms`.
 
