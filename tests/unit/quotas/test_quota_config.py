@@ -41,7 +41,7 @@ def test_the_defaults_are_kafkas() -> None:
         "max.connections.per.ip.overrides": "",
         "max.connection.creation.rate": INT_MAX,
     }
-    assert {name: key.default for name, key in (USER_AND_CLIENT_QUOTA_KEYS | IP_QUOTA_KEYS).items()} == {  # type: ignore[operator]
+    assert {name: key.default for name, key in (USER_AND_CLIENT_QUOTA_KEYS | IP_QUOTA_KEYS).items()} == {
         "producer_byte_rate": LONG_MAX,
         "consumer_byte_rate": LONG_MAX,
         "request_percentage": INT_MAX,
