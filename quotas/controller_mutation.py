@@ -140,7 +140,7 @@ class StrictControllerMutationQuota(AbstractControllerMutationQuota):
         """See `ControllerMutationQuota.record`."""
         at_ms = self._now(now_ms)
         try:
-            _check_and_record(self._quota_sensor, permits, at_ms)
+            self._quota_sensor.check_and_record(permits, at_ms)
         except QuotaViolationError as error:
             self._update_throttle_time(error, at_ms)
             raise MutationQuotaExceededError(self._last_throttle_time_ms) from error
@@ -224,7 +224,7 @@ class ControllerMutationQuotaManager(ClientQuotaManager):
         at_ms = self._time.hi_res_clock_ms() if now_ms is None else now_ms
         sensor = self.get_or_create_quota_sensors(session, client_id).quota_sensor
         try:
-            _check_and_record(sensor, value, at_ms)
+            sensor.check_and_record(value, at_ms)
         except QuotaViolationError as error:
             return self.throttle_time(error, at_ms)
         return 0
@@ -250,10 +250,3 @@ class ControllerMutationQuotaManager(ClientQuotaManager):
         sensor.add_gauge(in_the_kip, rate.measure)
         tokens = self.client_quota_metric_name(metric_tags)
         sensor.add(tokens, TokenBucket(), self._metric_config(self._limit(metric_tags)))
-
-
-def _check_and_record(sensor: Sensor, permits: float, now_ms: int) -> None:
-    """Under one lock: of two that come together, the second sees what the first has taken."""
-    with sensor.lock:
-        sensor.check_quotas(now_ms)
-        sensor.record(permits, now_ms, False)

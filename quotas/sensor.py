@@ -127,17 +127,47 @@ class Sensor:
                 documents that they receive every value, and taking such a value back would make them negative.
         """
         at_ms = self._time.hi_res_clock_ms() if time_ms is None else time_ms
+        steps = self._steps
+        if steps is None or not check_quotas:
+            self._record_in_turn(value, at_ms, check_quotas)
+            return
+        violation: QuotaViolationError | None = None
         lock = self.lock
         lock.acquire()  # `with` costs twice as much, and this runs for every request
         try:
-            if check_quotas and self._steps is not None:
-                self._record_and_check(self._steps, value, at_ms)
-                return
-            self._record(value, at_ms)
-            if check_quotas:
-                self._check(at_ms)
-                for parent in self.parents:
-                    parent._check_with_parents(at_ms)
+            self._last_record_time_ms = at_ms
+            for metric, record, record_and_measure, is_bucket in steps:
+                config = metric._config
+                quota = config.quota
+                if quota is None:
+                    record(config, value, at_ms)
+                    continue
+                # Statistics know nothing of each other, so that each can be measured when it has recorded.
+                measured = record_and_measure(config, value, at_ms)
+                bound = 0 if is_bucket else quota.bound  # of a bucket it counts whether tokens are left (KIP-599)
+                kept = measured >= bound if is_bucket or not quota.upper else measured <= bound
+                if not kept and violation is None:
+                    violation = QuotaViolationError(metric, measured, quota.bound)
+        finally:
+            lock.release()
+        if violation is not None:
+            raise violation
+
+    def check_and_record(self, value: float, time_ms: int) -> None:
+        """Takes `value` unless a quota of this sensor is violated already: one step, whoever else records (KIP-599).
+
+        Args:
+            value: what is recorded.
+            time_ms: monotonic time [ms].
+
+        Raises:
+            QuotaViolationError: as `check_quotas` raises it; nothing is recorded.
+        """
+        lock = self.lock
+        lock.acquire()
+        try:
+            self._check(time_ms)
+            self._record(value, time_ms)
         finally:
             lock.release()
 
@@ -230,23 +260,14 @@ class Sensor:
             with parent.lock:
                 parent._record(value, time_ms)
 
-    def _record_and_check(self, steps: tuple[_Step, ...], value: float, time_ms: int) -> None:
-        """`_record`, then `_check`: statistics know nothing of each other, so each is measured when it has recorded."""
-        self._last_record_time_ms = time_ms
-        violation: QuotaViolationError | None = None
-        for metric, record, record_and_measure, is_bucket in steps:
-            config = metric._config
-            quota = config.quota
-            if quota is None:
-                record(config, value, time_ms)
-                continue
-            measured = record_and_measure(config, value, time_ms)
-            # A bucket's bound is its refill rate: what counts is whether tokens are left (KIP-599).
-            kept = measured >= 0 if is_bucket else quota.acceptable(measured)
-            if not kept and violation is None:
-                violation = QuotaViolationError(metric, measured, quota.bound)
-        if violation is not None:
-            raise violation
+    def _record_in_turn(self, value: float, time_ms: int, check_quotas: bool) -> None:
+        """Records here and in the parents, then checks here and in the parents."""
+        with self.lock:
+            self._record(value, time_ms)
+            if check_quotas:
+                self._check(time_ms)
+                for parent in self.parents:
+                    parent._check_with_parents(time_ms)
 
     def _check_with_parents(self, time_ms: int) -> None:
         with self.lock:
@@ -261,6 +282,7 @@ class Sensor:
             if quota is None:
                 continue
             value = measure(config, time_ms)
+            # A bucket's bound is its refill rate: what counts is whether tokens are left (KIP-599).
             if value < 0 if is_bucket else not quota.acceptable(value):
                 raise QuotaViolationError(metric, value, quota.bound)
 
