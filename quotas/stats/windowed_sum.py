@@ -75,6 +75,8 @@ class WindowedSum(SampledStat):
             if sample is not current:
                 closed_sum += sample.value
                 since_ms = sample.last_event_ms
+            elif sample.last_event_ms < since_ms:  # a thread with an older clock made its last record
+                since_ms = sample.last_event_ms
             if since_ms < fresh_since_ms:
                 fresh_since_ms = since_ms
         self._closed_sum, self._oldest, self._fresh_since_ms = closed_sum, oldest, fresh_since_ms
