@@ -1,8 +1,11 @@
 """The ring of samples under every windowed statistic."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from quotas.metric_config import UNBOUNDED, MetricConfig
+
+_start_time_ms = attrgetter("start_time_ms")
 
 
 class Sample:
@@ -69,6 +72,11 @@ class SampledStat:
         self.purge_obsolete_samples(config, now_ms)
         return self._combine(self._samples)
 
+    def record_and_measure(self, config: MetricConfig, value: float, time_ms: int) -> float:
+        """`record`, then `measure`, in one call."""
+        self.record(config, value, time_ms)
+        return self.measure(config, time_ms)
+
     def oldest(self, now_ms: int) -> Sample:
         """The sample that began first; made at `now_ms` [ms, monotonic] where there was none."""
         if self._oldest is None:
@@ -128,7 +136,3 @@ class SampledStat:
     def _combine(self, samples: Sequence[Sample]) -> float:
         """Makes the measure of all samples; empty ones hold the initial value."""
         raise NotImplementedError
-
-
-def _start_time_ms(sample: Sample) -> int:
-    return sample.start_time_ms
