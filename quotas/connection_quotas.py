@@ -214,6 +214,11 @@ class ConnectionQuotas:
         """How many addresses have connections."""
         return len(self._counts)
 
+    @property
+    def excess_connections(self) -> int:
+        """How many connections the broker has above `max.connections`."""
+        return max(0, self._total - self._broker_max)
+
     def listener_count(self, listener_name: str) -> int:
         """How many connections a listener has; LookupError if there is none of that name."""
         with self.lock:
