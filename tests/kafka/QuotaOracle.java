@@ -288,6 +288,9 @@ public final class QuotaOracle {
                 case "strict", "permissive" -> {
                     return mutate(words, (ControllerMutationQuotaManager) manager);
                 }
+                case "metrics" -> {
+                    return measures();
+                }
                 default -> {
                     String quota = String.valueOf(manager.quota(session(user).principal, client).bound());
                     double most = manager.maxValueInQuotaWindow(session(user), client);
@@ -295,6 +298,21 @@ public final class QuotaOracle {
                 }
             }
             return "ok";
+        }
+
+        /** NAME|USER|CLIENT VALUE of every metric of clients, in order. */
+        private String measures() {
+            var found = new java.util.TreeMap<String, String>();
+            for (KafkaMetric metric : metrics.metrics().values()) {
+                MetricName name = metric.metricName();
+                if (name.tags().containsKey("user") || name.tags().containsKey("client-id")) {
+                    String tags = name.tags().getOrDefault("user", "-") + "|" + name.tags().getOrDefault("client-id", "-");
+                    found.put(name.name() + "|" + tags, String.valueOf(metric.metricValue()));
+                }
+            }
+            return found.entrySet().stream()
+                .map(each -> each.getKey() + " " + each.getValue())
+                .collect(java.util.stream.Collectors.joining(" ", "metrics ", ""));
         }
 
         private String mutate(String[] words, ControllerMutationQuotaManager mutations) {
