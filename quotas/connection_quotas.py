@@ -335,6 +335,7 @@ class ConnectionQuotas:
             self._changed()
             return Refuse(error)
         self._counts[address] += 1
+        connection._arrived_ms = connection._ready_ms = 0  # idle connections keep what their end needs
         return Admit()
 
     def _check_ip_count(self, address: str) -> TooManyConnectionsError | None:
