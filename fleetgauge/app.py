@@ -17,6 +17,7 @@ from fleetgauge.apis.cluster import ClusterApis
 from fleetgauge.apis.telemetry import TelemetryApis
 from fleetgauge.config import Endpoint, ServiceConfig
 from fleetgauge.config.security import ListenerKeys
+from fleetgauge.connection_limits import NodeConnectionLimits
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
@@ -44,30 +45,37 @@ _HOUSEKEEPING_S = 1.0
 _NOT_FOR_REPORTERS = {"sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"}
 CHANGEABLE = {
     *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
+    *("max_connections_per_ip", "max_connections_per_ip_overrides"),
     *ListenerKeys.model_fields,
 }
-"""What a SIGHUP takes over; a listener's certificates, users and rules hold for connections to come."""
+"""What a SIGHUP takes over; a listener's certificates, users, rules and limits hold for connections to come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """What a SIGHUP changes, read and found good, so that taking it over cannot fail half-way."""
 
-    client_metrics: Mapping[str, Mapping[str, str]]
+    config: ServiceConfig
     guard_rules: tuple[GuardRule, ...]
     securities: Mapping[str, ListenerSecurity]
+    overrides: dict[str, int] | None
 
     @classmethod
-    def of(cls, config: ServiceConfig) -> "Changes":
+    def of(cls, config: ServiceConfig, overrides: dict[str, int] | None = None) -> "Changes":
         """Reads the certificates that `config` names.
+
+        Args:
+            config: as it was read.
+            overrides: connections by address, where they changed (`NodeConnectionLimits.look_up`).
 
         Raises:
             ConfigError: certificates or keys cannot be used.
         """
         return cls(
-            client_metrics=config.client_metrics,
+            config=config,
             guard_rules=guard_rules(config.client_guard),
             securities=config.security_keys().build(),
+            overrides=overrides,
         )
 
 
@@ -154,6 +162,7 @@ class FleetgaugeNode:
         self.cluster_id = self._data.identity(node_id=config.node_id, cluster_id=config.cluster_id)
         loop = asyncio.get_running_loop()
         self._metrics = Metrics(time=self._time)
+        self._connection_limits = NodeConnectionLimits(config, self._metrics, self._time, loop)
         self._reporters = Reporters(
             config.metric_reporters,
             self._metrics,
@@ -213,19 +222,28 @@ class FleetgaugeNode:
 
     async def reconfigure(self, config: ServiceConfig) -> None:
         """Takes over what may change while running: subscriptions, client guard, and of each listener its certificates
-        (read anew), users and rules, for the connections to come. The log level is the caller's.
+        (read anew), users, rules and limits, for the connections to come. The log level is the caller's.
 
         Other keys that differ are named in the log, since they need a restart.
 
         Raises:
             ConfigError: certificates or keys cannot be used; nothing was changed.
         """
-        self.take_over(Changes.of(config))
+        self.take_over(self.examine(config))
         say_reread(self._config, config)
+
+    def examine(self, config: ServiceConfig) -> Changes:
+        """Reads and checks what `take_over` needs of `config`; changes nothing.
+
+        Raises:
+            ConfigError: as `reconfigure` says.
+        """
+        return Changes.of(config, self._connection_limits.look_up(config))
 
     def take_over(self, changes: Changes) -> None:
         """Takes over what was found good; see `reconfigure`."""
-        self._manager.replace_subscriptions(changes.client_metrics)
+        self._manager.replace_subscriptions(changes.config.client_metrics)
+        self._connection_limits.reconfigure(changes.config, changes.overrides)
         for listener in self._listeners:
             security = changes.securities.get(listener.name)
             # What a listener speaks stays until a restart, as its address does.
@@ -246,6 +264,7 @@ class FleetgaugeNode:
             },
             "http": self.http.status(),
             "connections": [listener.counters() for listener in self._listeners],
+            "connection_limits": self._connection_limits.status(),
             "telemetry": {
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
                 "unmatched_prefixes": self._manager.unmatched_prefixes(),
@@ -320,7 +339,9 @@ class FleetgaugeNode:
                 api_table=table,
                 security=securities[endpoint.listener_name],
                 reuse_port=self._config.workers > 1,
+                limits=self._connection_limits,
             )
+            self._connection_limits.on_excess(endpoint.listener_name, listener.close_excess)
             await listener.start()
             self._listeners.append(listener)
             self.bound = (*self.bound, BoundEndpoint(endpoint, listener.port))

@@ -17,7 +17,16 @@ _OF_THE_PARENT: Final = frozenset({"node", "http", "exporter_process"})
 """What of a status is the parent's own; all other parts are the workers', and are merged."""
 
 LEVELS: Final = frozenset(
-    {"open", "unfinished_handshakes", "instances", "instances_with_metrics", "pending", "pending_bytes"}
+    {
+        "open",
+        "unfinished_handshakes",
+        "instances",
+        "instances_with_metrics",
+        "pending",
+        "pending_bytes",
+        "connections",
+        "addresses",
+    }
 )
 """Numbers that say how much there is now. All other numbers count since the start, and never fall."""
 

@@ -160,9 +160,9 @@ class WorkersNode:
 
     def _share(self, config: ServiceConfig, number: int) -> ServiceConfig:
         """What a worker gets of `config`: addresses, directory and limits stay those of the start."""
-        at_start = worker_config(self._config, number, cluster_id=self.cluster_id, ports=self._ports())
-        kept = {name: getattr(config, name) for name in CHANGEABLE}
-        return at_start.model_copy(update=kept)
+        changed = {name: getattr(config, name) for name in CHANGEABLE}
+        in_force = self._config.model_copy(update=changed)
+        return worker_config(in_force, number, cluster_id=self.cluster_id, ports=self._ports())
 
     def _ports(self) -> dict[str, int]:
         return {bound.endpoint.listener_name: bound.port for bound in self.bound}

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any, Final
 
@@ -115,19 +116,24 @@ async def _obey(node: FleetgaugeNode, commands: asyncio.StreamReader, early: lis
             return int(command["stop"])
         if "offer" in command:
             number = int(command["offer"])
-            say({"offer": number, "problem": examine(number, command["config"], offered)})
+            say({"offer": number, "problem": examine(node.examine, number, command["config"], offered)})
         elif (taken := offered.pop(command.get("take", 0), None)) is not None:
             config, changes = taken
             node.take_over(changes)
             configure_logging(config.logging_level, config.logging_format)
 
 
-def examine(number: int, values: dict[str, Any], offered: dict[int, tuple[ServiceConfig, Changes]]) -> str:
+def examine(
+    read: Callable[[ServiceConfig], Changes],
+    number: int,
+    values: dict[str, Any],
+    offered: dict[int, tuple[ServiceConfig, Changes]],
+) -> str:
     """Keeps a configuration that may be taken over; what is wrong with it in one sentence, or nothing."""
     offered.clear()
     try:
         config = ServiceConfig.model_validate(values)
-        offered[number] = (config, Changes.of(config))
+        offered[number] = (config, read(config))
     except (FleetgaugeError, ValueError) as error:
         return str(error)
     return ""

@@ -6,7 +6,9 @@ Divided are the limits of what a process holds (`DIVIDED`): each worker gets the
 - `push.log.retention.bytes` and `push.log.retention.ms`: the exporter process keeps all logs together within them
   (`exporters.push_log.joint_retention`), so that a busy worker may use the room of a quiet one;
 - `push.log.min.free.bytes`: a floor of the disk, which all workers look at, and no size of theirs;
-- `socket.listen.backlog.size`: when a worker ends, each of the others has to take the connections of all.
+- `socket.listen.backlog.size`: when a worker ends, each of the others has to take the connections of all;
+- `max.connections.per.ip` and its overrides: who is over them is refused, and connections fall on workers by chance, so
+  that a share would refuse clients that keep within the whole. Who is over `max.connections` only waits.
 """
 
 from collections.abc import Mapping
@@ -24,9 +26,13 @@ DIVIDED: Final = (
     "queued_max_request_bytes",
     "max_unfinished_handshakes",
     "push_log_segment_bytes",
+    "max_connections",
+    "max_connection_creation_rate",
 )
 """Fields of `ServiceConfig`. Segments are smaller by the same factor, so that the newest ones, which are never dropped,
 take together what a single one would."""
+
+_DIVIDED_OF_A_LISTENER: Final = (".max.connections", ".max.connection.creation.rate")
 
 
 def worker_config(config: ServiceConfig, number: int, *, cluster_id: str, ports: Mapping[str, int]) -> ServiceConfig:
@@ -41,6 +47,7 @@ def worker_config(config: ServiceConfig, number: int, *, cluster_id: str, ports:
     return config.model_copy(
         update={
             **{name: _share(config, name) for name in DIVIDED},
+            "listener_name": {key: _listener_share(config, key, value) for key, value in config.listener_name.items()},
             "listeners": tuple(replace(each, port=ports[each.listener_name]) for each in config.listeners),
             "log_dirs": DataDirectory(config.log_dirs.absolute()).worker(number).root,
             "cluster_id": cluster_id,
@@ -57,8 +64,16 @@ def as_json(config: ServiceConfig) -> dict[str, Any]:
 
 def _share(config: ServiceConfig, name: str) -> int:
     whole: int = getattr(config, name)
-    share = -(-whole // config.workers)
+    share = _divided(whole, config.workers)
     least = next(bound.ge for bound in ServiceConfig.model_fields[name].metadata if isinstance(bound, Ge))
     if name == "queued_max_request_bytes":
         least = min(whole, config.socket_request_max_bytes)  # one whole request must find room
     return max(share, int(str(least)))
+
+
+def _listener_share(config: ServiceConfig, key: str, value: Any) -> Any:
+    return _divided(int(value), config.workers) if key.endswith(_DIVIDED_OF_A_LISTENER) else value
+
+
+def _divided(whole: int, workers: int) -> int:
+    return -(-whole // workers)

@@ -13,6 +13,7 @@ import pytest
 from support.push_log import at_once, push_record, small_log
 
 from exporters.push_log.sqlite import SqlitePushLogWriter
+from fleetgauge.app import Changes
 from fleetgauge.config import ConfigError, ServiceConfig, load_config
 from fleetgauge.config.push_logs import embedded_logs
 from fleetgauge.data_dir import DataDirectory
@@ -119,6 +120,13 @@ def test_everything_else_of_a_worker_is_as_the_operator_wrote_it(tmp_path: Path)
     assert (share.exporters, share.http_listeners) == ({}, ())
 
 
+def test_a_listeners_own_limits_are_divided_and_those_of_an_address_are_not(tmp_path: Path) -> None:
+    limits = ("max.connections=9", "max.connections.per.ip=5", "listener.name.plaintext.max.connections=7")
+    config = worker(config_of(tmp_path, "workers=2", *limits))
+    assert (config.max_connections, config.max_connections_per_ip) == (5, 5)
+    assert config.security_keys().by_listener["PLAINTEXT"].max_connections == 4
+
+
 def test_a_workers_configuration_passes_a_pipe_unchanged(tmp_path: Path) -> None:
     config = load_config(
         overrides=[
@@ -135,12 +143,12 @@ def test_a_workers_configuration_passes_a_pipe_unchanged(tmp_path: Path) -> None
 def test_a_worker_takes_over_only_what_it_has_found_good(tmp_path: Path) -> None:
     offered: dict[int, Any] = {}
     good = as_json(worker(config_of(tmp_path, "workers=2")))
-    assert examine(1, good, offered) == ""
+    assert examine(Changes.of, 1, good, offered) == ""
     assert offered.keys() == {1}
     secure = config_of(tmp_path, "listeners=SSL://127.0.0.1:0", "ssl.keystore.location=/nowhere.pem", "workers=2")
     bad = as_json(worker_config(secure, 1, cluster_id="c", ports={"SSL": 4711}))
-    assert "ssl.keystore.location" in examine(2, bad, offered)
-    assert "workers" in examine(3, {**good, "workers": 0}, offered)
+    assert "ssl.keystore.location" in examine(Changes.of, 2, bad, offered)
+    assert "workers" in examine(Changes.of, 3, {**good, "workers": 0}, offered)
     assert offered == {}
 
 
