@@ -12,7 +12,7 @@ from exporters.push_log.cursors import Cursors, Extent
 from exporters.push_log.damage import set_aside
 from exporters.push_log.directory import LogDirectory
 from exporters.push_log.lag import end_of, lag_behind
-from exporters.push_log.log import Batch, Lag
+from exporters.push_log.log import Batch, Lag, PushLogError
 from exporters.push_log.payload import PayloadDecoder
 from exporters.push_log.position import START, Position
 from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, SegmentReader, StoredRow
@@ -173,8 +173,13 @@ class SqlitePushLogReader:
     def _take(self, gathering: _Gathering) -> Batch | None:
         ahead = self._ahead()
         for number in ahead:
-            if not self._gather(number, gathering, sealed=number != ahead[-1]):
-                break
+            try:
+                if not self._gather(number, gathering, sealed=number != ahead[-1]):
+                    break
+            except PushLogError:
+                if gathering.first is None:
+                    raise
+                break  # what was read goes out first; what is wrong is said by the next poll
         self._keep_segments([number for number in ahead if number >= self._read.segment])
         if gathering.first is None:
             return None
