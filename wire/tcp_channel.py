@@ -33,6 +33,11 @@ _TURN_FRAMES: Final = 100
 _TURN_BYTES: Final = 64 * 1024
 """Likewise, their bytes: what a large frame takes is more than its share already."""
 
+_TURN_MS: Final = 5
+"""Likewise, how long they take from the second one on [ms]. A Metadata request of a hundred topics takes milliseconds: of
+hundreds of connections that send many of them, each has its turn before another has a second one.
+"""
+
 
 class CloseReason(enum.StrEnum):
     """Why a connection ended, where neither a `ProtocolError` nor a handler says it."""
@@ -343,13 +348,19 @@ class TcpChannel:
     def _pump_turn(self, transport: asyncio.Transport) -> None:
         connection = self._connection
         high_water_bytes = self._context.settings.write_high_water_bytes
-        frames = taken = written = 0
+        frames = taken = written = started_ms = 0
         while frames < _TURN_FRAMES and taken < _TURN_BYTES and written < high_water_bytes:
             frame = connection.take()
             if frame is not None:
                 self._handle(frame)
                 frames += 1
                 taken += len(frame)
+                if frames > 1:  # one alone, which is the usual case, is not worth the look
+                    now_ms = self._context.time.hi_res_clock_ms()
+                    if frames == 2:
+                        started_ms = now_ms
+                    elif now_ms - started_ms >= _TURN_MS:
+                        break
                 continue
             if connection.has_output:
                 written += self._write(transport)

@@ -255,6 +255,23 @@ def test_one_connection_with_very_many_requests_lets_others_have_their_turn() ->
     assert b"".join(transport.writes) == b"".join(answer(number) for number in range(2_500))
 
 
+def test_a_connection_with_slow_requests_lets_others_have_their_turn_earlier() -> None:
+    bench = Bench()
+
+    def slow(_: Channel, request: Request) -> bytes:
+        bench.time.sleep(3)
+        return answer(request.correlation_id)
+
+    bench.handler.on_request = slow
+    channel, transport = bench.connect()
+    channel.data_received(b"".join(push(number) for number in range(50)))
+    assert len(bench.handler.requests) == 4
+    assert b"".join(transport.writes) == b"".join(answer(number) for number in range(4)), "they are answered, too"
+    while bench.loop.run():
+        pass
+    assert b"".join(transport.writes) == b"".join(answer(number) for number in range(50))
+
+
 def test_a_connection_with_large_requests_lets_others_have_their_turn_earlier() -> None:
     bench = Bench()
     channel, _ = bench.connect()
