@@ -35,6 +35,11 @@ class Metrics:
         config: for everything that brings no config of its own.
         time: the clocks; only its monotonic one is read.
         reporters: told of every metric that comes and goes.
+
+    Attributes:
+        config: as given.
+        sensor_removals: how many sensors were removed so far: whoever keeps sensors at hand looks them up anew when
+            it has moved.
     """
 
     def __init__(
@@ -44,6 +49,7 @@ class Metrics:
         reporters: Sequence[MetricsReporter] = (),
     ) -> None:
         self.config = MetricConfig() if config is None else config
+        self.sensor_removals = 0
         self._time: Time = SystemTime() if time is None else time
         self._lock = threading.RLock()
         self._metrics: dict[MetricName, KafkaMetric] = {}
@@ -106,6 +112,7 @@ class Metrics:
             if self._sensors.get(name) is not sensor:
                 return
             del self._sensors[name]
+            self.sensor_removals += 1
             for metric in sensor.metrics:
                 self.remove_metric(metric.metric_name)
             for parent in sensor.parents:

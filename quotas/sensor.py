@@ -8,12 +8,14 @@ from quotas.clock import Time
 from quotas.kafka_metric import KafkaMetric
 from quotas.metric_config import MetricConfig
 from quotas.metric_name import MetricName
-from quotas.stats.stat import CompoundStat, Measurable, MeasurableStat
+from quotas.stats.stat import CompoundStat, Gauge, Measurable, MeasurableStat
 from quotas.stats.token_bucket import TokenBucket
 from wire.errors import FleetgaugeError
 
 _Record: TypeAlias = Callable[[MetricConfig, float, int], None]
 _Measure: TypeAlias = Callable[[MetricConfig, int], float]
+_RecordAndMeasure: TypeAlias = Callable[[MetricConfig, float, int], float]
+_Step: TypeAlias = tuple[KafkaMetric, _Record, _RecordAndMeasure, bool]
 
 
 class QuotaViolationError(FleetgaugeError):
@@ -76,6 +78,7 @@ class Sensor:
         "_metrics",
         "_recorders",
         "_registry",
+        "_steps",
         "_structure_lock",
         "_time",
         "lock",
@@ -105,6 +108,8 @@ class Sensor:
         # Replaced as a whole, never changed in place: recording reads it without the structure's lock.
         self._recorders: tuple[tuple[_Record, KafkaMetric | _FixedConfig], ...] = ()
         self._checked: tuple[tuple[KafkaMetric, _Measure, bool], ...] = ()
+        # Recording and checking in one go, for a sensor without parents and compound statistics; None for others.
+        self._steps: tuple[_Step, ...] | None = None if self.parents else ()
         self._metrics: dict[MetricName, KafkaMetric] = {}
         self._check_forest(set())
 
@@ -122,14 +127,47 @@ class Sensor:
                 documents that they receive every value, and taking such a value back would make them negative.
         """
         at_ms = self._time.hi_res_clock_ms() if time_ms is None else time_ms
+        steps = self._steps
+        if steps is None or not check_quotas:
+            self._record_in_turn(value, at_ms, check_quotas)
+            return
+        violation: QuotaViolationError | None = None
         lock = self.lock
         lock.acquire()  # `with` costs twice as much, and this runs for every request
         try:
-            self._record(value, at_ms)
-            if check_quotas:
-                self._check(at_ms)
-                for parent in self.parents:
-                    parent._check_with_parents(at_ms)
+            self._last_record_time_ms = at_ms
+            for metric, record, record_and_measure, is_bucket in steps:
+                config = metric._config
+                quota = config.quota
+                if quota is None:
+                    record(config, value, at_ms)
+                    continue
+                # Statistics know nothing of each other, so that each can be measured when it has recorded.
+                measured = record_and_measure(config, value, at_ms)
+                bound = 0 if is_bucket else quota.bound  # of a bucket it counts whether tokens are left (KIP-599)
+                kept = measured >= bound if is_bucket or not quota.upper else measured <= bound
+                if not kept and violation is None:
+                    violation = QuotaViolationError(metric, measured, quota.bound)
+        finally:
+            lock.release()
+        if violation is not None:
+            raise violation
+
+    def check_and_record(self, value: float, time_ms: int) -> None:
+        """Takes `value` unless a quota of this sensor is violated already: one step, whoever else records (KIP-599).
+
+        Args:
+            value: what is recorded.
+            time_ms: monotonic time [ms].
+
+        Raises:
+            QuotaViolationError: as `check_quotas` raises it; nothing is recorded.
+        """
+        lock = self.lock
+        lock.acquire()
+        try:
+            self._check(time_ms)
+            self._record(value, time_ms)
         finally:
             lock.release()
 
@@ -179,7 +217,20 @@ class Sensor:
                 if stat is None:
                     raise TypeError("a metric's name needs a statistic beside it")
                 metric = self._register(metric_name, stat, chosen)
+                self._add_step(metric, stat)
                 self._recorders = (*self._recorders, (stat.record, metric))
+            return True
+
+    def add_gauge(self, metric_name: MetricName, gauge: Gauge) -> bool:
+        """Registers what is worked out of this sensor's metrics when it is read: nothing is recorded or checked.
+
+        It is read under the sensor's lock, and goes when the sensor goes. Returns and raises as `add` does.
+        """
+        with self._structure_lock:
+            if self.has_expired(self._time.hi_res_clock_ms()):
+                return False
+            if metric_name not in self._metrics:
+                self._register(metric_name, gauge, self._config)
             return True
 
     def has_expired(self, now_ms: int) -> bool:
@@ -209,6 +260,15 @@ class Sensor:
             with parent.lock:
                 parent._record(value, time_ms)
 
+    def _record_in_turn(self, value: float, time_ms: int, check_quotas: bool) -> None:
+        """Records here and in the parents, then checks here and in the parents."""
+        with self.lock:
+            self._record(value, time_ms)
+            if check_quotas:
+                self._check(time_ms)
+                for parent in self.parents:
+                    parent._check_with_parents(time_ms)
+
     def _check_with_parents(self, time_ms: int) -> None:
         with self.lock:
             self._check(time_ms)
@@ -236,10 +296,21 @@ class Sensor:
                 self._registry.remove_metric(name)
             self._set_metrics(before)
             raise
+        self._steps = None
         self._recorders = (*self._recorders, (compound.record, _FixedConfig(config)))
 
-    def _register(self, name: MetricName, measurable: Measurable, config: MetricConfig) -> KafkaMetric:
-        metric = KafkaMetric(self.lock, name, measurable, config, self._time)
+    def _add_step(self, metric: KafkaMetric, stat: MeasurableStat) -> None:
+        steps = self._steps
+        if steps is None:
+            return
+        if any(known.provider is stat for known, *_ in steps):
+            self._steps = None  # recorded twice: both have to be in before either is measured
+            return
+        in_one = getattr(stat, "record_and_measure", None) or _record_and_measure(stat)
+        self._steps = (*steps, (metric, stat.record, in_one, isinstance(stat, TokenBucket)))
+
+    def _register(self, name: MetricName, provider: Measurable | Gauge, config: MetricConfig) -> KafkaMetric:
+        metric = KafkaMetric(self.lock, name, provider, config, self._time)
         if self._registry.register_metric(metric) is not None:
             raise ValueError(f"A metric named '{name}' already exists, can't register another one.")
         self._set_metrics({**self._metrics, name: metric})
@@ -260,3 +331,11 @@ class Sensor:
         seen.add(self)
         for parent in self.parents:
             parent._check_forest(seen)
+
+
+def _record_and_measure(stat: MeasurableStat) -> _RecordAndMeasure:
+    def record_and_measure(config: MetricConfig, value: float, time_ms: int) -> float:
+        stat.record(config, value, time_ms)
+        return stat.measure(config, time_ms)
+
+    return record_and_measure

@@ -69,6 +69,11 @@ class SampledStat:
         self.purge_obsolete_samples(config, now_ms)
         return self._combine(self._samples)
 
+    def record_and_measure(self, config: MetricConfig, value: float, time_ms: int) -> float:
+        """`record`, then `measure`, in one call."""
+        self.record(config, value, time_ms)
+        return self.measure(config, time_ms)
+
     def oldest(self, now_ms: int) -> Sample:
         """The sample that began first; made at `now_ms` [ms, monotonic] where there was none."""
         if self._oldest is None:

@@ -47,6 +47,27 @@ class TokenBucket:
         tokens = self._tokens - value
         self._tokens = tokens if tokens < burst else burst
 
+    def record_and_measure(self, config: MetricConfig, value: float, time_ms: int) -> float:
+        """`record`, then `measure`, in one call."""
+        quota = config.quota
+        if quota is None:
+            return float(UNBOUNDED)
+        refill_rate = quota.bound
+        unit_ms = self.unit_ms
+        burst = config.samples * config.time_window_ms / unit_ms * refill_rate
+        tokens = self._tokens + refill_rate * ((time_ms - self._last_update_ms) / unit_ms)
+        tokens = (tokens if tokens < burst else burst) - value
+        self._tokens = tokens = tokens if tokens < burst else burst
+        self._last_update_ms = time_ms
+        return tokens
+
+    def burst(self, config: MetricConfig) -> float:
+        """The most tokens that the bucket can hold; `UNBOUNDED` without a quota."""
+        quota = config.quota
+        if quota is None:
+            return float(UNBOUNDED)
+        return config.samples * config.time_window_ms / self.unit_ms * quota.bound
+
     def _refill(self, config: MetricConfig, refill_rate: float, now_ms: int) -> float:
         """Adds what came in since the last call, and returns the burst, which bounds it."""
         unit_ms = self.unit_ms

@@ -40,6 +40,23 @@ class WindowedSum(SampledStat):
             self._closed_sum = sum(sample.value for sample in self._samples if sample is not current)
         return self._closed_sum + current.value
 
+    def record_and_measure(self, config: MetricConfig, value: float, time_ms: int) -> float:
+        """`record`, then `measure`, in one call."""
+        window_ms = config.time_window_ms
+        sample = self._current
+        if (
+            sample is None
+            or not 0 <= time_ms - sample.start_time_ms < window_ms
+            or sample.event_count >= config.event_window
+        ):
+            sample = self._window_at(config, time_ms)
+        sample.value += value
+        sample.event_count += 1
+        sample.last_event_ms = time_ms
+        if self._closed_sum is None or time_ms - self._fresh_since_ms >= config.samples * window_ms:
+            return self.measure(config, time_ms)
+        return self._closed_sum + sample.value
+
     def _windows_changed(self) -> None:
         super()._windows_changed()
         self._closed_sum = None

@@ -1,0 +1,357 @@
+"""Quotas on what clients send and fetch: sensors by entity, throttle times, limits that change at run time."""
+
+import logging
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quotas.callback import ClientQuotaCallback
+from quotas.clock import Time
+from quotas.default_quota_callback import CLIENT_ID_TAG, CUSTOM_QUOTAS, NO_QUOTAS, USER_TAG, DefaultQuotaCallback
+from quotas.entity import ConfigEntity, KafkaQuotaEntity
+from quotas.metric_config import UNBOUNDED, MetricConfig
+from quotas.metric_name import MetricName
+from quotas.metrics import Metrics
+from quotas.quota import Quota
+from quotas.quota_type import QuotaType
+from quotas.sanitizer import sanitize
+from quotas.sensor import QuotaViolationError, Sensor
+from quotas.session import Session
+from quotas.stats.avg import Avg
+from quotas.stats.cumulative import CumulativeSum
+from quotas.stats.rate import Rate
+from quotas.throttle_time import throttle_time
+from quotas.throttled_channel import ThrottleCallback, ThrottledChannelReaper
+from quotas.utilization import QUOTA_UTILIZATION, quota_utilization
+from wire.principal import KafkaPrincipal
+
+INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS: Final = 3_600
+"""Who records nothing for longer [s] begins anew (chapter 19, "Gotchas")."""
+
+MAX_REMEMBERED_CLIENTS: Final = 16_384
+"""How many clients' sensors are at hand without working out their tags; beyond, all are worked out anew."""
+
+_SINGLE_LEVELS: Final = frozenset({0, 1, 2, 4})
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuotaManagerConfig:
+    """How usage is sampled, with Kafka's defaults: 10 whole windows and the current one.
+
+    Attributes:
+        num_quota_samples: windows retained, the current one included.
+        quota_window_size_seconds: width of one window [s].
+
+    Raises:
+        ValueError: one of them is below 1.
+    """
+
+    num_quota_samples: int = 11
+    quota_window_size_seconds: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.num_quota_samples, self.quota_window_size_seconds) < 1:
+            raise ValueError("a client quota needs at least one sample of at least one second")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSensors:
+    """What those who share a quota record into (Kafka's `ClientSensors`).
+
+    Attributes:
+        metric_tags: who they are.
+        quota_sensor: takes their usage and checks it.
+        throttle_time_sensor: takes every delay that they are given [ms].
+    """
+
+    metric_tags: Mapping[str, str]
+    quota_sensor: Sensor
+    throttle_time_sensor: Sensor
+
+
+class ClientQuotaManager:
+    """Kafka's `ClientQuotaManager`: usage and limits of one quota type, by user, client id and both.
+
+    Safe for threads. It opens no socket and starts no thread or loop: `reaper` holds the channels that are throttled,
+    and one of `quotas.drivers` (or whoever calls `reaper.reap`) unmutes them.
+
+    Clients that share an entity share one sensor, named `Produce-<user>:<client-id>`, with the metrics `byte-rate` and
+    `quota-utilization` in the group `Produce`, and a second one, `ProduceThrottleTime-...`, with `throttle-time`, the
+    average delay [ms]. `queue-size` counts the channels that are held.
+
+    Args:
+        config: how usage is sampled.
+        metrics: where sensors and metrics are registered.
+        quota_type: PRODUCE or FETCH; subclasses bring the others.
+        time: read where a method is given no time; its monotonic clock alone.
+        client_quota_callback: instead of the quotas that `update_quota` sets (KIP-257).
+    """
+
+    def __init__(
+        self,
+        config: ClientQuotaManagerConfig,
+        metrics: Metrics,
+        quota_type: QuotaType,
+        time: Time,
+        client_quota_callback: ClientQuotaCallback | None = None,
+    ) -> None:
+        self.config: Final = config
+        self.quota_type: Final = quota_type
+        self.client_quota_type: Final = quota_type.to_client_quota_type()
+        self._metrics = metrics
+        self._time = time
+        default = DefaultQuotaCallback()
+        self._default = default if client_quota_callback is None else None
+        self._callback: ClientQuotaCallback = client_quota_callback or default
+        # Held while sensors are made and while limits change: else a sensor could be made with a limit that has just
+        # been replaced, and keep it for good.
+        self._lock = threading.RLock()
+        self._remembered: dict[tuple[str, str], ClientSensors] = {}
+        self._remembered_since = metrics.sensor_removals
+        delay_queue_sensor = metrics.sensor(f"{quota_type}-delayQueue")
+        queue_size = metrics.metric_name("queue-size", str(quota_type), "Tracks the size of the delay queue")
+        delay_queue_sensor.add(queue_size, CumulativeSum())
+        self.reaper: Final = ThrottledChannelReaper(f"ThrottledChannelReaper-{quota_type}", delay_queue_sensor.record)
+
+    @property
+    def quota_types_enabled(self) -> int:
+        """The levels that have quotas, as a sum of the constants of `default_quota_callback`."""
+        return CUSTOM_QUOTAS if self._default is None else self._default.quota_types_enabled
+
+    @property
+    def quotas_enabled(self) -> bool:
+        """False if no quota is set at all, so that nothing needs to be recorded."""
+        return self._default is None or self._default.quota_types_enabled != NO_QUOTAS
+
+    def maybe_record_and_get_throttle_time_ms(
+        self, session: Session, client_id: str, value: float, now_ms: int | None = None
+    ) -> int:
+        """`record_and_get_throttle_time_ms` if any quota is set; else 0, and nothing is recorded."""
+        if self._default is not None and self._default.quota_types_enabled == NO_QUOTAS:
+            return 0
+        return self.record_and_get_throttle_time_ms(session, client_id, value, now_ms)
+
+    def record_and_get_throttle_time_ms(
+        self, session: Session, client_id: str, value: float, now_ms: int | None = None
+    ) -> int:
+        """Records what a client used, and says how long it has to be held [ms] for its rate to be back at the limit.
+
+        Args:
+            session: whose request it is.
+            client_id: as the request has it, empty for none.
+            value: what was used, in the unit of the quota (bytes).
+            now_ms: monotonic time [ms], by default now.
+
+        Returns:
+            0 within the limit. Above it (O - T) / T * W, for a rate O, a limit T and windows that span W: the rest of
+            10 s at 12 MB/s under a limit of 10 MB/s are 2,000.
+        """
+        at_ms = self._time.hi_res_clock_ms() if now_ms is None else now_ms
+        sensor = self.get_or_create_quota_sensors(session, client_id).quota_sensor
+        try:
+            sensor.record(value, at_ms, True)
+        except QuotaViolationError as error:
+            throttle_time_ms = self.throttle_time(error, at_ms)
+            _logger.debug("quota violated for sensor %s: delay of %d ms", sensor.name, throttle_time_ms)
+            return throttle_time_ms
+        return 0
+
+    def record_no_throttle(self, session: Session, client_id: str, value: float, now_ms: int | None = None) -> None:
+        """Records without checking: it counts when the client's next request is checked."""
+        self.get_or_create_quota_sensors(session, client_id).quota_sensor.record(value, now_ms, False)
+
+    def unrecord_quota_sensor(self, session: Session, client_id: str, value: float, now_ms: int | None = None) -> None:
+        """Takes back what was recorded, given the time of the record: for a fetch whose answer is empty after all.
+
+        Source: chapter 19, 'The fetch "unrecord" subtlety'.
+        """
+        self.get_or_create_quota_sensors(session, client_id).quota_sensor.record(-value, now_ms, False)
+
+    def max_value_in_quota_window(self, session: Session, client_id: str) -> float:
+        """The most that can be recorded at once without a throttle for certain; the largest float without a limit.
+
+        With 5 bytes/s and 11 samples of 1 s: 5 * 10 * 1 = 50. To size the answer to a fetch.
+        """
+        if not self.quotas_enabled:
+            return sys.float_info.max
+        tags = self.get_or_create_quota_sensors(session, client_id).metric_tags
+        limit = self._callback.quota_limit(self.client_quota_type, tags)
+        if limit is None:
+            return sys.float_info.max
+        return limit * (self.config.num_quota_samples - 1) * self.config.quota_window_size_seconds
+
+    def throttle(
+        self,
+        client_id: str,
+        session: Session,
+        throttle_callback: ThrottleCallback,
+        throttle_time_ms: int,
+        now_ms: int | None = None,
+    ) -> None:
+        """Holds a client's channel: muted now, unmuted once by the reaper, `throttle_time_ms` [ms] from now.
+
+        Nothing happens for a time of 0. Of two quotas that a request violates, the one with the longer time throttles.
+        """
+        if throttle_time_ms <= 0:
+            return
+        at_ms = self._time.hi_res_clock_ms() if now_ms is None else now_ms
+        sensors = self.get_or_create_quota_sensors(session, client_id)
+        sensors.throttle_time_sensor.record(throttle_time_ms, at_ms)
+        self.reaper.throttle(throttle_callback, throttle_time_ms, at_ms)
+
+    def quota(self, user: str | KafkaPrincipal, client_id: str) -> Quota:
+        """The limit in force for a user (by name or principal) and a client id; `UNBOUNDED` if there is none."""
+        principal = KafkaPrincipal("User", user) if isinstance(user, str) else user
+        with self._lock:
+            tags = self._callback.quota_metric_tags(self.client_quota_type, principal, client_id)
+            return Quota.upper_bound(self._limit(tags))
+
+    def update_quota(
+        self,
+        user_entity: ConfigEntity | None,
+        client_entity: ConfigEntity | None,
+        quota: Quota | None,
+    ) -> None:
+        """Sets, changes or (None) removes a limit. What was used so far is kept, and counts under the new limit.
+
+        Args:
+            user_entity: the user, or all by default; None for a quota on client ids alone.
+            client_entity: the client id, or all by default; None for a quota on users alone.
+            quota: the limit, an upper bound.
+
+        Raises:
+            ValueError: neither a user nor a client id is given.
+        """
+        entity = KafkaQuotaEntity(user_entity, client_entity)
+        with self._lock:
+            if quota is None:
+                _logger.info("removing the %s quota of %s", self.quota_type, entity)
+                self._callback.remove_quota(self.client_quota_type, entity)
+            else:
+                _logger.info("changing the %s quota of %s to %s", self.quota_type, entity, quota.bound)
+                self._callback.update_quota(self.client_quota_type, entity, quota.bound)
+            self._remembered = {}  # whoever matched another level is someone else now
+            self.update_quota_metric_configs(None if entity.has_default else entity)
+
+    def update_quota_metric_configs(self, updated_entity: KafkaQuotaEntity | None = None) -> None:
+        """Brings the limits of the metrics that exist up to date; what they have measured stays.
+
+        While quotas are set at one level only, one `updated_entity` concerns one metric; else all are looked at.
+        """
+        with self._lock:
+            if updated_entity is not None and self.quota_types_enabled in _SINGLE_LEVELS:
+                tags = {USER_TAG: updated_entity.sanitized_user, CLIENT_ID_TAG: updated_entity.client_id}
+                names = [self.client_quota_metric_name(tags)]
+            else:
+                mine = self.client_quota_metric_name({})
+                names = [name for name in self._metrics.metrics() if (name.name, name.group) == (mine.name, mine.group)]
+            for name in names:
+                metric = self._metrics.metric(name)
+                if metric is None or metric.config.quota is None:
+                    continue
+                limit = self._limit(name.tags)
+                if metric.config.quota.bound != limit:
+                    metric.config = self._metric_config(limit)
+
+    def get_or_create_quota_sensors(self, session: Session, client_id: str) -> ClientSensors:
+        """The sensors of those with whom a client shares its quota; made when the first of them comes."""
+        if self._remembered_since == self._metrics.sensor_removals:
+            remembered = self._remembered.get((session.sanitized_user, client_id))
+            if remembered is not None:
+                return remembered
+        with self._lock:
+            return self._find_sensors(session, client_id)
+
+    def client_quota_metric_name(self, metric_tags: Mapping[str, str]) -> MetricName:
+        """The metric that is under the quota."""
+        return self._metrics.metric_name(
+            "byte-rate", str(self.quota_type), "Tracking byte-rate per user/client-id", metric_tags
+        )
+
+    def throttle_time(self, error: QuotaViolationError, now_ms: int) -> int:
+        """How long [ms] it takes until the quota is kept again, if nothing more is recorded."""
+        return throttle_time(error, now_ms)
+
+    def initiate_shutdown(self) -> None:
+        """Makes every channel that is held due and wakes the driver."""
+        self.reaper.initiate_shutdown()
+
+    def shutdown(self, now_ms: int | None = None) -> None:
+        """Unmutes every channel that is still held; from now on `throttle` mutes and unmutes at once."""
+        self.initiate_shutdown()
+        self.reaper.reap(self._time.hi_res_clock_ms() if now_ms is None else now_ms)
+
+    def _register_quota_metrics(self, metric_tags: Mapping[str, str], sensor: Sensor) -> None:
+        """Adds the metric that is under the quota, and whatever belongs to it."""
+        name = self.client_quota_metric_name(metric_tags)
+        sensor.add(name, Rate(), self._metric_config(self._limit(metric_tags)))
+
+    def _find_sensors(self, session: Session, client_id: str) -> ClientSensors:
+        """Under the lock: works out the tags, and finds or makes the sensors."""
+        default = self._default
+        if default is not None:
+            removals = self._metrics.sensor_removals  # before looking, so that a removal meanwhile is noticed later
+            if removals != self._remembered_since or len(self._remembered) >= MAX_REMEMBERED_CLIENTS:
+                self._remembered = {}
+                self._remembered_since = removals
+            sensors = self._sensors_of(default.metric_tags(session.sanitized_user, client_id))
+            self._remembered[(session.sanitized_user, client_id)] = sensors
+            return sensors
+        tags = self._callback.quota_metric_tags(self.client_quota_type, session.principal, client_id)
+        sensors = self._sensors_of(tags)
+        if self._callback.quota_reset_required(self.client_quota_type):
+            self.update_quota_metric_configs()
+        return sensors
+
+    def _sensors_of(self, tags: Mapping[str, str]) -> ClientSensors:
+        suffix = _sensor_suffix(tags)
+        quota_sensor = self._get_or_create_sensor(f"{self.quota_type}-{suffix}")
+        if not quota_sensor.has_metrics:
+            self._register_quota_metrics(tags, quota_sensor)
+            self._add_utilization(tags, quota_sensor)
+        throttle_time_sensor = self._get_or_create_sensor(f"{self.quota_type}ThrottleTime-{suffix}")
+        if not throttle_time_sensor.has_metrics:
+            name = self._metrics.metric_name(
+                "throttle-time", str(self.quota_type), "Tracking average throttle-time per user/client-id", tags
+            )
+            throttle_time_sensor.add(name, Avg())
+        return ClientSensors(tags, quota_sensor, throttle_time_sensor)
+
+    def _get_or_create_sensor(self, name: str) -> Sensor:
+        return self._metrics.sensor(
+            name, inactive_sensor_expiration_time_seconds=INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
+        )
+
+    def _add_utilization(self, tags: Mapping[str, str], sensor: Sensor) -> None:
+        usage = self._metrics.metric(self.client_quota_metric_name(tags))
+        if usage is not None:
+            name = self._metrics.metric_name(
+                QUOTA_UTILIZATION, str(self.quota_type), "Percentage of the quota that is used per user/client-id", tags
+            )
+            sensor.add_gauge(name, quota_utilization(usage))
+
+    def _limit(self, metric_tags: Mapping[str, str]) -> float:
+        limit = self._callback.quota_limit(self.client_quota_type, metric_tags)
+        return float(UNBOUNDED) if limit is None else limit
+
+    def _metric_config(self, limit: float) -> MetricConfig:
+        return MetricConfig(
+            samples=self.config.num_quota_samples,
+            time_window_ms=self.config.quota_window_size_seconds * 1_000,
+            quota=Quota.upper_bound(limit),
+        )
+
+
+def _sensor_suffix(tags: Mapping[str, str]) -> str:
+    """What tells the sensors of those who have these tags from all others.
+
+    Kafka joins the values by `:`. That is unambiguous for a sanitised user and a client id; of other tags Kafka would
+    take `{"team": "a:b", "app": "c"}` and `{"team": "a", "app": "b:c"}` for the same, here they have their keys, too.
+    """
+    if tuple(tags) == (USER_TAG, CLIENT_ID_TAG) and ":" not in tags[USER_TAG]:
+        return ":".join(tags.values())
+    return ":".join(f"{sanitize(key)}={sanitize(value)}" for key, value in sorted(tags.items()))

@@ -1,0 +1,252 @@
+"""Quotas on partitions created and deleted (KIP-599): a token bucket, asked before anything is changed."""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from quotas.callback import ClientQuotaCallback
+from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
+from quotas.clock import Time
+from quotas.metric_name import MetricName
+from quotas.metrics import Metrics
+from quotas.quota_type import QuotaType
+from quotas.sensor import QuotaViolationError, Sensor
+from quotas.session import Session
+from quotas.stats.rate import Rate
+from quotas.stats.token_bucket import TokenBucket
+from quotas.throttle_time import token_bucket_throttle_time
+from wire.errors import ThrottlingQuotaExceededError
+
+DELETE_TOPICS_STRICT_SINCE_VERSION: Final = 5
+CREATE_TOPICS_STRICT_SINCE_VERSION: Final = 6
+CREATE_PARTITIONS_STRICT_SINCE_VERSION: Final = 3
+
+
+class MutationQuotaExceededError(ThrottlingQuotaExceededError):
+    """A strict quota is exhausted: the request must not change anything.
+
+    Attributes:
+        throttle_time_ms: when to try again [ms from now].
+    """
+
+    def __init__(self, throttle_time_ms: int) -> None:
+        super().__init__(throttle_time_ms)
+        self.throttle_time_ms = throttle_time_ms
+
+    def __str__(self) -> str:
+        return f"The quota of partition mutations is exhausted: try again in {self.throttle_time_ms} ms."
+
+
+class RequestHeader(Protocol):
+    """What the manager needs of a request's header. A client id of None is an empty one."""
+
+    @property
+    def api_version(self) -> int:
+        """The version that the client speaks."""
+        ...
+
+    @property
+    def client_id(self) -> str | None:
+        """As sent."""
+        ...
+
+
+class ControllerMutationQuota(Protocol):
+    """What one request may change."""
+
+    @property
+    def is_exceeded(self) -> bool:
+        """True if the request was refused: its response says so for what is left undone."""
+        ...
+
+    def record(self, permits: float, now_ms: int | None = None) -> None:
+        """Takes `permits` partitions, created or deleted; before they are.
+
+        Raises:
+            MutationQuotaExceededError: the quota is strict and exhausted; nothing was taken.
+        """
+        ...
+
+    def throttle_time(self, now_ms: int | None = None) -> int:
+        """How long the client is to be held [ms] as of `now_ms`: less, the longer ago it was found."""
+        ...
+
+
+class _UnboundedControllerMutationQuota:
+    """For when no quota is set."""
+
+    __slots__ = ()
+
+    @property
+    def is_exceeded(self) -> bool:
+        return False
+
+    def record(self, permits: float, now_ms: int | None = None) -> None:
+        pass
+
+    def throttle_time(self, now_ms: int | None = None) -> int:
+        return 0
+
+
+UNBOUNDED_CONTROLLER_MUTATION_QUOTA: Final[ControllerMutationQuota] = _UnboundedControllerMutationQuota()
+
+
+class AbstractControllerMutationQuota:
+    """Remembers the delay that a record led to, and when: a request may wait long before it is answered.
+
+    A delay of 12,000 ms, asked for 5,000 ms later, is 7,000.
+
+    Args:
+        time: read where a method is given no time.
+        quota_sensor: that of those who share the quota.
+    """
+
+    __slots__ = ("_last_recorded_time_ms", "_last_throttle_time_ms", "_quota_sensor", "_time")
+
+    def __init__(self, time: Time, quota_sensor: Sensor) -> None:
+        self._time = time
+        self._quota_sensor = quota_sensor
+        self._last_throttle_time_ms = 0
+        self._last_recorded_time_ms = 0
+
+    def throttle_time(self, now_ms: int | None = None) -> int:
+        """See `ControllerMutationQuota.throttle_time`."""
+        if self._last_throttle_time_ms == 0:
+            return 0
+        return max(self._last_throttle_time_ms - (self._now(now_ms) - self._last_recorded_time_ms), 0)
+
+    def _now(self, now_ms: int | None) -> int:
+        return self._time.hi_res_clock_ms() if now_ms is None else now_ms
+
+    def _update_throttle_time(self, error: QuotaViolationError, now_ms: int) -> None:
+        self._last_throttle_time_ms = token_bucket_throttle_time(error)
+        self._last_recorded_time_ms = now_ms
+
+
+class StrictControllerMutationQuota(AbstractControllerMutationQuota):
+    """Refuses everything while the bucket is below zero, and anything, however large, while it is not.
+
+    With a limit of 5 and a burst of 500, 560 partitions are let through by a full bucket; the next one is refused for
+    12,000 ms.
+    """
+
+    __slots__ = ()
+
+    @property
+    def is_exceeded(self) -> bool:
+        """See `ControllerMutationQuota.is_exceeded`."""
+        return self._last_throttle_time_ms > 0
+
+    def record(self, permits: float, now_ms: int | None = None) -> None:
+        """See `ControllerMutationQuota.record`."""
+        at_ms = self._now(now_ms)
+        try:
+            self._quota_sensor.check_and_record(permits, at_ms)
+        except QuotaViolationError as error:
+            self._update_throttle_time(error, at_ms)
+            raise MutationQuotaExceededError(self._last_throttle_time_ms) from error
+
+
+class PermissiveControllerMutationQuota(AbstractControllerMutationQuota):
+    """Lets everything through, and has the client held as soon as it is too much: for those that know no refusal."""
+
+    __slots__ = ()
+
+    @property
+    def is_exceeded(self) -> bool:
+        """See `ControllerMutationQuota.is_exceeded`: never."""
+        return False
+
+    def record(self, permits: float, now_ms: int | None = None) -> None:
+        """See `ControllerMutationQuota.record`; never raises."""
+        at_ms = self._now(now_ms)
+        try:
+            self._quota_sensor.record(permits, at_ms, True)
+        except QuotaViolationError as error:
+            self._update_throttle_time(error, at_ms)
+
+
+class ControllerMutationQuotaManager(ClientQuotaManager):
+    """Kafka's `ControllerMutationQuotaManager`: bursts are let through, and the average is held.
+
+    The limit is a number of partitions a second; the bucket holds as much as `num_quota_samples` windows bring. Metrics
+    in the group `ControllerMutation`: `tokens` (below 0: over the quota), `mutation-rate` (its name in Kafka's brokers)
+    and the same as `rate` (its name in KIP-599), `quota-utilization`, `throttle-time`.
+
+    Args:
+        config: of `controller.quota.window.num` and `controller.quota.window.size.seconds`.
+        metrics: where sensors and metrics are registered.
+        time: read where a method is given no time.
+        client_quota_callback: instead of the quotas that `update_quota` sets.
+    """
+
+    def __init__(
+        self,
+        config: ClientQuotaManagerConfig,
+        metrics: Metrics,
+        time: Time,
+        client_quota_callback: ClientQuotaCallback | None = None,
+    ) -> None:
+        super().__init__(config, metrics, QuotaType.CONTROLLER_MUTATION, time, client_quota_callback)
+
+    def new_quota_for(
+        self, session: Session, header: RequestHeader, strict_since_version: int
+    ) -> ControllerMutationQuota:
+        """What a request may change: a strict quota from that version on, since older clients do not know the error.
+
+        Args:
+            session: who sends it.
+            header: its version and client id.
+            strict_since_version: one of the `..._STRICT_SINCE_VERSION`.
+        """
+        client_id = header.client_id or ""
+        if header.api_version >= strict_since_version:
+            return self.new_strict_quota_for(session, client_id)
+        return self.new_permissive_quota_for(session, client_id)
+
+    def new_strict_quota_for(self, session: Session, client_id: str) -> ControllerMutationQuota:
+        """A quota that refuses; unbounded if none is set."""
+        if not self.quotas_enabled:
+            return UNBOUNDED_CONTROLLER_MUTATION_QUOTA
+        sensor = self.get_or_create_quota_sensors(session, client_id).quota_sensor
+        return StrictControllerMutationQuota(self._time, sensor)
+
+    def new_permissive_quota_for(self, session: Session, client_id: str) -> ControllerMutationQuota:
+        """A quota that throttles only; unbounded if none is set."""
+        if not self.quotas_enabled:
+            return UNBOUNDED_CONTROLLER_MUTATION_QUOTA
+        sensor = self.get_or_create_quota_sensors(session, client_id).quota_sensor
+        return PermissiveControllerMutationQuota(self._time, sensor)
+
+    def record_and_get_throttle_time_ms(
+        self, session: Session, client_id: str, value: float, now_ms: int | None = None
+    ) -> int:
+        """Records mutations unless the quota is exhausted; then nothing is recorded, and the wait [ms] is returned."""
+        at_ms = self._time.hi_res_clock_ms() if now_ms is None else now_ms
+        sensor = self.get_or_create_quota_sensors(session, client_id).quota_sensor
+        try:
+            sensor.check_and_record(value, at_ms)
+        except QuotaViolationError as error:
+            return self.throttle_time(error, at_ms)
+        return 0
+
+    def client_quota_metric_name(self, metric_tags: Mapping[str, str]) -> MetricName:
+        """See `ClientQuotaManager.client_quota_metric_name`."""
+        description = "Tracking remaining tokens in the token bucket per user/client-id"
+        return self._metrics.metric_name("tokens", str(self.quota_type), description, metric_tags)
+
+    def throttle_time(self, error: QuotaViolationError, now_ms: int) -> int:
+        """How long [ms] it takes until the bucket is back at zero."""
+        return token_bucket_throttle_time(error)
+
+    def _register_quota_metrics(self, metric_tags: Mapping[str, str], sensor: Sensor) -> None:
+        in_kafka, in_the_kip = (
+            self._metrics.metric_name(
+                name, str(self.quota_type), "Tracking mutation-rate per user/client-id", metric_tags
+            )
+            for name in ("mutation-rate", "rate")
+        )
+        rate = Rate()
+        sensor.add(in_kafka, rate)
+        sensor.add_gauge(in_the_kip, rate.measure)
+        tokens = self.client_quota_metric_name(metric_tags)
+        sensor.add(tokens, TokenBucket(), self._metric_config(self._limit(metric_tags)))

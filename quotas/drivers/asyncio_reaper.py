@@ -1,0 +1,55 @@
+"""Unmutes throttled channels from an asyncio loop."""
+
+import asyncio
+
+from quotas.clock import Time
+from quotas.throttled_channel import ThrottledChannelReaper
+
+
+class AsyncioReaper:
+    """One timer of the loop for one reaper: callbacks end their throttling on the loop.
+
+    Channels may be throttled from other threads, too. Made and closed on the loop's thread.
+
+    Args:
+        reaper: whose channels are unmuted.
+        time: the clock that the reaper's channels were given.
+        loop: by default the running one.
+    """
+
+    def __init__(
+        self, reaper: ThrottledChannelReaper, time: Time, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        self._reaper = reaper
+        self._time = time
+        self._loop = asyncio.get_running_loop() if loop is None else loop
+        self._timer: asyncio.TimerHandle | None = None
+        reaper.delay_queue.on_wakeup(self._wake)
+        self._set_timer()
+
+    def shutdown(self) -> None:
+        """Unmutes every channel that is still held, and sets no timer again."""
+        self._reaper.delay_queue.on_wakeup(None)
+        self._reaper.initiate_shutdown()
+        self._cancel()
+        self._reaper.reap(self._time.hi_res_clock_ms())
+
+    def _wake(self) -> None:
+        # Always by way of the loop: a request handler that throttles is not the place to unmute others.
+        self._loop.call_soon_threadsafe(self._set_timer)
+
+    def _set_timer(self) -> None:
+        self._cancel()
+        end_time_ms = self._reaper.delay_queue.next_end_time_ms()
+        if end_time_ms is not None:
+            delay_s = max(end_time_ms - self._time.hi_res_clock_ms(), 0) / 1_000
+            self._timer = self._loop.call_later(delay_s, self._due)
+
+    def _due(self) -> None:
+        self._reaper.reap(self._time.hi_res_clock_ms())
+        self._set_timer()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,92 @@
+"""All quota managers of a broker, made from one configuration."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from quotas.callback import ClientQuotaCallback, load_callback
+from quotas.client_quota import ClientQuotaManager
+from quotas.client_request_quota import ClientRequestQuotaManager
+from quotas.clock import Time
+from quotas.cluster import Cluster
+from quotas.config import QuotaConfig
+from quotas.controller_mutation import ControllerMutationQuotaManager
+from quotas.metrics import Metrics
+from quotas.quota_type import QuotaType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaManagers:
+    """Kafka's `QuotaFactory.QuotaManagers`. Made by `instantiate`.
+
+    Attributes:
+        fetch: bytes that are fetched.
+        produce: bytes that are produced.
+        request: time on threads.
+        controller_mutation: partitions created and deleted.
+        client_quota_callback: the one callback that all four ask, None for the default ones.
+    """
+
+    fetch: ClientQuotaManager
+    produce: ClientQuotaManager
+    request: ClientRequestQuotaManager
+    controller_mutation: ControllerMutationQuotaManager
+    client_quota_callback: ClientQuotaCallback | None = None
+
+    @classmethod
+    def instantiate(
+        cls,
+        config: QuotaConfig,
+        metrics: Metrics,
+        time: Time,
+        callback_configs: Mapping[str, object] | None = None,
+    ) -> "QuotaManagers":
+        """Makes all managers (Kafka's `QuotaFactory.instantiate`).
+
+        Args:
+            config: how they sample, and which callback they ask.
+            metrics: where they register sensors and metrics.
+            time: read where their methods are given no time.
+            callback_configs: what the callback's `configure` is given.
+
+        Raises:
+            InvalidConfigError: the callback cannot be used.
+        """
+        name = config.client_quota_callback_class
+        callback = None if name is None else load_callback(name, callback_configs or {})
+        return cls(
+            fetch=ClientQuotaManager(config.client, metrics, QuotaType.FETCH, time, callback),
+            produce=ClientQuotaManager(config.client, metrics, QuotaType.PRODUCE, time, callback),
+            request=ClientRequestQuotaManager(config.client, metrics, time, callback),
+            controller_mutation=ControllerMutationQuotaManager(config.controller_mutation, metrics, time, callback),
+            client_quota_callback=callback,
+        )
+
+    @property
+    def client_quota_managers(self) -> Sequence[ClientQuotaManager]:
+        """The four that throttle channels; each has a reaper to drive."""
+        return (self.fetch, self.produce, self.request, self.controller_mutation)
+
+    def client_quota_manager(self, quota_type: QuotaType) -> ClientQuotaManager:
+        """The manager of that type.
+
+        Raises:
+            ValueError: it is no quota on clients.
+        """
+        for manager in self.client_quota_managers:
+            if manager.quota_type is quota_type:
+                return manager
+        raise ValueError(f"Not a client quota type: {quota_type.name}")
+
+    def update_cluster_metadata(self, cluster: Cluster) -> None:
+        """Tells the callback of the partitions and their leaders, and brings limits up to date if it says so."""
+        callback = self.client_quota_callback
+        if callback is not None and callback.update_cluster_metadata(cluster):
+            for manager in self.client_quota_managers:
+                manager.update_quota_metric_configs()
+
+    def shutdown(self) -> None:
+        """Unmutes every channel that is still held, then closes the callback."""
+        for manager in self.client_quota_managers:
+            manager.shutdown()
+        if self.client_quota_callback is not None:
+            self.client_quota_callback.close()

@@ -1,0 +1,104 @@
+"""The drivers on real threads and loops: who is throttled is let go, once, and nobody is left at the end."""
+
+import asyncio
+import threading
+import time as system_time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from support.quotas import CONFIG, Channel, session
+
+from quotas.client_quota import ClientQuotaManager
+from quotas.clock import SystemTime
+from quotas.drivers.asyncio_reaper import AsyncioReaper
+from quotas.drivers.reaper_thread import ReaperThread
+from quotas.metrics import Metrics
+from quotas.quota_type import QuotaType
+
+pytestmark = pytest.mark.integration
+
+DEADLINE_S = 20
+FOR_EVER_MS = 2**31 - 1
+
+
+class Timed(Channel):
+    """Knows for how long it was held, and on which thread it was let go."""
+
+    def start_throttling(self) -> None:
+        super().start_throttling()
+        self.since_s = system_time.monotonic()
+
+    def end_throttling(self) -> None:
+        self.held_ms = (system_time.monotonic() - self.since_s) * 1_000
+        self.thread = threading.current_thread()
+        super().end_throttling()
+
+
+@pytest.fixture
+def manager() -> ClientQuotaManager:
+    return ClientQuotaManager(CONFIG, Metrics(), QuotaType.PRODUCE, SystemTime())
+
+
+def throttle(manager: ClientQuotaManager, throttle_time_ms: int) -> Timed:
+    channel = Timed()
+    manager.throttle("app", session(), channel, throttle_time_ms)
+    return channel
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = system_time.monotonic() + DEADLINE_S
+    while not done():
+        assert system_time.monotonic() < deadline
+        system_time.sleep(0.002)
+
+
+def test_a_thread_lets_go_whoever_is_due_and_at_shutdown_everybody(manager: ClientQuotaManager) -> None:
+    before = throttle(manager, 5)
+    driver = ReaperThread(manager.reaper, SystemTime())
+    driver.start()
+    for_ever = throttle(manager, FOR_EVER_MS)
+    short = throttle(manager, 20)  # the thread sleeps for the one before, and has to be woken
+    until(lambda: not (before.muted or short.muted))
+    assert short.held_ms >= 19, "the clock is read in whole milliseconds"
+    assert short.thread.name == "ThrottledChannelReaper-Produce"
+    assert for_ever.muted
+    driver.shutdown()
+    late = throttle(manager, FOR_EVER_MS)
+    assert [(channel.starts, channel.ends) for channel in (before, short, for_ever, late)] == [(1, 1)] * 4
+
+
+def test_a_thread_balances_what_many_threads_throttle(manager: ClientQuotaManager) -> None:
+    driver = ReaperThread(manager.reaper, SystemTime())
+    driver.start()
+    with ThreadPoolExecutor(8) as pool:
+        channels = list(pool.map(lambda number: throttle(manager, number % 7), range(400)))
+        until(lambda: sum(channel.muted for channel in channels) == 0)
+        held = [pool.submit(throttle, manager, FOR_EVER_MS) for _ in range(200)]
+        driver.shutdown()
+        channels += [future.result(DEADLINE_S) for future in held]
+    assert not any(channel.muted for channel in channels)
+    size = manager._metrics.metric(manager._metrics.metric_name("queue-size", "Produce"))
+    assert size is not None
+    assert size.metric_value() == 0
+
+
+def test_a_loop_lets_go_whoever_is_due_on_its_own_thread_and_at_shutdown_everybody(manager: ClientQuotaManager) -> None:
+    async def run() -> None:
+        before = throttle(manager, 5)
+        driver = AsyncioReaper(manager.reaper, SystemTime())
+        for_ever = throttle(manager, FOR_EVER_MS)
+        short = throttle(manager, 20)
+        elsewhere = await asyncio.to_thread(throttle, manager, 10)
+        async with asyncio.timeout(DEADLINE_S):
+            while before.muted or short.muted or elsewhere.muted:
+                await asyncio.sleep(0.002)
+        assert short.held_ms >= 19, "the clock is read in whole milliseconds"
+        assert elsewhere.thread is threading.current_thread()
+        assert for_ever.muted
+        driver.shutdown()
+        late = throttle(manager, FOR_EVER_MS)
+        channels = (before, short, elsewhere, for_ever, late)
+        assert [(channel.starts, channel.ends) for channel in channels] == [(1, 1)] * 5
+
+    asyncio.run(run())

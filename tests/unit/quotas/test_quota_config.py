@@ -1,0 +1,154 @@
+import math
+from typing import Any
+
+import pytest
+from support.quotas import Channel, session, set_quota
+
+from quotas.client_quota import ClientQuotaManagerConfig
+from quotas.clock import MockTime
+from quotas.config import (
+    IP_QUOTA_KEYS,
+    QUOTA_KEYS,
+    USER_AND_CLIENT_QUOTA_KEYS,
+    EntityQuotaKey,
+    QuotaConfig,
+    checked_quota_value,
+)
+from quotas.managers import QuotaManagers
+from quotas.metrics import Metrics
+from quotas.quota_type import QuotaType
+from wire.errors import InvalidConfigError
+
+LONG_MAX, INT_MAX = 2**63 - 1, 2**31 - 1
+
+
+def test_the_defaults_are_kafkas() -> None:
+    assert {name: key.default for name, key in QUOTA_KEYS.items()} == {
+        "quota.window.num": 11,
+        "quota.window.size.seconds": 1,
+        "controller.quota.window.num": 11,
+        "controller.quota.window.size.seconds": 1,
+        "replication.quota.window.num": 11,
+        "replication.quota.window.size.seconds": 1,
+        "alter.log.dirs.replication.quota.window.num": 11,
+        "alter.log.dirs.replication.quota.window.size.seconds": 1,
+        "client.quota.callback.class": None,
+        "leader.replication.throttled.rate": LONG_MAX,
+        "follower.replication.throttled.rate": LONG_MAX,
+        "replica.alter.log.dirs.io.max.bytes.per.second": LONG_MAX,
+        "max.connections": INT_MAX,
+        "max.connections.per.ip": INT_MAX,
+        "max.connections.per.ip.overrides": "",
+        "max.connection.creation.rate": INT_MAX,
+    }
+    assert {name: key.default for name, key in (USER_AND_CLIENT_QUOTA_KEYS | IP_QUOTA_KEYS).items()} == {
+        "producer_byte_rate": LONG_MAX,
+        "consumer_byte_rate": LONG_MAX,
+        "request_percentage": INT_MAX,
+        "controller_mutation_rate": INT_MAX,
+        "connection_creation_rate": INT_MAX,
+    }
+
+
+def test_a_configuration_of_nothing_is_one_of_all_defaults() -> None:
+    config = QuotaConfig.from_properties({})
+    assert config == QuotaConfig()
+    assert {name: getattr(config, name.replace(".", "_")) for name in QUOTA_KEYS} == {
+        name: key.default for name, key in QUOTA_KEYS.items()
+    }
+
+
+def test_numbers_may_be_written_as_text() -> None:
+    config = QuotaConfig.from_properties({"quota.window.num": "21", "quota.window.size.seconds": 2})
+    assert config.client == ClientQuotaManagerConfig(num_quota_samples=21, quota_window_size_seconds=2)
+    assert config.controller_mutation == ClientQuotaManagerConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("quota.window.num", 0, "between 1 and"),
+        ("quota.window.num", 2**31, "between 1 and"),
+        ("quota.window.num", "many", "a whole number, not 'many'"),
+        ("quota.window.num", True, "a whole number, not True"),
+        ("quota.window.num", None, "a whole number, not None"),
+        ("quota.window.size.seconds", 0.5, "a whole number, not 0.5"),
+        ("leader.replication.throttled.rate", -1, "between 0 and"),
+        ("client.quota.callback.class", 5, "text, not 5"),
+        ("quota.window.number", 5, "no such quota setting"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_key_and_what_is_allowed(name: str, value: object, said: str) -> None:
+    with pytest.raises(InvalidConfigError, match=said) as caught:
+        QuotaConfig.from_properties({name: value})
+    assert str(caught.value).startswith(f"{name}: ")
+
+
+@pytest.mark.parametrize(
+    ("keys", "name", "value", "said"),
+    [
+        (USER_AND_CLIENT_QUOTA_KEYS, "producer_byte_rate", 0, "greater than 0"),
+        (USER_AND_CLIENT_QUOTA_KEYS, "producer_byte_rate", -1, "greater than 0"),
+        (USER_AND_CLIENT_QUOTA_KEYS, "producer_byte_rate", math.nan, "greater than 0"),
+        (USER_AND_CLIENT_QUOTA_KEYS, "consumer_byte_rate", 1.5, "whole numbers"),
+        (USER_AND_CLIENT_QUOTA_KEYS, "consumer_byte_rate", 2.0**64, "too large"),
+        (IP_QUOTA_KEYS, "connection_creation_rate", 2**31, "too large"),
+        (IP_QUOTA_KEYS, "producer_byte_rate", 1, "no such quota here"),
+        (USER_AND_CLIENT_QUOTA_KEYS, "connection_creation_rate", 1, "no such quota here"),
+    ],
+)
+def test_a_limit_that_kafkas_controller_refuses_is_refused(
+    keys: dict[str, EntityQuotaKey], name: str, value: float, said: str
+) -> None:
+    with pytest.raises(InvalidConfigError, match=said):
+        checked_quota_value(keys, name, value)
+
+
+def test_percentages_and_rates_of_mutations_may_be_fractions() -> None:
+    for name in ("request_percentage", "controller_mutation_rate"):
+        assert checked_quota_value(USER_AND_CLIENT_QUOTA_KEYS, name, 0.5) == 0.5
+    assert checked_quota_value(USER_AND_CLIENT_QUOTA_KEYS, "producer_byte_rate", LONG_MAX) == float(LONG_MAX)
+
+
+@pytest.fixture
+def managers() -> QuotaManagers:
+    time = MockTime()
+    config = QuotaConfig.from_properties({"quota.window.num": 3, "controller.quota.window.num": 4})
+    return QuotaManagers.instantiate(config, Metrics(time=time), time)
+
+
+def test_every_manager_samples_as_it_is_configured(managers: QuotaManagers) -> None:
+    samples = {manager.quota_type: manager.config.num_quota_samples for manager in managers.client_quota_managers}
+    assert samples == {
+        QuotaType.FETCH: 3,
+        QuotaType.PRODUCE: 3,
+        QuotaType.REQUEST: 3,
+        QuotaType.CONTROLLER_MUTATION: 4,
+    }
+
+
+def test_managers_are_found_by_type_and_keep_their_quotas_apart(managers: QuotaManagers) -> None:
+    set_quota(managers.client_quota_manager(QuotaType.PRODUCE), "alice", None, 1)
+    assert managers.produce.quotas_enabled
+    others: list[Any] = [managers.fetch, managers.request, managers.controller_mutation]
+    assert not any(manager.quotas_enabled for manager in others)
+    assert managers.client_quota_manager(QuotaType.REQUEST) is managers.request
+    with pytest.raises(ValueError, match="Not a client quota type"):
+        managers.client_quota_manager(QuotaType.LEADER_REPLICATION)
+
+
+def test_each_manager_has_a_reaper_named_as_in_kafka(managers: QuotaManagers) -> None:
+    assert [manager.reaper.name for manager in managers.client_quota_managers] == [
+        "ThrottledChannelReaper-Fetch",
+        "ThrottledChannelReaper-Produce",
+        "ThrottledChannelReaper-Request",
+        "ThrottledChannelReaper-ControllerMutation",
+    ]
+
+
+def test_shutdown_leaves_no_channel_muted(managers: QuotaManagers) -> None:
+    channels = [Channel() for _ in managers.client_quota_managers]
+    for channel, manager in zip(channels, managers.client_quota_managers, strict=True):
+        manager.throttle("app", session(), channel, 60_000)
+    managers.shutdown()
+    assert [(channel.starts, channel.ends) for channel in channels] == [(1, 1)] * 4

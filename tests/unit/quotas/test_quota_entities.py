@@ -1,0 +1,109 @@
+import pytest
+
+from quotas.entity import (
+    DEFAULT_IP_ENTITY,
+    DEFAULT_USER_CLIENT_ID,
+    DEFAULT_USER_ENTITY,
+    ClientIdEntity,
+    ConfigEntityType,
+    IpEntity,
+    KafkaQuotaEntity,
+    UserEntity,
+)
+from quotas.quota_type import ClientQuotaType, QuotaType
+from quotas.sanitizer import desanitize, sanitize
+from quotas.session import Session
+from wire.principal import KafkaPrincipal
+
+
+@pytest.mark.parametrize(
+    ("name", "sanitized"),
+    [
+        ("alice", "alice"),
+        ("CN=app, OU=team a+b*c~d", "CN%3Dapp%2C%20OU%3Dteam%20a%2Bb%2Ac%7Ed"),
+        ("a.b-c_d", "a.b-c_d"),
+        ("a:b/c%", "a%3Ab%2Fc%25"),
+        ("jörg", "j%C3%B6rg"),
+        ("", ""),
+    ],
+)
+def test_names_are_encoded_as_kafkas_sanitizer_does(name: str, sanitized: str) -> None:
+    assert sanitize(name) == sanitized
+    assert desanitize(sanitized) == name
+
+
+def test_a_name_that_is_no_unicode_is_encoded_all_the_same() -> None:
+    assert sanitize("a\udcff") == "a%3F"
+
+
+def test_a_session_carries_its_users_sanitised_name() -> None:
+    session = Session(KafkaPrincipal("User", "CN=app"), "10.0.0.1")
+    assert session.sanitized_user == "CN%3Dapp"
+    assert session == Session(KafkaPrincipal("User", "CN=app"), "10.0.0.1")
+
+
+def test_a_users_entity_has_both_forms_of_the_name() -> None:
+    entity = UserEntity.of("CN=app")
+    assert (entity.name, entity.sanitized_user) == ("CN=app", "CN%3Dapp")
+
+
+@pytest.mark.parametrize(
+    ("entity", "user", "client_id", "text", "has_default"),
+    [
+        (KafkaQuotaEntity(UserEntity.of("a b"), None), "a%20b", "", "user a%20b", False),
+        (KafkaQuotaEntity(None, ClientIdEntity("app")), "", "app", "client-id app", False),
+        (
+            KafkaQuotaEntity(DEFAULT_USER_ENTITY, DEFAULT_USER_CLIENT_ID),
+            "<default>",
+            "<default>",
+            "default user default client-id",
+            True,
+        ),
+        (
+            KafkaQuotaEntity(UserEntity.of("a"), DEFAULT_USER_CLIENT_ID),
+            "a",
+            "<default>",
+            "user a default client-id",
+            True,
+        ),
+    ],
+)
+def test_an_entity_says_whom_it_is_for(
+    entity: KafkaQuotaEntity, user: str, client_id: str, text: str, has_default: bool
+) -> None:
+    assert (entity.sanitized_user, entity.client_id, str(entity)) == (user, client_id, text)
+    assert entity.has_default is has_default
+
+
+def test_entities_are_equal_by_what_they_name_and_a_default_is_nobodys_name() -> None:
+    assert KafkaQuotaEntity(UserEntity("a"), None) == KafkaQuotaEntity(UserEntity.of("a"), None)
+    assert KafkaQuotaEntity(UserEntity("a"), None) != KafkaQuotaEntity(None, ClientIdEntity("a"))
+    assert KafkaQuotaEntity(None, ClientIdEntity("<default>")) != KafkaQuotaEntity(None, DEFAULT_USER_CLIENT_ID)
+
+
+def test_the_parts_of_an_entity_are_listed_user_first() -> None:
+    entity = KafkaQuotaEntity(UserEntity("a"), ClientIdEntity("b"))
+    assert [part.entity_type for part in entity.config_entities] == [ConfigEntityType.USER, ConfigEntityType.CLIENT_ID]
+
+
+@pytest.mark.parametrize(
+    ("user", "client_id"),
+    [(None, None), (ClientIdEntity("a"), None), (None, UserEntity("a")), (IpEntity("10.0.0.1"), None)],
+)
+def test_an_entity_is_a_user_a_client_id_or_both(user: UserEntity | None, client_id: ClientIdEntity | None) -> None:
+    with pytest.raises(ValueError, match=r"user|client id"):
+        KafkaQuotaEntity(user, client_id)
+
+
+def test_addresses_have_entities_too() -> None:
+    assert (IpEntity("10.0.0.1").name, DEFAULT_IP_ENTITY.name) == ("10.0.0.1", "<default>")
+    assert IpEntity("10.0.0.1").entity_type is ConfigEntityType.IP
+
+
+def test_four_of_the_nine_quota_types_are_on_clients() -> None:
+    on_clients = {kind.to_client_quota_type() for kind in list(QuotaType)[:4]}
+    assert on_clients == set(ClientQuotaType)
+    assert len(QuotaType) == 9
+    for kind in list(QuotaType)[4:]:
+        with pytest.raises(ValueError, match=f"Not a client quota type: {kind.name}"):
+            kind.to_client_quota_type()
