@@ -15,6 +15,7 @@ from fleetgauge.apis.cluster import ClusterApis
 from fleetgauge.apis.telemetry import TelemetryApis
 from fleetgauge.config import Endpoint, ServiceConfig
 from fleetgauge.config.security import ListenerKeys
+from fleetgauge.connection_limits import NodeConnectionLimits
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
@@ -39,9 +40,10 @@ _HOUSEKEEPING_S = 1.0
 _NOT_FOR_REPORTERS = {"sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"}
 _CHANGEABLE = {
     *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
+    *("max_connections_per_ip", "max_connections_per_ip_overrides"),
     *ListenerKeys.model_fields,
 }
-"""What a SIGHUP takes over; a listener's certificates, users and rules hold for connections to come."""
+"""What a SIGHUP takes over; a listener's certificates, users, rules and limits hold for connections to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class FleetgaugeNode:
         self.cluster_id = self._data.identity(node_id=config.node_id, cluster_id=config.cluster_id)
         loop = asyncio.get_running_loop()
         self._metrics = Metrics(time=self._time)
+        self._connection_limits = NodeConnectionLimits(config, self._metrics, self._time, loop)
         self._reporters = Reporters(
             config.metric_reporters,
             self._metrics,
@@ -140,7 +143,7 @@ class FleetgaugeNode:
 
     def reconfigure(self, config: ServiceConfig) -> None:
         """Takes over what may change while running: subscriptions, client guard, and of each listener its certificates
-        (read anew), users and rules, for the connections to come. The log level is the caller's.
+        (read anew), users, rules and limits, for the connections to come. The log level is the caller's.
 
         Other keys that differ are named in the log, since they need a restart.
 
@@ -148,7 +151,9 @@ class FleetgaugeNode:
             ConfigError: certificates or keys cannot be used; nothing was changed.
         """
         rules = guard_rules(config.client_guard)  # a bad table is refused before anything changes
+        overrides = self._connection_limits.look_up(config)
         self._replace_security(config)
+        self._connection_limits.reconfigure(config, overrides)
         self._manager.replace_subscriptions(config.client_metrics)
         self._manager.replace_guard_rules(rules)
         changed = [
@@ -192,6 +197,7 @@ class FleetgaugeNode:
             },
             "http": self.http.status(),
             "connections": [listener.counters() for listener in self._listeners],
+            "connection_limits": self._connection_limits.status(),
             "telemetry": {
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
                 "unmatched_prefixes": self._manager.unmatched_prefixes(),
@@ -265,7 +271,9 @@ class FleetgaugeNode:
                 time=self._time,
                 api_table=table,
                 security=securities[endpoint.listener_name],
+                limits=self._connection_limits,
             )
+            self._connection_limits.on_excess(endpoint.listener_name, listener.close_excess)
             await listener.start()
             self._listeners.append(listener)
             self.bound = (*self.bound, BoundEndpoint(endpoint, listener.port))

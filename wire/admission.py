@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from wire.connection_limits import Place, Refusal
 from wire.errors import ProtocolError
 from wire.frames import stranger
 from wire.handshakes import Handshake, HandshakeStage
@@ -35,9 +36,11 @@ class Admission:
         accepted: the socket, whose end is the admission's matter from here on.
         local, peer: its two ends.
         index: the connection's number.
+        place: what it has of the listener's limits, given back at its end. Whose it is, is said to them here if a
+            load balancer stands in front.
     """
 
-    __slots__ = ("_context", "_index", "_local", "_peer", "_security", "_shared", "_socket")
+    __slots__ = ("_context", "_index", "_local", "_peer", "_place", "_security", "_shared", "_socket")
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class Admission:
         local: tuple[str, int],
         peer: tuple[str, int],
         index: int,
+        place: Place,
     ) -> None:
         self._context = context
         self._shared = shared
@@ -57,6 +61,7 @@ class Admission:
         self._local = local
         self._peer = peer
         self._index = index
+        self._place = place
 
     async def run(self) -> None:
         """Lets the client in, or ends its connection; never raises for what a peer does."""
@@ -69,6 +74,9 @@ class Admission:
             if handshake.reason is None:
                 raise
             self._end(handshake, handshake.reason, f"{handshake.stage} was not finished")
+        except _RefusedError as error:
+            refusal = error.refusal
+            self._end(handshake, refusal.reason, refusal.detail, hold_ms=refusal.hold_ms)
         except ProtocolError as error:
             self._end(handshake, error.reason, error.detail)
         except ssl.SSLError as error:
@@ -83,6 +91,9 @@ class Admission:
             address = await self._read_proxy_header()
             if address is not None:
                 client = (address.host, address.port)
+            refusal = self._context.limits.identify(self._place, client[0])
+            if refusal is not None:
+                raise _RefusedError(refusal)
         if security.tls is not None:
             handshake.stage = HandshakeStage.TLS
             await self._expect_tls()
@@ -99,6 +110,7 @@ class Admission:
             connection_id=f"{self._local[0]}:{self._local[1]}-{client[0]}:{client[1]}-{self._index}",
             client_address=client[0],
             client_port=client[1],
+            place=self._place,
         )
         if self._security.tls is None:
             await context.loop.connect_accepted_socket(lambda: channel, self._socket)
@@ -163,11 +175,12 @@ class Admission:
         finally:
             loop.remove_reader(self._socket)
 
-    def _end(self, handshake: Handshake, reason: str, detail: str) -> None:
+    def _end(self, handshake: Handshake, reason: str, detail: str, *, hold_ms: int = 0) -> None:
         """Closes and counts a connection that has no channel; says why, where the peer is to blame."""
         context = self._context
         handshake.finish()
-        self._socket.close()
+        context.limits.give_back(self._place)
+        context.held.close_after(self._socket, hold_ms)
         context.counters.closed[str(reason)] += 1
         if not detail or reason == CloseReason.LISTENER_STOPPED:
             return
@@ -184,6 +197,14 @@ class Admission:
 
     def _now_ms(self) -> int:
         return self._context.time.hi_res_clock_ms()
+
+
+class _RefusedError(Exception):
+    """The limits have no room for the client."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal)
+        self.refusal = refusal
 
 
 def _wake(arrived: asyncio.Future[None]) -> None:

@@ -1,12 +1,13 @@
 """Listening: the accept loop, the sweep for idle connections, and the orderly stop. What a connection does stands in
 `wire.tcp_channel`.
 
-The accept loop is our own, one connection at a time, so that connection quotas can stand between the accept and the
-first byte (chapter 19, connection quotas).
+The accept loop is our own, one connection at a time, since connection quotas stand between the accept and the first
+byte: who has to wait keeps those behind it in the backlog (chapter 19, connection quotas inside the acceptor).
 """
 
 import asyncio
 import errno
+import heapq
 import itertools
 import socket
 from contextlib import suppress
@@ -17,6 +18,7 @@ import structlog
 from wire.admission import Admission
 from wire.api_table import ApiTable
 from wire.channel import Channel, RequestHandler
+from wire.connection_limits import NO_LIMITS, ConnectionLimits, Place, Refusal
 from wire.errors import InvalidConfigError
 from wire.handshakes import Handshakes
 from wire.listener_counters import AuthenticationCounters, ListenerCounters
@@ -46,6 +48,7 @@ class Listener:
         time: a monotonic clock; `quotas.clock.Time` is one.
         api_table: what is served.
         security: what clients have to do before their first request; plaintext by default.
+        limits: how many may connect, and how fast; without limits by default.
 
     Attributes:
         port: the port that was bound, after `start`.
@@ -62,6 +65,7 @@ class Listener:
         time: Clock,
         api_table: ApiTable | None = None,
         security: ListenerSecurity | None = None,
+        limits: ConnectionLimits = NO_LIMITS,
     ) -> None:
         self.name = name
         self.host = host
@@ -70,6 +74,7 @@ class Listener:
         self._settings = settings
         self._time = time
         self._api_table = api_table or ApiTable()
+        self._limits = limits
         self._counters = ListenerCounters()
         self._handshakes = Handshakes(
             max_unfinished=settings.max_unfinished_handshakes, timeout_ms=settings.handshake_timeout_ms
@@ -122,6 +127,7 @@ class Listener:
             time=self._time,
             loop=loop,
             counters=self._counters,
+            limits=self._limits,
         )
         self._socket = await self._bind(loop)
         self.port = self._socket.getsockname()[1]
@@ -162,6 +168,15 @@ class Listener:
         for reason, count in self._context.limiter.overdue(now_ms):
             log.warning("more of what was logged before", reason=reason, listener=self.name, cases=count)
 
+    def close_excess(self, excess: int) -> None:
+        """Ends the connections that were used longest ago, until so many are gone or about to go."""
+        if self._context is None:
+            return
+        going = [channel for channel in self._context.channels if channel.is_ending]
+        staying = (channel for channel in self._context.channels if not channel.is_ending)
+        for channel in heapq.nsmallest(excess - len(going), staying, key=lambda channel: channel.last_active_ms):
+            channel.drain(CloseReason.EXCESS_CONNECTION)
+
     async def _bind(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         try:
             listening = await self._bound_socket(loop)
@@ -186,14 +201,18 @@ class Listener:
     ) -> None:
         while True:
             try:
-                accepted, _ = await loop.sock_accept(listening)
+                accepted, address = await loop.sock_accept(listening)
             except OSError as error:
                 await self._pause_after(error, context)
                 continue
-            task = loop.create_task(self._adopt(loop, accepted, context))
+            security, peer = self.security, _endpoint(address)
+            place = await self._take_place(context, accepted, peer, security)
+            if isinstance(place, Refusal):
+                continue
+            task = loop.create_task(self._adopt(context, accepted, peer, security, place))
             self._adopting.add(task)
             task.add_done_callback(self._adopting.discard)
-            if not self.security.has_handshake:
+            if not security.has_handshake:
                 # A stop must not cut a connection off between its socket and its channel.
                 await asyncio.shield(task)
 
@@ -211,31 +230,76 @@ class Listener:
             )
         await asyncio.sleep(self._settings.accept_error_pause_ms / 1000)
 
-    async def _adopt(self, loop: asyncio.AbstractEventLoop, accepted: socket.socket, context: ListenerContext) -> None:
+    async def _take_place(
+        self, context: ListenerContext, accepted: socket.socket, peer: tuple[str, int], security: ListenerSecurity
+    ) -> Place | Refusal:
+        """Waits until the limits have a place for the connection; one that they refuse is closed and counted here."""
+        host = None if security.proxy is not None else peer[0]
+        try:
+            place = await self._limits.take(self.name, host, lambda detail: self._tell_of_wait(context, detail))
+        except BaseException:
+            accepted.close()
+            raise
+        if isinstance(place, Refusal):
+            self._counters.accepted += 1
+            self._counters.closed[place.reason] += 1
+            count = context.limiter.admit(place.reason, self._time.hi_res_clock_ms())
+            if count:
+                log.warning(
+                    "refused a connection",
+                    reason=place.reason,
+                    detail=place.detail,
+                    listener=self.name,
+                    client=f"{peer[0]}:{peer[1]}",
+                    connections=count,
+                )
+            context.held.close_after(accepted, place.hold_ms)
+        return place
+
+    def _tell_of_wait(self, context: ListenerContext, detail: str) -> None:
+        self._counters.accept_waits += 1
+        count = context.limiter.admit("accept_wait", self._time.hi_res_clock_ms())
+        if count:
+            log.warning("connections wait to be accepted", detail=detail, listener=self.name, connections=count)
+
+    async def _adopt(
+        self,
+        context: ListenerContext,
+        accepted: socket.socket,
+        peer: tuple[str, int],
+        security: ListenerSecurity,
+        place: Place,
+    ) -> None:
+        """Gives the connection its channel, which from then on has the place; without one it is given back."""
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            local, peer = _endpoint(accepted.getsockname()), _endpoint(accepted.getpeername())
-            if self.security.has_handshake:
-                await self._admit(accepted, context, local, peer)
+            local = _endpoint(accepted.getsockname())
+            if security.has_handshake:
+                self._counters.accepted += 1
+                admission = Admission(
+                    *(context, self._shared, security, accepted),
+                    local=local,
+                    peer=peer,
+                    index=next(self._indexes),
+                    place=place,
+                )
+                await admission.run()
                 return
-            channel = self._make_channel(context, local, peer)
-            await loop.connect_accepted_socket(lambda: channel, accepted)
+            channel = self._make_channel(context, local, peer, place)
+            await context.loop.connect_accepted_socket(lambda: channel, accepted)
         except OSError:
             accepted.close()  # the peer is gone already
+            context.limits.give_back(place)
             return
+        except BaseException:
+            context.limits.give_back(place)
+            raise
         self._counters.accepted += 1
 
-    async def _admit(
-        self, accepted: socket.socket, context: ListenerContext, local: tuple[str, int], peer: tuple[str, int]
-    ) -> None:
-        self._counters.accepted += 1
-        admission = Admission(
-            context, self._shared, self.security, accepted, local=local, peer=peer, index=next(self._indexes)
-        )
-        await admission.run()
-
-    def _make_channel(self, context: ListenerContext, local: tuple[str, int], peer: tuple[str, int]) -> TcpChannel:
+    def _make_channel(
+        self, context: ListenerContext, local: tuple[str, int], peer: tuple[str, int], place: Place
+    ) -> TcpChannel:
         (local_host, local_port), (host, port) = local, peer
         index = next(self._indexes)
         return TcpChannel(
@@ -243,6 +307,7 @@ class Listener:
             connection_id=f"{local_host}:{local_port}-{host}:{port}-{index}",
             client_address=host,
             client_port=port,
+            place=place,
         )
 
     async def _stop_accepting(self) -> None:
@@ -253,6 +318,8 @@ class Listener:
         self._handshakes.end_all(CloseReason.LISTENER_STOPPED)
         if self._adopting:
             await asyncio.wait(self._adopting)
+        if self._context is not None:
+            self._context.held.close_all()
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -17,17 +17,28 @@ class ListenerCounters:
     Attributes:
         accepted: connections accepted.
         accept_errors: accepts that failed for want of descriptors or memory.
+        accept_waits: connections that had to wait for the limits of connections; those behind them waited too.
         closed: ended connections by reason.
         frames: whole frames received.
         requests: requests handed to the handler, by api key.
         bytes_received, bytes_sent: on the wire [B].
     """
 
-    __slots__ = ("accept_errors", "accepted", "bytes_received", "bytes_sent", "closed", "frames", "requests")
+    __slots__ = (
+        "accept_errors",
+        "accept_waits",
+        "accepted",
+        "bytes_received",
+        "bytes_sent",
+        "closed",
+        "frames",
+        "requests",
+    )
 
     def __init__(self) -> None:
         self.accepted = 0
         self.accept_errors = 0
+        self.accept_waits = 0
         self.closed: Counter[str] = Counter()
         self.frames = 0
         self.requests: Counter[int] = Counter()
@@ -39,6 +50,7 @@ class ListenerCounters:
         return {
             "accepted": self.accepted,
             "accept_errors": self.accept_errors,
+            "accept_waits": self.accept_waits,
             "closed": dict(self.closed),
             "frames": self.frames,
             "requests": {_API_NAMES.get(key, str(key)): count for key, count in self.requests.items()},

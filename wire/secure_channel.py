@@ -12,6 +12,7 @@ import structlog
 
 from wire.api_table import ApiKey
 from wire.connection import ConnectionState
+from wire.connection_limits import Place
 from wire.distinguished_name import CertificateError, subject_of
 from wire.errors import ProtocolError
 from wire.handshakes import Handshake, Handshakes, HandshakeStage
@@ -65,6 +66,7 @@ class SecureChannel(TcpChannel):
         security: of the listener when the connection came.
         handshake: of this connection.
         connection_id, client_address, client_port: as in `Channel`.
+        place: as in `TcpChannel`.
     """
 
     __slots__ = (
@@ -88,8 +90,15 @@ class SecureChannel(TcpChannel):
         connection_id: str,
         client_address: str,
         client_port: int,
+        place: Place = None,
     ) -> None:
-        super().__init__(context, connection_id=connection_id, client_address=client_address, client_port=client_port)
+        super().__init__(
+            context,
+            connection_id=connection_id,
+            client_address=client_address,
+            client_port=client_port,
+            place=place,
+        )
         self._shared = shared
         self._security = security
         self._handshake = handshake

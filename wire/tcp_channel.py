@@ -15,7 +15,9 @@ from wire.api_table import ApiTable
 from wire.channel import RequestHandler
 from wire.codec import parse_request
 from wire.connection import Connection
+from wire.connection_limits import NO_LIMITS, ConnectionLimits, Place
 from wire.errors import ProtocolError
+from wire.held_sockets import HeldSockets
 from wire.listener_counters import ListenerCounters, LogLimiter
 from wire.listener_settings import ListenerSettings
 from wire.principal import ANONYMOUS, KafkaPrincipal
@@ -44,6 +46,7 @@ class CloseReason(enum.StrEnum):
     RECEIVE_BUFFERS_FULL = "receive_buffers_full"
     HANDLER_ERROR = "handler_error"
     LISTENER_STOPPED = "listener_stopped"
+    EXCESS_CONNECTION = "excess_connection"
 
 
 def _lost_reason(error: Exception | None) -> CloseReason:
@@ -67,6 +70,8 @@ class ListenerContext:
         channels: the open connections.
         buffered_bytes: what they hold of requests that no handler has seen [B].
         all_closed: set while `channels` is empty.
+        limits: who may connect.
+        held: refused connections that are closed later.
     """
 
     __slots__ = (
@@ -76,7 +81,9 @@ class ListenerContext:
         "channels",
         "counters",
         "handler",
+        "held",
         "limiter",
+        "limits",
         "listener_name",
         "loop",
         "settings",
@@ -93,6 +100,7 @@ class ListenerContext:
         time: Clock,
         loop: asyncio.AbstractEventLoop,
         counters: ListenerCounters,
+        limits: ConnectionLimits = NO_LIMITS,
     ) -> None:
         self.listener_name = listener_name
         self.handler = handler
@@ -101,6 +109,8 @@ class ListenerContext:
         self.time = time
         self.loop = loop
         self.counters = counters
+        self.limits = limits
+        self.held = HeldSockets(loop)
         self.limiter = LogLimiter()
         self.channels: dict[TcpChannel, None] = {}
         self.buffered_bytes = 0
@@ -115,6 +125,7 @@ class TcpChannel(asyncio.Protocol):
     Args:
         context: what it shares with the listener's other connections.
         connection_id, client_address, client_port: as in `Channel`.
+        place: what it has of the listener's limits, given back at its end.
     """
 
     __slots__ = (
@@ -127,6 +138,7 @@ class TcpChannel(asyncio.Protocol):
         "_end_reason",
         "_is_pumping",
         "_last_active_ms",
+        "_place",
         "_transport",
         "attachment",
         "client_address",
@@ -139,13 +151,22 @@ class TcpChannel(asyncio.Protocol):
         "security_protocol",
     )
 
-    def __init__(self, context: ListenerContext, *, connection_id: str, client_address: str, client_port: int) -> None:
+    def __init__(
+        self,
+        context: ListenerContext,
+        *,
+        connection_id: str,
+        client_address: str,
+        client_port: int,
+        place: Place = None,
+    ) -> None:
         settings = context.settings
         self._context = context
         self._connection = Connection(
             max_frame_bytes=settings.socket_request_max_bytes,
             max_in_flight_requests=settings.max_in_flight_requests,
         )
+        self._place = place
         self._transport: asyncio.Transport | None = None
         self._is_pumping = False
         self._continues = False
@@ -210,11 +231,21 @@ class TcpChannel(asyncio.Protocol):
         self._account()
         self._transport.abort()
 
-    def drain(self) -> None:
+    def drain(self, reason: CloseReason = CloseReason.LISTENER_STOPPED) -> None:
         """Handles no further request and closes once those in flight are answered."""
         self._connection.drain()
-        self._end_reason = self._end_reason or CloseReason.LISTENER_STOPPED
+        self._end_reason = self._end_reason or reason
         self._pump()
+
+    @property
+    def is_ending(self) -> bool:
+        """True if it is closing, or will be when its requests in flight are answered."""
+        return self._close_reason is not None or self._end_reason is not None
+
+    @property
+    def last_active_ms(self) -> int:
+        """When it was last used [ms, monotonic]."""
+        return self._last_active_ms
 
     def expire(self, now_ms: int) -> None:
         """Ends the connection if nothing arrived for `connections_max_idle_ms`, or if closing it takes too long."""
@@ -280,6 +311,7 @@ class TcpChannel(asyncio.Protocol):
         self._account()
         context.counters.closed[str(reason)] += 1
         del context.channels[self]
+        context.limits.give_back(self._place)
         if not context.channels:
             context.all_closed.set()
         try:

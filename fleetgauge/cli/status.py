@@ -122,15 +122,19 @@ def _traffic(found: Status) -> Table:
     for code, reasons in telemetry["refusals"].items():
         table.add_row(f"  refused {code}", _counts(reasons))
     for listener in found["connections"]:
-        table.add_row(
-            f"connections {listener['listener']}", f"{listener['open']} open, {listener['accepted']} accepted"
-        )
-        known = {name: listener[name] for name in _AUTHENTICATIONS if listener.get(name)}
-        if known:
-            table.add_row("  authentications", _counts({name.split("_")[0]: count for name, count in known.items()}))
-        if listener["closed"]:
-            table.add_row("  closed, by reason", _counts(listener["closed"]))
+        _add_listener(table, listener)
     return table
+
+
+def _add_listener(table: Table, listener: dict[str, Any]) -> None:
+    table.add_row(f"connections {listener['listener']}", f"{listener['open']} open, {listener['accepted']} accepted")
+    known = {name: listener[name] for name in _AUTHENTICATIONS if listener.get(name)}
+    if known:
+        table.add_row("  authentications", _counts({name.split("_")[0]: count for name, count in known.items()}))
+    if listener["accept_waits"]:
+        table.add_row("  waited for a limit", amount(listener["accept_waits"]))
+    if listener["closed"]:
+        table.add_row("  closed, by reason", _counts(listener["closed"]))
 
 
 def _guarded(rule: dict[str, Any]) -> str:

@@ -11,8 +11,10 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 from exporters.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from exporters.push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
+from fleetgauge.config.connections import PER_IP_OVERRIDES, parse_overrides
 from fleetgauge.config.listeners import HTTP, Endpoint, parse_endpoints, parse_http_endpoints
 from fleetgauge.config.security import ListenerKeys, Names, SecurityKeys, read_protocol_map
+from quotas.connection_quota_config import UNLIMITED
 from telemetry.codecs import CompressionType
 from telemetry.manager import ClientMetricsSettings
 from wire.listener import ListenerSettings
@@ -115,6 +117,23 @@ class ServiceConfig(ListenerKeys):
         le=100_000,
         alias="max.in.flight.requests.per.connection",
         description="Requests of one connection that may await their response; later ones wait unread.",
+    )
+    max_connections_per_ip: int = Field(
+        default=UNLIMITED,
+        ge=0,
+        le=_INT32_MAX,
+        alias="max.connections.per.ip",
+        description="Connections of one client address (behind a load balancer, the client's own); more are closed.",
+    )
+    max_connections_per_ip_overrides: Names = Field(
+        default=(),
+        alias="max.connections.per.ip.overrides",
+        description="host:count,...: addresses or host names that have another limit; looked up at the start.",
+    )
+    inter_broker_listener_name: str = Field(
+        default="",
+        alias="inter.broker.listener.name",
+        description="A listener that the node's max.connections and max.connection.creation.rate spare, as Kafka's.",
     )
     telemetry_max_bytes: int = Field(
         default=_TELEMETRY.telemetry_max_bytes,
@@ -323,6 +342,23 @@ class ServiceConfig(ListenerKeys):
     def _read_protocol_map(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         read_protocol_map(value)
         return value
+
+    @field_validator("max_connections_per_ip_overrides")
+    @classmethod
+    def _read_overrides(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        parse_overrides(value)
+        return value
+
+    @model_validator(mode="after")
+    def _let_somebody_in(self) -> "ServiceConfig":
+        if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
+            raise ValueError(f"max.connections.per.ip can be 0 only if {PER_IP_OVERRIDES} lets some addresses in")
+        names = {endpoint.listener_name for endpoint in self.listeners}
+        if self.inter_broker_listener_name and self.inter_broker_listener_name.upper() not in names:
+            raise ValueError(
+                f"inter.broker.listener.name is {self.inter_broker_listener_name}, and listeners has no such name"
+            )
+        return self
 
     @field_validator("push_log_kafka_topic_replication_factor", "push_log_kafka_topic_retention_ms")
     @classmethod

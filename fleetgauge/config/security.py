@@ -1,5 +1,5 @@
-"""The keys that say what clients have to prove before they are served, for the node or for one listener
-(`listener.name.<name in lower case>.<key>`, which wins), and what a listener makes of them.
+"""The keys that say what clients have to prove before they are served, and how many may connect, for the node or for
+one listener (`listener.name.<name in lower case>.<key>`, which wins), and what a listener makes of them.
 """
 
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from fleetgauge.errors import ConfigError
+from quotas.connection_quota_config import UNLIMITED
 from wire.listener_security import ListenerSecurity
 from wire.principal_mapping import DEFAULT_RULES, PrincipalMapper
 from wire.proxy_header import ProxyTrust
@@ -126,6 +127,20 @@ class ListenerKeys(BaseModel):
         alias="connection.failed.authentication.delay.ms",
         description="A client that failed to authenticate is told so, and closed, after this time [ms].",
     )
+    max_connections: int = Field(
+        default=UNLIMITED,
+        ge=0,
+        le=_INT32_MAX,
+        alias="max.connections",
+        description="Connections of the node, and of each listener; over it, those that come wait to be accepted.",
+    )
+    max_connection_creation_rate: int = Field(
+        default=UNLIMITED,
+        ge=0,
+        le=_INT32_MAX,
+        alias="max.connection.creation.rate",
+        description="New connections of the node, and of each listener [1/s]; those over it wait to be accepted.",
+    )
     proxy_protocol_enable: bool = Field(
         default=False,
         alias="proxy.protocol.enable",
@@ -239,6 +254,11 @@ class SecurityKeys:
         self._keys = _split(common, own, protocols)
         for name, keys in self._keys.items():
             self._check(name, keys)
+
+    @property
+    def by_listener(self) -> Mapping[str, ListenerKeys]:
+        """Each listener's keys: its own, and the node's for the rest."""
+        return self._keys
 
     def build(self) -> dict[str, ListenerSecurity]:
         """Reads the certificates, and makes each listener's security.

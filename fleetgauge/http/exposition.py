@@ -73,6 +73,7 @@ CONNECTIONS: Final[Mapping[str, Count]] = {
     "open": Count("connections", "Open connections."),
     "accepted": Count("connections_accepted_total", "Connections accepted."),
     "accept_errors": Count("accept_errors_total", "Accepts that failed for want of descriptors or memory."),
+    "accept_waits": Count("accept_waits_total", "Connections that waited for a limit of connections."),
     "frames": Count("received_frames_total", "Whole frames received."),
     "bytes_received": Count("received_bytes_total", "Bytes received."),
     "bytes_sent": Count("sent_bytes_total", "Bytes sent."),

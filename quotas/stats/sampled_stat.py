@@ -48,7 +48,8 @@ class SampledStat:
         self._index = 0
         self._current: Sample | None = None
         self._oldest: Sample | None = None
-        # No sample was last recorded to before this: the current one counts by its start, since it still moves.
+        # No sample was last recorded to before this: the current one counts by its start, since it still moves, or by
+        # its last record if a thread with an older clock made that.
         self._fresh_since_ms = UNBOUNDED
 
     def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
@@ -95,7 +96,8 @@ class SampledStat:
                 sample.reset(self._initial_value, now_ms)
         current = self._current
         self._fresh_since_ms = min(
-            sample.start_time_ms if sample is current else sample.last_event_ms for sample in self._samples
+            min(sample.start_time_ms, sample.last_event_ms) if sample is current else sample.last_event_ms
+            for sample in self._samples
         )
         self._windows_changed()
 

@@ -22,15 +22,21 @@ def java_program(version: str, program: str, jars: Path | None = None) -> list[s
         program: the class, compiled when its source is newer.
         jars: the folder to run with, in place of the version's own.
     """
-    source = SOURCES / f"{program}.java"
     classes = SETUP / f"kafka-clients-{version}-classes"
-    compiled = classes / f"{program}.class"
+    compile_java(program, classes, clients_jars(version))
+    return java_command(program, classes, jars or clients_jars(version))
+
+
+def compile_java(program: str, classes: Path, jars: Path) -> None:
+    """Compiles `tests/kafka/<program>.java` into the folder `classes` when its source is newer."""
+    source, compiled = SOURCES / f"{program}.java", classes / f"{program}.class"
     if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run(
-            ["javac", "-d", str(classes), "-cp", f"{clients_jars(version)}/*", str(source)], check=True, timeout=120
-        )
-    class_path = f"{classes}:{jars or clients_jars(version)}/*"
-    return ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", class_path, program]
+        subprocess.run(["javac", "-d", str(classes), "-cp", f"{jars}/*", str(source)], check=True, timeout=120)
+
+
+def java_command(program: str, classes: Path, jars: Path) -> list[str]:
+    """The words of a command that runs a compiled program with these jars."""
+    return ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{jars}/*", program]
 
 
 class JavaClients:

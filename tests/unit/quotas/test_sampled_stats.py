@@ -228,3 +228,16 @@ def test_a_counting_meter_counts_in_both_measures() -> None:
 def test_a_meter_of_something_else_than_a_sum_is_refused() -> None:
     with pytest.raises(TypeError, match="WindowedCount or WindowedSum, not Avg"):
         Meter(RATE, TOTAL, rate_stat=Avg())  # type: ignore[arg-type]
+
+
+def test_a_window_whose_last_record_came_from_before_it_began_is_obsolete_by_that_record() -> None:
+    """Found by Kafka's own class: a purge of another window in between must not lose the older time."""
+    config = MetricConfig(samples=2, time_window_ms=125)
+    stat = WindowedSum()
+    stat.record(config, 1.0, 0)
+    stat.record(config, 10.0, 200)
+    stat.record(config, 20.0, 180)
+    assert stat.measure(config, 420) == 30.0, "the first window is obsolete"
+    stat.record(config, 5.0, 429)
+    assert stat.measure(config, 429) == 35.0
+    assert stat.measure(config, 430) == 5.0, "250 ms after its last record, which says 180"

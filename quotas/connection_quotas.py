@@ -1,0 +1,381 @@
+"""How many connections there may be, and how fast they may come: broker, listener and address. Decisions, no I/O.
+
+A connection *arrives* (its creation is recorded), then has to *wait* until the rates are kept and there is room for
+it, and is *admitted* or *refused*. Who waits, and how, is the drivers' matter: `quotas.drivers`.
+
+Source: chapter 19, "Connection quotas inside the acceptor"; KIP-402, KIP-612.
+"""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from quotas.connection_decisions import Admit, ConnectionThrottledError, Decision, Refuse, TooManyConnectionsError, Wait
+from quotas.connection_quota_config import UNLIMITED, ConnectionQuotaConfig, canonical_address, canonical_overrides
+from quotas.connection_rates import ConnectionQuotaEntity, ConnectionRates
+from quotas.metrics import Metrics
+from quotas.sensor import Sensor
+
+__all__ = [
+    "UNLIMITED",
+    "Admit",
+    "Connection",
+    "ConnectionQuotaConfig",
+    "ConnectionQuotas",
+    "ConnectionThrottledError",
+    "Decision",
+    "Refuse",
+    "TooManyConnectionsError",
+    "Wait",
+]
+
+MAX_IP_SENSORS: Final = 16_384
+"""Addresses whose rate is remembered at a time; for one more, the one that connected longest ago is forgotten.
+
+Kafka remembers as many as there are within an hour. An address that is forgotten begins anew, and since its connections
+count for `quota.window.num` x `quota.window.size.seconds` (11 s) only, none gains by it unless so many connect in that.
+"""
+
+
+class _Listener:
+    """What is known of one listener. A connection keeps its own, so that one of the same name may come after it."""
+
+    __slots__ = ("count", "ip_throttle_sensor", "max_connections", "name", "rate_sensor", "throttle_sensor")
+
+    def __init__(self, name: str, max_connections: int, rate_sensor: Sensor, rates: ConnectionRates) -> None:
+        self.name = name
+        self.max_connections = max_connections
+        self.count = 0
+        self.rate_sensor = rate_sensor
+        self.throttle_sensor = rates.throttle_sensor("", name)
+        self.ip_throttle_sensor = rates.throttle_sensor("ip-", name)
+
+
+class Connection:
+    """One connection, from its arrival to `ConnectionQuotas.dec`; only `ConnectionQuotas` changes it.
+
+    Attributes:
+        address: whose it is, in canonical form; None while that is not known.
+        is_counted: True from its admission until it is given back.
+    """
+
+    __slots__ = ("_arrived_ms", "_is_decided", "_listener", "_ready_ms", "address", "is_counted")
+
+    def __init__(self, listener: _Listener, address: str | None, arrived_ms: int, ready_ms: int) -> None:
+        self.address = address
+        self.is_counted = False
+        self._is_decided = False
+        self._listener = listener
+        self._arrived_ms = arrived_ms
+        self._ready_ms = ready_ms
+
+
+class ConnectionQuotas:
+    """Kafka's `ConnectionQuotas`, with the waiting left to others. Safe for threads.
+
+    >>> quotas = ConnectionQuotas(ConnectionQuotaConfig(max_connections_per_ip=1), Metrics())
+    >>> quotas.add_listener("EXTERNAL")
+    >>> first = quotas.arrive("EXTERNAL", 0, "192.0.2.7")
+    >>> quotas.decide(first, 0)
+    Admit()
+    >>> second = quotas.arrive("EXTERNAL", 1, "192.0.2.7")
+    >>> print(quotas.decide(second, 1).error)
+    Too many connections from 192.0.2.7 (maximum = 1)
+    >>> quotas.dec(first)
+    >>> quotas.get("192.0.2.7"), quotas.total_count
+    (0, 0)
+
+    It differs from Kafka's where a count or a rate could go astray: a refused connection is not counted, so that nobody
+    has to give it back; giving back twice is giving back once; and a connection whose record is older than the windows
+    is not taken back out of them (Kafka records -1 all the same, which is credit for another connection).
+
+    Args:
+        config: the limits at the start.
+        metrics: where the sensors are registered.
+
+    Attributes:
+        lock: guards everything here; re-entrant. Those who subscribed are called with it held.
+    """
+
+    def __init__(self, config: ConnectionQuotaConfig, metrics: Metrics) -> None:
+        self.lock: Final = threading.RLock()
+        self._rates = ConnectionRates(
+            metrics,
+            num_quota_samples=config.num_quota_samples,
+            quota_window_size_seconds=config.quota_window_size_seconds,
+        )
+        self._broker_max = config.max_connections
+        self._ip_max = config.max_connections_per_ip
+        self._ip_max_overrides = canonical_overrides(config.max_connections_per_ip_overrides)
+        self._inter_broker_listener_name = config.inter_broker_listener_name
+        self._ip_rate = UNLIMITED
+        self._ip_rate_overrides: dict[str, int] = {}
+        self._ip_sensors: OrderedDict[str, None] = OrderedDict()  # the one that connected longest ago first
+        self._listeners: dict[str, _Listener] = {}
+        self._counts: Counter[str] = Counter()
+        self._total = 0
+        self._wakers: list[Callable[[], None]] = []
+        self._broker_sensor = self._rates.sensor(ConnectionQuotaEntity.broker(), config.max_connection_creation_rate)
+
+    def arrive(self, listener_name: str, now_ms: int, address: str | None = None) -> Connection:
+        """A connection came: records it at broker and listener; `decide` says what becomes of it.
+
+        Args:
+            listener_name: one that was added.
+            now_ms: monotonic time [ms].
+            address: whose it is, in numbers; None where that is not known yet (see `identify`).
+
+        Raises:
+            LookupError: there is no such listener.
+            ValueError: the address is none.
+        """
+        known = None if address is None else canonical_address(address)
+        with self.lock:
+            listener = self._listener(listener_name)
+            throttle_ms = 0 if self._is_protected(listener) else self._rates.record(self._broker_sensor, now_ms)
+            throttle_ms = max(throttle_ms, self._rates.record(listener.rate_sensor, now_ms))
+            if throttle_ms > 0:
+                listener.throttle_sensor.record(throttle_ms, now_ms)
+            return Connection(listener, known, now_ms, now_ms + throttle_ms)
+
+    def decide(self, connection: Connection, now_ms: int) -> Decision:
+        """What becomes of a connection that arrived and was not decided upon: ask again after a `Wait`.
+
+        It waits at most one quota window for the rates of broker and listener, and then for as long as there is no room
+        at either. One whose address is known is admitted or refused for good.
+
+        Raises:
+            ValueError: it was admitted, refused or given up already.
+        """
+        with self.lock:
+            if connection._is_decided:
+                raise ValueError("a connection is decided upon once")
+            if now_ms < connection._ready_ms:
+                return Wait(connection._ready_ms - now_ms)
+            listener = connection._listener
+            if not self._has_room(listener):
+                return Wait(None)
+            connection._is_decided = connection.is_counted = True
+            listener.count += 1
+            self._total += 1
+            if connection.address is None:
+                return Admit()
+            return self._check_address(connection, connection.address, now_ms)
+
+    def identify(self, connection: Connection, address: str, now_ms: int) -> Admit | Refuse:
+        """Says whose connection it is that was admitted without an address, as behind a load balancer.
+
+        Raises:
+            ValueError: the address is none, or the connection has one, or is not counted.
+        """
+        known = canonical_address(address)
+        with self.lock:
+            if connection.address is not None or not connection.is_counted:
+                raise ValueError("a connection is identified once, while it is counted")
+            connection.address = known
+            return self._check_address(connection, known, now_ms)
+
+    def dec(self, connection: Connection) -> None:
+        """Gives back what a connection is counted as, if it is; it may have ended in any way, at any time."""
+        with self.lock:
+            connection._is_decided = True
+            if not connection.is_counted:
+                return
+            self._uncount(connection)
+            if connection.address is not None:
+                self._counts[connection.address] -= 1
+                if not self._counts[connection.address]:
+                    del self._counts[connection.address]
+            self._changed()
+
+    def subscribe(self, waker: Callable[[], None]) -> None:
+        """Has `waker` called, with the lock held, whenever a connection that waits for room may find some."""
+        with self.lock:
+            self._wakers.append(waker)
+
+    def unsubscribe(self, waker: Callable[[], None]) -> None:
+        """Ends `subscribe`."""
+        with self.lock:
+            self._wakers.remove(waker)
+
+    def get(self, address: str) -> int:
+        """How many connections an address has."""
+        with self.lock:
+            return self._counts[canonical_address(address)]
+
+    @property
+    def total_count(self) -> int:
+        """How many connections there are."""
+        return self._total
+
+    @property
+    def address_count(self) -> int:
+        """How many addresses have connections."""
+        return len(self._counts)
+
+    @property
+    def excess_connections(self) -> int:
+        """How many connections the broker has above `max.connections`."""
+        return max(0, self._total - self._broker_max)
+
+    def listener_count(self, listener_name: str) -> int:
+        """How many connections a listener has; LookupError if there is none of that name."""
+        with self.lock:
+            return self._listener(listener_name).count
+
+    def max_connections_exceeded(self, listener_name: str) -> bool:
+        """True if the broker has too many connections, through its protected listener or a lowered limit, and this
+        listener should close the one that was used longest ago.
+        """
+        with self.lock:
+            return self._total > self._broker_max and not self._is_protected(self._listener(listener_name))
+
+    def add_listener(
+        self, listener_name: str, *, max_connections: int = UNLIMITED, max_connection_creation_rate: int = UNLIMITED
+    ) -> None:
+        """Knows a listener from now on; one that is known stays as it is."""
+        with self.lock:
+            if listener_name in self._listeners:
+                return
+            sensor = self._rates.sensor(ConnectionQuotaEntity.listener(listener_name), max_connection_creation_rate)
+            self._listeners[listener_name] = _Listener(listener_name, max_connections, sensor, self._rates)
+            self._changed()
+
+    def update_listener(
+        self, listener_name: str, *, max_connections: int = UNLIMITED, max_connection_creation_rate: int = UNLIMITED
+    ) -> None:
+        """Gives a listener other limits; LookupError if there is none of that name."""
+        with self.lock:
+            self._listener(listener_name).max_connections = max_connections
+            self._rates.update(ConnectionQuotaEntity.listener(listener_name), max_connection_creation_rate)
+            self._changed()
+
+    def remove_listener(self, listener_name: str) -> None:
+        """Forgets a listener and its sensors; its connections count for the broker until they are given back."""
+        with self.lock:
+            listener = self._listeners.pop(listener_name, None)
+            if listener is not None:
+                listener.max_connections = UNLIMITED  # who still waits there is let through, to be closed
+                self._remove_sensors(listener)
+                self._changed()
+
+    def update_broker_max_connections(self, max_connections: int) -> None:
+        """Sets `max.connections`."""
+        with self.lock:
+            self._broker_max = max_connections
+            self._changed()
+
+    def update_broker_max_connection_rate(self, max_connection_rate: int) -> None:
+        """Sets `max.connection.creation.rate` [1/s]; who waits already waits as long as it was told."""
+        with self.lock:
+            self._rates.update(ConnectionQuotaEntity.broker(), max_connection_rate)
+
+    def update_max_connections_per_ip(self, max_connections_per_ip: int) -> None:
+        """Sets `max.connections.per.ip`, for connections to come."""
+        with self.lock:
+            self._ip_max = max_connections_per_ip
+
+    def update_max_connections_per_ip_overrides(self, overrides: Mapping[str, int]) -> None:
+        """Sets `max.connections.per.ip.overrides`, for connections to come; ValueError if an address is none."""
+        canonical = canonical_overrides(overrides)
+        with self.lock:
+            self._ip_max_overrides = canonical
+
+    def update_ip_connection_rate_quota(self, ip: str | None, max_connection_rate: int | None) -> None:
+        """Sets `connection_creation_rate` [1/s] of an address, or of all that have none of their own (`ip` None).
+
+        A rate of None takes the limit away: an address then has the default, and the default is no limit.
+        """
+        address = None if ip is None else canonical_address(ip)
+        with self.lock:
+            if address is None:
+                self._ip_rate = UNLIMITED if max_connection_rate is None else max_connection_rate
+                changed = self._rates.ip_addresses()
+            elif max_connection_rate is None:
+                self._ip_rate_overrides.pop(address, None)
+                changed = (address,)
+            else:
+                self._ip_rate_overrides[address] = max_connection_rate
+                changed = (address,)
+            for each in changed:
+                self._rates.update(ConnectionQuotaEntity.ip(each), self._ip_rate_of(each))
+
+    def connection_rate_for_ip(self, ip: str) -> int:
+        """The `connection_creation_rate` of an address [1/s]: its own, or the default."""
+        with self.lock:
+            return self._ip_rate_of(canonical_address(ip))
+
+    def close(self) -> None:
+        """Removes the sensors of broker and listeners; those of addresses expire."""
+        with self.lock:
+            self._rates.remove(self._broker_sensor)
+            for listener in self._listeners.values():
+                self._remove_sensors(listener)
+
+    def _listener(self, name: str) -> _Listener:
+        listener = self._listeners.get(name)
+        if listener is None:
+            raise LookupError(f"no listener {name} was added")
+        return listener
+
+    def _is_protected(self, listener: _Listener) -> bool:
+        return listener.name == self._inter_broker_listener_name and len(self._listeners) > 1
+
+    def _has_room(self, listener: _Listener) -> bool:
+        if listener.count >= listener.max_connections:
+            return False
+        return self._is_protected(listener) or self._total < self._broker_max
+
+    def _check_address(self, connection: Connection, address: str, now_ms: int) -> Admit | Refuse:
+        """Counts a connection that has its place for its address, or takes the place back."""
+        error = self._check_ip_rate(connection, address, now_ms) or self._check_ip_count(address)
+        if error is not None:
+            self._uncount(connection)
+            self._changed()
+            return Refuse(error)
+        self._counts[address] += 1
+        return Admit()
+
+    def _check_ip_count(self, address: str) -> TooManyConnectionsError | None:
+        maximum = self._ip_max_overrides.get(address, self._ip_max)
+        return TooManyConnectionsError(address, maximum) if self._counts[address] >= maximum else None
+
+    def _check_ip_rate(self, connection: Connection, address: str, now_ms: int) -> ConnectionThrottledError | None:
+        limit = self._ip_rate_of(address)
+        if limit == UNLIMITED:
+            return None
+        sensor = self._ip_sensor(address, limit)
+        throttle_ms = self._rates.record(sensor, now_ms)
+        if throttle_ms <= 0:
+            return None
+        self._rates.unrecord(sensor, now_ms)
+        listener = connection._listener
+        listener.ip_throttle_sensor.record(throttle_ms, now_ms)
+        if now_ms - connection._arrived_ms < self._rates.span_ms:
+            self._rates.unrecord(listener.rate_sensor, now_ms)
+            if not self._is_protected(listener):
+                self._rates.unrecord(self._broker_sensor, now_ms)
+        return ConnectionThrottledError(address, now_ms, throttle_ms)
+
+    def _ip_rate_of(self, address: str) -> int:
+        return self._ip_rate_overrides.get(address, self._ip_rate)
+
+    def _ip_sensor(self, address: str, limit: int) -> Sensor:
+        self._ip_sensors[address] = None
+        self._ip_sensors.move_to_end(address)
+        if len(self._ip_sensors) > MAX_IP_SENSORS:
+            self._rates.remove_ip(self._ip_sensors.popitem(last=False)[0])
+        return self._rates.sensor(ConnectionQuotaEntity.ip(address), limit)
+
+    def _uncount(self, connection: Connection) -> None:
+        connection.is_counted = False
+        connection._listener.count -= 1
+        self._total -= 1
+
+    def _remove_sensors(self, listener: _Listener) -> None:
+        self._rates.remove(listener.rate_sensor, listener.throttle_sensor, listener.ip_throttle_sensor)
+
+    def _changed(self) -> None:
+        for waker in self._wakers:
+            waker()

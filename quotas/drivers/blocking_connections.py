@@ -1,0 +1,58 @@
+"""Connection quotas for acceptors that are threads: who has to wait is blocked, as in Kafka."""
+
+import threading
+from typing import Final
+
+from quotas.clock import Time
+from quotas.connection_decisions import Admit, Refuse
+from quotas.connection_quotas import Connection, ConnectionQuotas
+
+
+class BlockingConnectionQuotas:
+    """Kafka's `inc` and `dec`. Safe for threads.
+
+    >>> from quotas.clock import SystemTime
+    >>> from quotas.connection_quotas import ConnectionQuotaConfig
+    >>> from quotas.metrics import Metrics
+    >>> quotas = ConnectionQuotas(ConnectionQuotaConfig(max_connections=100), Metrics())
+    >>> quotas.add_listener("EXTERNAL")
+    >>> acceptor = BlockingConnectionQuotas(quotas, SystemTime())
+    >>> connection = acceptor.inc("EXTERNAL", "192.0.2.7")
+    >>> acceptor.dec(connection)
+
+    Args:
+        quotas: decides.
+        time: the clocks; only the monotonic one is read.
+    """
+
+    def __init__(self, quotas: ConnectionQuotas, time: Time) -> None:
+        self._quotas: Final = quotas
+        self._time = time
+        self._changed = threading.Condition(quotas.lock)
+        quotas.subscribe(self._changed.notify_all)
+
+    def inc(self, listener_name: str, address: str) -> Connection:
+        """Counts a connection that was just accepted, after the wait that the limits of listener and broker ask for.
+
+        Raises:
+            TooManyConnectionsError: its address has enough of them; close it.
+            ConnectionThrottledError: its address makes them too fast; hold it for `throttle_time_ms`, then close it.
+            LookupError: there is no such listener.
+        """
+        with self._changed:  # from the decision to the wait nobody can make room unnoticed
+            connection = self._quotas.arrive(listener_name, self._time.hi_res_clock_ms(), address)
+            while True:
+                decision = self._quotas.decide(connection, self._time.hi_res_clock_ms())
+                if isinstance(decision, Admit):
+                    return connection
+                if isinstance(decision, Refuse):
+                    raise decision.error
+                self._changed.wait(None if decision.ms is None else decision.ms / 1_000)
+
+    def dec(self, connection: Connection) -> None:
+        """Gives back a connection that was counted; see `ConnectionQuotas.dec`."""
+        self._quotas.dec(connection)
+
+    def close(self) -> None:
+        """Is told of nothing any more; nobody may be waiting."""
+        self._quotas.unsubscribe(self._changed.notify_all)

@@ -1,0 +1,200 @@
+"""Throttles of replication and of moves between log directories: which replicas, and how many bytes a second.
+
+Source: chapter 19, "Replication throttles"; KIP-73 for the forms of the throttled-replicas configs.
+"""
+
+import logging
+import re
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from quotas.clock import Time
+from quotas.metric_config import UNBOUNDED, MetricConfig
+from quotas.metrics import Metrics
+from quotas.quota import Quota
+from quotas.sensor import QuotaViolationError, Sensor
+from quotas.stats.rate import SimpleRate
+from wire.errors import InvalidConfigError
+
+LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG: Final = "follower.replication.throttled.replicas"
+
+ALL_REPLICAS: Final = frozenset({-1})
+"""Marks every partition of a topic as throttled: what `*` stands for."""
+
+INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS: Final = 3_600
+
+_ALL: Final = "*"
+_REPLICA: Final = re.compile(r"([0-9]+):([0-9]+)")
+_INT32_MAX: Final = 2**31 - 1
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationQuotaManagerConfig:
+    """How the throttled rate is sampled.
+
+    Attributes:
+        num_quota_samples: `replication.quota.window.num` or `alter.log.dirs.replication.quota.window.num`.
+        quota_window_size_seconds: `...quota.window.size.seconds` [s].
+
+    Raises:
+        ValueError: one of them is below 1.
+    """
+
+    num_quota_samples: int = 11
+    quota_window_size_seconds: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.num_quota_samples, self.quota_window_size_seconds) < 1:
+            raise ValueError("a replication quota needs at least one sample of at least one second")
+
+
+class ReplicationQuotaManager:
+    """Kafka's `ReplicationQuotaManager`: asks before it moves bytes, and records what it moved. Safe for threads.
+
+    Nobody is muted: a fetcher leaves out the partitions that `is_throttled` while `is_quota_exceeded`, and records the
+    bytes of those that it took, over the quota or not.
+
+    >>> from quotas.clock import MockTime
+    >>> time = MockTime()
+    >>> sampling = ReplicationQuotaManagerConfig(num_quota_samples=11, quota_window_size_seconds=1)
+    >>> manager = ReplicationQuotaManager(sampling, Metrics(time=time), "LeaderReplication", time)
+    >>> manager.update_quota(Quota.upper_bound(1_000))
+    >>> manager.mark_throttled("orders", [0])
+    >>> manager.record(1_500)
+    >>> manager.is_throttled("orders", 0), manager.is_throttled("orders", 1), manager.is_quota_exceeded()
+    (True, False, True)
+    >>> time.sleep(2_000)
+    >>> manager.is_quota_exceeded()
+    False
+
+    Args:
+        config: how the rate is sampled.
+        metrics: where the sensor is registered; it expires after an hour without a record.
+        quota_type: what is throttled. Its text is the sensor's name and the group of the metric `byte-rate`:
+            `LeaderReplication`, `FollowerReplication` or `AlterLogDirsReplication`.
+        time: the clocks; only the monotonic one is read.
+    """
+
+    def __init__(self, config: ReplicationQuotaManagerConfig, metrics: Metrics, quota_type: object, time: Time) -> None:
+        self._config = config
+        self._metrics = metrics
+        self._name = str(quota_type)
+        self._time = time
+        # One lock for the quota and the making of the sensor: a sensor never begins with a quota that was replaced.
+        self._lock = threading.Lock()
+        self._quota: Quota | None = None
+        self._throttled: dict[str, frozenset[int]] = {}
+        self._rate_metric_name = metrics.metric_name("byte-rate", self._name, f"Tracking byte-rate for {self._name}")
+
+    def update_quota(self, quota: Quota | None) -> None:
+        """Sets the bound [B/s], None for no bound; what was recorded stays."""
+        with self._lock:
+            self._quota = quota
+            metric = self._metrics.metric(self._rate_metric_name)
+            if metric is not None:
+                metric.config = self._metric_config()
+
+    def upper_bound(self) -> int:
+        """The bound in force [B/s]; `UNBOUNDED` without one."""
+        quota = self._quota
+        return UNBOUNDED if quota is None else int(min(quota.bound, UNBOUNDED))
+
+    def is_quota_exceeded(self) -> bool:
+        """True if the recorded rate is over the bound now."""
+        try:
+            self._sensor().check_quotas()
+        except QuotaViolationError as error:
+            _logger.debug("%s: %s", self._name, error)
+            return True
+        return False
+
+    def is_throttled(self, topic: str, partition: int) -> bool:
+        """True if the replica of this partition counts towards the quota, and has to ask it."""
+        partitions = self._throttled.get(topic)
+        return partitions is not None and (partitions is ALL_REPLICAS or partition in partitions)
+
+    def record(self, value: int) -> None:
+        """Adds `value` bytes of throttled replicas, whether the quota is exceeded or not."""
+        self._sensor().record(value, check_quotas=False)
+
+    def mark_throttled(self, topic: str, partitions: Iterable[int] = ALL_REPLICAS) -> None:
+        """Throttles these partitions of a topic, by default all, instead of those that were throttled before."""
+        chosen = frozenset(partitions)
+        self._throttled[topic] = ALL_REPLICAS if chosen == ALL_REPLICAS else chosen
+
+    def remove_throttle(self, topic: str) -> None:
+        """Throttles no partition of the topic any more."""
+        self._throttled.pop(topic, None)
+
+    def update_throttled_replicas(self, topic: str, config_name: str, value: str, broker_id: int) -> None:
+        """Takes over a topic's throttled-replicas config; an empty one throttles nothing.
+
+        Raises:
+            InvalidConfigError: see `parse_throttled_replicas`. What was throttled stays so.
+        """
+        if value.strip():
+            self.mark_throttled(topic, parse_throttled_replicas(config_name, value, broker_id))
+        else:
+            self.remove_throttle(topic)
+
+    def _metric_config(self) -> MetricConfig:
+        return MetricConfig(
+            samples=self._config.num_quota_samples,
+            time_window_ms=self._config.quota_window_size_seconds * 1_000,
+            quota=self._quota,
+        )
+
+    def _sensor(self) -> Sensor:
+        with self._lock:
+            known = self._metrics.get_sensor(self._name)
+            if known is not None:
+                return known
+            made = self._metrics.sensor(
+                self._name, inactive_sensor_expiration_time_seconds=INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
+            )
+            made.add(self._rate_metric_name, SimpleRate(), self._metric_config())
+            return made
+
+
+def parse_throttled_replicas(config_name: str, value: str, broker_id: int) -> frozenset[int]:
+    """The partitions that a throttled-replicas config names for one broker.
+
+    >>> sorted(parse_throttled_replicas("leader.replication.throttled.replicas", "0:101,0:102,1:101,1:102", 102))
+    [0, 1]
+    >>> parse_throttled_replicas("leader.replication.throttled.replicas", "*", 102) is ALL_REPLICAS
+    True
+
+    Args:
+        config_name: `leader.replication.throttled.replicas` or `follower.replication.throttled.replicas`.
+        value: `*`, or `partition:broker,...`; empty for none. Blanks around an entry mean nothing, and entries may be
+            followed by empty ones, as Kafka's validator has it.
+        broker_id: whose replicas are asked for.
+
+    Raises:
+        InvalidConfigError: `value` has neither form, or a number does not fit an int32.
+    """
+    entries = [entry.strip() for entry in value.split(",")]
+    if entries == [_ALL]:
+        return ALL_REPLICAS
+    while entries and not entries[-1]:
+        entries.pop()
+    replicas = [_read_replica(entry) for entry in entries]
+    if None in replicas:
+        raise InvalidConfigError(
+            f"Invalid value {value[:200]!r} for configuration {config_name}: it must be the literal '*' or a list of "
+            "replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+    return frozenset(replica[0] for replica in replicas if replica is not None and replica[1] == broker_id)
+
+
+def _read_replica(entry: str) -> tuple[int, int] | None:
+    match = _REPLICA.fullmatch(entry)
+    if match is None or max(len(match[1]), len(match[2])) > 4_000:
+        return None  # Python refuses to read numbers of more digits than that
+    partition, broker = int(match[1]), int(match[2])
+    return (partition, broker) if max(partition, broker) <= _INT32_MAX else None
