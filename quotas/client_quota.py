@@ -151,7 +151,10 @@ class ClientQuotaManager:
             10 s at 12 MB/s under a limit of 10 MB/s are 2,000.
         """
         at_ms = self._time.hi_res_clock_ms() if now_ms is None else now_ms
-        sensor = self.get_or_create_quota_sensors(session, client_id).quota_sensor
+        sensors = None
+        if self._remembered_since == self._metrics.sensor_removals:  # `get_or_create_quota_sensors`, without the call
+            sensors = self._remembered.get((session.sanitized_user, client_id))
+        sensor = (sensors or self.get_or_create_quota_sensors(session, client_id)).quota_sensor
         try:
             sensor.record(value, at_ms, True)
         except QuotaViolationError as error:
@@ -263,8 +266,11 @@ class ClientQuotaManager:
             remembered = self._remembered.get((session.sanitized_user, client_id))
             if remembered is not None:
                 return remembered
+        default = self._default
+        if default is None:
+            return self._sensors_by_callback(session, client_id)
         with self._lock:
-            return self._find_sensors(session, client_id)
+            return self._sensors_by_level(default, session, client_id)
 
     def client_quota_metric_name(self, metric_tags: Mapping[str, str]) -> MetricName:
         """The metric that is under the quota."""
@@ -286,40 +292,50 @@ class ClientQuotaManager:
         self.reaper.reap(self._time.hi_res_clock_ms() if now_ms is None else now_ms)
 
     def _register_quota_metrics(self, metric_tags: Mapping[str, str], sensor: Sensor) -> None:
-        """Adds the metric that is under the quota, and whatever belongs to it."""
+        """Adds the metric that is under the quota, it first: a sensor that has metrics is one that checks."""
         name = self.client_quota_metric_name(metric_tags)
         sensor.add(name, Rate(), self._metric_config(self._limit(metric_tags)))
 
-    def _find_sensors(self, session: Session, client_id: str) -> ClientSensors:
-        """Under the lock: works out the tags, and finds or makes the sensors."""
-        default = self._default
-        if default is not None:
-            removals = self._metrics.sensor_removals  # before looking, so that a removal meanwhile is noticed later
-            if removals != self._remembered_since or len(self._remembered) >= MAX_REMEMBERED_CLIENTS:
-                self._remembered = {}
-                self._remembered_since = removals
-            sensors = self._sensors_of(default.metric_tags(session.sanitized_user, client_id))
-            self._remembered[(session.sanitized_user, client_id)] = sensors
-            return sensors
+    def _sensors_by_level(self, default: DefaultQuotaCallback, session: Session, client_id: str) -> ClientSensors:
+        """Under the lock: works out the level that matches, finds or makes the sensors, and remembers them."""
+        removals = self._metrics.sensor_removals  # before looking, so that a removal meanwhile is noticed later
+        if removals != self._remembered_since or len(self._remembered) >= MAX_REMEMBERED_CLIENTS:
+            self._remembered = {}
+            self._remembered_since = removals
+        sensors = self._sensors_of(default.metric_tags(session.sanitized_user, client_id))
+        self._remembered[(session.sanitized_user, client_id)] = sensors
+        return sensors
+
+    def _sensors_by_callback(self, session: Session, client_id: str) -> ClientSensors:
+        """Asks the callback, which may say something else each time. Locks only to make sensors and change limits, so
+        that nobody waits for a callback that is slow for somebody else.
+        """
         tags = self._callback.quota_metric_tags(self.client_quota_type, session.principal, client_id)
-        sensors = self._sensors_of(tags)
+        quota_sensor, throttle_time_sensor = map(self._metrics.get_sensor, self._sensor_names(tags))
+        if quota_sensor and throttle_time_sensor and quota_sensor.has_metrics and throttle_time_sensor.has_metrics:
+            sensors = ClientSensors(tags, quota_sensor, throttle_time_sensor)
+        else:
+            with self._lock:
+                sensors = self._sensors_of(tags)
         if self._callback.quota_reset_required(self.client_quota_type):
             self.update_quota_metric_configs()
         return sensors
 
     def _sensors_of(self, tags: Mapping[str, str]) -> ClientSensors:
-        suffix = _sensor_suffix(tags)
-        quota_sensor = self._get_or_create_sensor(f"{self.quota_type}-{suffix}")
+        quota_sensor, throttle_time_sensor = (self._get_or_create_sensor(name) for name in self._sensor_names(tags))
         if not quota_sensor.has_metrics:
             self._register_quota_metrics(tags, quota_sensor)
             self._add_utilization(tags, quota_sensor)
-        throttle_time_sensor = self._get_or_create_sensor(f"{self.quota_type}ThrottleTime-{suffix}")
         if not throttle_time_sensor.has_metrics:
             name = self._metrics.metric_name(
                 "throttle-time", str(self.quota_type), "Tracking average throttle-time per user/client-id", tags
             )
             throttle_time_sensor.add(name, Avg())
         return ClientSensors(tags, quota_sensor, throttle_time_sensor)
+
+    def _sensor_names(self, tags: Mapping[str, str]) -> tuple[str, str]:
+        suffix = _sensor_suffix(tags)
+        return f"{self.quota_type}-{suffix}", f"{self.quota_type}ThrottleTime-{suffix}"
 
     def _get_or_create_sensor(self, name: str) -> Sensor:
         return self._metrics.sensor(

@@ -239,6 +239,8 @@ class ControllerMutationQuotaManager(ClientQuotaManager):
         return token_bucket_throttle_time(error)
 
     def _register_quota_metrics(self, metric_tags: Mapping[str, str], sensor: Sensor) -> None:
+        tokens = self.client_quota_metric_name(metric_tags)
+        sensor.add(tokens, TokenBucket(), self._metric_config(self._limit(metric_tags)))
         in_kafka, in_the_kip = (
             self._metrics.metric_name(
                 name, str(self.quota_type), "Tracking mutation-rate per user/client-id", metric_tags
@@ -248,5 +250,3 @@ class ControllerMutationQuotaManager(ClientQuotaManager):
         rate = Rate()
         sensor.add(in_kafka, rate)
         sensor.add_gauge(in_the_kip, rate.measure)
-        tokens = self.client_quota_metric_name(metric_tags)
-        sensor.add(tokens, TokenBucket(), self._metric_config(self._limit(metric_tags)))

@@ -1,8 +1,11 @@
 """The ring of samples under every windowed statistic."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from quotas.metric_config import UNBOUNDED, MetricConfig
+
+_start_time_ms = attrgetter("start_time_ms")
 
 
 class Sample:
@@ -135,7 +138,3 @@ class SampledStat:
     def _combine(self, samples: Sequence[Sample]) -> float:
         """Makes the measure of all samples; empty ones hold the initial value."""
         raise NotImplementedError
-
-
-def _start_time_ms(sample: Sample) -> int:
-    return sample.start_time_ms

@@ -22,13 +22,15 @@ class TokenBucket:
         unit: the unit of time that the quota's bound is per.
     """
 
-    __slots__ = ("_last_update_ms", "_tokens", "unit", "unit_ms")
+    __slots__ = ("_burst", "_config", "_last_update_ms", "_tokens", "unit", "unit_ms")
 
     def __init__(self, unit: TimeUnit = TimeUnit.SECONDS) -> None:
         self.unit: Final = unit
         self.unit_ms: Final[float] = unit.value  # reading an enum member's value takes longer than a refill
         self._tokens = math.inf  # whatever the first quota's burst is
         self._last_update_ms = 0
+        self._config: MetricConfig | None = None  # the one that `_burst` was worked out from
+        self._burst = math.inf
 
     def measure(self, config: MetricConfig, now_ms: int) -> float:
         """Tokens left at `now_ms` [ms, monotonic]; `UNBOUNDED` without a quota."""
@@ -52,12 +54,14 @@ class TokenBucket:
         quota = config.quota
         if quota is None:
             return float(UNBOUNDED)
-        refill_rate = quota.bound
-        unit_ms = self.unit_ms
-        burst = config.samples * config.time_window_ms / unit_ms * refill_rate
-        tokens = self._tokens + refill_rate * ((time_ms - self._last_update_ms) / unit_ms)
+        if config is not self._config:
+            self._config, self._burst = config, self.burst(config)
+        burst = self._burst
+        tokens = self._tokens + quota.bound * ((time_ms - self._last_update_ms) / self.unit_ms)
         tokens = (tokens if tokens < burst else burst) - value
-        self._tokens = tokens = tokens if tokens < burst else burst
+        if value < 0 and tokens > burst:
+            tokens = burst
+        self._tokens = tokens
         self._last_update_ms = time_ms
         return tokens
 
@@ -70,9 +74,8 @@ class TokenBucket:
 
     def _refill(self, config: MetricConfig, refill_rate: float, now_ms: int) -> float:
         """Adds what came in since the last call, and returns the burst, which bounds it."""
-        unit_ms = self.unit_ms
-        burst = config.samples * config.time_window_ms / unit_ms * refill_rate
-        tokens = self._tokens + refill_rate * ((now_ms - self._last_update_ms) / unit_ms)
+        burst = self.burst(config)
+        tokens = self._tokens + refill_rate * ((now_ms - self._last_update_ms) / self.unit_ms)
         self._tokens = tokens if tokens < burst else burst
         self._last_update_ms = now_ms
         return burst

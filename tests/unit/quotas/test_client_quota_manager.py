@@ -16,16 +16,6 @@ ALICE = session("alice")
 
 
 @pytest.fixture
-def time() -> MockTime:
-    return MockTime()
-
-
-@pytest.fixture
-def metrics(time: MockTime) -> Metrics:
-    return Metrics(time=time)
-
-
-@pytest.fixture
 def manager(metrics: Metrics, time: MockTime) -> ClientQuotaManager:
     return ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, time)
 

@@ -25,16 +25,6 @@ class Request:
 
 
 @pytest.fixture
-def time() -> MockTime:
-    return MockTime()
-
-
-@pytest.fixture
-def metrics(time: MockTime) -> Metrics:
-    return Metrics(time=time)
-
-
-@pytest.fixture
 def manager(metrics: Metrics, time: MockTime) -> ClientRequestQuotaManager:
     return ClientRequestQuotaManager(CONFIG, metrics, time)
 

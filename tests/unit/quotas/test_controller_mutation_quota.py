@@ -27,16 +27,6 @@ class Header(NamedTuple):
 
 
 @pytest.fixture
-def time() -> MockTime:
-    return MockTime()
-
-
-@pytest.fixture
-def metrics(time: MockTime) -> Metrics:
-    return Metrics(time=time)
-
-
-@pytest.fixture
 def manager(metrics: Metrics, time: MockTime) -> ControllerMutationQuotaManager:
     """KIP-599's example: Q = 5, S = 100, W = 1 s."""
     manager = ControllerMutationQuotaManager(ClientQuotaManagerConfig(num_quota_samples=100), metrics, time)

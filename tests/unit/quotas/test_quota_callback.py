@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -81,16 +82,6 @@ class NoCallback:
     pass
 
 
-@pytest.fixture
-def time() -> MockTime:
-    return MockTime()
-
-
-@pytest.fixture
-def metrics(time: MockTime) -> Metrics:
-    return Metrics(time=time)
-
-
 def rate_limit(metrics: Metrics, **tags: str) -> float:
     metric = metrics.metric(MetricName("byte-rate", "Produce", tags=tags))
     assert metric is not None
@@ -156,6 +147,31 @@ def test_metadata_that_changes_no_quota_changes_no_limit(metrics: Metrics, time:
     managers.client_quota_callback.limit = 70.0
     managers.update_cluster_metadata(Cluster())
     assert rate_limit(metrics, initial="a", app="x") == 10
+
+
+def test_nobody_waits_for_a_callback_that_is_slow_for_somebody_else(metrics: Metrics, time: MockTime) -> None:
+    asked, may_answer = threading.Event(), threading.Event()
+
+    class Slow(Recording):
+        def quota_metric_tags(
+            self, quota_type: ClientQuotaType, principal: KafkaPrincipal, client_id: str
+        ) -> Mapping[str, str]:
+            if principal.name == "slow":
+                asked.set()
+                assert may_answer.wait(30)
+            return super().quota_metric_tags(quota_type, principal, client_id)
+
+    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, time, Slow())
+    slow = threading.Thread(target=manager.record_no_throttle, args=(session("slow"), "x", 1))
+    slow.start()
+    assert asked.wait(30)
+    other = threading.Thread(target=manager.record_no_throttle, args=(session("alice"), "x", 1))
+    other.start()
+    other.join(30)
+    finished = not other.is_alive()
+    may_answer.set()
+    slow.join(30)
+    assert finished
 
 
 def test_what_a_callback_need_not_do_is_done_by_its_base() -> None:

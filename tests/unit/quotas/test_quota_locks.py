@@ -25,11 +25,6 @@ def meeting() -> Meeting:
 
 
 @pytest.fixture
-def time() -> MockTime:
-    return MockTime()
-
-
-@pytest.fixture
 def produce(time: MockTime) -> ClientQuotaManager:
     return ClientQuotaManager(CONFIG, Metrics(time=time), QuotaType.PRODUCE, time)
 

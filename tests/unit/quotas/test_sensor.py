@@ -9,7 +9,7 @@ from quotas.metric_config import MetricConfig
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.sensor import QuotaViolationError, Sensor
-from quotas.stats import Avg, CumulativeCount, CumulativeSum, Max, Meter, Rate, WindowedSum
+from quotas.stats import Avg, CumulativeCount, CumulativeSum, Max, Meter, Rate, TokenBucket, WindowedSum
 
 UPPER_TEN = MetricConfig(samples=2, time_window_ms=1_000, quota=Quota.upper_bound(10))
 
@@ -292,3 +292,38 @@ def test_a_record_and_its_check_are_one_step(metrics: Metrics) -> None:
     other.join()
     with pytest.raises(QuotaViolationError):
         sensor.check_quotas()
+
+
+def test_a_statistic_of_ones_own_is_recorded_and_checked_by_its_own_rules(metrics: Metrics) -> None:
+    class Doubled(WindowedSum):
+        def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
+            super().record(config, 2 * value, time_ms)
+
+    sensor = metrics.sensor("s", UPPER_TEN)
+    sensor.add(metrics.metric_name("sum", "g"), Doubled())
+    sensor.record(5.0)
+    assert value_of(metrics, "sum") == 10.0
+    with pytest.raises(QuotaViolationError):
+        sensor.record(1.0)
+
+
+def test_checking_before_recording_takes_nothing_from_an_exhausted_bucket(metrics: Metrics) -> None:
+    sensor = metrics.sensor("s", UPPER_TEN)
+    sensor.add(metrics.metric_name("tokens", "g"), TokenBucket())
+    sensor.check_and_record(21, 5_000)
+    with pytest.raises(QuotaViolationError):
+        sensor.check_and_record(1, 5_000)
+    assert value_of(metrics, "tokens") == -1
+
+
+def test_a_gauge_of_a_sensor_goes_with_it_and_is_never_checked(metrics: Metrics, time: MockTime) -> None:
+    sensor = metrics.sensor("s", UPPER_TEN, inactive_sensor_expiration_time_seconds=1)
+    name = metrics.metric_name("gauge", "g")
+    assert sensor.add_gauge(name, lambda config, now_ms: 1e9)
+    assert sensor.add_gauge(name, lambda config, now_ms: 5.0), "it is there already"
+    sensor.record(5.0)
+    assert value_of(metrics, "gauge") == 1e9
+    time.sleep(1_001)
+    assert not sensor.add_gauge(metrics.metric_name("late", "g"), lambda config, now_ms: 1.0)
+    metrics.remove_expired_sensors(time.hi_res_clock_ms())
+    assert metrics.metric(name) is None

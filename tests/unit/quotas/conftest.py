@@ -1,0 +1,14 @@
+import pytest
+
+from quotas.clock import MockTime
+from quotas.metrics import Metrics
+
+
+@pytest.fixture
+def time() -> MockTime:
+    return MockTime()
+
+
+@pytest.fixture
+def metrics(time: MockTime) -> Metrics:
+    return Metrics(time=time)
