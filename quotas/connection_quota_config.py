@@ -1,5 +1,6 @@
 """The limits that connection quotas start with, and the one form of an address under which connections are counted."""
 
+import functools
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -43,6 +44,7 @@ class ConnectionQuotaConfig:
         canonical_overrides(self.max_connections_per_ip_overrides)
 
 
+@functools.lru_cache(maxsize=4_096)
 def canonical_address(address: str) -> str:
     """An address in the one form that is counted: without zone, and an IPv4 one in its own form.
 

@@ -7,7 +7,7 @@ Source: chapter 19, "Connection quotas inside the acceptor"; KIP-402, KIP-612.
 """
 
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -113,7 +113,7 @@ class ConnectionQuotas:
         self._ip_rate_overrides: dict[str, int] = {}
         self._ip_sensors: OrderedDict[str, None] = OrderedDict()  # the one that connected longest ago first
         self._listeners: dict[str, _Listener] = {}
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}
         self._total = 0
         self._wakers: list[Callable[[], None]] = []
         self._broker_sensor = self._rates.sensor(ConnectionQuotaEntity.broker(), config.max_connection_creation_rate)
@@ -184,9 +184,9 @@ class ConnectionQuotas:
                 return
             self._uncount(connection)
             if connection.address is not None:
-                self._counts[connection.address] -= 1
-                if not self._counts[connection.address]:
-                    del self._counts[connection.address]
+                left = self._counts.pop(connection.address) - 1
+                if left:
+                    self._counts[connection.address] = left
             self._changed()
 
     def subscribe(self, waker: Callable[[], None]) -> None:
@@ -202,7 +202,7 @@ class ConnectionQuotas:
     def get(self, address: str) -> int:
         """How many connections an address has."""
         with self.lock:
-            return self._counts[canonical_address(address)]
+            return self._counts.get(canonical_address(address), 0)
 
     @property
     def total_count(self) -> int:
@@ -334,12 +334,13 @@ class ConnectionQuotas:
             self._uncount(connection)
             self._changed()
             return Refuse(error)
-        self._counts[address] += 1
+        self._counts[address] = self._counts.get(address, 0) + 1
+        connection._arrived_ms = connection._ready_ms = 0  # idle connections keep what their end needs
         return Admit()
 
     def _check_ip_count(self, address: str) -> TooManyConnectionsError | None:
         maximum = self._ip_max_overrides.get(address, self._ip_max)
-        return TooManyConnectionsError(address, maximum) if self._counts[address] >= maximum else None
+        return TooManyConnectionsError(address, maximum) if self._counts.get(address, 0) >= maximum else None
 
     def _check_ip_rate(self, connection: Connection, address: str, now_ms: int) -> ConnectionThrottledError | None:
         limit = self._ip_rate_of(address)

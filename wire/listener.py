@@ -235,8 +235,9 @@ class Listener:
     ) -> Place | Refusal:
         """Waits until the limits have a place for the connection; one that they refuse is closed and counted here."""
         host = None if security.proxy is not None else peer[0]
+        waits: list[str] = []
         try:
-            place = await self._limits.take(self.name, host, lambda detail: self._tell_of_wait(context, detail))
+            place = await self._limits.take(self.name, host, lambda detail: self._tell_of_wait(context, detail, waits))
         except BaseException:
             accepted.close()
             raise
@@ -256,8 +257,11 @@ class Listener:
             context.held.close_after(accepted, place.hold_ms)
         return place
 
-    def _tell_of_wait(self, context: ListenerContext, detail: str) -> None:
-        self._counters.accept_waits += 1
+    def _tell_of_wait(self, context: ListenerContext, detail: str, waits: list[str]) -> None:
+        """Says that a connection waits; it is counted once, though it may wait for several things, one by one."""
+        if not waits:
+            self._counters.accept_waits += 1
+        waits.append(detail)
         count = context.limiter.admit("accept_wait", self._time.hi_res_clock_ms())
         if count:
             log.warning("connections wait to be accepted", detail=detail, listener=self.name, connections=count)

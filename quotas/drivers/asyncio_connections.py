@@ -46,9 +46,7 @@ class AsyncioConnectionQuotas:
         while True:
             with self.quotas.lock:  # from the decision to the wait nobody can make room unnoticed
                 decision = self.quotas.decide(connection, self._time.hi_res_clock_ms())
-                room = self._loop.create_future()
-                if isinstance(decision, Wait) and decision.ms is None:
-                    self._waiting.add(room)
+                room = self._await_room() if decision == Wait(None) else None
             if isinstance(decision, Admit):
                 return connection
             if isinstance(decision, Refuse):
@@ -64,9 +62,14 @@ class AsyncioConnectionQuotas:
         """Is told of nothing any more; nobody may be waiting."""
         self.quotas.unsubscribe(self._wake)
 
-    async def _wait(self, decision: Wait, room: asyncio.Future[None]) -> None:
-        if decision.ms is not None:
-            await asyncio.sleep(decision.ms / 1_000)
+    def _await_room(self) -> asyncio.Future[None]:
+        room = self._loop.create_future()
+        self._waiting.add(room)
+        return room
+
+    async def _wait(self, decision: Wait, room: asyncio.Future[None] | None) -> None:
+        if room is None:
+            await asyncio.sleep((decision.ms or 0) / 1_000)
             return
         try:
             await room

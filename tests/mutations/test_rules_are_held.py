@@ -23,6 +23,7 @@ CONFIG = "tests/unit/telemetry/test_subscription_config.py"
 CODECS = "tests/unit/telemetry/test_codec_traps.py"
 PLUGINS = "tests/unit/telemetry/test_exporter_plugin.py"
 LABELS = "tests/unit/exporters/test_labels.py"
+CONNECTIONS = "tests/unit/quotas/test_connection_quotas.py"
 
 
 class Mutation(NamedTuple):
@@ -249,6 +250,41 @@ MUTATIONS = [
         "return _Labels(encoded, self._names)",
         "return _Labels(encoded, frozenset())",
         LABELS,
+    ),
+    Mutation(
+        "a connection that is refused for its address leaves no trace in its rate",
+        "quotas/connection_quotas.py",
+        "        self._rates.unrecord(sensor, now_ms)\n",
+        "",
+        CONNECTIONS,
+    ),
+    Mutation(
+        "a connection that is out of the windows is not taken back out of them",
+        "quotas/connection_quotas.py",
+        "if now_ms - connection._arrived_ms < self._rates.span_ms:",
+        "if True:",
+        CONNECTIONS,
+    ),
+    Mutation(
+        "the inter-broker listener is spared by the limits of the broker",
+        "quotas/connection_quotas.py",
+        "return self._is_protected(listener) or self._total < self._broker_max",
+        "return self._total < self._broker_max",
+        CONNECTIONS,
+    ),
+    Mutation(
+        "a connection is given back once",
+        "quotas/connection_quotas.py",
+        "            if not connection.is_counted:\n                return\n",
+        "",
+        CONNECTIONS,
+    ),
+    Mutation(
+        "a throttled replica's sensor begins with the quota in force",
+        "quotas/replication.py",
+        "made.add(self._rate_metric_name, SimpleRate(), self._metric_config())",
+        "made.add(self._rate_metric_name, SimpleRate())",
+        "tests/unit/quotas/test_replication.py",
     ),
 ]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import socket
 import ssl
 import struct
@@ -316,14 +317,23 @@ def test_the_connections_used_longest_ago_go_where_there_are_too_many() -> None:
 
 
 def test_a_node_keeps_to_its_limits_and_shows_them(tmp_path: Path) -> None:
-    with (
-        Node(tmp_path, "max.connections.per.ip=2", "max.connections.per.ip.overrides=127.0.0.9:3") as node,
-        contextlib.ExitStack() as clients,
-    ):
-        for source in ("127.0.0.8", "127.0.0.9"):
-            for _ in range(5):
+    config = '"max.connections.per.ip" = 2\nmax.connections.per.ip.overrides = "127.0.0.9:3"\n'
+    with Node(tmp_path, config=config) as node, contextlib.ExitStack() as clients:
+
+        def connect(source: str, count: int) -> None:
+            for _ in range(count):
                 clients.enter_context(socket.create_connection((ME, node.port), source_address=(source, 0)))
+
+        connect("127.0.0.8", 5)
+        connect("127.0.0.9", 5)
         node.wait_for(lambda s: s["connection_limits"] == {"connections": 5, "addresses": 2})
         node.wait_for(lambda s: s["connections"][0]["closed"].get("too_many_connections") == 5)
+        node.config_file.write_text(config.replace("2", "4", 1))
+        assert node.process is not None
+        node.process.send_signal(signal.SIGHUP)
+        node.wait_for(lambda _: "configuration reread" in node.output())
+        connect("127.0.0.8", 3)
+        node.wait_for(lambda s: s["connection_limits"] == {"connections": 7, "addresses": 2})
+        node.wait_for(lambda s: s["connections"][0]["closed"].get("too_many_connections") == 6)
         clients.close()
         node.wait_for(lambda s: s["connection_limits"] == {"connections": 0, "addresses": 0})

@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -67,7 +66,7 @@ def test_two_connections_cannot_have_the_last_place(with_lock: bool, monkeypatch
     assert sorted(map(repr, decisions)) == (["Admit()", "Wait(ms=None)"] if with_lock else ["Admit()", "Admit()"])
 
 
-class SlowCounts(Counter[str]):
+class SlowCounts(dict[str, int]):
     """Lets another thread in between the reading of a count and its writing."""
 
     def __init__(self, meanwhile: Meanwhile) -> None:
