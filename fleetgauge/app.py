@@ -6,6 +6,7 @@ The order of a stop: no new connections, pending responses sent, the push log co
 import asyncio
 import math
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
 from fleetgauge.http.supervisor import HttpPort
+from fleetgauge.node_quotas import NodeQuotas
 from fleetgauge.node_socket import NodeSocket
 from fleetgauge.push_log_appender import open_push_log
 from fleetgauge.reporters import Reporters
@@ -33,6 +35,7 @@ from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
 from telemetry.push_record import PushIds
 from wire.api_table import ApiTable
 from wire.listener import Listener, ListenerSettings
+from wire.listener_security import ListenerSecurity
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +43,7 @@ _HOUSEKEEPING_S = 1.0
 _NOT_FOR_REPORTERS = {"sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"}
 _CHANGEABLE = {
     *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
-    *("max_connections_per_ip", "max_connections_per_ip_overrides"),
+    *("max_connections_per_ip", "max_connections_per_ip_overrides", "quotas"),
     *ListenerKeys.model_fields,
 }
 """What a SIGHUP takes over; a listener's certificates, users, rules and limits hold for connections to come."""
@@ -86,6 +89,8 @@ class FleetgaugeNode:
         loop = asyncio.get_running_loop()
         self._metrics = Metrics(time=self._time)
         self._connection_limits = NodeConnectionLimits(config, self._metrics, self._time, loop)
+        self._table = ApiTable()
+        self._quotas = NodeQuotas(config, self._metrics, self._connection_limits.quotas, self._table, self._time)
         self._reporters = Reporters(
             config.metric_reporters,
             self._metrics,
@@ -100,6 +105,7 @@ class FleetgaugeNode:
             self._push_log,
             self._time,
             FlushSoon(loop),
+            self._quotas.request,
             plugin_export_timeout_ms=config.plugin_export_timeout_ms,
         )
         instance = f"{self._data.identifier}-serve" if config.push_log == "kafka" else ""
@@ -129,6 +135,7 @@ class FleetgaugeNode:
             self._housekeeping.cancel()
             with suppress(asyncio.CancelledError):
                 await self._housekeeping
+        self._quotas.wake_all()
         await self._stop_listeners(self._left(deadline_ms))
         await self._apis.close()
         await self._push_log.close()
@@ -137,22 +144,25 @@ class FleetgaugeNode:
         await self.http.stop()
         await self._questions.stop()
         await self._status.stop()
+        self._quotas.close()
         self._reporters.close()
         self._lock.close()
         log.info("stopped", undelivered=self._undelivered())
 
     def reconfigure(self, config: ServiceConfig) -> None:
-        """Takes over what may change while running: subscriptions, client guard, and of each listener its certificates
-        (read anew), users, rules and limits, for the connections to come. The log level is the caller's.
+        """Takes over what may change while running: subscriptions, client guard, quotas, and of each listener its
+        certificates (read anew), users, rules and limits, for the connections to come. The log level is the caller's.
 
         Other keys that differ are named in the log, since they need a restart.
 
         Raises:
-            ConfigError: certificates or keys cannot be used; nothing was changed.
+            ConfigError: certificates or keys cannot be used, or a quota callback refuses; nothing was changed.
         """
         rules = guard_rules(config.client_guard)  # a bad table is refused before anything changes
         overrides = self._connection_limits.look_up(config)
-        self._replace_security(config)
+        securities = config.security_keys().build()
+        self._quotas.reconfigure(config)
+        self._replace_security(securities)
         self._connection_limits.reconfigure(config, overrides)
         self._manager.replace_subscriptions(config.client_metrics)
         self._manager.replace_guard_rules(rules)
@@ -165,8 +175,7 @@ class FleetgaugeNode:
             log.warning("these keys changed in the file, and need a restart", keys=changed)
         log.info("configuration reread", subscriptions=sorted(config.client_metrics))
 
-    def _replace_security(self, config: ServiceConfig) -> None:
-        securities = config.security_keys().build()
+    def _replace_security(self, securities: Mapping[str, ListenerSecurity]) -> None:
         for listener in self._listeners:
             security = securities.get(listener.name)
             # What a listener speaks stays until a restart, as its address does.
@@ -198,6 +207,7 @@ class FleetgaugeNode:
             "http": self.http.status(),
             "connections": [listener.counters() for listener in self._listeners],
             "connection_limits": self._connection_limits.status(),
+            "quotas": self._quotas.status(),
             "telemetry": {
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
                 "unmatched_prefixes": self._manager.unmatched_prefixes(),
@@ -248,9 +258,8 @@ class FleetgaugeNode:
         return manager
 
     async def _start_listeners(self) -> None:
-        table = ApiTable()
         cluster = ClusterApis(self._config.node_id, self.cluster_id, self.advertised)
-        handler = RequestDispatcher(table, cluster, self._apis, self._manager, self._time)
+        handler = RequestDispatcher(self._table, cluster, self._apis, self._manager, self._quotas.request, self._time)
         settings = ListenerSettings(
             socket_request_max_bytes=self._config.socket_request_max_bytes,
             queued_max_request_bytes=self._config.queued_max_request_bytes,
@@ -269,7 +278,7 @@ class FleetgaugeNode:
                 handler=handler,
                 settings=settings,
                 time=self._time,
-                api_table=table,
+                api_table=self._table,
                 security=securities[endpoint.listener_name],
                 limits=self._connection_limits,
             )

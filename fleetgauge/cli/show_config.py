@@ -38,6 +38,7 @@ def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
         ("exporters", checked.exporters),
         ("client-metrics", checked.client_metrics),
         ("client-guard", checked.client_guard),
+        ("quotas", checked.quotas),
     ):
         for entry, properties in entries.items():
             typer.echo(f'\n[{table}."{entry}"]')

@@ -14,6 +14,7 @@ from exporters.push_log.log import PushLogError
 from exporters.registry import build_exporter
 from fleetgauge.config.model import TABLES, ServiceConfig
 from fleetgauge.config.push_logs import topic_settings
+from fleetgauge.config.quotas import QUOTAS_PREFIX, read_limits
 from fleetgauge.config.security import LISTENER_PREFIX, NOT_READ, SECRETS, USERS_PREFIX
 from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.data_dir import DataDirectory
@@ -49,6 +50,7 @@ def load_config(
     config = _validate(sourced)
     _check_subscriptions(config, sourced)
     _check_guard(config, sourced)
+    _check_quotas(config)
     _check_exporters(config, sourced)
     _check_topic(config)
     _check_security(config, sourced)
@@ -70,6 +72,7 @@ class _Tables:
     kafka_client: dict[str, str] = field(default_factory=dict)
     listener_name: dict[str, object] = field(default_factory=dict)
     users: dict[str, dict[str, str]] = field(default_factory=dict)
+    quotas: dict[str, dict[str, object]] = field(default_factory=dict)
 
     def take(self, key: str, raw: Sourced) -> bool:
         """True if the key belongs to one of them.
@@ -93,6 +96,9 @@ class _Tables:
         elif key.startswith(USERS_PREFIX):
             name, inner = _user_key(key, raw)
             self.users.setdefault(name, {})[inner] = _kafka_text(raw.value)
+        elif key.startswith(QUOTAS_PREFIX):
+            name, inner = _quota_key(key, raw)
+            self.quotas.setdefault(name, {})[inner] = raw.value
         else:
             return False
         return True
@@ -114,6 +120,7 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     values["push.log.kafka.client"] = tables.kafka_client
     values["listener.name"] = tables.listener_name
     values["sasl.users"] = tables.users
+    values["quotas"] = tables.quotas
     values["client-guard"] = tables.guard
     values["client-metrics"] = tables.subscriptions or {"default": DEFAULT_SUBSCRIPTION}
     try:
@@ -154,6 +161,19 @@ def _guard_key(key: str, raw: Sourced) -> tuple[str, str]:
     return name, inner
 
 
+def _quota_key(key: str, raw: Sourced) -> tuple[str, str]:
+    name, _, inner = key.removeprefix(QUOTAS_PREFIX).rpartition(".")
+    if not name:
+        raise ConfigError(
+            key, 'quotas are tables by entity, for example [quotas."users/alice"], with their limits', source=raw.source
+        )
+    try:
+        read_limits({name: {inner: raw.value}})
+    except InvalidConfigError as error:
+        raise ConfigError(key, str(error), source=raw.source) from error
+    return name, inner
+
+
 def _user_key(key: str, raw: Sourced) -> tuple[str, str]:
     for mechanism in ScramMechanism:
         inner = mechanism.value.lower()
@@ -177,7 +197,14 @@ def _kafka_text(value: object) -> str:
 def _did_you_mean(key: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(
         key,
-        [*known, "[exporters.<name>]", "[client-metrics.<name>]", "[client-guard.<name>]", "[sasl.users.<name>]"],
+        [
+            *known,
+            "[exporters.<name>]",
+            "[client-metrics.<name>]",
+            "[client-guard.<name>]",
+            "[sasl.users.<name>]",
+            '[quotas."<entity>"]',
+        ],
         n=1,
     )
     return f"; did you mean {close[0]}?" if close else "; the keys are listed by fleetgauge config"
@@ -212,6 +239,13 @@ def _check_guard(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
             raise ConfigError(
                 f"client-guard.{name}", str(error), source=_source_of("client-guard", name, sourced)
             ) from error
+
+
+def _check_quotas(config: ServiceConfig) -> None:
+    try:
+        read_limits(config.quotas)  # together: each alone was checked with its key
+    except InvalidConfigError as error:
+        raise ConfigError("quotas", str(error)) from error
 
 
 def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:

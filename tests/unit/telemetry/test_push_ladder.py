@@ -175,7 +175,15 @@ def test_what_is_small_may_have_any_ratio_and_what_is_large_a_hundredfold(make_n
 
 @pytest.mark.parametrize(
     ("metrics", "compression_type"),
-    [(b"", 0), (None, 0), (b"", 4), (None, 4), (zstandard.compress(b""), 4), (gzip.compress(b"", mtime=0), 1), (b"\x00", 2)],
+    [
+        (b"", 0),
+        (None, 0),
+        (b"", 4),
+        (None, 4),
+        (zstandard.compress(b""), 4),
+        (gzip.compress(b"", mtime=0), 1),
+        (b"\x00", 2),
+    ],
 )
 def test_an_empty_payload_is_a_heartbeat_with_a_record(client, metrics, compression_type):
     client.get()

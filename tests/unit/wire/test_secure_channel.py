@@ -109,12 +109,17 @@ class Waiting:
 
 
 class Handler:
+    request_clock = None
+
     def __init__(self) -> None:
         self.handled: list[tuple[int, str]] = []
 
     def handle(self, channel: Channel, request: Request) -> bytes:
         self.handled.append((request.api_key, str(channel.principal)))
         return ANSWER
+
+    def authentication_took(self, nanos: int) -> None:
+        raise AssertionError("there is no clock")
 
     def connection_made(self, channel: Channel) -> None:
         pass

@@ -82,6 +82,8 @@ class Later:
 class Handler:
     """Answers at once by default; remembers everything."""
 
+    request_clock = None
+
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.lost: list[str] = []
@@ -91,6 +93,9 @@ class Handler:
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         self.requests.append(request)
         return self.on_request(channel, request)
+
+    def authentication_took(self, nanos: int) -> None:
+        raise AssertionError("there is no clock")
 
     def connection_made(self, channel: Channel) -> None:
         self.on_made(channel)
