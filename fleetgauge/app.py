@@ -253,6 +253,7 @@ class FleetgaugeNode:
             push_ids=PushIds(),
             plugin=self._reporters.plugin,
             guard_rules=guard_rules(config.client_guard),
+            pace=self._quotas.pace,
         )
         manager.replace_subscriptions(config.client_metrics)
         return manager

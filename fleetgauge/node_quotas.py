@@ -22,6 +22,7 @@ from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.telemetry_quota import TelemetryByteQuotaManager, TelemetryPushQuotaManager
 from quotas.usage import usages
+from telemetry.push_pace import TelemetryPace
 from wire.api_table import ApiTable
 from wire.errors import InvalidConfigError
 
@@ -48,7 +49,7 @@ class NodeQuotas:
     Attributes:
         identities: who is behind a request.
         request: the REQUEST quota, at work on the listener.
-        telemetry_bytes, telemetry_pushes: our own, for `telemetry.push_pace`.
+        pace: our own, the telemetry quotas.
 
     Raises:
         ConfigError: `client.quota.callback.class` cannot be used, or refuses a limit.
@@ -68,11 +69,11 @@ class NodeQuotas:
         except InvalidConfigError as error:
             raise ConfigError(CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, str(error)) from error
         callback = self._managers.client_quota_callback
-        self.telemetry_bytes = TelemetryByteQuotaManager(sampling.client, metrics, time, callback)
-        self.telemetry_pushes = TelemetryPushQuotaManager(sampling.client, metrics, time, callback)
+        payloads = TelemetryByteQuotaManager(sampling.client, metrics, time, callback)
+        pushes = TelemetryPushQuotaManager(sampling.client, metrics, time, callback)
         self._by_key: dict[str, ClientQuotaManager] = {
-            "telemetry_byte_rate": self.telemetry_bytes,
-            "telemetry_push_rate": self.telemetry_pushes,
+            "telemetry_byte_rate": payloads,
+            "telemetry_push_rate": pushes,
             **{
                 key.name: self._managers.client_quota_manager(key.quota_type)
                 for key in USER_AND_CLIENT_QUOTA_KEYS.values()
@@ -81,6 +82,7 @@ class NodeQuotas:
         }
         self.identities = Identities()
         self.request = RequestQuota(self._managers.request, self.identities, table, time)
+        self.pace = TelemetryPace(pushes, payloads, self.identities)
         self._limits: _Limits = {}
         self._reapers = [AsyncioReaper(each.reaper, time) for each in self._managers.client_quota_managers]
         self.reconfigure(config)
@@ -113,6 +115,7 @@ class NodeQuotas:
             if isinstance(part, ClientIdEntity)
         )
         self.request.quotas_changed()
+        self.pace.quotas_changed()
 
     def _set(self, entity: Entity, key: str, value: float | None) -> None:
         if not isinstance(entity, KafkaQuotaEntity):

@@ -22,7 +22,6 @@ def quota_utilization(usage: KafkaMetric) -> Gauge:
     With a burst of 500, -60 tokens are 112. KIP-1373 leaves token buckets out, since a rate over the refill rate says
     nothing about them.
     """
-
     return lambda config, now_ms: utilization_of(usage, now_ms)
 
 
