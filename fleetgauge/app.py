@@ -40,7 +40,7 @@ from wire.listener_security import ListenerSecurity
 log = structlog.get_logger(__name__)
 
 _HOUSEKEEPING_S = 1.0
-_NOT_FOR_REPORTERS = {"sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"}
+_NOT_FOR_PLUGINS = {"sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"}
 _CHANGEABLE = {
     *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
     *("max_connections_per_ip", "max_connections_per_ip_overrides", "quotas"),
@@ -90,11 +90,14 @@ class FleetgaugeNode:
         self._metrics = Metrics(time=self._time)
         self._connection_limits = NodeConnectionLimits(config, self._metrics, self._time, loop)
         self._table = ApiTable()
-        self._quotas = NodeQuotas(config, self._metrics, self._connection_limits.quotas, self._table, self._time)
+        for_plugins = config.model_dump(by_alias=True, mode="json", exclude=_NOT_FOR_PLUGINS)
+        self._quotas = NodeQuotas(
+            config, for_plugins, self._metrics, self._connection_limits.quotas, self._table, self._time
+        )
         self._reporters = Reporters(
             config.metric_reporters,
             self._metrics,
-            config.model_dump(by_alias=True, mode="json", exclude=_NOT_FOR_REPORTERS),
+            for_plugins,
             node_id=config.node_id,
             cluster_id=self.cluster_id,
         )

@@ -41,6 +41,7 @@ class NodeQuotas:
 
     Args:
         config: the limits, and how usage is sampled.
+        callback_configs: what a `client.quota.callback.class` is configured with.
         metrics: where sensors and metrics are registered.
         connections: takes `connection_creation_rate` of addresses.
         table: the APIs that are served.
@@ -56,16 +57,20 @@ class NodeQuotas:
     """
 
     def __init__(
-        self, config: ServiceConfig, metrics: Metrics, connections: ConnectionQuotas, table: ApiTable, time: Time
+        self,
+        config: ServiceConfig,
+        callback_configs: Mapping[str, object],
+        metrics: Metrics,
+        connections: ConnectionQuotas,
+        table: ApiTable,
+        time: Time,
     ) -> None:
         self._metrics = metrics
         self._connections = connections
         self._time = time
         sampling = _sampling(config)
         try:
-            self._managers = QuotaManagers.instantiate(
-                sampling, metrics, time, config.model_dump(by_alias=True, mode="json", include=_FOR_CALLBACKS)
-            )
+            self._managers = QuotaManagers.instantiate(sampling, metrics, time, callback_configs)
         except InvalidConfigError as error:
             raise ConfigError(CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, str(error)) from error
         callback = self._managers.client_quota_callback
@@ -132,32 +137,29 @@ class NodeQuotas:
         for reaper in self._reapers:
             reaper.shutdown()
 
-    def _exempt_time(self) -> float:
-        """Time on the loop that no quota applies to [percent]; 0 while no request quota is set."""
-        return self._managers.request.exempt_sensor.metrics[0].measurable_value()
-
     def close(self) -> None:
         """Closes the callback."""
         self._managers.shutdown()
 
     def status(self) -> dict[str, Any]:
-        """Who uses how much of what they are allowed, in plain values."""
+        """Who uses how much of what they are allowed, by kind of quota, in plain values."""
         found, left_out = usages(self._metrics, self._time.hi_res_clock_ms(), MAX_SHOWN)
+        by_kind: dict[str, dict[str, Any]] = {}
+        for each in found:
+            shown = {"tags": dict(each.tags), "used": each.used, "limit": each.limit}
+            by_kind.setdefault(each.kind, {})[each.entity] = shown
         return {
-            "limits": len(self._limits),
             "channels_held": len(self._managers.request.reaper.delay_queue),
-            "exempt_request_time": self._exempt_time(),
             "requests_throttled": self.request.throttled,
             "requests_of_others": self.identities.shared,
-            "usage": [each.as_plain() for each in found],
+            "exempt_request_time": self._exempt_time(),
+            "usage": by_kind,
             "usage_left_out": left_out,
         }
 
-
-_FOR_CALLBACKS: Final = {
-    *("node_id", "cluster_id", "quota_window_num", "quota_window_size_seconds"),
-    *("client_quota_callback_class",),
-}
+    def _exempt_time(self) -> float:
+        """Time on the loop that no quota applies to [percent]; 0 while no request quota is set."""
+        return self._managers.request.exempt_sensor.metrics[0].measurable_value()
 
 
 def _sampling(config: ServiceConfig) -> QuotaConfig:

@@ -3,14 +3,15 @@
 import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from quotas.connection_quota_config import UNLIMITED
 from quotas.connection_rates import METRICS_GROUP
 from quotas.kafka_metric import KafkaMetric
 from quotas.metric_config import UNBOUNDED
 from quotas.metrics import Metrics
-from quotas.utilization import utilization_of
+from quotas.quota import Quota
+from quotas.stats.token_bucket import TokenBucket
 
 CONNECTION_CREATION: Final = "ConnectionCreation"
 """The kind of quota of the metrics in Kafka's group `socket-server-metrics`."""
@@ -28,26 +29,28 @@ class QuotaUsage:
     Attributes:
         kind: `Request`, `TelemetryByte` and so on, as the quota's group of metrics.
         tags: who they are: `user` and `client-id`, a callback's own tags, `ip`, `listener`, or nothing for the broker.
-        used: as it is measured now, in the unit of the limit.
-        limit: in force now.
-        utilization: used over limit, 1 at the limit; of a token bucket the share of its burst that is spent.
+        used: as it is measured now, in the unit of the limit; of a token bucket the tokens that are spent.
+        limit: in force now; of a token bucket its burst.
     """
 
     kind: str
     tags: Mapping[str, str]
     used: float
     limit: float
-    utilization: float
 
-    def as_plain(self) -> dict[str, Any]:
-        """In values that JSON can hold."""
-        return {
-            "kind": self.kind,
-            "tags": dict(self.tags),
-            "used": self.used,
-            "limit": self.limit,
-            "utilization": self.utilization,
-        }
+    @property
+    def utilization(self) -> float:
+        """Used over limit: 1 at the limit."""
+        return self.used / self.limit
+
+    @property
+    def entity(self) -> str:
+        """Who they are, in one text.
+
+        >>> QuotaUsage("Request", {"user": "alice", "client-id": ""}, 1.0, 2.0).entity
+        'user=alice'
+        """
+        return ",".join(f"{tag}={value}" for tag, value in self.tags.items() if value) or "broker"
 
 
 def usages(metrics: Metrics, now_ms: int, most: int) -> tuple[list[QuotaUsage], int]:
@@ -62,21 +65,23 @@ def usages(metrics: Metrics, now_ms: int, most: int) -> tuple[list[QuotaUsage], 
         The list, and how many were left out: beyond `most`, or not measured since there are more than `MAX_MEASURED`.
     """
     limited = list(_limited(metrics))
-    measured = [_usage(metric, now_ms) for metric in limited[:MAX_MEASURED]]
+    measured = [_usage(metric, quota, now_ms) for metric, quota in limited[:MAX_MEASURED]]
     found = heapq.nlargest(most, measured, key=lambda each: each.utilization)
     return found, len(limited) - len(found)
 
 
-def _limited(metrics: Metrics) -> Iterator[KafkaMetric]:
+def _limited(metrics: Metrics) -> Iterator[tuple[KafkaMetric, Quota]]:
     for metric in metrics.metrics().values():
         quota = metric.config.quota
         if quota is not None and metric.measure is not None and quota.bound not in _NO_LIMITS:
-            yield metric
+            yield metric, quota
 
 
-def _usage(metric: KafkaMetric, now_ms: int) -> QuotaUsage:
-    name, quota = metric.metric_name, metric.config.quota
-    assert quota is not None
-    utilization = utilization_of(metric, now_ms) / 100
+def _usage(metric: KafkaMetric, quota: Quota, now_ms: int) -> QuotaUsage:
+    name = metric.metric_name
     kind = CONNECTION_CREATION if name.group == METRICS_GROUP else name.group
-    return QuotaUsage(kind, name.tags, metric.measurable_value(now_ms), quota.bound, utilization)
+    limit, used = quota.bound, metric.measurable_value(now_ms)
+    if isinstance(metric.provider, TokenBucket):
+        limit = metric.provider.burst(metric.config)
+        used = limit - used
+    return QuotaUsage(kind, name.tags, used, limit)

@@ -4,7 +4,7 @@ import math
 from typing import Final
 
 from quotas.kafka_metric import KafkaMetric
-from quotas.metric_config import UNBOUNDED
+from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.stats.stat import Gauge
 from quotas.stats.token_bucket import TokenBucket
 
@@ -22,18 +22,17 @@ def quota_utilization(usage: KafkaMetric) -> Gauge:
     With a burst of 500, -60 tokens are 112. KIP-1373 leaves token buckets out, since a rate over the refill rate says
     nothing about them.
     """
-    return lambda config, now_ms: utilization_of(usage, now_ms)
 
+    def measure(config: MetricConfig, now_ms: int) -> float:
+        in_force = usage.config
+        quota = in_force.quota
+        if quota is None or not 0 < quota.bound < UNBOUNDED:
+            return math.nan
+        value = usage.measurable_value(now_ms)
+        bucket = usage.provider
+        if isinstance(bucket, TokenBucket):
+            burst = bucket.burst(in_force)
+            return (burst - value) / burst * 100
+        return value / quota.bound * 100
 
-def utilization_of(usage: KafkaMetric, now_ms: int) -> float:
-    """The value of that gauge [percent] at `now_ms` [ms, monotonic]."""
-    in_force = usage.config
-    quota = in_force.quota
-    if quota is None or not 0 < quota.bound < UNBOUNDED:
-        return math.nan
-    value = usage.measurable_value(now_ms)
-    bucket = usage.provider
-    if isinstance(bucket, TokenBucket):
-        burst = bucket.burst(in_force)
-        return (burst - value) / burst * 100
-    return value / quota.bound * 100
+    return measure

@@ -41,7 +41,7 @@ def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
         ("quotas", checked.quotas),
     ):
         for entry, properties in entries.items():
-            typer.echo(f'\n[{table}."{entry}"]')
+            typer.echo(f"\n[{table}.{_toml(entry)}]")
             for key, value in properties.items():
                 typer.echo(f"{_toml_key(key)} = {_toml('[hidden]' if _is_secret(key) else value)}")
 

@@ -72,7 +72,7 @@ class _Tables:
     kafka_client: dict[str, str] = field(default_factory=dict)
     listener_name: dict[str, object] = field(default_factory=dict)
     users: dict[str, dict[str, str]] = field(default_factory=dict)
-    quotas: dict[str, dict[str, object]] = field(default_factory=dict)
+    quotas: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def take(self, key: str, raw: Sourced) -> bool:
         """True if the key belongs to one of them.
@@ -97,8 +97,8 @@ class _Tables:
             name, inner = _user_key(key, raw)
             self.users.setdefault(name, {})[inner] = _kafka_text(raw.value)
         elif key.startswith(QUOTAS_PREFIX):
-            name, inner = _quota_key(key, raw)
-            self.quotas.setdefault(name, {})[inner] = raw.value
+            name, inner, limit = _quota(key, raw)
+            self.quotas.setdefault(name, {})[inner] = limit
         else:
             return False
         return True
@@ -161,17 +161,17 @@ def _guard_key(key: str, raw: Sourced) -> tuple[str, str]:
     return name, inner
 
 
-def _quota_key(key: str, raw: Sourced) -> tuple[str, str]:
+def _quota(key: str, raw: Sourced) -> tuple[str, str, float]:
     name, _, inner = key.removeprefix(QUOTAS_PREFIX).rpartition(".")
     if not name:
         raise ConfigError(
             key, 'quotas are tables by entity, for example [quotas."users/alice"], with their limits', source=raw.source
         )
     try:
-        read_limits({name: {inner: raw.value}})
+        (limit,) = read_limits({name: {inner: raw.value}}).values()
     except InvalidConfigError as error:
         raise ConfigError(key, str(error), source=raw.source) from error
-    return name, inner
+    return name, inner, limit.value
 
 
 def _user_key(key: str, raw: Sourced) -> tuple[str, str]:

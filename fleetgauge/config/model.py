@@ -335,7 +335,7 @@ class ServiceConfig(ListenerKeys):
         alias="sasl.users",
         description="[sasl.users.<name>]: salted hashes by mechanism, as fleetgauge credentials makes them.",
     )
-    quotas: dict[str, dict[str, float | str]] = Field(
+    quotas: dict[str, dict[str, float]] = Field(
         default_factory=dict,
         description='[quotas."users/<name>/clients/<client id>"] and the like: limits by Kafka\'s names and our own.',
     )

@@ -1,24 +1,168 @@
 """Quotas on a running node, at which real clients push: who is over them is slowed, and nobody's telemetry goes off."""
 
+import json
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from support.landing import landed
 from support.node import Node
 from support.raw_client import RawClient
+from support.telemetry_clients import Client, LibrdkafkaProcess, wait_until
 
 pytestmark = pytest.mark.integration
 
-EACH_QUARTER_SECOND = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 250\n'
+INTERVAL_MS = 250
+CREATED = "org.apache.kafka.producer.connection.creation.total"
 
 
-def test_a_client_over_its_request_quota_is_held_and_pushes_on(tmp_path: Path) -> None:
-    quotas = '[quotas."users/ANONYMOUS/clients/slow"]\nrequest_percentage = 0.001\n'
-    with Node(tmp_path, config=EACH_QUARTER_SECOND + quotas) as node:
-        with RawClient(node.port, client_id="slow") as slow, RawClient(node.port, client_id="other") as other:
-            subscription = slow.get()
-            answers = [slow.push(subscription, b"") for _ in range(2)]
-            assert other.get().throttle_time_ms == 0, "others are not"
-        status = node.wait_for(lambda s: not s["quotas"]["channels_held"], what="the throttle to end")
-        assert subscription.throttle_time_ms == 1000
-        assert [(each.error_code, each.throttle_time_ms) for each in answers] == [(0, 1000), (0, 1000)]
-        assert status["quotas"]["requests_throttled"] == 3
+class Quoted:
+    """A node whose quotas change, with a landing zone."""
+
+    def __init__(self, directory: Path) -> None:
+        self.landing = directory / "landing"
+        self.base = (
+            f'[client-metrics.all]\nmetrics = "*"\ninterval.ms = {INTERVAL_MS}\n'
+            f'[exporters.landing]\ntype = "landing"\npath = "{self.landing}"\nlinger.ms = 300\n'
+        )
+        self.node = Node(directory, config=self.base)
+
+    def limit(self, quotas: str) -> None:
+        """Has the node take these quotas instead of those before."""
+        self.node.reread(self.base + quotas)
+
+    def usage(self, kind: str, entity: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.node.status()["quotas"]["usage"][kind][entity]
+        return found
+
+    def expect_landed(self, clients: tuple[Client, ...]) -> None:
+        """Every push that a client saw acknowledged lands, and none of them says that its telemetry is off."""
+        acknowledged = {client.instance_id(): client.acknowledged() for client in clients}
+
+        def missing() -> dict[str, tuple[int, int]]:
+            there = Counter(record["client_instance_id"] for record in landed(self.landing))
+            return {i: (there[i], count) for i, count in acknowledged.items() if there[i] < count}
+
+        wait_until(missing, "acknowledged pushes in the landing zone (there, acknowledged)")
+        assert not any(client.says_off() for client in clients)
+
+
+@pytest.fixture(scope="module")
+def quoted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quoted]:
+    quoted = Quoted(tmp_path_factory.mktemp("node"))
+    with quoted.node:
+        yield quoted
+
+
+@pytest.fixture
+def clients(quoted: Quoted, tmp_path: Path) -> Iterator[tuple[Client, ...]]:
+    """A producer and a consumer of librdkafka that were acknowledged."""
+    process = LibrdkafkaProcess(LibrdkafkaProcess.NEWEST, f"127.0.0.1:{quoted.node.port}", tmp_path)
+    try:
+        expect_pushes(process.clients, {})
+        yield process.clients
+    finally:
+        process.kill()
+
+
+def expect_pushes(clients: tuple[Client, ...], before: dict[str, int], number: int = 2) -> None:
+    """Waits until each saw so many more pushes acknowledged."""
+    wait_until(
+        lambda: [c.name for c in clients if c.acknowledged() < before.get(c.name, 0) + number], "pushes of each client"
+    )
+
+
+def acknowledged(clients: tuple[Client, ...]) -> dict[str, int]:
+    return {client.name: client.acknowledged() for client in clients}
+
+
+def test_a_client_over_its_request_quota_is_held_and_others_are_not(quoted: Quoted) -> None:
+    quoted.limit('[quotas."users/ANONYMOUS/clients/slow"]\nrequest_percentage = 0.001\n')
+    with RawClient(quoted.node.port, client_id="slow") as slow, RawClient(quoted.node.port) as other:
+        subscription = slow.get()
+        answers = [slow.push(subscription, b"") for _ in range(2)]
+        assert other.get().throttle_time_ms == 0
+    status = quoted.node.wait_for(lambda s: not s["quotas"]["channels_held"], what="the last throttle to end")
+    assert subscription.throttle_time_ms == 1_000
+    assert [(each.error_code, each.throttle_time_ms) for each in answers] == [(0, 1_000)] * 2
+    assert status["quotas"]["requests_throttled"] == 3
+    assert quoted.usage("Request", "user=ANONYMOUS,client-id=slow")["limit"] == 0.001
+
+
+def test_real_clients_under_a_request_quota_keep_their_telemetry_on(
+    quoted: Quoted, clients: tuple[Client, ...]
+) -> None:
+    before = quoted.node.status()["quotas"]["requests_throttled"]
+    quoted.limit('[quotas."users/ANONYMOUS"]\nrequest_percentage = 0.001\n')
+    seen = acknowledged(clients)
+    expect_pushes(clients, seen, 3)
+    status = quoted.node.status()["quotas"]
+    assert status["requests_throttled"] >= before + 3 * len(clients)
+    quoted.limit("")
+    quoted.expect_landed(clients)
+
+
+def test_real_clients_over_a_telemetry_quota_push_less_often_and_lose_nothing(
+    quoted: Quoted, clients: tuple[Client, ...]
+) -> None:
+    """Two clients with four pushes a second each, of which two are allowed: each is given a second between pushes."""
+    ids = {client.instance_id() for client in clients}
+    refused = quoted.node.status()["telemetry"]["refusals"]
+    quoted.limit('[quotas."users/ANONYMOUS"]\ntelemetry_push_rate = 2\n')
+
+    def not_slowed() -> set[str]:
+        return ids - {r["client_instance_id"] for r in landed(quoted.landing) if r["push_interval_ms"] == 1_000}
+
+    wait_until(not_slowed, "a push of each at the longer interval")
+    used = quoted.usage("TelemetryPush", "user=ANONYMOUS")
+    quoted.limit('[quotas."users/ANONYMOUS"]\ntelemetry_push_rate = 1000\n')
+    raised = quoted.usage("TelemetryPush", "user=ANONYMOUS")
+    assert (used["limit"], raised["limit"]) == (2, 1_000)
+    assert raised["used"] > used["used"] / 2, "what was used is kept"
+    quoted.node.wait_for(lambda s: s["telemetry"]["counters"]["instances_slowed"] == 0, what="the return of both")
+    after = quoted.node.status()["telemetry"]["refusals"]
+    assert after.keys() - refused.keys() <= {"UNKNOWN_SUBSCRIPTION_ID"}, "nobody is refused for the quota"
+    quoted.limit("")
+    quoted.expect_landed(clients)
+
+
+def test_under_a_longer_interval_the_deltas_add_up_to_what_the_client_counted(quoted: Quoted) -> None:
+    quoted.limit('[quotas."clients/<default>"]\ntelemetry_push_rate = 2\n')
+    counted: dict[str, Any] = {}
+    settings = {
+        "bootstrap.servers": f"127.0.0.1:{quoted.node.port}",
+        "client.id": "counted",
+        "statistics.interval.ms": 100,
+        "stats_cb": lambda text: counted.update(json.loads(text)),
+        "log_level": 3,
+    }
+    producer = Producer(settings)
+
+    def pushes() -> list[dict[str, Any]]:
+        return [record for record in landed(quoted.landing) if record["client_id"] == "counted"]
+
+    def slowed() -> bool:
+        producer.poll(0.1)
+        return not any(record["push_interval_ms"] == 2 * INTERVAL_MS for record in pushes())
+
+    wait_until(slowed, "a push at the longer interval")
+    producer.flush(1)
+    producer.close() if hasattr(producer, "close") else None
+    print(sum(broker["connects"] for broker in counted["brokers"].values()), [created(r) for r in pushes()])
+
+
+def created(record: dict[str, Any]) -> int:
+    """What a push adds to the connections that its client made."""
+    data = MetricsData.FromString(record["metrics"])
+    return sum(
+        int(point.as_int or point.as_double)
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == CREATED
+        for point in metric.sum.data_points
+    )
