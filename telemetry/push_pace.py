@@ -120,6 +120,9 @@ class TelemetryPace:
         self.changes += 1
         pace.factor = factor
         pace.changed_ms = now_ms
+        for share in pace.shares:
+            if share is not None:
+                _keep(share[0], pace, now_ms)
         return True
 
     def has_room(self, context: RequestContext, now_ms: int) -> bool:
@@ -136,13 +139,11 @@ class TelemetryPace:
         pace = instance.pace
         if pace is None:
             return
-        kept_until_ms = now_ms + INTERVALS_BETWEEN_CHANGES * pace.base_interval_ms * pace.factor
         for kind, sensors in self._sensors(context, now_ms):
             value = payload_bytes if kind == _BYTES else 1
             sensors.quota_sensor.record(value, now_ms, False)
             demand = value * 1_000 * _MICRO // pace.base_interval_ms
-            sharers = self._share(pace, kind, sensors.quota_sensor.name, demand)
-            sharers.kept_until_ms = max(sharers.kept_until_ms, kept_until_ms)
+            _keep(self._share(pace, kind, sensors.quota_sensor.name, demand), pace, now_ms)
 
     def leave(self, instance: Paced) -> None:
         """Forgets an instance."""
@@ -211,6 +212,12 @@ class TelemetryPace:
         if needed > factor:
             return needed
         return factor // 2 if factor > 1 and load <= RETURN_AT * (factor // 2) else factor
+
+
+def _keep(sharers: _Sharers, pace: Pace, now_ms: int) -> None:
+    """Has them remembered for as long as a client of this pace may take to come back and find its factor again."""
+    kept_until_ms = now_ms + INTERVALS_BETWEEN_CHANGES * pace.base_interval_ms * pace.factor
+    sharers.kept_until_ms = max(sharers.kept_until_ms, kept_until_ms)
 
 
 def _factor_for(load: float) -> int:

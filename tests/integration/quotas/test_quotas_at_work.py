@@ -16,7 +16,7 @@ from support.telemetry_clients import Client, LibrdkafkaProcess, wait_until
 
 pytestmark = pytest.mark.integration
 
-INTERVAL_MS = 250
+INTERVAL_MS = 100
 CREATED = "org.apache.kafka.producer.connection.creation.total"
 
 
@@ -81,7 +81,8 @@ def acknowledged(clients: tuple[Client, ...]) -> dict[str, int]:
 
 
 def test_a_client_over_its_request_quota_is_held_and_others_are_not(quoted: Quoted) -> None:
-    quoted.limit('[quotas."users/ANONYMOUS/clients/slow"]\nrequest_percentage = 0.001\n')
+    quoted.limit('[quotas."users/ANONYMOUS/clients/slow"]\nrequest_percentage = 0.00001\n')
+    before = quoted.node.status()["quotas"]["requests_throttled"]
     with RawClient(quoted.node.port, client_id="slow") as slow, RawClient(quoted.node.port) as other:
         subscription = slow.get()
         answers = [slow.push(subscription, b"") for _ in range(2)]
@@ -89,15 +90,15 @@ def test_a_client_over_its_request_quota_is_held_and_others_are_not(quoted: Quot
     status = quoted.node.wait_for(lambda s: not s["quotas"]["channels_held"], what="the last throttle to end")
     assert subscription.throttle_time_ms == 1_000
     assert [(each.error_code, each.throttle_time_ms) for each in answers] == [(0, 1_000)] * 2
-    assert status["quotas"]["requests_throttled"] == 3
-    assert quoted.usage("Request", "user=ANONYMOUS,client-id=slow")["limit"] == 0.001
+    assert status["quotas"]["requests_throttled"] - before == 3
+    assert quoted.usage("Request", "user=ANONYMOUS,client-id=slow")["limit"] == 0.00001
 
 
 def test_real_clients_under_a_request_quota_keep_their_telemetry_on(
     quoted: Quoted, clients: tuple[Client, ...]
 ) -> None:
     before = quoted.node.status()["quotas"]["requests_throttled"]
-    quoted.limit('[quotas."users/ANONYMOUS"]\nrequest_percentage = 0.001\n')
+    quoted.limit('[quotas."users/ANONYMOUS"]\nrequest_percentage = 0.00001\n')
     seen = acknowledged(clients)
     expect_pushes(clients, seen, 3)
     status = quoted.node.status()["quotas"]
@@ -109,19 +110,21 @@ def test_real_clients_under_a_request_quota_keep_their_telemetry_on(
 def test_real_clients_over_a_telemetry_quota_push_less_often_and_lose_nothing(
     quoted: Quoted, clients: tuple[Client, ...]
 ) -> None:
-    """Two clients with four pushes a second each, of which two are allowed: each is given a second between pushes."""
+    """Two clients with ten pushes a second each, of which five are allowed: each is given four times its interval."""
     ids = {client.instance_id() for client in clients}
     refused = quoted.node.status()["telemetry"]["refusals"]
-    quoted.limit('[quotas."users/ANONYMOUS"]\ntelemetry_push_rate = 2\n')
+    quoted.limit('[quotas."users/ANONYMOUS"]\ntelemetry_push_rate = 5\n')
 
     def not_slowed() -> set[str]:
-        return ids - {r["client_instance_id"] for r in landed(quoted.landing) if r["push_interval_ms"] == 1_000}
+        return ids - {
+            r["client_instance_id"] for r in landed(quoted.landing) if r["push_interval_ms"] == 4 * INTERVAL_MS
+        }
 
     wait_until(not_slowed, "a push of each at the longer interval")
     used = quoted.usage("TelemetryPush", "user=ANONYMOUS")
     quoted.limit('[quotas."users/ANONYMOUS"]\ntelemetry_push_rate = 1000\n')
     raised = quoted.usage("TelemetryPush", "user=ANONYMOUS")
-    assert (used["limit"], raised["limit"]) == (2, 1_000)
+    assert (used["limit"], raised["limit"]) == (5, 1_000)
     assert raised["used"] > used["used"] / 2, "what was used is kept"
     quoted.node.wait_for(lambda s: s["telemetry"]["counters"]["instances_slowed"] == 0, what="the return of both")
     after = quoted.node.status()["telemetry"]["refusals"]
@@ -131,13 +134,19 @@ def test_real_clients_over_a_telemetry_quota_push_less_often_and_lose_nothing(
 
 
 def test_under_a_longer_interval_the_deltas_add_up_to_what_the_client_counted(quoted: Quoted) -> None:
-    quoted.limit('[quotas."clients/<default>"]\ntelemetry_push_rate = 2\n')
-    counted: dict[str, Any] = {}
+    """The client closes its connection before each of its pushes, 1.6 seconds apart, and so makes one for each."""
+    quoted.limit('[quotas."clients/<default>"]\ntelemetry_push_rate = 0.625\n')
+    connects = [0]
+
+    def count(statistics: str) -> None:
+        connects.append(sum(broker["connects"] for broker in json.loads(statistics)["brokers"].values()))
+
     settings = {
         "bootstrap.servers": f"127.0.0.1:{quoted.node.port}",
         "client.id": "counted",
-        "statistics.interval.ms": 100,
-        "stats_cb": lambda text: counted.update(json.loads(text)),
+        "connections.max.idle.ms": 1_000,
+        "statistics.interval.ms": 50,
+        "stats_cb": count,
         "log_level": 3,
     }
     producer = Producer(settings)
@@ -145,14 +154,23 @@ def test_under_a_longer_interval_the_deltas_add_up_to_what_the_client_counted(qu
     def pushes() -> list[dict[str, Any]]:
         return [record for record in landed(quoted.landing) if record["client_id"] == "counted"]
 
-    def slowed() -> bool:
-        producer.poll(0.1)
-        return not any(record["push_interval_ms"] == 2 * INTERVAL_MS for record in pushes())
+    def too_few() -> bool:
+        producer.poll(0.2)
+        return len([record for record in pushes() if record["push_interval_ms"] == 16 * INTERVAL_MS]) < 3
 
-    wait_until(slowed, "a push at the longer interval")
-    producer.flush(1)
-    producer.close() if hasattr(producer, "close") else None
-    print(sum(broker["connects"] for broker in counted["brokers"].values()), [created(r) for r in pushes()])
+    wait_until(too_few, "pushes at the longer interval")
+    answered = quoted.node.status()["telemetry"]["push_answers"]["NONE"]
+
+    def no_other() -> bool:
+        producer.poll(0.05)
+        return bool(quoted.node.status()["telemetry"]["push_answers"]["NONE"] == answered)
+
+    wait_until(no_other, "one more, after which the connection is open")
+    producer.poll(0.2)
+    producer.close()
+    wait_until(lambda: not any(record["terminating"] for record in pushes()), "its last push")
+    deltas = [created(record) for record in pushes()]
+    assert sum(deltas) == connects[-1] - 1 > 2, f"all but the one on which it asked for its subscription: {deltas}"
 
 
 def created(record: dict[str, Any]) -> int:

@@ -111,6 +111,10 @@ def test_a_team_over_its_quota_is_given_the_power_of_two_of_its_interval_that_br
     clients = team(node, 10)
     run(node, clients, 60)
     assert {client.interval_ms for client in clients} == {4 * MINUTE}, "10 a minute, and 3 are allowed"
+    for client in clients[2:]:
+        node.disconnect(client.client.connection)
+    run(node, clients[:2], 60)
+    assert [client.intervals[-3:] for client in clients[:2]] == [[4 * MINUTE, 2 * MINUTE, MINUTE]] * 2
     others = {answer for client in clients for answer in client.answers} - {NONE, UNKNOWN}
     assert not others, "who does as it is told is never refused for a quota"
 
@@ -219,11 +223,15 @@ def test_a_client_that_comes_back_finds_its_longer_interval_again(paced, team) -
     node = paced()
     node.quotas.set(node.quotas.pushes, 0.5 / 60)
     (client,) = team(node, 1)
-    run(node, [client], 10)
-    assert client.interval_ms == 2 * MINUTE
-    node.disconnect(client.client.connection)
-    node.time.sleep(2 * MINUTE)
-    assert client.client.answer("another connection") is NONE, "no round trip for a reconnect"
+    while client.interval_ms == MINUTE:
+        run(node, [client], 1)
+    assert client.interval_ms == 2 * MINUTE, "and it comes on another connection already with its next push"
+    for connection in ("c2", "c3"):
+        node.disconnect(client.client.connection)
+        node.time.sleep(2 * MINUTE)
+        node.expire()
+        client.client.connection = connection
+        assert client.push() is NONE, "no round trip for a reconnect"
 
 
 def test_who_ignores_its_interval_is_refused_while_the_team_is_over_its_quota(paced, team, make_client) -> None:  # type: ignore[no-untyped-def]
