@@ -92,7 +92,12 @@ class FleetgaugeNode:
         self._table = ApiTable()
         for_plugins = config.model_dump(by_alias=True, mode="json", exclude=_NOT_FOR_PLUGINS)
         self._quotas = NodeQuotas(
-            config, for_plugins, self._metrics, self._connection_limits.quotas, self._table, self._time
+            config,
+            {**for_plugins, **config.client_quota_callback_config},
+            self._metrics,
+            self._connection_limits.quotas,
+            self._table,
+            self._time,
         )
         self._reporters = Reporters(
             config.metric_reporters,

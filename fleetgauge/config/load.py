@@ -29,6 +29,7 @@ DEFAULT_SUBSCRIPTION = {"metrics": "*", "interval.ms": "60000"}
 """What a node without any `[client-metrics.<name>]` asks of every client."""
 
 _KAFKA_CLIENT = "push.log.kafka.client."
+_QUOTA_CALLBACK = "client.quota.callback.config."
 
 
 def load_config(
@@ -70,6 +71,7 @@ class _Tables:
     subscriptions: dict[str, dict[str, str]] = field(default_factory=dict)
     guard: dict[str, dict[str, Any]] = field(default_factory=dict)
     kafka_client: dict[str, str] = field(default_factory=dict)
+    quota_callback: dict[str, str] = field(default_factory=dict)
     listener_name: dict[str, object] = field(default_factory=dict)
     users: dict[str, dict[str, str]] = field(default_factory=dict)
     quotas: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -91,6 +93,8 @@ class _Tables:
             self.guard.setdefault(name, {})[inner] = raw.value
         elif key.startswith(_KAFKA_CLIENT) and key != _KAFKA_CLIENT:
             self.kafka_client[key.removeprefix(_KAFKA_CLIENT)] = _kafka_text(raw.value)
+        elif key.startswith(_QUOTA_CALLBACK) and key != _QUOTA_CALLBACK:
+            self.quota_callback[key.removeprefix(_QUOTA_CALLBACK)] = _kafka_text(raw.value)
         elif key.startswith(LISTENER_PREFIX):
             self.listener_name[key.removeprefix(LISTENER_PREFIX)] = raw.value
         elif key.startswith(USERS_PREFIX):
@@ -118,6 +122,7 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     assumed = {} if values.get("push.log") == "kafka" else {"landing": {"type": "landing"}}
     values["exporters"] = tables.exporters or assumed
     values["push.log.kafka.client"] = tables.kafka_client
+    values["client.quota.callback.config"] = tables.quota_callback
     values["listener.name"] = tables.listener_name
     values["sasl.users"] = tables.users
     values["quotas"] = tables.quotas

@@ -29,16 +29,11 @@ _QUOTAS = QuotaConfig()
 _INT32_MAX = 2**31 - 1
 
 TABLES = (
-    "push_log_kafka_client",
-    "exporters",
-    "client_metrics",
-    "client_guard",
-    "listener_name",
-    "sasl_users",
-    "quotas",
+    *("push_log_kafka_client", "client_quota_callback_config", "exporters", "client_metrics", "client_guard"),
+    *("listener_name", "sasl_users", "quotas"),
 )
-"""The fields that hold keys of others: of librdkafka, an exporter's type, a subscription, a guard's rule, a user, an
-entity with quotas."""
+"""The fields that hold keys of others: of librdkafka, a quota callback, an exporter's type, a subscription, a guard's
+rule, a listener, a user, an entity with quotas."""
 
 
 class ServiceConfig(ListenerKeys):
@@ -159,6 +154,11 @@ class ServiceConfig(ListenerKeys):
         default="",
         alias="client.quota.callback.class",
         description="Who shares a quota and how large it is, by a class of one's own (KIP-257), by dotted path.",
+    )
+    client_quota_callback_config: dict[str, str] = Field(
+        default_factory=dict,
+        alias="client.quota.callback.config",
+        description="client.quota.callback.config.<key>: what that class is configured with, beside these keys.",
     )
     inter_broker_listener_name: str = Field(
         default="",

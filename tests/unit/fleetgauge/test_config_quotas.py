@@ -12,6 +12,7 @@ from fleetgauge.config import ConfigError, load_config
 from fleetgauge.config.quotas import read_entity, read_limits
 
 FILE = """
+client.quota.callback.config.quota.groups = "a: alice"
 "quota.window.num" = 6
 [quotas."users/alice/clients/<default>"]
 request_percentage = 12.5
@@ -114,6 +115,7 @@ def test_the_printed_configuration_has_the_limits_and_can_be_read_again(tmp_path
     file = write(tmp_path, FILE + '[quotas."users/quote\\"d"]\nrequest_percentage = 0.00001\n')
     printed = CliRunner().invoke(app, ["config", "--config", str(file)])
     assert printed.exit_code == 0, printed.output
+    assert 'client.quota.callback.config.quota.groups = "a: alice"' in printed.output
     shown = tomllib.loads(printed.output)["quotas"]
     assert shown == tomllib.loads(file.read_text())["quotas"]
     assert math.isclose(shown['users/quote"d']["request_percentage"], 1e-5)

@@ -422,6 +422,21 @@ def test_a_silent_connection_is_closed_after_its_idle_time_and_not_before() -> N
     assert bench.closed == {"idle": 1}
 
 
+def test_a_connection_that_is_held_is_not_idle_and_its_time_starts_anew_when_it_is_let_go() -> None:
+    bench = Bench(connections_max_idle_ms=1_000)
+    channel, _ = bench.connect()
+    channel.mute()
+    bench.time.sleep(5_000)
+    channel.expire(bench.time.hi_res_clock_ms())
+    channel.unmute()
+    bench.time.sleep(999)
+    channel.expire(bench.time.hi_res_clock_ms())
+    assert not channel.is_ending
+    bench.time.sleep(1)
+    channel.expire(bench.time.hi_res_clock_ms())
+    assert channel.is_ending
+
+
 def test_a_peer_that_never_reads_is_cut_off_after_the_idle_time() -> None:
     bench = Bench(connections_max_idle_ms=1_000)
     channel, transport = bench.connect()
