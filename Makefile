@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
-SOURCES := wire quotas telemetry exporters fleetgauge fleet tests examples benchmarks
+SOURCES := wire quotas telemetry exporters fleetgauge fleet tests examples benchmarks hatch_build.py
 PYTEST := $(BIN)/python -m pytest
 # Two files at a time: most tests wait for processes that they started.
 TWICE := -n 2 --dist loadfile --no-loadscope-reorder

@@ -6,9 +6,10 @@ The order of a stop: no new connections, pending responses sent, the push log co
 import asyncio
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -27,8 +28,10 @@ from fleetgauge.push_log_appender import open_push_log
 from fleetgauge.reporters import Reporters
 from fleetgauge.request_handler import FlushSoon, RequestDispatcher
 from fleetgauge.status import Status, StatusServer
+from fleetgauge.workers.predecessors import wait_for_workers
 from quotas.clock import SystemTime, Time
 from quotas.metrics import Metrics
+from telemetry.client_guard import GuardRule
 from telemetry.codecs import CompressionType
 from telemetry.known_clients import guard_rules
 from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
@@ -41,12 +44,52 @@ log = structlog.get_logger(__name__)
 
 _HOUSEKEEPING_S = 1.0
 _NOT_FOR_PLUGINS = {"sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"}
-_CHANGEABLE = {
+CHANGEABLE = {
     *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
     *("max_connections_per_ip", "max_connections_per_ip_overrides", "quotas"),
     *ListenerKeys.model_fields,
 }
 """What a SIGHUP takes over; a listener's certificates, users, rules and limits hold for connections to come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What a SIGHUP changes, read and found good, so that taking it over cannot fail half-way."""
+
+    config: ServiceConfig
+    guard_rules: tuple[GuardRule, ...]
+    securities: Mapping[str, ListenerSecurity]
+    overrides: dict[str, int] | None
+
+    @classmethod
+    def of(cls, config: ServiceConfig, overrides: dict[str, int] | None = None) -> "Changes":
+        """Reads the certificates that `config` names.
+
+        Args:
+            config: as it was read.
+            overrides: connections by address, where they changed (`NodeConnectionLimits.look_up`).
+
+        Raises:
+            ConfigError: certificates or keys cannot be used.
+        """
+        return cls(
+            config=config,
+            guard_rules=guard_rules(config.client_guard),
+            securities=config.security_keys().build(),
+            overrides=overrides,
+        )
+
+
+def say_reread(old: ServiceConfig, new: ServiceConfig) -> None:
+    """Logs that a configuration was taken over, and names the keys that differ and need a restart."""
+    changed = [
+        field.alias or name
+        for name, field in ServiceConfig.model_fields.items()
+        if name not in CHANGEABLE and getattr(new, name) != getattr(old, name)
+    ]
+    if changed:
+        log.warning("these keys changed in the file, and need a restart", keys=changed)
+    log.info("configuration reread", subscriptions=sorted(new.client_metrics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +100,36 @@ class BoundEndpoint:
     port: int
 
 
+def advertised_address(
+    config: ServiceConfig, bound_endpoints: Iterable[BoundEndpoint], listener_name: str
+) -> tuple[str, int]:
+    """Host and port that clients of a listener are told to connect to."""
+    for endpoint in config.advertised_listeners:
+        if endpoint.listener_name == listener_name:
+            return endpoint.host, endpoint.port
+    for bound in bound_endpoints:
+        if bound.endpoint.listener_name == listener_name:
+            return bound.endpoint.host, bound.port
+    raise LookupError(listener_name)
+
+
+def told_of_node(
+    config: ServiceConfig, cluster_id: str, started_at_ms: int, bound_endpoints: Iterable[BoundEndpoint]
+) -> dict[str, Any]:
+    """What a status says of who and where a node is."""
+    return {
+        "pid": os.getpid(),
+        "node_id": config.node_id,
+        "cluster_id": cluster_id,
+        "started_at_ms": started_at_ms,
+        "listeners": [f"{b.endpoint.listener_name}://{b.endpoint.host}:{b.port}" for b in bound_endpoints],
+        "log_dirs": str(config.log_dirs.absolute()),
+    }
+
+
 class FleetgaugeNode:
-    """One node: listeners, manager, push log and the exporter process beside it.
+    """One node: listeners, manager, push log and the exporter process beside it; or one worker of a node that has
+    several (`fleetgauge.workers`), whose configuration names no exporter and no HTTP port.
 
     Args:
         config: the checked configuration.
@@ -76,8 +147,11 @@ class FleetgaugeNode:
         self.http = HttpPort(config, self._data.node_socket, self._time)
         self.bound: tuple[BoundEndpoint, ...] = ()
 
-    async def start(self) -> None:
+    async def start(self, before_listening: Callable[[], Awaitable[None]] | None = None) -> None:
         """Starts every part; on return the node serves clients.
+
+        Args:
+            before_listening: awaited when all is ready but the listeners; if it raises, nothing is left of the start.
 
         Raises:
             FleetgaugeError: a part cannot start; what had started is stopped again.
@@ -85,6 +159,7 @@ class FleetgaugeNode:
         config = self._config
         self._data.create()
         self._lock = self._data.lock(".lock")
+        await wait_for_workers(self._data, self._time)
         self.cluster_id = self._data.identity(node_id=config.node_id, cluster_id=config.cluster_id)
         loop = asyncio.get_running_loop()
         self._metrics = Metrics(time=self._time)
@@ -116,12 +191,13 @@ class FleetgaugeNode:
             self._quotas.request,
             plugin_export_timeout_ms=config.plugin_export_timeout_ms,
         )
-        instance = f"{self._data.identifier}-serve" if config.push_log == "kafka" else ""
-        self._exporters = ExporterSupervisor(Job.of(config, instance), self._time)
+        self._exporters = ExporterSupervisor(Job.of_node(config), self._time)
         self._status = StatusServer(self._data.status_socket, self.status)
         self._questions = NodeSocket(self._data.node_socket, self.status, self._manager, self._time)
         try:
             self.http.bind()
+            if before_listening is not None:
+                await before_listening()
             await self._start_listeners()
             await self._status.start()
             await self._questions.start()
@@ -135,10 +211,11 @@ class FleetgaugeNode:
             raise
         self._housekeeping = asyncio.create_task(self._keep_house())
 
-    async def stop(self) -> None:
-        """Stops in order within `shutdown.timeout.ms`."""
+    async def stop(self, within_ms: int | None = None) -> None:
+        """Stops in order within `shutdown.timeout.ms`, or `within_ms`."""
         self._is_stopping = True
-        deadline_ms = self._time.hi_res_clock_ms() + self._config.shutdown_timeout_ms
+        allowed_ms = self._config.shutdown_timeout_ms if within_ms is None else within_ms
+        deadline_ms = self._time.hi_res_clock_ms() + allowed_ms
         if self._housekeeping is not None:
             self._housekeeping.cancel()
             with suppress(asyncio.CancelledError):
@@ -157,7 +234,7 @@ class FleetgaugeNode:
         self._lock.close()
         log.info("stopped", undelivered=self._undelivered())
 
-    def reconfigure(self, config: ServiceConfig) -> None:
+    async def reconfigure(self, config: ServiceConfig) -> None:
         """Takes over what may change while running: subscriptions, client guard, quotas, and of each listener its
         certificates (read anew), users, rules and limits, for the connections to come. The log level is the caller's.
 
@@ -166,50 +243,42 @@ class FleetgaugeNode:
         Raises:
             ConfigError: certificates or keys cannot be used, or a quota callback refuses; nothing was changed.
         """
-        rules = guard_rules(config.client_guard)  # a bad table is refused before anything changes
-        overrides = self._connection_limits.look_up(config)
-        securities = config.security_keys().build()
-        self._quotas.reconfigure(config)
-        self._replace_security(securities)
-        self._connection_limits.reconfigure(config, overrides)
-        self._manager.replace_subscriptions(config.client_metrics)
-        self._manager.replace_guard_rules(rules)
-        changed = [
-            field.alias or name
-            for name, field in ServiceConfig.model_fields.items()
-            if name not in _CHANGEABLE and getattr(config, name) != getattr(self._config, name)
-        ]
-        if changed:
-            log.warning("these keys changed in the file, and need a restart", keys=changed)
-        log.info("configuration reread", subscriptions=sorted(config.client_metrics))
+        self.take_over(self.examine(config))
+        say_reread(self._config, config)
 
-    def _replace_security(self, securities: Mapping[str, ListenerSecurity]) -> None:
+    def examine(self, config: ServiceConfig) -> Changes:
+        """Reads and checks what `take_over` needs of `config`; changes nothing.
+
+        Raises:
+            ConfigError: as `reconfigure` says.
+        """
+        return Changes.of(config, self._connection_limits.look_up(config))
+
+    def take_over(self, changes: Changes) -> None:
+        """Takes over what was found good; see `reconfigure`.
+
+        Raises:
+            ConfigError: a quota callback refuses its limits; nothing was changed.
+        """
+        self._quotas.reconfigure(changes.config)  # first, since a callback of somebody's own may refuse
+        self._manager.replace_subscriptions(changes.config.client_metrics)
+        self._connection_limits.reconfigure(changes.config, changes.overrides)
         for listener in self._listeners:
-            security = securities.get(listener.name)
+            security = changes.securities.get(listener.name)
             # What a listener speaks stays until a restart, as its address does.
             if security is not None and security.protocol is listener.security.protocol:
                 listener.security = security
+        self._manager.replace_guard_rules(changes.guard_rules)
 
     def advertised(self, listener_name: str) -> tuple[str, int]:
         """Host and port that clients of a listener are told to connect to."""
-        for endpoint in self._config.advertised_listeners:
-            if endpoint.listener_name == listener_name:
-                return endpoint.host, endpoint.port
-        for bound in self.bound:
-            if bound.endpoint.listener_name == listener_name:
-                return bound.endpoint.host, bound.port
-        raise LookupError(listener_name)
+        return advertised_address(self._config, self.bound, listener_name)
 
     def status(self) -> Status:
         """What this node says of itself to `fleetgauge status`; plain values that JSON can hold."""
         return {
             "node": {
-                "pid": os.getpid(),
-                "node_id": self._config.node_id,
-                "cluster_id": self.cluster_id,
-                "started_at_ms": self._started_at_ms,
-                "listeners": [f"{b.endpoint.listener_name}://{b.endpoint.host}:{b.port}" for b in self.bound],
-                "log_dirs": str(self._config.log_dirs.absolute()),
+                **told_of_node(self._config, self.cluster_id, self._started_at_ms, self.bound),
                 "not_ready": self._not_ready(),
             },
             "http": self.http.status(),
@@ -289,6 +358,7 @@ class FleetgaugeNode:
                 time=self._time,
                 api_table=self._table,
                 security=securities[endpoint.listener_name],
+                reuse_port=self._config.workers > 1,
                 limits=self._connection_limits,
             )
             self._connection_limits.on_excess(endpoint.listener_name, listener.close_excess)

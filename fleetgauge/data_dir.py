@@ -5,9 +5,10 @@ The identity stands in `meta.properties`, as in a Kafka log directory.
 
 import fcntl
 import os
+import re
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from telemetry.push_record import format_instance_id
 
 MAX_EXPORTS = 64
 """Processes of `fleetgauge export` that may share a data directory."""
+_WORKERS = "workers"
+_WORKER_NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 _LONGEST_SOCKET_PATH = 100  # sun_path holds 108 bytes on Linux, 104 on macOS
 
 
@@ -36,6 +39,23 @@ class DataDirectory:
     def push_log(self) -> Path:
         """Segments and cursors of the push log."""
         return self.root / "push-log"
+
+    def worker(self, number: int) -> "DataDirectory":
+        """What listener process `number` of several has to itself, laid out as a node's: its push log, its sockets."""
+        return DataDirectory(self.root / _WORKERS / str(number))
+
+    def worker_numbers(self) -> list[int]:
+        """The listener processes that this directory has ever had, whether they are configured now or not."""
+        folder = self.root / _WORKERS
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        return sorted(int(name) for name in names if _WORKER_NUMBER.fullmatch(name))
+
+    def push_logs(self, writers: Iterable[int]) -> dict[str, Path]:
+        """Where these workers' push logs lie, by the log's name; 0 is a node that has no workers."""
+        return {
+            f"worker-{number}" if number else "node": self.worker(number).push_log if number else self.push_log
+            for number in writers
+        }
 
     @property
     def landing(self) -> Path:

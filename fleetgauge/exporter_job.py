@@ -8,7 +8,8 @@ from pydantic import BaseModel
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
 from fleetgauge.config import ServiceConfig
-from fleetgauge.config.push_logs import embedded_settings, topic_settings
+from fleetgauge.config.push_logs import LogPlace, embedded_logs, embedded_settings, topic_settings
+from fleetgauge.data_dir import DataDirectory
 
 
 class LoggingJob(BaseModel):
@@ -24,6 +25,7 @@ class Job(BaseModel):
     Attributes:
         log_dirs: the data directory.
         push_log: which log to read; of the embedded one, also what its upkeep needs.
+        logs: where the embedded ones lie, if there are several; they share the settings in `push_log`.
         exporters: keys by name, as configured.
         instance: tells the processes apart that share a landing zone and a host; empty where there is one.
         logging: how it logs.
@@ -31,6 +33,7 @@ class Job(BaseModel):
 
     log_dirs: Path
     push_log: PushLogSettings | KafkaTopicSettings
+    logs: tuple[LogPlace, ...] = ()
     exporters: dict[str, dict[str, Any]]
     instance: str = ""
     logging: LoggingJob
@@ -38,10 +41,18 @@ class Job(BaseModel):
     @classmethod
     def of(cls, config: ServiceConfig, instance: str = "") -> "Job":
         """The job out of a configuration."""
+        logs = () if config.push_log == "kafka" else embedded_logs(config)
         return cls(
             log_dirs=config.log_dirs.absolute(),
             push_log=topic_settings(config) if config.push_log == "kafka" else embedded_settings(config),
+            logs=logs if len(logs) > 1 else (),
             exporters=config.exporters,
             instance=instance,
             logging=LoggingJob(level=config.logging_level, format=config.logging_format),
         )
+
+    @classmethod
+    def of_node(cls, config: ServiceConfig) -> "Job":
+        """The job of the process beside a node's listeners, which may share a topic with `fleetgauge export`."""
+        instance = f"{DataDirectory(config.log_dirs).identifier}-serve" if config.push_log == "kafka" else ""
+        return cls.of(config, instance)

@@ -2,19 +2,22 @@
 
 import platform
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final, Protocol
 
 import structlog
 
-from exporters.push_log.inspect import CursorStats, log_stats
+from exporters.push_log.inspect import CursorStats, LogStats, added_stats, all_stats, log_stats
+from exporters.push_log.joint_retention import JointRetention
 from exporters.push_log.kafka_topic.reader import KafkaTopicReader
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.log import Lag, PushLogError, PushLogReader
+from exporters.push_log.merged_reader import MergedPushLogReader
 from exporters.push_log.settings import PushLogSettings
 from exporters.push_log.sqlite import Retention, SqlitePushLogReader
+from fleetgauge.config.push_logs import LogPlace
 from quotas.clock import Time
 from wire.errors import FleetgaugeError
 
@@ -48,31 +51,38 @@ class ExporterLog(Protocol):
         ...
 
 
-def exporter_log(settings: PushLogSettings | KafkaTopicSettings, exporters: tuple[str, ...], time: Time) -> ExporterLog:
+def exporter_log(
+    settings: PushLogSettings | KafkaTopicSettings,
+    exporters: tuple[str, ...],
+    time: Time,
+    logs: Sequence[LogPlace] = (),
+) -> ExporterLog:
     """The log that `settings` describe.
 
     Args:
         settings: of either kind.
         exporters: the names of all exporters of this process.
         time: the clocks.
+        logs: where the embedded logs lie, if there are several.
     """
     if isinstance(settings, KafkaTopicSettings):
         return TopicLog(settings, time)
+    if logs:
+        return MergedLog(settings, logs, exporters, time)
     return EmbeddedLog(settings, exporters, time)
 
 
-class EmbeddedLog:
-    """The log in the data directory, whose retention this process keeps."""
+class _Upkeep(Protocol):
+    def run(self, now_ms: int) -> object: ...
 
-    def __init__(self, settings: PushLogSettings, exporters: tuple[str, ...], time: Time) -> None:
-        self._settings = settings
+
+class _OnDisk:
+    """What the embedded logs share: their upkeep every few seconds, and how their figures are told."""
+
+    def __init__(self, upkeep: _Upkeep, time: Time) -> None:
         self._time = time
-        self._retention = Retention(settings, exporters=exporters)
+        self._upkeep = upkeep
         self._due_ms = 0
-
-    def reader(self, exporter: str) -> PushLogReader:
-        """See `ExporterLog.reader`."""
-        return SqlitePushLogReader(self._settings, exporter, time=self._time)
 
     def keep(self, now_ms: int) -> None:
         """See `ExporterLog.keep`: drops what is too old or too much."""
@@ -80,15 +90,50 @@ class EmbeddedLog:
             return
         self._due_ms = now_ms + _RETENTION_EVERY_MS
         try:
-            self._retention.run(self._time.milliseconds())
+            self._upkeep.run(self._time.milliseconds())
         except (FleetgaugeError, OSError) as error:
             log.warning("the push log's upkeep failed and is tried again", problem=str(error))
 
-    def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
-        """See `ExporterLog.status`: the log as it lies on the disk."""
-        stats = log_stats(self._settings.dir)
+    def _told(self, stats: LogStats) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         on_disk = {key: value for key, value in asdict(stats).items() if key != "cursors"}
         return on_disk, {entry.cursor.exporter: _cursor(entry) for entry in stats.cursors}
+
+
+class EmbeddedLog(_OnDisk):
+    """The log in the data directory, whose retention this process keeps."""
+
+    def __init__(self, settings: PushLogSettings, exporters: tuple[str, ...], time: Time) -> None:
+        super().__init__(Retention(settings, exporters=exporters), time)
+        self._settings = settings
+
+    def reader(self, exporter: str) -> PushLogReader:
+        """See `ExporterLog.reader`."""
+        return SqlitePushLogReader(self._settings, exporter, time=self._time)
+
+    def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+        """See `ExporterLog.status`: the log as it lies on the disk."""
+        return self._told(log_stats(self._settings.dir))
+
+
+class MergedLog(_OnDisk):
+    """The logs of several listener processes, of which some may be gone: one to whoever delivers them."""
+
+    def __init__(
+        self, settings: PushLogSettings, logs: Sequence[LogPlace], exporters: tuple[str, ...], time: Time
+    ) -> None:
+        directories = {each.name: each.dir for each in logs}
+        abandoned = [each.name for each in logs if each.is_abandoned]
+        super().__init__(JointRetention(settings, directories, abandoned, exporters, time=time), time)
+        self._logs = {name: replace(settings, dir=path) for name, path in directories.items()}
+
+    def reader(self, exporter: str) -> PushLogReader:
+        """See `ExporterLog.reader`."""
+        readers = {name: SqlitePushLogReader(each, exporter, time=self._time) for name, each in self._logs.items()}
+        return MergedPushLogReader(readers, time=self._time)
+
+    def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+        """See `ExporterLog.status`: all logs together."""
+        return self._told(added_stats(tuple(all_stats({n: each.dir for n, each in self._logs.items()}).values())))
 
 
 class TopicLog:

@@ -54,7 +54,7 @@ class ExporterProcess:
     def __init__(self, job: Job, time: Time) -> None:
         self._job = job
         self._time = time
-        self._push_log = exporter_log(job.push_log, tuple(job.exporters), time)
+        self._push_log = exporter_log(job.push_log, tuple(job.exporters), time, job.logs)
         self._pipelines: list[Pipeline] = []
         for name, keys in job.exporters.items():
             exporter = build_exporter(name, exporter_keys(keys, name, job.instance))

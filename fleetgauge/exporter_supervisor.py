@@ -13,13 +13,11 @@ from typing import Any
 import structlog
 
 from fleetgauge.exporter_job import Job
+from fleetgauge.restart_delay import RestartDelay
 from quotas.clock import Time
 
 log = structlog.get_logger(__name__)
 
-_FIRST_RESTART_DELAY_S = 0.1
-_LONGEST_RESTART_DELAY_S = 5.0
-_CALM_AFTER_S = 10.0
 _STATUS_LINE_LIMIT = 1 << 20
 
 
@@ -100,7 +98,7 @@ class ExporterSupervisor:
         self._write(self._process, self._job)
 
     async def _watch(self) -> None:
-        delay_s = _FIRST_RESTART_DELAY_S
+        delay = RestartDelay()
         while True:
             process = self._process
             assert process is not None
@@ -109,13 +107,11 @@ class ExporterSupervisor:
             code = await process.wait()
             if self._may_end(code):
                 return
-            if self._time.hi_res_clock_ms() - started_ms > _CALM_AFTER_S * 1000:
-                delay_s = _FIRST_RESTART_DELAY_S
+            delay_s = delay.next_s(self._time.hi_res_clock_ms() - started_ms)
             log.error("the exporter process ended and is started again", exit_code=code, in_s=delay_s)
             self.restarts += 1
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_asked.wait(), delay_s)
-            delay_s = min(2 * delay_s, _LONGEST_RESTART_DELAY_S)
             await self._spawn()
             if self._stop_by_ms is not None:
                 self._tell_to_stop()

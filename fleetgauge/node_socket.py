@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -21,12 +22,14 @@ import structlog
 
 from fleetgauge.status import NotRunningError, Status
 from quotas.clock import Time
+from telemetry.instance import ClientInstance
 from telemetry.instance_register import InstanceRegister
 from telemetry.inventory import ClientFilter, row_of
 
 log = structlog.get_logger(__name__)
 
 Answer = dict[str, Any]
+_Choose = Callable[[ClientInstance, ClientFilter, int, int], tuple[Any, ...] | None]
 
 SLICE_NS: Final = 200_000
 """After so long, a slice ends and the loop is left to others [ns]."""
@@ -58,24 +61,21 @@ class Registered(Protocol):
         ...
 
 
-class NodeSocket:
-    """Answers questions about a node.
+class QuestionSocket(ABC):
+    """Takes questions and sends answers; what they are is the subclass's.
 
     Args:
         path: the socket; a left-over of a dead process is replaced.
-        status: makes the status; must be quick, since it runs on the listener's loop.
-        clients: who has the instances.
-        time: the clocks.
     """
 
-    def __init__(self, path: Path, status: Callable[[], Status], clients: Registered, time: Time) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._status = status
-        self._clients = clients
-        self._time = time
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
-        self._walks = 0
+
+    @abstractmethod
+    def _answers(self, question: dict[str, Any]) -> AsyncGenerator[Answer, None]:
+        """The answer in pieces."""
 
     async def start(self) -> None:
         """Listens; only this user may connect."""
@@ -128,49 +128,83 @@ class NodeSocket:
                     await writer.drain()
         writer.write(_frame({"end": True}))
 
+
+class NodeSocket(QuestionSocket):
+    """Answers questions about a node.
+
+    Args:
+        path: the socket; a left-over of a dead process is replaced.
+        status: makes the status; must be quick, since it runs on the listener's loop.
+        clients: who has the instances.
+        time: the clocks.
+    """
+
+    def __init__(self, path: Path, status: Callable[[], Status], clients: Registered, time: Time) -> None:
+        super().__init__(path)
+        self._status = status
+        self._clients = clients
+        self._time = time
+        self._walks = 0
+
     async def _answers(self, question: dict[str, Any]) -> AsyncGenerator[Answer, None]:
         if question.get("ask") == "status":
             yield self._status()
             return
         try:
             wanted = ClientFilter.of(question.get("filter", {}))
-        except ValueError as error:
+            part, parts = (int(each) for each in question.get("part", (0, 1)))
+        except (ValueError, TypeError) as error:
             yield {"error": str(error)}
             return
+        own_metrics = question.get("ask") == "own_metrics"
         self._walks += 1
         try:
-            async with aclosing(self._walk(wanted, own_metrics=question.get("ask") == "own_metrics")) as walk:
+            async with aclosing(self._walk(wanted, part, max(1, parts), own_metrics=own_metrics)) as walk:
                 async for answer in walk:
                     yield answer
         finally:
             self._walks -= 1
 
-    async def _walk(self, wanted: ClientFilter, *, own_metrics: bool) -> AsyncGenerator[Answer, None]:
-        """All places, in slices; all walks together leave the loop to others for the same share of the time."""
+    async def _walk(
+        self, wanted: ClientFilter, part: int, parts: int, *, own_metrics: bool
+    ) -> AsyncGenerator[Answer, None]:
+        """All places, in slices, of which the instances of one of several parts count.
+
+        All walks together leave the loop to others for the same share of the time.
+        """
         place = 0
         while place < len(self._clients.register):
             started_ns = self._time.nanoseconds()
-            place, rows = self._slice(place, wanted, started_ns, own_metrics=own_metrics)
+            choose = self._own_metrics if own_metrics else self._row
+            place, rows = self._slice(place, wanted, (part, parts), started_ns, choose)
             yield {"rows": rows}
             took_s = (self._time.nanoseconds() - started_ns) / 1e9
             await asyncio.sleep(took_s * ((REST_FACTOR + 1) * self._walks - 1))
 
     def _slice(
-        self, place: int, wanted: ClientFilter, started_ns: int, *, own_metrics: bool
+        self, place: int, wanted: ClientFilter, part: tuple[int, int], started_ns: int, choose: _Choose
     ) -> tuple[int, list[tuple[Any, ...]]]:
         """The rows of the next places, and the place behind them."""
         register = self._clients.register
         now_ms, now_us = self._time.hi_res_clock_ms(), self._time.microseconds()
+        number, parts = part
         rows: list[tuple[Any, ...]] = []
         while place < len(register) and len(rows) < SLICE_ROWS and self._time.nanoseconds() - started_ns < SLICE_NS:
             for instance in register.between(place, place + _PLACES_BETWEEN_LOOKS):
-                if own_metrics:
-                    if instance.metrics is not None:
-                        rows.append((instance.instance_id_text, *instance.metrics.values(now_ms)))
-                elif wanted.accepts(instance, now_ms):
-                    rows.append(row_of(instance, now_ms=now_ms, now_us=now_us))
+                if parts == 1 or instance.instance_id.int % parts == number:
+                    row = choose(instance, wanted, now_ms, now_us)
+                    if row is not None:
+                        rows.append(row)
             place += _PLACES_BETWEEN_LOOKS
         return place, rows
+
+    @staticmethod
+    def _row(instance: ClientInstance, wanted: ClientFilter, now_ms: int, now_us: int) -> tuple[Any, ...] | None:
+        return row_of(instance, now_ms=now_ms, now_us=now_us) if wanted.accepts(instance, now_ms) else None
+
+    @staticmethod
+    def _own_metrics(instance: ClientInstance, _: ClientFilter, now_ms: int, __: int) -> tuple[Any, ...] | None:
+        return None if instance.metrics is None else (instance.instance_id_text, *instance.metrics.values(now_ms))
 
 
 async def close_within(writer: asyncio.StreamWriter, within_s: float) -> None:

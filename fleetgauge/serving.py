@@ -13,9 +13,12 @@ from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.logs import configure_logging
+from fleetgauge.workers.node import WorkersNode
 from wire.errors import FleetgaugeError
 
 log = structlog.get_logger(__name__)
+
+Node = FleetgaugeNode | WorkersNode
 
 
 def serve_until_stopped(read: Callable[[], ServiceConfig]) -> None:
@@ -40,32 +43,41 @@ async def _run(config: ServiceConfig, read: Callable[[], ServiceConfig]) -> None
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    node = FleetgaugeNode(config)
+    node = FleetgaugeNode(config) if config.workers == 1 else WorkersNode(config)
     await node.start()
-    loop.add_signal_handler(signal.SIGHUP, _reread, node, read)
+    rereading: set[asyncio.Task[None]] = set()
+
+    def reread() -> None:
+        task = loop.create_task(_reread(node, read))
+        rereading.add(task)
+        task.add_done_callback(rereading.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, reread)
     typer.echo(where_everything_is(node, config))
     await stop.wait()
     log.info("stopping", within_ms=config.shutdown_timeout_ms)
     await node.stop()
 
 
-def _reread(node: FleetgaugeNode, read: Callable[[], ServiceConfig]) -> None:
+async def _reread(node: Node, read: Callable[[], ServiceConfig]) -> None:
     try:
         config = read()
-        node.reconfigure(config)
+        await node.reconfigure(config)
     except FleetgaugeError as error:
         log.error("the configuration was refused, and the old one stays in force", problem=str(error))
         return
     configure_logging(config.logging_level, config.logging_format)
 
 
-def where_everything_is(node: FleetgaugeNode, config: ServiceConfig) -> str:
+def where_everything_is(node: Node, config: ServiceConfig) -> str:
     """What an operator wants to know of a node that has just started, line by line."""
     lines = [f"Fleetgauge {version('fleetgauge')}, node {config.node_id} of cluster {node.cluster_id}"]
     for bound in node.bound:
         host, port = node.advertised(bound.endpoint.listener_name)
         listens = f"{bound.endpoint.listener_name}://{bound.endpoint.host}:{bound.port}"
         lines.append(f"  listening     {listens} (clients are sent to {host}:{port})")
+    if config.workers > 1:
+        lines.append(f"  workers       {config.workers} processes share the listeners")
     lines.append(f"  http          {', '.join(node.http.addresses) or 'off: ' + node.http.off}")
     for name, keys in config.client_metrics.items():
         shown = ", ".join(f"{key}={value}" for key, value in keys.items())
@@ -88,4 +100,7 @@ def exporter_lines(config: ServiceConfig) -> list[str]:
 def _push_log(config: ServiceConfig) -> str:
     if config.push_log == "kafka":
         return f"topic {config.push_log_kafka_topic} at {','.join(config.push_log_kafka_bootstrap_servers)}"
-    return str(DataDirectory(config.log_dirs.absolute()).push_log)
+    data = DataDirectory(config.log_dirs.absolute())
+    if config.workers > 1:
+        return f"{data.worker(1).push_log} and so on, one for each worker"
+    return str(data.push_log)

@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,10 @@ class StatusServer:
 
     Args:
         path: the socket; a left-over of a dead process is replaced.
-        snapshot: makes the status; must be quick, since it runs on the listener's loop.
+        snapshot: makes the status; must be quick, since it runs on the listener's loop. It may be an awaitable.
     """
 
-    def __init__(self, path: Path, snapshot: Callable[[], Status]) -> None:
+    def __init__(self, path: Path, snapshot: Callable[[], Status | Awaitable[Status]]) -> None:
         self._path = path
         self._snapshot = snapshot
         self._server: asyncio.Server | None = None
@@ -54,7 +54,8 @@ class StatusServer:
 
     async def _answer(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
-            writer.write(json.dumps(self._snapshot()).encode())
+            status = self._snapshot()
+            writer.write(json.dumps(status if isinstance(status, dict) else await status).encode())
             await writer.drain()
         writer.close()
 

@@ -24,7 +24,7 @@ from quotas.stats.cumulative import CumulativeSum
 from quotas.stats.rate import Rate
 from quotas.throttle_time import throttle_time
 from quotas.throttled_channel import ThrottleCallback, ThrottledChannelReaper
-from quotas.utilization import QUOTA_UTILIZATION, quota_utilization
+from quotas.utilization import add_quota_utilization
 from wire.principal import KafkaPrincipal
 
 INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS: Final = 3_600
@@ -325,7 +325,7 @@ class ClientQuotaManager:
         quota_sensor, throttle_time_sensor = (self._get_or_create_sensor(name) for name in self._sensor_names(tags))
         if not quota_sensor.has_metrics:
             self._register_quota_metrics(tags, quota_sensor)
-            self._add_utilization(tags, quota_sensor)
+            add_quota_utilization(self._metrics, quota_sensor, self.client_quota_metric_name(tags))
         if not throttle_time_sensor.has_metrics:
             name = self._metrics.metric_name(
                 "throttle-time", str(self.quota_type), "Tracking average throttle-time per user/client-id", tags
@@ -341,14 +341,6 @@ class ClientQuotaManager:
         return self._metrics.sensor(
             name, inactive_sensor_expiration_time_seconds=INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
         )
-
-    def _add_utilization(self, tags: Mapping[str, str], sensor: Sensor) -> None:
-        usage = self._metrics.metric(self.client_quota_metric_name(tags))
-        if usage is not None:
-            name = self._metrics.metric_name(
-                QUOTA_UTILIZATION, str(self.quota_type), "Percentage of the quota that is used per user/client-id", tags
-            )
-            sensor.add_gauge(name, quota_utilization(usage))
 
     def _limit(self, metric_tags: Mapping[str, str]) -> float:
         limit = self._callback.quota_limit(self.client_quota_type, metric_tags)

@@ -12,6 +12,7 @@ from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
 from quotas.client_quota import ClientQuotaManagerConfig
 from quotas.metric_config import UNBOUNDED
 from quotas.quota_type import QuotaType
+from quotas.replication import ReplicationQuotaManagerConfig
 from wire.errors import InvalidConfigError
 
 NUM_QUOTA_SAMPLES_DEFAULT: Final = 11
@@ -172,6 +173,22 @@ class QuotaConfig:
         return ClientQuotaManagerConfig(
             num_quota_samples=self.controller_quota_window_num,
             quota_window_size_seconds=self.controller_quota_window_size_seconds,
+        )
+
+    @property
+    def replication(self) -> ReplicationQuotaManagerConfig:
+        """How the throttles of leaders and followers are sampled."""
+        return ReplicationQuotaManagerConfig(
+            num_quota_samples=self.replication_quota_window_num,
+            quota_window_size_seconds=self.replication_quota_window_size_seconds,
+        )
+
+    @property
+    def alter_log_dirs_replication(self) -> ReplicationQuotaManagerConfig:
+        """How the throttle of moves between log directories is sampled."""
+        return ReplicationQuotaManagerConfig(
+            num_quota_samples=self.alter_log_dirs_replication_quota_window_num,
+            quota_window_size_seconds=self.alter_log_dirs_replication_quota_window_size_seconds,
         )
 
 

@@ -12,6 +12,7 @@ from quotas.config import QuotaConfig
 from quotas.controller_mutation import ControllerMutationQuotaManager
 from quotas.metrics import Metrics
 from quotas.quota_type import QuotaType
+from quotas.replication import ReplicationQuotaManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,9 @@ class QuotaManagers:
         produce: bytes that are produced.
         request: time on threads.
         controller_mutation: partitions created and deleted.
+        leader: bytes that leaders send to throttled replicas.
+        follower: bytes that throttled replicas fetch.
+        alter_log_dirs: bytes that are moved between log directories.
         client_quota_callback: the one callback that all four ask, None for the default ones.
     """
 
@@ -30,6 +34,9 @@ class QuotaManagers:
     produce: ClientQuotaManager
     request: ClientRequestQuotaManager
     controller_mutation: ControllerMutationQuotaManager
+    leader: ReplicationQuotaManager
+    follower: ReplicationQuotaManager
+    alter_log_dirs: ReplicationQuotaManager
     client_quota_callback: ClientQuotaCallback | None = None
 
     @classmethod
@@ -58,6 +65,11 @@ class QuotaManagers:
             produce=ClientQuotaManager(config.client, metrics, QuotaType.PRODUCE, time, callback),
             request=ClientRequestQuotaManager(config.client, metrics, time, callback),
             controller_mutation=ControllerMutationQuotaManager(config.controller_mutation, metrics, time, callback),
+            leader=ReplicationQuotaManager(config.replication, metrics, QuotaType.LEADER_REPLICATION, time),
+            follower=ReplicationQuotaManager(config.replication, metrics, QuotaType.FOLLOWER_REPLICATION, time),
+            alter_log_dirs=ReplicationQuotaManager(
+                config.alter_log_dirs_replication, metrics, QuotaType.ALTER_LOG_DIRS_REPLICATION, time
+            ),
             client_quota_callback=callback,
         )
 

@@ -16,6 +16,7 @@ from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.sensor import QuotaViolationError, Sensor
 from quotas.stats.rate import SimpleRate
+from quotas.utilization import add_quota_utilization
 from wire.errors import InvalidConfigError
 
 LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG: Final = "leader.replication.throttled.replicas"
@@ -158,6 +159,7 @@ class ReplicationQuotaManager:
                 self._name, inactive_sensor_expiration_time_seconds=INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
             )
             made.add(self._rate_metric_name, SimpleRate(), self._metric_config())
+            add_quota_utilization(self._metrics, made, self._rate_metric_name)
             return made
 
 

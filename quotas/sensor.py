@@ -139,14 +139,14 @@ class Sensor:
             for metric, record, record_and_measure, is_bucket in steps:
                 config = metric._config
                 quota = config.quota
-                if quota is None:
+                if quota is None or violation is not None:  # measuring discards samples: not after the first
                     record(config, value, at_ms)
                     continue
                 # Statistics know nothing of each other, so that each can be measured when it has recorded.
                 measured = record_and_measure(config, value, at_ms)
                 bound = 0 if is_bucket else quota.bound  # of a bucket it counts whether tokens are left (KIP-599)
                 kept = measured >= bound if is_bucket or not quota.upper else measured <= bound
-                if not kept and violation is None:
+                if not kept:
                     violation = QuotaViolationError(metric, measured, quota.bound)
         finally:
             lock.release()

@@ -5,6 +5,9 @@ from typing import Final
 
 from quotas.kafka_metric import KafkaMetric
 from quotas.metric_config import UNBOUNDED, MetricConfig
+from quotas.metric_name import MetricName
+from quotas.metrics import Metrics
+from quotas.sensor import Sensor
 from quotas.stats.stat import Gauge
 from quotas.stats.token_bucket import TokenBucket
 
@@ -36,3 +39,13 @@ def quota_utilization(usage: KafkaMetric) -> Gauge:
         return value / quota.bound * 100
 
     return measure
+
+
+def add_quota_utilization(metrics: Metrics, sensor: Sensor, usage_name: MetricName) -> None:
+    """Adds `quota-utilization` to `sensor`: beside its metric that is under the quota, with the same group and tags."""
+    usage = metrics.metric(usage_name)
+    if usage is not None:
+        name = metrics.metric_name(
+            QUOTA_UTILIZATION, usage_name.group, "Percentage of the quota that is used", usage_name.tags
+        )
+        sensor.add_gauge(name, quota_utilization(usage))

@@ -76,6 +76,9 @@ class ClientTelemetryExporterPlugin:
     Every receiver gets every push; what one of them raises is counted, logged at most once a minute for it, and
     reaches neither the client nor the next receiver. One that does not finish what it was given is passed over until
     it does, which is counted and logged in the same way. A removed reporter is called no more.
+
+    Attributes:
+        is_empty: True if no reporter receives telemetry.
     """
 
     def __init__(self, time: Time | None = None, isolate: Isolate | None = None) -> None:
@@ -87,6 +90,7 @@ class ClientTelemetryExporterPlugin:
         self._time: Time = SystemTime() if time is None else time
         self._isolate = isolate
         self._registered: tuple[_Registered, ...] = ()
+        self.is_empty = True
         self._stats: ExportStats | None = None
 
     def attach(self, stats: ExportStats) -> None:
@@ -104,16 +108,13 @@ class ClientTelemetryExporterPlugin:
         if could_block and self._isolate is not None:
             export = self._isolate(type(reporter).__qualname__, export)
         self._registered = (*self._registered, _Registered(reporter, export))
+        self.is_empty = False
         return True
 
     def remove(self, reporter: MetricsReporter) -> None:
         """Unregisters a reporter; one that is not registered is no error."""
         self._registered = tuple(each for each in self._registered if each.reporter is not reporter)
-
-    @property
-    def is_empty(self) -> bool:
-        """True if no reporter receives telemetry."""
-        return not self._registered
+        self.is_empty = not self._registered
 
     def errors(self) -> dict[str, int]:
         """Failed exports by the name of the reporter's class, for `fleetgauge status`."""

@@ -1,19 +1,20 @@
 """The gate of one client instance: which Get and which push is due. Knows times only, no subscription or payload."""
 
-from typing import NamedTuple
-
 from wire.errors import ErrorCode
 
 _RECOVERING = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 
 
-class Turn(NamedTuple):
+class Turn:
     """A push that the gate let through, with what the gate has to remember to take it back."""
 
-    taken_at_ms: int
-    previous_push_ms: int | None
-    followed_a_get: bool
-    terminating: bool
+    __slots__ = ("followed_a_get", "previous_push_ms", "taken_at_ms", "terminating")
+
+    def __init__(self, taken_at_ms: int, previous_push_ms: int | None, followed_a_get: bool, terminating: bool) -> None:
+        self.taken_at_ms = taken_at_ms
+        self.previous_push_ms = previous_push_ms
+        self.followed_a_get = followed_a_get
+        self.terminating = terminating
 
 
 class Gate:

@@ -425,7 +425,7 @@ class ClientMetricsManager:
         label = self._label
         if self._pace is not None and self._pace.enabled:
             self._pace.record(instance, context, len(encoded), turn.taken_at_ms)
-        record = PushRecord(
+        values = (
             self._push_ids.next_id(received_at_us),
             received_at_us,
             self._node_id,
@@ -446,6 +446,8 @@ class ClientMetricsManager:
             SCHEMA_VERSION,
             metrics,
         )
+        # What PushRecord(*values) does, without its call of a function with 19 arguments.
+        record = tuple.__new__(PushRecord, values)
         awaitables = () if self._plugin.is_empty else self._export(context, instance, turn, metrics)
         return AcceptedPush(record, encoded, awaitables, instance, turn, self._stats, self._refusals)
 

@@ -18,7 +18,7 @@ from wire.handshakes import Handshake, HandshakeStage
 from wire.listener_security import ListenerSecurity
 from wire.proxy_header import MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder
 from wire.secure_channel import SecureChannel, SecureContext
-from wire.tcp_channel import CloseReason, ListenerContext
+from wire.tcp_channel import CloseReason, ListenerContext, as_protocol
 
 log = structlog.get_logger(__name__)
 
@@ -113,10 +113,10 @@ class Admission:
             place=self._place,
         )
         if self._security.tls is None:
-            await context.loop.connect_accepted_socket(lambda: channel, self._socket)
+            await context.loop.connect_accepted_socket(lambda: as_protocol(channel), self._socket)
             return
         await context.loop.connect_accepted_socket(
-            lambda: channel,
+            lambda: as_protocol(channel),
             self._socket,
             ssl=self._security.tls,
             # Ours ends it; the loop's own limit stands behind it.

@@ -54,7 +54,7 @@ class ApiTable:
         ValueError: a key stands in `apis` twice, or a range is empty.
     """
 
-    __slots__ = ("_by_key", "telemetry_enabled")
+    __slots__ = ("_by_key", "_supported", "telemetry_enabled")
 
     def __init__(self, apis: Iterable[Api] = SERVED, *, telemetry_enabled: bool = True) -> None:
         self._by_key: dict[int, Api] = {}
@@ -62,6 +62,11 @@ class ApiTable:
             if api.key in self._by_key or not 0 <= api.min_version <= api.max_version:
                 raise ValueError(f"api key {api.key} stands twice in the table, or {api} is an empty range")
             self._by_key[api.key] = api
+        self._supported = frozenset(
+            (api.key, version)
+            for api in self._by_key.values()
+            for version in range(api.min_version, api.max_version + 1)
+        )
         self.telemetry_enabled = telemetry_enabled
 
     def find(self, key: int) -> Api | None:
@@ -70,8 +75,7 @@ class ApiTable:
 
     def is_supported(self, key: int, version: int) -> bool:
         """True if requests of that key and version are served."""
-        api = self._by_key.get(key)
-        return api is not None and api.min_version <= version <= api.max_version
+        return (key, version) in self._supported
 
     def advertised(self) -> tuple[Api, ...]:
         """What an ApiVersions response lists, by key."""

@@ -19,13 +19,13 @@ from wire.admission import Admission
 from wire.api_table import ApiTable
 from wire.channel import Channel, RequestHandler
 from wire.connection_limits import NO_LIMITS, ConnectionLimits, Place, Refusal
-from wire.errors import InvalidConfigError
 from wire.handshakes import Handshakes
 from wire.listener_counters import AuthenticationCounters, ListenerCounters
 from wire.listener_security import ListenerSecurity
 from wire.listener_settings import ListenerSettings
 from wire.secure_channel import SecureContext
-from wire.tcp_channel import Clock, CloseReason, ListenerContext, TcpChannel
+from wire.shared_port import cannot_bind
+from wire.tcp_channel import Clock, CloseReason, ListenerContext, TcpChannel, as_protocol
 
 __all__ = ("Channel", "Listener", "ListenerSettings", "RequestHandler")
 
@@ -48,6 +48,7 @@ class Listener:
         time: a monotonic clock; `quotas.clock.Time` is one.
         api_table: what is served.
         security: what clients have to do before their first request; plaintext by default.
+        reuse_port: other processes of this node listen on the same port (`SO_REUSEPORT`); see `wire.shared_port`.
         limits: how many may connect, and how fast; without limits by default.
 
     Attributes:
@@ -65,11 +66,13 @@ class Listener:
         time: Clock,
         api_table: ApiTable | None = None,
         security: ListenerSecurity | None = None,
+        reuse_port: bool = False,
         limits: ConnectionLimits = NO_LIMITS,
     ) -> None:
         self.name = name
         self.host = host
         self.port = port
+        self._reuse_port = reuse_port
         self._handler = handler
         self._settings = settings
         self._time = time
@@ -181,20 +184,23 @@ class Listener:
         try:
             listening = await self._bound_socket(loop)
         except (OSError, OverflowError) as error:
-            what = f"listener {self.name} cannot bind {self.host or '*'}:{self.port}"
-            in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-            hint = "; is another process using the port?" if in_use else ""
-            raise InvalidConfigError(f"{what}: {error}{hint}") from error
+            raise cannot_bind(self.name, self.host, self.port, error) from error
         listening.setblocking(False)
         return listening
 
     async def _bound_socket(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         backlog = self._settings.socket_listen_backlog_size
         if not self.host and socket.has_dualstack_ipv6():
-            return socket.create_server(("", self.port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+            return socket.create_server(
+                ("", self.port),
+                family=socket.AF_INET6,
+                backlog=backlog,
+                reuse_port=self._reuse_port,
+                dualstack_ipv6=True,
+            )
         found = await loop.getaddrinfo(self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
-        return socket.create_server(address[:2], family=family, backlog=backlog)
+        return socket.create_server(address[:2], family=family, backlog=backlog, reuse_port=self._reuse_port)
 
     async def _accept_loop(
         self, loop: asyncio.AbstractEventLoop, listening: socket.socket, context: ListenerContext
@@ -291,7 +297,7 @@ class Listener:
                 await admission.run()
                 return
             channel = self._make_channel(context, local, peer, place)
-            await context.loop.connect_accepted_socket(lambda: channel, accepted)
+            await context.loop.connect_accepted_socket(lambda: as_protocol(channel), accepted)
         except OSError:
             accepted.close()  # the peer is gone already
             context.limits.give_back(place)

@@ -49,6 +49,11 @@ class CloseReason(enum.StrEnum):
     EXCESS_CONNECTION = "excess_connection"
 
 
+def as_protocol(channel: "TcpChannel") -> asyncio.Protocol:
+    """The channel as the loop knows it: it has the methods, and is not derived from the class."""
+    return cast(asyncio.Protocol, channel)
+
+
 def _lost_reason(error: Exception | None) -> CloseReason:
     if error is None:
         return CloseReason.CLIENT_CLOSED
@@ -118,9 +123,10 @@ class ListenerContext:
         self.all_closed.set()
 
 
-class TcpChannel(asyncio.Protocol):
+class TcpChannel:
     """A connection; see `wire.channel.Channel` for what handlers may rely on. Plaintext by itself; see
-    `wire.secure_channel` for the others.
+    `wire.secure_channel` for the others. To the loop it is an `asyncio.Protocol`, by its methods: a class that is
+    derived from one written in Python cannot be compiled to a native one.
 
     Args:
         context: what it shares with the listener's other connections.

@@ -1,17 +1,27 @@
 """Pushes per second of one listener process, as a ratio to an echo of the same frames in the same run.
 
-    python benchmarks/fleetgauge/bench_listener.py [--seconds 4] [--rounds 3]
+    python benchmarks/fleetgauge/bench_listener.py [--seconds 4] [--rounds 3] [--cases S:2000:1 J:100:1] [--workers 2]
 
 A real `fleetgauge serve` (validation, sensors and push log on, its exporter process delivering to the landing zone)
 and an echo server on the same kind of loop and Protocol, one after the other, are driven by one generator process
-over loopback. Payloads are those of MEASURED: S is 1.4 kB and 10 points (zstd 0.4 kB), F is 102 kB and 700 points.
+over loopback. Payloads are those of MEASURED: S is 1.4 kB and 10 points (zstd 0.4 kB), F is 102 kB and 700 points, J
+the same points as the Java client sends them, one ResourceMetrics for each metric (198 kB).
 Closed loop: `connections` x `pipelined` requests are under way at any time. An instance may push every 100 ms, so there
 are enough instances that none comes too early; answers other than NONE are counted and must be 0 for a valid figure.
+With `--workers` a node of so many listener processes is compared to one of a single process instead of the echo, in
+turn and in the same run. The generator is one process: it takes a core of its own, and where the machine has no more
+cores than workers, they share theirs with it. `workers_share` says how evenly the connections fell on them.
+
+Beside the rates stands the CPU time that the listener process and the echo took for each frame: the rate that one core
+allows, whatever else (generator, exporter process, neighbours) took of the machine's cores meanwhile. The modules of
+another checkout are measured by starting this in another directory with PYTHONPATH set to it.
+
 Prints one JSON object: every figure of every round, the medians, their ratios, commit, Python and CPU.
 """
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import json
 import multiprocessing
@@ -40,15 +50,23 @@ from support.raw_client import ZSTD, get_request, parse_get, push_request
 ANSWER_BYTES = 16
 """A PushTelemetry response: size 4, correlation id 4, tags 1, throttle time 4, error code 2, tags 1."""
 INSTANCES = 16_000
+POINTS = {"S": 10, "F": 700, "J": 700}
+JAVA_RESOURCE = ("client_rack", "group_id")
 
 
-def payload(points: int, seed: int) -> bytes:
-    """One resource, `points` points over a tenth as many metrics, random values; librdkafka's layout."""
+def payload(points: int, seed: int, *, by_metric: bool = False) -> bytes:
+    """`points` points, each of a metric of its own, random values; one resource in librdkafka's layout, or, as the Java
+    client writes it, one for every metric, which repeats the resource's attributes.
+    """
     chosen = random.Random(seed)
     data = MetricsData()
-    scope = data.resource_metrics.add().scope_metrics.add()
-    scope.scope.name = "rdkafka#producer-1"
     for index in range(points):
+        if by_metric or not index:
+            resource = data.resource_metrics.add()
+            for key in JAVA_RESOURCE if by_metric else ():
+                resource.resource.attributes.add(key=key).value.string_value = f"{key}-of-an-application"
+            scope = resource.scope_metrics.add()
+            scope.scope.name = "rdkafka#producer-1"
         metric = scope.metrics.add(
             name=f"org.apache.kafka.producer.node.request.latency.{('avg', 'max')[index % 2]}",
             description="The average request latency in ms for a node.",
@@ -140,9 +158,9 @@ def chunks(items: list[Any], size: int) -> list[list[Any]]:
 
 
 async def drive(
-    port: int, encoded: bytes, connections: int, pipelined: int, seconds: float, *, echo: bool
+    port: int, encoded: bytes, connections: int, pipelined: int, seconds: float, *, echo: bool, pid: int | None = None
 ) -> dict[str, float]:
-    """Closed loop for `seconds` after half a second of warm-up."""
+    """Closed loop for `seconds` after half a second of warm-up; `pid` is the process at the other end."""
     per_connection = chunks([uuid.uuid4() for _ in range(INSTANCES)], INSTANCES // connections)[:connections]
     ids: dict[uuid.UUID, int] = {}
     asker = None
@@ -164,7 +182,9 @@ async def drive(
     await asyncio.sleep(0.5)
     before, started = sum(p.answered for p in protocols), time.perf_counter()
     refused_before = sum(p.refused for p in protocols)
+    cpu_before = cpu_seconds(pid)
     await asyncio.sleep(seconds)
+    cpu = cpu_seconds(pid) - cpu_before
     answered, took = sum(p.answered for p in protocols) - before, time.perf_counter() - started
     refused = sum(p.refused for p in protocols) - refused_before
     for protocol in protocols:
@@ -174,27 +194,39 @@ async def drive(
         protocol._transport.abort()  # type: ignore[attr-defined]
     if asker is not None:
         asker.close()
-    return {"per_second": answered / took, "refused": refused}
+    return {"per_second": answered / took, "refused": refused, "cpu_us": cpu / max(answered, 1) * 1e6}
 
 
-def measure(case: str, points: int, connections: int, pipelined: int, seconds: float, rounds: int) -> dict[str, Any]:
-    encoded = zstandard.ZstdCompressor().compress(payload(points, seed=1))
+def cpu_seconds(pid: int | None) -> float:
+    """CPU time that a process has taken so far [s]."""
+    if pid is None:
+        return 0.0
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(case: str, connections: int, pipelined: int, seconds: float, rounds: int) -> dict[str, Any]:
+    encoded = zstandard.ZstdCompressor().compress(payload(POINTS[case], seed=1, by_metric=case == "J"))
     parent, child = multiprocessing.Pipe()
     echo = multiprocessing.get_context("spawn").Process(target=serve_echo, args=(child,))
     echo.start()
     echo_port = parent.recv()
     figures: dict[str, list[float]] = {"fleetgauge": [], "echo": []}
+    cpu: dict[str, list[float]] = {"fleetgauge": [], "echo": []}
     refused = 0.0
     try:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:  # its exporters may still finish
             config = '[client-metrics.bench]\nmetrics = "*"\ninterval.ms = 100\n'
             with Node(Path(directory), "push.log.retention.bytes=1073741824", config=config) as node:
+                assert node.process is not None
+                load = (encoded, connections, pipelined, seconds)
                 for _ in range(rounds):
-                    one = uvloop.run(drive(node.port, encoded, connections, pipelined, seconds, echo=False))
-                    figures["fleetgauge"].append(one["per_second"])
+                    one = uvloop.run(drive(node.port, *load, echo=False, pid=node.process.pid))
+                    other = uvloop.run(drive(echo_port, *load, echo=True, pid=echo.pid))
                     refused += one["refused"]
-                    other = uvloop.run(drive(echo_port, encoded, connections, pipelined, seconds, echo=True))
-                    figures["echo"].append(other["per_second"])
+                    for name, found in (("fleetgauge", one), ("echo", other)):
+                        figures[name].append(found["per_second"])
+                        cpu[name].append(found["cpu_us"])
     finally:
         echo.terminate()
         echo.join()
@@ -208,17 +240,65 @@ def measure(case: str, points: int, connections: int, pipelined: int, seconds: f
         "echoes_per_second": [round(figure) for figure in figures["echo"]],
         "median_pushes_per_second": round(statistics.median(figures["fleetgauge"])),
         "median_ratio_to_echo": round(statistics.median(ratios), 3),
+        "cpu_us_a_push": round(statistics.median(cpu["fleetgauge"]), 1),
+        "cpu_us_an_echo": round(statistics.median(cpu["echo"]), 1),
+        "median_cpu_of_an_echo_to_a_push": round(
+            statistics.median(theirs / ours for ours, theirs in zip(cpu["fleetgauge"], cpu["echo"], strict=True)), 3
+        ),
         "answers_other_than_NONE": int(refused),
     }
+
+
+def measure_workers(
+    case: str, connections: int, pipelined: int, seconds: float, rounds: int, workers: int
+) -> dict[str, Any]:
+    encoded = zstandard.ZstdCompressor().compress(payload(POINTS[case], seed=1, by_metric=case == "J"))
+    figures: dict[int, list[float]] = {1: [], workers: []}
+    refused = 0.0
+    config = '[client-metrics.bench]\nmetrics = "*"\ninterval.ms = 100\n'
+    options = ("push.log.retention.bytes=1073741824", "telemetry.client.instances.max=65536")
+    with contextlib.ExitStack() as stack:
+        nodes = {}
+        for number in figures:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+            nodes[number] = stack.enter_context(Node(Path(directory), f"workers={number}", *options, config=config))
+        for _ in range(rounds):
+            for number, node in nodes.items():
+                one = uvloop.run(drive(node.port, encoded, connections, pipelined, seconds, echo=False))
+                figures[number].append(one["per_second"])
+                refused += one["refused"]
+        share = [worker["logged"] for worker in nodes[workers].status()["workers"]]
+    ratios = [many / single for single, many in zip(figures[1], figures[workers], strict=True)]
+    return {
+        "case": case,
+        "connections": connections,
+        "pipelined": pipelined,
+        "payload_bytes": len(encoded),
+        "pushes_per_second_of_1_worker": [round(figure) for figure in figures[1]],
+        f"pushes_per_second_of_{workers}_workers": [round(figure) for figure in figures[workers]],
+        "workers_share": [round(logged / sum(share), 2) for logged in share],
+        "median_ratio_to_1_worker": round(statistics.median(ratios), 2),
+        "answers_other_than_NONE": int(refused),
+    }
+
+
+def split(case: str) -> list[str]:
+    """Payload, connections and frames under way on each, as in `S:2000:1`."""
+    return case.split(":")
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--seconds", type=float, default=4.0)
     arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--cases", nargs="+", default=["S:100:1", "S:2000:1", "S:100:8", "F:100:1", "J:100:1"])
+    arguments.add_argument("--workers", type=int, default=1)
     chosen = arguments.parse_args()
-    cases = [("S", 10, 100, 1), ("S", 10, 2000, 1), ("S", 10, 100, 8), ("F", 700, 100, 1), ("F", 700, 2000, 1)]
-    results = [measure(*case, chosen.seconds, chosen.rounds) for case in cases]
+    cases = [(kind, int(connections), int(pipelined)) for kind, connections, pipelined in map(split, chosen.cases)]
+    if chosen.workers > 1:
+        results = [measure_workers(*case, chosen.seconds, chosen.rounds, chosen.workers) for case in cases]
+    else:
+        results = [measure(*case, chosen.seconds, chosen.rounds) for case in cases]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     print(
         json.dumps(

@@ -75,7 +75,7 @@ class GroupCommit:
         self._ack_timeout_ms = ack_timeout_ms
         self._max_pending_records = max_pending_records
         self._max_pending_bytes = max_pending_bytes
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="push-log") if flush == "fsync" else None
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="push-log") if flush == "fsync" else None
         self._gathering: list[_Push] = []
         self._writing: list[_Push] = []
         self._pending_records = 0
@@ -115,18 +115,17 @@ class GroupCommit:
             on_done: called once, with None or the error; at once when too much is pending, or all is closed.
         """
         size_bytes = len(record.metrics) + (len(encoded) if encoded is not None else 0)
-        if self._thread is None and self._is_full(size_bytes):
-            self._commit()  # on the loop a full batch is written now rather than refused
-        refusal = self._refusal(size_bytes)
-        if refusal is not None:
-            self._tell(on_done, refusal)
-            return
-        deadline_ms = 0 if self._thread is None else self._time.hi_res_clock_ms() + self._ack_timeout_ms
+        if self._closed or self._is_full(size_bytes):
+            refusal = self._make_room(size_bytes)
+            if refusal is not None:
+                self._tell(on_done, refusal)
+                return
+        deadline_ms = 0 if self._executor is None else self._time.hi_res_clock_ms() + self._ack_timeout_ms
         self._gathering.append(_Push(record, encoded, on_done, size_bytes, deadline_ms))
         self._pending_records += 1
         self._pending_bytes += size_bytes
         self._schedule()
-        if self._thread is not None and self._timer is None:
+        if self._executor is not None and self._timer is None:
             self._timer = self._loop.call_later(self._ack_timeout_ms / 1_000, self._expire)
 
     async def drain(self) -> None:
@@ -143,20 +142,23 @@ class GroupCommit:
         self._housekeeping.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        if self._thread is not None:
-            self._thread.shutdown()
+        if self._executor is not None:
+            self._executor.shutdown()
 
-    def _refusal(self, size_bytes: int) -> PushLogError | None:
+    def _make_room(self, size_bytes: int) -> PushLogError | None:
+        """Why a push cannot be taken; on the loop a full batch is written now rather than that."""
         if self._closed:
             return PushLogError("the push log is closed")
-        if self._is_full(size_bytes):
-            self._counts["refused_full"] += 1
-            error = PushLogFullError(
-                f"{self._pending_records} pushes of {self._pending_bytes} B already wait for the push log's disk"
-            )
-            self._report(error)
-            return error
-        return None
+        if self._executor is None:
+            self._commit()
+        if not self._is_full(size_bytes):
+            return None
+        self._counts["refused_full"] += 1
+        error = PushLogFullError(
+            f"{self._pending_records} pushes of {self._pending_bytes} B already wait for the push log's disk"
+        )
+        self._report(error)
+        return error
 
     def _is_full(self, size_bytes: int) -> bool:
         too_many = self._pending_records >= self._max_pending_records
@@ -172,11 +174,11 @@ class GroupCommit:
         batch, self._gathering = self._gathering, []
         if not batch:
             return
-        if self._thread is None:
+        if self._executor is None:
             self._finish(batch, self._write(batch))
             return
         self._writing = batch
-        self._loop.run_in_executor(self._thread, self._write, batch).add_done_callback(self._written)
+        self._loop.run_in_executor(self._executor, self._write, batch).add_done_callback(self._written)
 
     def _written(self, outcome: "asyncio.Future[PushLogError | None]") -> None:
         batch, self._writing = self._writing, []
@@ -202,8 +204,7 @@ class GroupCommit:
         if error is not None:
             self._failure, self._failed_ms = str(error), self._time.hi_res_clock_ms()
             self._report(error)
-        for push in batch:
-            self._settle(push, error)
+        self._settle(batch, error)
         self._release(batch)
 
     def _release(self, pushes: list[_Push]) -> None:
@@ -215,10 +216,12 @@ class GroupCommit:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    def _settle(self, push: _Push, error: Exception | None) -> None:
-        on_done, push.on_done = push.on_done, None
-        if on_done is not None:
-            self._tell(on_done, error)
+    def _settle(self, pushes: list[_Push], error: Exception | None) -> None:
+        """Answers those that have no answer yet."""
+        for push in pushes:
+            on_done, push.on_done = push.on_done, None
+            if on_done is not None:
+                self._tell(on_done, error)
 
     def _tell(self, on_done: OnDone, error: Exception | None) -> None:
         try:
@@ -238,8 +241,7 @@ class GroupCommit:
             self._counts["timed_out"] += len(late) + len(overdue)
             error = PushLogTimeoutError(f"the push log's disk took longer than {self._ack_timeout_ms} ms")
             self._report(error)
-            for push in overdue + late:
-                self._settle(push, error)
+            self._settle(overdue + late, error)
             self._release(late)
 
     def _arm_timer(self, now_ms: int) -> None:
@@ -256,10 +258,10 @@ class GroupCommit:
 
     def _keep_house(self) -> None:
         self._housekeeping = self._loop.call_later(_HOUSEKEEPING_S, self._keep_house)
-        if self._thread is None:
+        if self._executor is None:
             self._roll_if_due()
         elif not self._closed:
-            self._thread.submit(self._roll_if_due)
+            self._executor.submit(self._roll_if_due)
 
     def _roll_if_due(self) -> None:
         try:

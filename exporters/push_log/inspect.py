@@ -1,14 +1,14 @@
 """Looking at the embedded log without taking part: for the CLI and the status page, while a node runs or not."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from exporters.push_log.cursors import NAME, Cursors, CursorState
 from exporters.push_log.directory import LogDirectory
-from exporters.push_log.lag import lag_behind
+from exporters.push_log.lag import added_lags, lag_behind
 from exporters.push_log.log import Lag, PushLogError
 from exporters.push_log.payload import PayloadDecoder
 from exporters.push_log.position import START, Position
@@ -78,6 +78,73 @@ def log_stats(path: Path) -> LogStats:
         newest_received_at=filled[-1][1].received_at if filled else None,
         damaged_segments=unreadable + len(set_aside),
         cursors=_cursor_stats(directory),
+    )
+
+
+def is_log(path: Path) -> bool:
+    """True if directory `path` has a log, which may be empty."""
+    return bool(LogDirectory(path).numbers())
+
+
+def all_stats(logs: Mapping[str, Path]) -> dict[str, LogStats]:
+    """`log_stats` of each log, by name; at least one. What is no log yet is left out where there is another.
+
+    Raises:
+        PushLogError: there is none, or one cannot be read.
+    """
+    there = {name: path for name, path in logs.items() if is_log(path)} or logs
+    return {name: log_stats(path) for name, path in there.items()}
+
+
+def holds_pushes(path: Path) -> bool:
+    """True if the log in directory `path` has a push, or what it has cannot be told; false where there is no log."""
+    directory = LogDirectory(path)
+    for number in directory.live():
+        try:
+            if directory.tail(number, sealed=False).row:
+                return True
+        except SegmentGoneError:
+            continue
+        except PushLogError:
+            return True
+    return False
+
+
+def added_stats(logs: Sequence[LogStats]) -> LogStats:
+    """What several logs hold together: those of the listener processes of a node.
+
+    An exporter's cursor is then the sum of its cursors, and has no position.
+    """
+    cursors: dict[str, list[CursorStats]] = {}
+    for each in logs:
+        for entry in each.cursors:
+            cursors.setdefault(entry.cursor.exporter, []).append(entry)
+    oldest = [each.oldest_received_at for each in logs if each.oldest_received_at is not None]
+    newest = [each.newest_received_at for each in logs if each.newest_received_at is not None]
+    return LogStats(
+        segments=sum(each.segments for each in logs),
+        disk_bytes=sum(each.disk_bytes for each in logs),
+        records=sum(each.records for each in logs),
+        metrics_bytes=sum(each.metrics_bytes for each in logs),
+        oldest_received_at=min(oldest, default=None),
+        newest_received_at=max(newest, default=None),
+        damaged_segments=sum(each.damaged_segments for each in logs),
+        cursors=tuple(_added_cursors(name, cursors[name]) for name in sorted(cursors)),
+    )
+
+
+def _added_cursors(exporter: str, entries: Sequence[CursorStats]) -> CursorStats:
+    states = [entry.cursor for entry in entries]
+    return CursorStats(
+        cursor=CursorState(
+            exporter=exporter,
+            position=START,
+            delivered_records=sum(state.delivered_records for state in states),
+            delivered_bytes=sum(state.delivered_bytes for state in states),
+            lost_by_retention=sum(state.lost_by_retention for state in states),
+            lost_by_damage=sum(state.lost_by_damage for state in states),
+        ),
+        lag=added_lags([entry.lag for entry in entries]),
     )
 
 

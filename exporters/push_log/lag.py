@@ -1,5 +1,7 @@
 """How much lies between a position and the log's end."""
 
+from collections.abc import Sequence
+
 from exporters.push_log.directory import LogDirectory
 from exporters.push_log.log import Lag
 from exporters.push_log.position import START, Position
@@ -40,3 +42,18 @@ def lag_behind(directory: LogDirectory, position: Position) -> Lag:
             continue
         records += tail.row - after
     return Lag(records=records, bytes=size_bytes, oldest_received_at=oldest)
+
+
+def added_lags(lags: Sequence[Lag]) -> Lag:
+    """The lag of several logs together.
+
+    >>> added_lags([Lag(records=2, bytes=10, oldest_received_at=7), Lag(records=0, bytes=0, oldest_received_at=None)])
+    Lag(records=2, bytes=10, oldest_received_at=7)
+    """
+    return Lag(
+        records=sum(lag.records for lag in lags),
+        bytes=sum(lag.bytes or 0 for lag in lags),
+        oldest_received_at=min(
+            (lag.oldest_received_at for lag in lags if lag.oldest_received_at is not None), default=None
+        ),
+    )

@@ -12,7 +12,7 @@ from exporters.push_log.cursors import Cursors, Extent
 from exporters.push_log.damage import set_aside
 from exporters.push_log.directory import LogDirectory
 from exporters.push_log.lag import end_of, lag_behind
-from exporters.push_log.log import Batch, Lag
+from exporters.push_log.log import Batch, Lag, PushLogError
 from exporters.push_log.payload import PayloadDecoder
 from exporters.push_log.position import START, Position
 from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, SegmentReader, StoredRow
@@ -97,7 +97,7 @@ class SqlitePushLogReader:
     def poll(self, max_bytes: int, max_records: int, max_wait_ms: int) -> Batch | None:
         """See `PushLogReader.poll`."""
         deadline_ms = self._time.hi_res_clock_ms() + max_wait_ms
-        while not self._has(max_bytes, max_records):
+        while not self.has_batch(max_bytes, max_records):
             remaining_ms = deadline_ms - self._time.hi_res_clock_ms()
             if remaining_ms <= 0 or self._wake.wait(min(_LOOK_EVERY_MS, remaining_ms) / 1_000):
                 break
@@ -142,8 +142,12 @@ class SqlitePushLogReader:
     def _after(self, number: int) -> int:
         return self._read.row if number == self._read.segment else 0
 
-    def _has(self, max_bytes: int, max_records: int) -> bool:
-        """True when as much as was asked for is there, or something must be seen to."""
+    def has_batch(self, max_bytes: int, max_records: int) -> bool:
+        """True when a `poll` with these bounds would not wait: so much is there, or something must be seen to.
+
+        Raises:
+            PushLogError: the log cannot be looked at now.
+        """
         if self._wake.is_set():
             return True
         records = size_bytes = 0
@@ -169,8 +173,13 @@ class SqlitePushLogReader:
     def _take(self, gathering: _Gathering) -> Batch | None:
         ahead = self._ahead()
         for number in ahead:
-            if not self._gather(number, gathering, sealed=number != ahead[-1]):
-                break
+            try:
+                if not self._gather(number, gathering, sealed=number != ahead[-1]):
+                    break
+            except PushLogError:
+                if gathering.first is None:
+                    raise
+                break  # what was read goes out first; what is wrong is said by the next poll
         self._keep_segments([number for number in ahead if number >= self._read.segment])
         if gathering.first is None:
             return None

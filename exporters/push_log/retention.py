@@ -84,6 +84,25 @@ class Retention:
             forgotten=self._forget_absent(),
         )
 
+    def disk_bytes(self) -> int:
+        """What the log takes on the disk, with what was set aside [B]."""
+        corrupt = sum(path.stat().st_size for path in self._directory.corrupt_files())
+        return corrupt + sum(self._directory.disk_bytes(number) for number in self._directory.numbers())
+
+    def oldest_received_at(self) -> int | None:
+        """Of what `drop_oldest` would drop, when its last push came [us since the epoch]; None if that is nothing."""
+        sealed = self._sealed()
+        return sealed[0][1].received_at if sealed else None
+
+    def drop_oldest(self) -> None:
+        """Drops the oldest sealed segment for the log's size, read or not, and counts what is lost with it.
+
+        Raises:
+            PushLogError: the cursors cannot be moved now.
+        """
+        for number, tail in self._sealed()[:1]:
+            self._drop(number, tail, "push.log.retention.bytes", Counter())
+
     def close(self) -> None:
         """Ends the upkeep."""
         self._cursors.close()

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from exporters.push_log.inspect import LogStats, log_stats, records_after, tail
+from exporters.push_log.inspect import LogStats, added_stats, all_stats, is_log, records_after, tail
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory, read_config
 from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, at, size
@@ -35,14 +35,15 @@ def show_tail(
     form: _Form = "table",
 ) -> None:
     """Show the last pushes of the log, oldest first: when, from whom, what it was."""
-    directory = _embedded(config, override, log_dirs)
+    logs = _embedded(config, override, log_dirs)
     console = Console(soft_wrap=True)
-    found = tail(directory, lines)
-    for _, record in found:
+    found = {name: tail(directory, lines) for name, directory in logs.items()}
+    records = sorted((record for each in found.values() for _, record in each), key=_in_time)
+    for record in records[-lines:]:
         _print(console, record, form)
     if follow:
         with suppress(KeyboardInterrupt):
-            _follow(directory, found[-1][0] if found else None, console, form)
+            _follow(logs, {name: each[-1][0] for name, each in found.items() if each}, console, form)
 
 
 @app.command()
@@ -52,18 +53,20 @@ def stats(
     log_dirs: LogDirs = None,
     form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
 ) -> None:
-    """Show what the log holds, and how far each exporter is behind its end."""
-    found = log_stats(_embedded(config, override, log_dirs))
+    """Show what the log holds, and how far each exporter is behind its end; of several logs, all together."""
+    logs = all_stats(_embedded(config, override, log_dirs))
+    found = added_stats(tuple(logs.values())) if len(logs) > 1 else next(iter(logs.values()))
     if form == "json":
-        typer.echo(json.dumps(asdict(found), indent=2))
+        each = {"logs": {name: asdict(stats) for name, stats in logs.items()}} if len(logs) > 1 else {}
+        typer.echo(json.dumps(asdict(found) | each, indent=2))
         return
     console = Console(markup=False)
     console.print(_contents(found))
     console.print(_cursors(found))
 
 
-def _embedded(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> Path:
-    """Where the embedded log is.
+def _embedded(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> dict[str, Path]:
+    """Where the embedded logs are, by name: the node's, or one for each listener process that it has had.
 
     Raises:
         ConfigError: there is none: the log is a Kafka topic, which Kafka's own tools read.
@@ -76,14 +79,25 @@ def _embedded(config: Path | None, override: list[str] | None, log_dirs: Path | 
                 f"is kafka: read topic {checked.push_log_kafka_topic} with kafka-console-consumer, and how far each "
                 "exporter is with kafka-consumer-groups or fleetgauge status",
             )
-    return data_directory(config, override, log_dirs).push_log
+    directory = data_directory(config, override, log_dirs)
+    logs = directory.push_logs((0, *directory.worker_numbers()))
+    return {name: path for name, path in logs.items() if is_log(path)} or {"node": directory.push_log}
 
 
-def _follow(directory: Path, last: str | None, console: Console, form: str) -> None:
+def _in_time(record: PushRecord) -> str:
+    return record.push_id
+
+
+def _follow(logs: dict[str, Path], last: dict[str, str], console: Console, form: str) -> None:
+    """Prints what comes, of several logs as it is found: in order within half a second."""
     while True:
-        for position, record in records_after(directory, last):
+        found: list[PushRecord] = []
+        for name, directory in logs.items():
+            for position, record in records_after(directory, last.get(name)):
+                found.append(record)
+                last[name] = position
+        for record in sorted(found, key=_in_time):
             _print(console, record, form)
-            last = position
         time.sleep(_FOLLOW_EVERY_S)
 
 

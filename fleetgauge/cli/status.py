@@ -73,6 +73,11 @@ def _child(child: dict[str, Any]) -> str:
     return f"pid {child['pid']}{restarts}" if child["pid"] else f"not running{restarts}"
 
 
+def _worker(worker: dict[str, Any]) -> str:
+    known = f"{amount(worker['connections'])} connections, {amount(worker['logged'])} pushes logged"
+    return f"{_child(worker)}, {known}"
+
+
 def _facts(title: str) -> Table:
     table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
@@ -84,7 +89,11 @@ def _node(found: Status) -> Table:
     node, child = found["node"], found["exporter_process"]
     table = _facts("Node")
     table.add_row("node.id, cluster.id", f"{node['node_id']}, {node['cluster_id']}")
-    table.add_row("listener process", f"pid {node['pid']}, started {ago(node['started_at_ms'] * 1000)}")
+    workers = found.get("workers", ())
+    about = f"pid {node['pid']}, started {ago(node['started_at_ms'] * 1000)}"
+    table.add_row("parent process" if workers else "listener process", about)
+    for worker in workers:
+        table.add_row(f"worker {worker['worker']}", _worker(worker))
     table.add_row("exporter process", _child(child))
     table.add_row("listening", ", ".join(node["listeners"]))
     http = found["http"]
@@ -92,6 +101,8 @@ def _node(found: Status) -> Table:
     table.add_row("log.dirs", node["log_dirs"])
     if node["not_ready"]:
         table.add_row("not ready", "; ".join(node["not_ready"]))
+    if node.get("degraded"):
+        table.add_row("degraded", "; ".join(node["degraded"]))
     return table
 
 

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from exporters.options import ExporterConfigError
 from exporters.push_log.kafka_topic.clients import check_clients
 from exporters.push_log.log import PushLogError
-from exporters.registry import build_exporter
 from fleetgauge.config.model import TABLES, ServiceConfig
 from fleetgauge.config.push_logs import topic_settings
 from fleetgauge.config.quotas import QUOTAS_PREFIX, read_limits
@@ -254,6 +253,9 @@ def _check_quotas(config: ServiceConfig) -> None:
 
 
 def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
+    # Not at the head: a worker is given a configuration that was checked, and shall not hold pyarrow and gRPC for it.
+    from exporters.registry import build_exporter
+
     for name, keys in config.exporters.items():
         try:
             build_exporter(name, keys)  # connects to nothing yet

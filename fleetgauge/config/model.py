@@ -3,6 +3,7 @@
 Defaults that belong to a room (`telemetry`, `exporters`, `wire`) are taken from that room's settings class, their home.
 """
 
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -80,6 +81,13 @@ class ServiceConfig(ListenerKeys):
         description="Connections of a listener that are not let in yet; for one more, the oldest is closed.",
     )
     node_id: int = Field(default=1, ge=0, le=_INT32_MAX, alias="node.id", description="Kafka node id of this node.")
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        alias="workers",
+        description="Listener processes, which share the listeners and the limits; more than one on Linux alone.",
+    )
     cluster_id: str = Field(
         default="",
         alias="cluster.id",
@@ -375,6 +383,16 @@ class ServiceConfig(ListenerKeys):
     @classmethod
     def _read_protocol_map(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         read_protocol_map(value)
+        return value
+
+    @field_validator("workers")
+    @classmethod
+    def _share_ports_only_where_that_works(cls, value: int) -> int:
+        if value > 1 and sys.platform != "linux":
+            raise ValueError(
+                "several processes share a listener by SO_REUSEPORT, which spreads connections on Linux alone; leave "
+                "it at 1 here"
+            )
         return value
 
     @field_validator("max_connections_per_ip_overrides")

@@ -1,5 +1,9 @@
-"""The push log's settings out of the configuration, one function for each kind of log."""
+"""The push log's settings out of the configuration, one function for each kind of log, and where the logs lie."""
 
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporters.push_log.inspect import holds_pushes
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
 from fleetgauge.config.model import ServiceConfig
@@ -16,6 +20,35 @@ def embedded_settings(config: ServiceConfig) -> PushLogSettings:
         retention_ms=config.push_log_retention_ms,
         flush=config.push_log_flush,
         min_free_bytes=config.push_log_min_free_bytes,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPlace:
+    """One of the logs in a data directory.
+
+    Attributes:
+        name: `node`, where a node without workers writes it, or `worker-<number>`.
+        dir: where it lies.
+        is_abandoned: nobody writes it any more, since `workers` was changed.
+    """
+
+    name: str
+    dir: Path
+    is_abandoned: bool
+
+
+def embedded_logs(config: ServiceConfig) -> tuple[LogPlace, ...]:
+    """The logs that the exporters of a node read: those that it writes, and those that earlier starts with another
+    number of `workers` left with pushes in them, so that they are delivered too.
+    """
+    data = DataDirectory(config.log_dirs.absolute())
+    written = data.push_logs(range(1, config.workers + 1) if config.workers > 1 else (0,))
+    there = data.push_logs((0, *data.worker_numbers()))
+    left = {name: path for name, path in there.items() if name not in written and holds_pushes(path)}
+    return (
+        *(LogPlace(name=name, dir=path, is_abandoned=False) for name, path in written.items()),
+        *(LogPlace(name=name, dir=path, is_abandoned=True) for name, path in left.items()),
     )
 
 

@@ -117,6 +117,14 @@ EXPORTERS: Final[Mapping[str, Count]] = {
     "last_error_at": Count("exporter_last_error_timestamp_seconds", "When it last failed.", _US),
     "last_export_ms": Count("exporter_last_export_seconds", "How long its latest successful export took.", _MS),
 }
+WORKERS: Final[Mapping[str, Count]] = {
+    "serves": Count("worker_up", "1 while the worker runs and answers."),
+    "restarts": Count("worker_restarts_total", "How often the worker ended and was started again."),
+    "connections": Count("worker_connections", "Open connections of the worker."),
+    "instances": Count("worker_client_instances", "Client instances that the worker remembers."),
+    "logged": Count("worker_push_log_logged_total", "Pushes that the worker put into its log since it was started."),
+}
+"""Of each worker, where there are several: what shows how evenly they share the clients."""
 BY_REASON: Final[Mapping[str, Count]] = {
     "retried": Count("exporter_retries_total", "Failed tries."),
     "refused": Count("exporter_refused_pushes_total", "Pushes given up for good."),
@@ -150,6 +158,7 @@ class _Collector(Collector):
     def collect(self) -> Iterator[Metric]:
         status = self._status
         yield from _node(status["node"])
+        yield from _scalars(WORKERS, [({"worker": str(each["worker"])}, each) for each in status.get("workers", ())])
         yield from _scalars(CONNECTIONS, [({"listener": each["listener"]}, each) for each in status["connections"]])
         yield from _listeners(status["connections"])
         yield from _scalars(QUOTAS, [({}, status["quotas"])])

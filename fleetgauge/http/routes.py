@@ -24,7 +24,7 @@ _PAGE_KEYS: Final = ("sort", "order", "limit", "after", "format")
 PARAMETERS: Final = (*FILTER_KEYS, *_PAGE_KEYS)
 ENDPOINTS: Final = {
     "/healthz": "200 while the node's loop turns",
-    "/readyz": "200 while the node takes pushes, else 503 with the reasons",
+    "/readyz": "200 while the node takes pushes, else 503 with the reasons; degraded: what ails single workers",
     "/metrics": "Prometheus' text form, or OpenMetrics",
     "/clients": f"the client instances; parameters {', '.join(PARAMETERS)}",
 }
@@ -75,10 +75,12 @@ class Routes:
     async def _readyz(self, _request: HttpRequest) -> HttpResponse:
         try:
             async with asyncio.timeout(HEALTH_WITHIN_S):
-                reasons = (await self._status())["node"]["not_ready"]
+                node = (await self._status())["node"]
         except (TimeoutError, NotRunningError):
-            reasons = [f"the node did not answer within {HEALTH_WITHIN_S:.0f} s"]
-        return json_response(503 if reasons else 200, {"ready": not reasons, "reasons": reasons})
+            node = {"not_ready": [f"the node did not answer within {HEALTH_WITHIN_S:.0f} s"]}
+        reasons = node["not_ready"]
+        told = {"degraded": node["degraded"]} if "degraded" in node else {}
+        return json_response(503 if reasons else 200, {"ready": not reasons, "reasons": reasons, **told})
 
     async def _metrics(self, request: HttpRequest) -> HttpResponse:
         status = await self._status()

@@ -17,6 +17,7 @@ import structlog
 
 from fleetgauge.config import Endpoint, ServiceConfig
 from fleetgauge.errors import ConfigError
+from fleetgauge.restart_delay import RestartDelay
 from quotas.clock import Time
 
 log = structlog.get_logger(__name__)
@@ -24,9 +25,6 @@ log = structlog.get_logger(__name__)
 _KEY: Final = "http.listeners"
 _NEEDED: Final = ("h11", "prometheus_client")
 _BACKLOG: Final = 64
-_FIRST_RESTART_DELAY_S: Final = 0.1
-_LONGEST_RESTART_DELAY_S: Final = 5.0
-_CALM_AFTER_MS: Final = 10_000
 _STOP_WITHIN_S: Final = 3.0
 
 
@@ -134,19 +132,17 @@ class HttpPort:
             self._process.stdin.write(json.dumps(job).encode() + b"\n")
 
     async def _keep_running(self) -> None:
-        delay_s = _FIRST_RESTART_DELAY_S
+        delay = RestartDelay()
         while True:
             assert self._process is not None
             started_ms = self._time.hi_res_clock_ms()
             code = await self._process.wait()
             if self._stopping:
                 return
-            if self._time.hi_res_clock_ms() - started_ms > _CALM_AFTER_MS:
-                delay_s = _FIRST_RESTART_DELAY_S
+            delay_s = delay.next_s(self._time.hi_res_clock_ms() - started_ms)
             self.restarts += 1
             log.error("the HTTP process ended and is started again", exit_code=code, in_s=delay_s)
             await asyncio.sleep(delay_s)
-            delay_s = min(2 * delay_s, _LONGEST_RESTART_DELAY_S)
             await self._spawn()
 
     def _close_sockets(self) -> None:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 120.0
 PATIENCE = ("push.log.min.free.bytes=0", "shutdown.timeout.ms=60000", "http.listeners=")
 """Tests run on small, busy machines: a stop may take its time, and a full disk or the HTTP port are other tests'
 subjects."""
@@ -33,7 +33,11 @@ class Node:
         self.port = 0
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

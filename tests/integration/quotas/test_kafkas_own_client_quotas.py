@@ -1,10 +1,8 @@
 """Kafka's own quota managers of clients say the same as ours: waits, refusals, limits in force, metrics and tags."""
 
 import pytest
-from support.quota_oracle import QuotaOracle
-
-pytest.importorskip("quotas.client_quota")
 from support.client_quota_scenarios import client_script
+from support.quota_oracle import QuotaOracle
 
 pytestmark = pytest.mark.integration
 

@@ -240,8 +240,15 @@ def test_checking_while_recording_says_the_same_as_recording_and_then_checking(
             except QuotaViolationError as error:
                 said.append((error.metric.metric_name, error.value, error.bound))
         assert said[0] == said[1]
+        assert windows_of(at_once) == windows_of(in_turn), "what is measured, and so discarded, is the same too"
     values = [[metric.measurable_value(now_ms) for metric in sensor.metrics] for sensor in (at_once, in_turn)]
     assert values[0] == pytest.approx(values[1], nan_ok=True)
+
+
+def windows_of(sensor: Sensor) -> list[tuple[float, int, int]]:
+    stats = [getattr(metric.provider, "stat", metric.provider) for metric in sensor.metrics]
+    samples = [sample for stat in stats for sample in getattr(stat, "_samples", ())]
+    return [(sample.value, sample.start_time_ms, sample.last_event_ms) for sample in samples]
 
 
 def sensor_of(kinds: list[type[MeasurableStat]], config: MetricConfig) -> Sensor:

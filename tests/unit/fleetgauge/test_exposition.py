@@ -18,6 +18,7 @@ from fleetgauge.http.exposition import (
     QUOTAS,
     STATES,
     TELEMETRY,
+    WORKERS,
     exposition,
 )
 from fleetgauge.http.routes import ENDPOINTS, PARAMETERS
@@ -39,6 +40,7 @@ def status(**changes: Any) -> dict[str, Any]:
     }
     found: dict[str, Any] = {
         "node": {"node_id": 1, "cluster_id": 'c"\\\n1', "started_at_ms": 1_750_000_000_500, "not_ready": []},
+        "workers": [{"worker": 2, **dict.fromkeys(WORKERS, 6), "serves": True}],
         "connections": [
             {
                 "listener": "PLAINTEXT",
@@ -109,6 +111,15 @@ def test_the_usage_of_a_quota_is_told_over_its_limit_with_who_shares_it() -> Non
     assert found["fleetgauge_quota_exempt_request_time_ratio", ()] == 0.04
     none = status(quotas={**dict.fromkeys(QUOTAS, 0), "usage": {}})
     assert "fleetgauge_quota_limit" not in text_of(none)
+
+
+def test_each_worker_has_series_of_its_own_where_there_are_several() -> None:
+    found = samples(text_of(status()))
+    assert found["fleetgauge_worker_up", (("worker", "2"),)] == 1
+    assert found["fleetgauge_worker_connections", (("worker", "2"),)] == 6
+    alone = status()
+    del alone["workers"]
+    assert "fleetgauge_worker" not in text_of(alone)
 
 
 def test_what_is_not_known_is_left_out() -> None:

@@ -122,7 +122,7 @@ def test_a_callback_is_configured_and_one_that_refuses_leaves_the_old_limits(
     with pytest.raises(ConfigError, match=r"somebodys\.Own refuses them: too much"):
         made.limit(name, "quotas.users/bob.request_percentage=9", "quotas.users/alice.request_percentage=500")
     assert made.limits()["Request user=alice"] == 5
-    assert made.quotas._managers.request.quota("bob", "").bound == UNBOUNDED
+    assert made.quotas._managers.request.quota("bob", "").bound == float(UNBOUNDED)
 
 
 def test_a_callback_that_is_not_there_is_a_clear_error(bench: Callable[..., Bench]) -> None:

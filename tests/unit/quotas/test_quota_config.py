@@ -16,6 +16,7 @@ from quotas.config import (
 )
 from quotas.managers import QuotaManagers
 from quotas.metrics import Metrics
+from quotas.quota import Quota
 from quotas.quota_type import QuotaType
 from wire.errors import InvalidConfigError
 
@@ -152,3 +153,13 @@ def test_shutdown_leaves_no_channel_muted(managers: QuotaManagers) -> None:
         manager.throttle("app", session(), channel, 60_000)
     managers.shutdown()
     assert [(channel.starts, channel.ends) for channel in channels] == [(1, 1)] * 4
+
+
+def test_there_are_seven_managers_and_replication_is_throttled_by_its_own(managers: QuotaManagers) -> None:
+    managers.follower.update_quota(Quota.upper_bound(10))
+    for replication in (managers.leader, managers.follower, managers.alter_log_dirs):
+        replication.record(1_000)
+    exceeded = [
+        manager.is_quota_exceeded() for manager in (managers.leader, managers.follower, managers.alter_log_dirs)
+    ]
+    assert exceeded == [False, True, False]

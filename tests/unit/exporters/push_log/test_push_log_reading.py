@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from support.push_log import numbers, poll, poll_all, push_record, zstd
 
 from exporters.push_log.cursors import Cursors
-from exporters.push_log.log import CursorRevokedError, Lag
+from exporters.push_log.log import CursorRevokedError, Lag, PushLogError
 from exporters.push_log.sqlite import SqlitePushLogReader
 from quotas.clock import SystemTime
 
@@ -263,3 +263,22 @@ def damage(path: Path) -> None:
             size = file.stat().st_size
             with file.open("r+b") as handle:
                 handle.write(b"\x5a" * min(size, 8_192))
+
+
+def test_what_was_read_before_a_segment_that_cannot_be_opened_is_not_passed_over(log: Any) -> None:
+    written = log.write(log.writer(), 60)
+    reader = log.reader()
+    second = log.segments()[1]
+    aside = second.rename(second.with_suffix(".aside"))
+    second.mkdir()
+    reader.wakeup()  # so that it takes what is there without looking ahead first
+    first = poll(reader)
+    assert first is not None
+    found = numbers(first.records)
+    assert 0 < len(found) < len(written)
+    with pytest.raises(PushLogError, match=second.name):
+        poll(reader)
+    second.rmdir()
+    aside.rename(second)
+    reader.commit(first)
+    assert found + poll_all(reader) == written
