@@ -20,7 +20,8 @@ from quotas.identities import Identities
 from quotas.managers import QuotaManagers
 from quotas.metrics import Metrics
 from quotas.quota import Quota
-from quotas.telemetry_quota import TelemetryByteQuotaManager, TelemetryPushQuotaManager
+from quotas.quota_type import QuotaType
+from quotas.telemetry_quota import TelemetryPushQuotaManager
 from quotas.usage import usages
 from telemetry.push_pace import TelemetryPace
 from wire.api_table import ApiTable
@@ -74,8 +75,8 @@ class NodeQuotas:
         except InvalidConfigError as error:
             raise ConfigError(CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, str(error)) from error
         callback = self._managers.client_quota_callback
-        payloads = TelemetryByteQuotaManager(sampling.client, metrics, time, callback)
-        pushes = TelemetryPushQuotaManager(sampling.client, metrics, time, callback)
+        payloads = ClientQuotaManager(sampling.client, metrics, QuotaType.TELEMETRY_BYTE, time, callback)
+        pushes = TelemetryPushQuotaManager(sampling.client, metrics, QuotaType.TELEMETRY_PUSH, time, callback)
         self._by_key: dict[str, ClientQuotaManager] = {
             "telemetry_byte_rate": payloads,
             "telemetry_push_rate": pushes,

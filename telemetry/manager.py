@@ -306,7 +306,7 @@ class ClientMetricsManager:
         instance = self._cache.get(instance_id.int, context.principal)
         if instance is None:
             wanted = self._wanted_of(instance_id, context)
-            pace = self._pace.begin(context, wanted.push_interval_ms, now_ms) if self._pace is not None else None
+            pace = self._pace_of(instance_id, context, wanted.push_interval_ms, now_ms)
             subscription = self._effective(wanted, pace, context)
             instance = ClientInstance(instance_id, context, subscription, version, self._share)
             instance.pace = pace
@@ -328,6 +328,9 @@ class ClientMetricsManager:
         self._stats.dismiss(instance)
         if self._pace is not None:
             self._pace.leave(instance)
+
+    def _pace_of(self, instance_id: uuid.UUID, context: RequestContext, interval_ms: int, now_ms: int) -> Pace | None:
+        return None if self._pace is None else self._pace.begin(instance_id, context, interval_ms, now_ms)
 
     def _has_other_pace(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> bool:
         """True if a telemetry quota gives the client another interval from now on."""
@@ -377,7 +380,12 @@ class ClientMetricsManager:
 
         Who keeps to it is never refused for a quota, and may say goodbye at any time.
         """
-        if not pace.enabled or instance.gate.has_waited(instance.subscription.push_interval_ms, now_ms):
+        interval_ms = instance.subscription.push_interval_ms
+        if not pace.enabled or instance.gate.has_waited(interval_ms, now_ms):
+            return True
+        before = instance.pace
+        if before is not None and before.had_waited(interval_ms, now_ms):
+            before.previous_push_ms = None  # once: from here on the gate knows
             return True
         return (terminating and instance.pushes > 0) or pace.has_room(context, now_ms)
 

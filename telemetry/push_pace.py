@@ -4,12 +4,15 @@ Nothing here mutes a connection. The rule, with a worked example, stands in `doc
 monotonic [ms].
 """
 
+import uuid
+from collections import OrderedDict
 from typing import Final, Protocol
 
 from quotas.client_quota import ClientQuotaManager, ClientSensors
 from quotas.identities import Identities
 from quotas.sensor import QuotaViolationError
 from telemetry.plugin_api import RequestContext
+from wire.principal import KafkaPrincipal
 
 INTERVALS_BETWEEN_CHANGES: Final = 5
 """A changed interval changes the subscription id: the client's next push is refused, and it asks again."""
@@ -20,6 +23,9 @@ MAX_FACTOR: Final = 65_536
 RETURN_AT: Final = 0.8
 """An interval is halved when what would then come takes at most this share of every limit. At the limit itself clients
 would go to and fro."""
+
+MAX_GONE: Final = 16_384
+"""Instances that are gone whose latest push is remembered."""
 
 _MICRO: Final = 1_000_000
 _PUSHES, _BYTES = 0, 1
@@ -33,20 +39,29 @@ class Pace:
         factor: what that is multiplied by, a power of two.
         changed_ms: when `factor` was last changed; None before the first time.
         shares: what it adds to those with whom it shares a quota, of pushes and of bytes.
+        previous_push_ms: its latest push before it was forgotten, as at a reconnect; None if none is known.
     """
 
-    __slots__ = ("base_interval_ms", "changed_ms", "factor", "shares")
+    __slots__ = ("base_interval_ms", "changed_ms", "factor", "previous_push_ms", "shares")
 
     def __init__(self, base_interval_ms: int, factor: int) -> None:
         self.base_interval_ms = base_interval_ms
         self.factor = factor
         self.changed_ms: int | None = None
         self.shares: list[tuple[_Sharers, int] | None] = [None, None]
+        self.previous_push_ms: int | None = None
+
+    def had_waited(self, push_interval_ms: int, now_ms: int) -> bool:
+        """True if the client has kept to its interval on a connection that is gone."""
+        return self.previous_push_ms is not None and now_ms - self.previous_push_ms >= push_interval_ms
 
 
 class Paced(Protocol):
     """A client instance, as far as it is looked at here."""
 
+    instance_id: uuid.UUID
+    principal: KafkaPrincipal
+    last_push_ms: int | None
     pace: Pace | None
 
 
@@ -85,6 +100,7 @@ class TelemetryPace:
     def __init__(self, pushes: ClientQuotaManager, payloads: ClientQuotaManager, identities: Identities) -> None:
         self._managers = (pushes, payloads)
         self._identities = identities
+        self._gone: OrderedDict[tuple[int, KafkaPrincipal], int] = OrderedDict()
         self._sharers: tuple[dict[str, _Sharers], dict[str, _Sharers]] = ({}, {})
         self.slowed = 0
         self.changes = 0
@@ -94,11 +110,12 @@ class TelemetryPace:
         """Looks again whether any quota is set."""
         self.enabled = any(manager.quotas_enabled for manager in self._managers)
 
-    def begin(self, context: RequestContext, base_interval_ms: int, now_ms: int) -> Pace | None:
+    def begin(self, instance_id: uuid.UUID, context: RequestContext, base_interval_ms: int, now_ms: int) -> Pace | None:
         """The pace of a new instance: the factor that those with whom it shares need now. None without any quota."""
         if not self.enabled:
             return None
-        pace = Pace(base_interval_ms, self._needed(context, now_ms))
+        pace = Pace(base_interval_ms, _factor_for(self._load(context, now_ms)))
+        pace.previous_push_ms = self._gone.pop((instance_id.int, context.principal), None)
         self.slowed += pace.factor > 1
         return pace
 
@@ -146,9 +163,14 @@ class TelemetryPace:
             _keep(self._share(pace, kind, sensors.quota_sensor.name, demand), pace, now_ms)
 
     def leave(self, instance: Paced) -> None:
-        """Forgets an instance."""
+        """Forgets an instance, but for when it last pushed: it may come again on another connection."""
         pace = instance.pace
         if pace is not None:
+            last_push_ms = pace.previous_push_ms if instance.last_push_ms is None else instance.last_push_ms
+            if last_push_ms is not None:
+                self._gone[instance.instance_id.int, instance.principal] = last_push_ms
+                if len(self._gone) > MAX_GONE:
+                    self._gone.popitem(last=False)
             self.slowed -= pace.factor > 1
             for kind in (_PUSHES, _BYTES):
                 self._unshare(pace, kind)
@@ -202,9 +224,6 @@ class TelemetryPace:
             if sharers is not None and quota is not None:
                 load = max(load, sharers.demand / _MICRO / quota.bound)
         return load
-
-    def _needed(self, context: RequestContext, now_ms: int) -> int:
-        return _factor_for(self._load(context, now_ms))
 
     def _target(self, factor: int, context: RequestContext, now_ms: int) -> int:
         load = self._load(context, now_ms)

@@ -12,7 +12,8 @@ from quotas.entity import DEFAULT_USER_CLIENT_ID, ClientIdEntity, ConfigEntity, 
 from quotas.identities import Identities
 from quotas.metrics import Metrics
 from quotas.quota import Quota
-from quotas.telemetry_quota import TelemetryByteQuotaManager, TelemetryPushQuotaManager
+from quotas.quota_type import QuotaType
+from quotas.telemetry_quota import TelemetryPushQuotaManager
 from telemetry.interval_bound import LIBRDKAFKA_MAX_INTERVAL_MS
 from telemetry.push_pace import INTERVALS_BETWEEN_CHANGES, TelemetryPace
 from wire.errors import ErrorCode
@@ -28,8 +29,8 @@ class Quotas:
 
     def __init__(self, time: MockTime, metrics: Metrics) -> None:
         config = ClientQuotaManagerConfig()
-        self.pushes = TelemetryPushQuotaManager(config, metrics, time)
-        self.payloads = TelemetryByteQuotaManager(config, metrics, time)
+        self.pushes = TelemetryPushQuotaManager(config, metrics, QuotaType.TELEMETRY_PUSH, time)
+        self.payloads = ClientQuotaManager(config, metrics, QuotaType.TELEMETRY_BYTE, time)
         self.pace = TelemetryPace(self.pushes, self.payloads, Identities())
 
     def set(
@@ -232,6 +233,27 @@ def test_a_client_that_comes_back_finds_its_longer_interval_again(paced, team) -
         node.expire()
         client.client.connection = connection
         assert client.push() is NONE, "no round trip for a reconnect"
+
+
+def test_a_client_that_reconnects_while_its_team_is_over_the_quota_is_not_taken_for_one_that_ignores_it(
+    paced, team, make_client
+) -> None:  # type: ignore[no-untyped-def]
+    node = paced()
+    (client,) = team(node, 1)
+    assert client.push() is NONE
+    node.quotas.set(node.quotas.pushes, 1 / 60)
+    node.time.sleep(MINUTE)
+    assert client.push() is NONE
+    node.disconnect(client.client.connection)
+    node.time.sleep(MINUTE)
+    other = make_client(node, "of-the-team")
+    other.get()
+    assert other.answer() is NONE, "which takes the whole limit for the next windows"
+    client.client.connection = "another"
+    assert client.push() is NONE
+    node.disconnect("another")
+    client.client.connection = "a third"
+    assert client.push() is THROTTLED, "at once on a new connection again"
 
 
 def test_who_ignores_its_interval_is_refused_while_the_team_is_over_its_quota(paced, team, make_client) -> None:  # type: ignore[no-untyped-def]
