@@ -162,7 +162,8 @@ class ClientMetricsManager:
         if not terminating and not gate.may_push(instance.subscription.push_interval_ms, now_ms):
             self._stats.record_throttle(instance.metrics, now_ms)
             return self._refuse(PUSH_TOO_EARLY, instance, now_ms)
-        keeps_pace = self._pace is None or self._keeps_pace(self._pace, instance, context, terminating, now_ms)
+        pace = self._pace
+        keeps_pace = pace is None or not pace.enabled or self._keeps_pace(pace, instance, context, terminating, now_ms)
         turn = gate.take_turn(now_ms, terminating=terminating)
         checked = self._check(request, instance, keeps_pace)
         if isinstance(checked, Refusal):
@@ -381,7 +382,7 @@ class ClientMetricsManager:
         Who keeps to it is never refused for a quota, and may say goodbye at any time.
         """
         interval_ms = instance.subscription.push_interval_ms
-        if not pace.enabled or instance.gate.has_waited(interval_ms, now_ms):
+        if instance.gate.has_waited(interval_ms, now_ms):
             return True
         before = instance.pace
         if before is not None and before.had_waited(interval_ms, now_ms):
