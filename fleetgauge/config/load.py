@@ -18,6 +18,7 @@ from fleetgauge.config.security import LISTENER_PREFIX, NOT_READ, SECRETS, USERS
 from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
+from quotas.config import TELEMETRY_QUOTA_KEYS
 from telemetry.known_clients import guard_rules
 from telemetry.subscriptions import check_subscription
 from wire.errors import InvalidConfigError
@@ -247,9 +248,16 @@ def _check_guard(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
 
 def _check_quotas(config: ServiceConfig) -> None:
     try:
-        read_limits(config.quotas)  # together: each alone was checked with its key
+        limits = read_limits(config.quotas)  # together: each alone was checked with its key
     except InvalidConfigError as error:
         raise ConfigError("quotas", str(error)) from error
+    for _, key in limits:
+        # A client may ask one worker and push to another: each would give it an interval of its own, and refuse the
+        # other's subscription id again and again.
+        if key in TELEMETRY_QUOTA_KEYS and config.workers > 1:
+            raise ConfigError(
+                "quotas", f"{key} needs workers=1, and workers is {config.workers}: leave one of them out"
+            )
 
 
 def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:

@@ -100,6 +100,12 @@ def test_what_kafka_refuses_is_refused_in_a_sentence_that_names_it(override: str
         assert word in text
 
 
+def test_a_telemetry_quota_is_refused_with_several_workers_and_other_quotas_are_not() -> None:
+    load_config(overrides=["workers=2", "quotas.users/alice.request_percentage=1"])
+    with pytest.raises(ConfigError, match="telemetry_byte_rate needs workers=1, and workers is 2"):
+        load_config(overrides=["workers=2", "quotas.users/alice.telemetry_byte_rate=1"])
+
+
 def test_a_truth_is_no_limit(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="a number above 0, not True"):
         load_config(write(tmp_path, '[quotas."users/alice"]\nrequest_percentage = true\n'))

@@ -129,12 +129,12 @@ def test_a_listeners_own_limits_are_divided_and_those_of_an_address_are_not(tmp_
 
 def test_each_worker_keeps_its_share_of_the_quotas_of_users_and_the_whole_of_those_of_addresses(tmp_path: Path) -> None:
     quotas = {
-        "users/alice": {"request_percentage": 50.0, "producer_byte_rate": 5.0, "telemetry_push_rate": 1.0},
+        "users/alice": {"request_percentage": 50.0, "producer_byte_rate": 5.0, "controller_mutation_rate": 1.0},
         "ips/10.0.0.1": {"connection_creation_rate": 3.0},
     }
     overrides = [f"quotas.{name}.{key}={value}" for name, keys in quotas.items() for key, value in keys.items()]
     share = worker(config_of(tmp_path, "workers=2", *overrides))
-    alice = {"request_percentage": 25.0, "producer_byte_rate": 3.0, "telemetry_push_rate": 0.5}
+    alice = {"request_percentage": 25.0, "producer_byte_rate": 3.0, "controller_mutation_rate": 0.5}
     assert share.quotas == {"users/alice": alice, "ips/10.0.0.1": quotas["ips/10.0.0.1"]}
     assert ServiceConfig.model_validate_json(json.dumps(as_json(share))) == share
 
