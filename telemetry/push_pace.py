@@ -24,6 +24,9 @@ RETURN_AT: Final = 0.8
 """An interval is halved when what would then come takes at most this share of every limit. At the limit itself clients
 would go to and fro."""
 
+MIN_KEPT_MS: Final = 60_000
+"""For so long, and for five intervals, a quota's last client may be away and finds its interval again."""
+
 MAX_GONE: Final = 16_384
 """Instances that are gone whose latest push is remembered."""
 
@@ -235,8 +238,8 @@ class TelemetryPace:
 
 def _keep(sharers: _Sharers, pace: Pace, now_ms: int) -> None:
     """Has them remembered for as long as a client of this pace may take to come back and find its factor again."""
-    kept_until_ms = now_ms + INTERVALS_BETWEEN_CHANGES * pace.base_interval_ms * pace.factor
-    sharers.kept_until_ms = max(sharers.kept_until_ms, kept_until_ms)
+    away_ms = max(MIN_KEPT_MS, INTERVALS_BETWEEN_CHANGES * pace.base_interval_ms * pace.factor)
+    sharers.kept_until_ms = max(sharers.kept_until_ms, now_ms + away_ms)
 
 
 def _factor_for(load: float) -> int:
