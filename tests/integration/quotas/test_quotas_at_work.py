@@ -52,10 +52,17 @@ class Quoted:
 
 
 @pytest.fixture(scope="module")
-def quoted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quoted]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quoted]:
     quoted = Quoted(tmp_path_factory.mktemp("node"))
     with quoted.node:
         yield quoted
+
+
+@pytest.fixture
+def quoted(shared: Quoted) -> Quoted:
+    """The node without a quota, whatever the test before set."""
+    shared.limit("")
+    return shared
 
 
 @pytest.fixture
@@ -103,7 +110,6 @@ def test_real_clients_under_a_request_quota_keep_their_telemetry_on(
     expect_pushes(clients, seen, 3)
     status = quoted.node.status()["quotas"]
     assert status["requests_throttled"] >= before + 3 * len(clients)
-    quoted.limit("")
     quoted.expect_landed(clients)
 
 
@@ -129,7 +135,6 @@ def test_real_clients_over_a_telemetry_quota_push_less_often_and_lose_nothing(
     quoted.node.wait_for(lambda s: s["telemetry"]["counters"]["instances_slowed"] == 0, what="the return of both")
     after = quoted.node.status()["telemetry"]["refusals"]
     assert after.keys() - refused.keys() <= {"UNKNOWN_SUBSCRIPTION_ID"}, "nobody is refused for the quota"
-    quoted.limit("")
     quoted.expect_landed(clients)
 
 
