@@ -1,7 +1,7 @@
 """Several principals share one quota (KIP-257's first motivation).
 
     client.quota.callback.class = "group_quotas.GroupQuotas"
-    quota.groups = "payments: alice, bob; search: carol"
+    client.quota.callback.config.quota.groups = "payments: alice, bob; search: carol"
 
 The members of a group share its quota, whatever their client ids; the quota is set with the usual tools, for a user of
 the group's name: `kafka-configs.sh --entity-type users --entity-name payments --add-config producer_byte_rate=1048576`.

@@ -22,6 +22,7 @@ from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
 from fleetgauge.http.supervisor import HttpPort
+from fleetgauge.node_quotas import NodeQuotas
 from fleetgauge.node_socket import NodeSocket
 from fleetgauge.push_log_appender import open_push_log
 from fleetgauge.reporters import Reporters
@@ -42,10 +43,10 @@ from wire.listener_security import ListenerSecurity
 log = structlog.get_logger(__name__)
 
 _HOUSEKEEPING_S = 1.0
-_NOT_FOR_REPORTERS = {"sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"}
+_NOT_FOR_PLUGINS = {"sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"}
 CHANGEABLE = {
     *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
-    *("max_connections_per_ip", "max_connections_per_ip_overrides"),
+    *("max_connections_per_ip", "max_connections_per_ip_overrides", "quotas"),
     *ListenerKeys.model_fields,
 }
 """What a SIGHUP takes over; a listener's certificates, users, rules and limits hold for connections to come."""
@@ -163,10 +164,20 @@ class FleetgaugeNode:
         loop = asyncio.get_running_loop()
         self._metrics = Metrics(time=self._time)
         self._connection_limits = NodeConnectionLimits(config, self._metrics, self._time, loop)
+        self._table = ApiTable()
+        for_plugins = config.model_dump(by_alias=True, mode="json", exclude=_NOT_FOR_PLUGINS)
+        self._quotas = NodeQuotas(
+            config,
+            {**for_plugins, **config.client_quota_callback_config},
+            self._metrics,
+            self._connection_limits.quotas,
+            self._table,
+            self._time,
+        )
         self._reporters = Reporters(
             config.metric_reporters,
             self._metrics,
-            config.model_dump(by_alias=True, mode="json", exclude=_NOT_FOR_REPORTERS),
+            for_plugins,
             node_id=config.node_id,
             cluster_id=self.cluster_id,
         )
@@ -177,6 +188,7 @@ class FleetgaugeNode:
             self._push_log,
             self._time,
             FlushSoon(loop),
+            self._quotas.request,
             plugin_export_timeout_ms=config.plugin_export_timeout_ms,
         )
         self._exporters = ExporterSupervisor(Job.of_node(config), self._time)
@@ -208,6 +220,7 @@ class FleetgaugeNode:
             self._housekeeping.cancel()
             with suppress(asyncio.CancelledError):
                 await self._housekeeping
+        self._quotas.wake_all()
         await self._stop_listeners(self._left(deadline_ms))
         await self._apis.close()
         await self._push_log.close()
@@ -216,18 +229,19 @@ class FleetgaugeNode:
         await self.http.stop()
         await self._questions.stop()
         await self._status.stop()
+        self._quotas.close()
         self._reporters.close()
         self._lock.close()
         log.info("stopped", undelivered=self._undelivered())
 
     async def reconfigure(self, config: ServiceConfig) -> None:
-        """Takes over what may change while running: subscriptions, client guard, and of each listener its certificates
-        (read anew), users, rules and limits, for the connections to come. The log level is the caller's.
+        """Takes over what may change while running: subscriptions, client guard, quotas, and of each listener its
+        certificates (read anew), users, rules and limits, for the connections to come. The log level is the caller's.
 
         Other keys that differ are named in the log, since they need a restart.
 
         Raises:
-            ConfigError: certificates or keys cannot be used; nothing was changed.
+            ConfigError: certificates or keys cannot be used, or a quota callback refuses; nothing was changed.
         """
         self.take_over(self.examine(config))
         say_reread(self._config, config)
@@ -241,7 +255,12 @@ class FleetgaugeNode:
         return Changes.of(config, self._connection_limits.look_up(config))
 
     def take_over(self, changes: Changes) -> None:
-        """Takes over what was found good; see `reconfigure`."""
+        """Takes over what was found good; see `reconfigure`.
+
+        Raises:
+            ConfigError: a quota callback refuses its limits; nothing was changed.
+        """
+        self._quotas.reconfigure(changes.config)  # first, since a callback of somebody's own may refuse
         self._manager.replace_subscriptions(changes.config.client_metrics)
         self._connection_limits.reconfigure(changes.config, changes.overrides)
         for listener in self._listeners:
@@ -265,6 +284,7 @@ class FleetgaugeNode:
             "http": self.http.status(),
             "connections": [listener.counters() for listener in self._listeners],
             "connection_limits": self._connection_limits.status(),
+            "quotas": self._quotas.status(),
             "telemetry": {
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
                 "unmatched_prefixes": self._manager.unmatched_prefixes(),
@@ -310,14 +330,14 @@ class FleetgaugeNode:
             push_ids=PushIds(),
             plugin=self._reporters.plugin,
             guard_rules=guard_rules(config.client_guard),
+            pace=self._quotas.pace,
         )
         manager.replace_subscriptions(config.client_metrics)
         return manager
 
     async def _start_listeners(self) -> None:
-        table = ApiTable()
         cluster = ClusterApis(self._config.node_id, self.cluster_id, self.advertised)
-        handler = RequestDispatcher(table, cluster, self._apis, self._manager, self._time)
+        handler = RequestDispatcher(self._table, cluster, self._apis, self._manager, self._quotas.request, self._time)
         settings = ListenerSettings(
             socket_request_max_bytes=self._config.socket_request_max_bytes,
             queued_max_request_bytes=self._config.queued_max_request_bytes,
@@ -336,7 +356,7 @@ class FleetgaugeNode:
                 handler=handler,
                 settings=settings,
                 time=self._time,
-                api_table=table,
+                api_table=self._table,
                 security=securities[endpoint.listener_name],
                 reuse_port=self._config.workers > 1,
                 limits=self._connection_limits,

@@ -51,6 +51,8 @@ class NodeConnectionLimits:
                 max_connections_per_ip_overrides=resolve_overrides(parse_overrides(self._overrides)),
                 max_connection_creation_rate=config.max_connection_creation_rate,
                 inter_broker_listener_name=config.inter_broker_listener_name.upper(),
+                num_quota_samples=config.quota_window_num,
+                quota_window_size_seconds=config.quota_window_size_seconds,
             ),
             metrics,
         )

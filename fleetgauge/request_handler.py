@@ -7,6 +7,7 @@ from fleetgauge.apis.api_versions import handle_api_versions
 from fleetgauge.apis.cluster import ClusterApis
 from fleetgauge.apis.sasl import handle_sasl
 from fleetgauge.apis.telemetry import TelemetryApis
+from fleetgauge.request_quota import RequestQuota
 from quotas.clock import Time
 from telemetry.manager import ClientMetricsManager
 from wire.api_table import ApiKey, ApiTable
@@ -17,13 +18,15 @@ Handler = Callable[[Channel, Request], bytes | None]
 
 
 class RequestDispatcher:
-    """The listener's request handler: looks the API up and tells the manager of ended connections.
+    """The listener's request handler: looks the API up, has its time recorded where a request quota is set, and tells
+    the manager of ended connections.
 
     Args:
         table: the APIs that are served; requests of others never arrive here (`wire` closes their connection).
         cluster: answers Metadata and DescribeCluster.
         telemetry: answers the two telemetry APIs.
         manager: is told of every connection that ends.
+        request_quota: records what requests take.
         time: the clocks.
     """
 
@@ -33,9 +36,11 @@ class RequestDispatcher:
         cluster: ClusterApis,
         telemetry: TelemetryApis,
         manager: ClientMetricsManager,
+        request_quota: RequestQuota,
         time: Time,
     ) -> None:
         self._manager = manager
+        self._request_quota = request_quota
         self._time = time
         self._handlers: dict[int, Handler] = {
             ApiKey.API_VERSIONS: lambda channel, request: handle_api_versions(table, channel, request),
@@ -47,9 +52,21 @@ class RequestDispatcher:
             ApiKey.PUSH_TELEMETRY: telemetry.handle_push,
         }
 
+    @property
+    def request_clock(self) -> Callable[[], int] | None:
+        """See `RequestHandler.request_clock`."""
+        return self._request_quota.clock
+
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         """Answers a request now, or returns None and answers through the channel later."""
-        return self._handlers[request.api_key](channel, request)
+        handle = self._handlers[request.api_key]
+        if request.started_ns == 0:
+            return handle(channel, request)
+        return self._request_quota.handle(handle, channel, request)
+
+    def authentication_took(self, nanos: int) -> None:
+        """See `RequestHandler.authentication_took`."""
+        self._request_quota.record_authentication(nanos)
 
     def connection_made(self, channel: Channel) -> None:
         """Nothing is kept for a connection before its first telemetry request."""

@@ -92,6 +92,14 @@ USER_AND_CLIENT_QUOTA_KEYS: Final[Mapping[str, EntityQuotaKey]] = {
         EntityQuotaKey("controller_mutation_rate", QuotaType.CONTROLLER_MUTATION, INT_MAX, math.inf, integral=False),
     )
 }
+TELEMETRY_QUOTA_KEYS: Final[Mapping[str, EntityQuotaKey]] = {
+    key.name: key
+    for key in (
+        EntityQuotaKey("telemetry_byte_rate", QuotaType.TELEMETRY_BYTE, UNBOUNDED, UNBOUNDED, integral=False),
+        EntityQuotaKey("telemetry_push_rate", QuotaType.TELEMETRY_PUSH, UNBOUNDED, UNBOUNDED, integral=False),
+    )
+}
+"""Fleetgauge's own, for users and client ids: a client pushes once in minutes, so that rates are fractions."""
 IP_QUOTA_KEYS: Final[Mapping[str, EntityQuotaKey]] = {
     "connection_creation_rate": EntityQuotaKey("connection_creation_rate", None, INT_MAX, INT_MAX, integral=True)
 }

@@ -57,6 +57,16 @@ class Gate:
         """True if a push at `now_ms` is due. A terminating push need not be due."""
         return self._get_unconsumed or _has_passed(self._last_push_ms, push_interval_ms, now_ms)
 
+    def has_waited(self, push_interval_ms: int, now_ms: int) -> bool:
+        """True if the client is seen to keep to its interval: all of it since its last push, or a part since its Get.
+
+        After a Get clients wait for 0.5 to 1.5 intervals (Java, franz-go), or 0.8 to 1.2 (librdkafka); 0.4 leaves room
+        for roundings. Of a client of whom nothing is known here it is False.
+        """
+        if self._get_unconsumed:
+            return self._last_get_ms is not None and (now_ms - self._last_get_ms) * 5 >= push_interval_ms * 2
+        return self._last_push_ms is not None and now_ms - self._last_push_ms >= push_interval_ms
+
     def take_turn(self, now_ms: int, *, terminating: bool) -> Turn:
         """Notes a push that is let through; with `terminating` it is the last one, unless it is given back."""
         turn = Turn(now_ms, self._last_push_ms, self._get_unconsumed, terminating)

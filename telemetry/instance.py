@@ -8,6 +8,7 @@ from telemetry.gate import Gate
 from telemetry.instance_metrics import InstanceMetrics
 from telemetry.match import ClientMatchingParam, instance_id_forms
 from telemetry.plugin_api import RequestContext
+from telemetry.push_pace import Pace
 from telemetry.push_record import format_instance_id
 from telemetry.refusal import Refusal
 from telemetry.subscription_id import subscription_id
@@ -89,6 +90,7 @@ class ClientInstance:
         last_refusal: the latest of them; None before the first.
         last_refusal_ms: when that was [ms, monotonic].
         metrics: metrics of its own, where they were asked for; else None.
+        pace: what it has to do with telemetry quotas; None where there never was one.
     """
 
     __slots__ = (
@@ -110,6 +112,7 @@ class ClientInstance:
         "last_refusal_ms",
         "listener_name",
         "metrics",
+        "pace",
         "place",
         "principal",
         "principal_text",
@@ -145,6 +148,7 @@ class ClientInstance:
         self.last_refusal: Refusal | None = None
         self.last_refusal_ms = 0
         self.metrics: InstanceMetrics | None = None
+        self.pace: Pace | None = None
         self.connection_id = ""
         self.connections: tuple[str, ...] = ()
         self.deadline_ms = 0

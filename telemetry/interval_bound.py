@@ -1,11 +1,11 @@
-"""The longest push interval that a client's software bears."""
+"""Other push intervals than the configured one: longer over a telemetry quota, shorter where a client bears no more."""
 
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
 from telemetry.subscription_id import subscription_checksum
-from telemetry.subscriptions import EffectiveSubscription
+from telemetry.subscriptions import INTERVAL_MS_MAX, EffectiveSubscription
 
 LIBRDKAFKA_MAX_INTERVAL_MS: Final = 1_789_569
 """Of librdkafka, up to 2.16.0 at least [ms]: it computes interval x 1000 x jitter in an int.
@@ -27,12 +27,24 @@ def bounded_for(
     if subscription.push_interval_ms <= LIBRDKAFKA_MAX_INTERVAL_MS:
         return subscription
     if software_name.startswith("confluent-kafka") or "rdkafka" in software_name or "rdkafka" in software_version:
-        return _at_most(subscription, LIBRDKAFKA_MAX_INTERVAL_MS)
+        return _with_interval(subscription, subscription.names, LIBRDKAFKA_MAX_INTERVAL_MS)
     return subscription
 
 
+def lengthened(subscription: EffectiveSubscription, factor: int) -> EffectiveSubscription:
+    """What a client over its telemetry quota is asked for: the same `factor` times as seldom, once an hour at least."""
+    interval_ms = max(subscription.push_interval_ms, min(subscription.push_interval_ms * factor, INTERVAL_MS_MAX))
+    if interval_ms == subscription.push_interval_ms:
+        return subscription
+    return _with_interval(subscription, subscription.names, interval_ms)
+
+
 @lru_cache(maxsize=1024)
-def _at_most(subscription: EffectiveSubscription, interval_ms: int) -> EffectiveSubscription:
+def _with_interval(
+    subscription: EffectiveSubscription,
+    _names: tuple[str, ...],  # which equality leaves out
+    interval_ms: int,
+) -> EffectiveSubscription:
     """The same with another interval; one object for all clients that share it."""
     checksum = subscription_checksum(subscription.metrics, interval_ms)
     return replace(subscription, push_interval_ms=interval_ms, checksum=checksum)

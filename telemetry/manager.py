@@ -17,12 +17,13 @@ from telemetry.gate import Turn
 from telemetry.instance import ClientInstance, SharedTexts, attributes_of, kept_client_id
 from telemetry.instance_cache import InstanceCache
 from telemetry.instance_register import InstanceRegister
-from telemetry.interval_bound import bounded_for
+from telemetry.interval_bound import bounded_for, lengthened
 from telemetry.known_clients import SHIPPED
 from telemetry.labels import LabelBound
 from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
 from telemetry.plugin import ClientTelemetryExporterPlugin, ClientTelemetryPayload, RequestContext
 from telemetry.prefix_advice import PrefixAdvice
+from telemetry.push_pace import Pace, TelemetryPace
 from telemetry.push_record import SCHEMA_VERSION, PushIds, PushRecord
 from telemetry.refusal import (
     AFTER_TERMINATING,
@@ -31,6 +32,7 @@ from telemetry.refusal import (
     INFLATED,
     MALFORMED_METRICS,
     NULL_INSTANCE_ID,
+    OVER_QUOTA,
     PUSH_TOO_EARLY,
     TOO_LARGE,
     TOO_LARGE_DECOMPRESSED,
@@ -71,6 +73,7 @@ class ClientMetricsManager:
         plugin: the receivers; None is none.
         new_instance_id: makes ids for clients that bring none.
         guard_rules: of the client guard.
+        pace: the telemetry quotas; None is none.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class ClientMetricsManager:
         plugin: ClientTelemetryExporterPlugin | None = None,
         new_instance_id: Callable[[], uuid.UUID] = uuid.uuid4,
         guard_rules: Iterable[GuardRule] = SHIPPED,
+        pace: TelemetryPace | None = None,
     ) -> None:
         self._settings = settings
         self._node_id = node_id
@@ -95,6 +99,7 @@ class ClientMetricsManager:
         self._share = SharedTexts()
         self._subscriptions = Subscriptions(settings.default_interval_ms)
         self._guard = ClientGuard(guard_rules)
+        self._pace = pace
         self._advice = PrefixAdvice()
         self._refusals = RefusalCounts()
         self._stats = ClientMetrics(metrics, self._cache.__len__, settings.instance_metrics_max)
@@ -149,16 +154,18 @@ class ClientMetricsManager:
         if instance_id is None or instance_id.int in _RESERVED_IDS:
             self._refusals.add(NULL_INSTANCE_ID)
             return NULL_INSTANCE_ID.error_code
-        instance = self._instance(instance_id, context, now_ms)
+        terminating = request.terminating
+        instance = self._instance(instance_id, context, now_ms, is_last=terminating)
         gate = instance.gate
         if gate.is_terminated:
             return self._refuse(AFTER_TERMINATING, instance, now_ms)
-        terminating = request.terminating
         if not terminating and not gate.may_push(instance.subscription.push_interval_ms, now_ms):
             self._stats.record_throttle(instance.metrics, now_ms)
             return self._refuse(PUSH_TOO_EARLY, instance, now_ms)
+        pace = self._pace
+        keeps_pace = pace is None or not pace.enabled or self._keeps_pace(pace, instance, context, terminating, now_ms)
         turn = gate.take_turn(now_ms, terminating=terminating)
-        checked = self._check(request, instance)
+        checked = self._check(request, instance, keeps_pace)
         if isinstance(checked, Refusal):
             return self._refuse_push(checked, instance, turn)
         return self._accept(request, context, instance, turn, checked, received_at_us)
@@ -208,6 +215,8 @@ class ClientMetricsManager:
 
         To be called now and then; a late call only keeps them longer.
         """
+        if self._pace is not None:
+            self._pace.expire(now_ms)
         return self._cache.expire(now_ms)
 
     @property
@@ -241,6 +250,8 @@ class ClientMetricsManager:
             "labels_truncated": self._label.truncated,
             "instances_with_metrics": self._stats.instances,
             "instances_without_metrics": self._stats.left_out,
+            "instances_slowed": 0 if self._pace is None else self._pace.slowed,
+            "interval_changes": 0 if self._pace is None else self._pace.changes,
         }
 
     def guard_counters(self) -> dict[str, dict[str, str | int]]:
@@ -285,18 +296,30 @@ class ClientMetricsManager:
             if made.int not in _RESERVED_IDS and not leading_dash and not self._cache.contains_id(made.int):
                 return made
 
-    def _instance(self, instance_id: uuid.UUID, context: RequestContext, now_ms: int) -> ClientInstance:
-        """The instance of a request, made or recovered if it is unknown, with the subscription of now."""
+    def _instance(
+        self, instance_id: uuid.UUID, context: RequestContext, now_ms: int, *, is_last: bool = False
+    ) -> ClientInstance:
+        """The instance of a request, made or recovered if it is unknown, with the subscription of now.
+
+        A push that is the client's last one is not refused for the sake of an interval to come.
+        """
         version = self._subscriptions.version
         instance = self._cache.get(instance_id.int, context.principal)
         if instance is None:
-            subscription = self._effective_for(instance_id, context)
+            wanted = self._wanted_of(instance_id, context)
+            pace = self._pace_of(instance_id, context, wanted.push_interval_ms, now_ms)
+            subscription = self._effective(wanted, pace, context)
             instance = ClientInstance(instance_id, context, subscription, version, self._share)
+            instance.pace = pace
             self._cache.add(instance, now_ms)
             self._stats.admit(instance, now_ms)
-        elif instance.subscription_version != version:
-            subscription = self._effective_for(instance_id, context)
-            instance.resubscribe(subscription, version)
+        elif instance.subscription_version != version or (
+            not is_last and self._has_other_pace(instance, context, now_ms)
+        ):
+            wanted = self._wanted_of(instance_id, context)
+            if instance.pace is not None:
+                instance.pace.base_interval_ms = wanted.push_interval_ms
+            instance.resubscribe(self._effective(wanted, instance.pace, context), version)
         if instance.connection_id != context.connection_id:
             instance.describe(context, self._share)
         self._cache.touch(instance, context.connection_id, now_ms)
@@ -304,12 +327,32 @@ class ClientMetricsManager:
 
     def _forgotten(self, instance: ClientInstance) -> None:
         self._stats.dismiss(instance)
+        if self._pace is not None:
+            self._pace.leave(instance)
 
-    def _effective_for(self, instance_id: uuid.UUID, context: RequestContext) -> EffectiveSubscription:
-        """What the client is asked for: by the operator, as far as its software can take it."""
+    def _pace_of(self, instance_id: uuid.UUID, context: RequestContext, interval_ms: int, now_ms: int) -> Pace | None:
+        return None if self._pace is None else self._pace.begin(instance_id, context, interval_ms, now_ms)
+
+    def _has_other_pace(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> bool:
+        """True if a telemetry quota gives the client another interval from now on."""
+        pace = self._pace
+        if pace is None or not (pace.enabled or instance.pace is not None):
+            return False
+        return pace.changes_interval(instance, context, instance.subscription.push_interval_ms, now_ms)
+
+    def _wanted_of(self, instance_id: uuid.UUID, context: RequestContext) -> EffectiveSubscription:
+        """What the operator asks of the client, at an interval that its software can take."""
         subscription = self._subscriptions.effective_for(attributes_of(instance_id, context))
+        return bounded_for(subscription, context.client_software_name, context.client_software_version)
+
+    def _effective(
+        self, wanted: EffectiveSubscription, pace: Pace | None, context: RequestContext
+    ) -> EffectiveSubscription:
+        """What the client is asked for instead: as seldom as its quota asks for, and as its software can take it."""
         name, version = context.client_software_name, context.client_software_version
-        return self._guard.guarded(bounded_for(subscription, name, version), name, version)
+        if pace is not None and pace.factor > 1:
+            wanted = bounded_for(lengthened(wanted, pace.factor), name, version)
+        return self._guard.guarded(wanted, name, version)
 
     def _subscription_result(self, instance: ClientInstance) -> GetTelemetrySubscriptionsResult:
         settings = self._settings
@@ -330,10 +373,29 @@ class ClientMetricsManager:
             requested_metrics=subscription.metrics,
         )
 
-    def _check(self, request: PushRequest, instance: ClientInstance) -> Refusal | bytes:
+    @staticmethod
+    def _keeps_pace(
+        pace: TelemetryPace, instance: ClientInstance, context: RequestContext, terminating: bool, now_ms: int
+    ) -> bool:
+        """False for a push over a telemetry quota from a client that is not seen to keep to its interval.
+
+        Who keeps to it is never refused for a quota, and may say goodbye at any time.
+        """
+        interval_ms = instance.subscription.push_interval_ms
+        if instance.gate.has_waited(interval_ms, now_ms):
+            return True
+        before = instance.pace
+        if before is not None and before.had_waited(interval_ms, now_ms):
+            before.previous_push_ms = None  # once: from here on the gate knows
+            return True
+        return (terminating and instance.pushes > 0) or pace.has_room(context, now_ms)
+
+    def _check(self, request: PushRequest, instance: ClientInstance, keeps_pace: bool) -> Refusal | bytes:
         """The rungs after the gate; the decompressed payload of a push that passes them all."""
         if request.subscription_id != instance.subscription_id:
             return UNKNOWN_SUBSCRIPTION
+        if not keeps_pace:
+            return OVER_QUOTA
         codec = self._codecs.get(request.compression_type)
         if codec is None:
             return UNSUPPORTED_COMPRESSION
@@ -370,6 +432,8 @@ class ClientMetricsManager:
     ) -> AcceptedPush:
         encoded = request.metrics or b""
         label = self._label
+        if self._pace is not None and self._pace.enabled:
+            self._pace.record(instance, context, len(encoded), turn.taken_at_ms)
         values = (
             self._push_ids.next_id(received_at_us),
             received_at_us,

@@ -22,6 +22,7 @@ NULL_INSTANCE_ID: Final = Refusal(ErrorCode.INVALID_REQUEST, "null_client_instan
 AFTER_TERMINATING: Final = Refusal(ErrorCode.INVALID_REQUEST, "after_terminating_push")
 GET_TOO_EARLY: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "get_before_interval")
 PUSH_TOO_EARLY: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "push_before_interval")
+OVER_QUOTA: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "telemetry_quota")
 NOT_LOGGED: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "push_log_unavailable", gives_back=True)
 UNKNOWN_SUBSCRIPTION: Final = Refusal(ErrorCode.UNKNOWN_SUBSCRIPTION_ID, "other_subscription_id", gives_back=True)
 UNSUPPORTED_COMPRESSION: Final = Refusal(

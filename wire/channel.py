@@ -1,5 +1,6 @@
 """A connection as request handlers see it, and a request handler as connections see it. No I/O here."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from wire.codec import Request
@@ -14,6 +15,7 @@ class Channel(Protocol):
         listener_name, security_protocol: e.g. `EXTERNAL` and `PLAINTEXT`.
         principal: who is connected; `User:ANONYMOUS` on plaintext.
         client_address, client_port: the other end; an IPv4 address is in its own form on a dual-stack socket too.
+        is_authenticated: False while the client still has to say who it is; `principal` is nobody's then.
         client_software_name, client_software_version: `unknown` until the handler of ApiVersions sets them.
         attachment: whatever the request handler keeps with the connection (Java's `SelectionKey.attachment`); None
             at first.
@@ -28,6 +30,11 @@ class Channel(Protocol):
     client_software_name: str
     client_software_version: str
     attachment: object
+
+    @property
+    def is_authenticated(self) -> bool:
+        """See the class."""
+        ...
 
     def respond(self, slot: int, response: bytes) -> None:
         """Hands over the response to the request of that slot, size prefix included (the encoders write it).
@@ -66,10 +73,23 @@ class RequestHandler(Protocol):
 
     A `ProtocolError` closes the connection with its reason, any other exception is logged and closes it with
     `handler_error`; neither reaches another connection.
+
+    Attributes:
+        request_clock: the clock [ns, monotonic] that tells when a request was taken up, where anybody wants to know how
+            long requests take; None saves reading it.
     """
+
+    @property
+    def request_clock(self) -> Callable[[], int] | None:
+        """See the class."""
+        ...
 
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         """Answers now with a whole response, or returns None and later calls `channel.respond` and `flush`."""
+        ...
+
+    def authentication_took(self, nanos: int) -> None:
+        """A step of a SASL exchange was handled on the loop [ns]; called only while there is a `request_clock`."""
         ...
 
     def connection_made(self, channel: Channel) -> None:

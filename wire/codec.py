@@ -34,9 +34,20 @@ class Request:
         body: `PushTelemetry` for a push, `kio`'s request class for the other APIs; None for an ApiVersions request of
             a version that the table does not have, whose layout nobody knows.
         slot: its place in the order of the connection's responses.
+        started_ns: when its frame was taken up [ns, monotonic]; 0 where the handler has no `request_clock`.
+        throttle_time_ms: what its response says that the client is held for [ms].
     """
 
-    __slots__ = ("api_key", "api_version", "body", "client_id", "correlation_id", "slot")
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "body",
+        "client_id",
+        "correlation_id",
+        "slot",
+        "started_ns",
+        "throttle_time_ms",
+    )
 
     def __init__(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Any, slot: int = 0
@@ -47,6 +58,8 @@ class Request:
         self.client_id = client_id
         self.body = body
         self.slot = slot
+        self.started_ns = 0
+        self.throttle_time_ms = 0
 
     def __repr__(self) -> str:
         return (

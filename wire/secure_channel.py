@@ -139,6 +139,11 @@ class SecureChannel(TcpChannel):
         self._authenticator = None
         super().connection_lost(exc)
 
+    @property
+    def is_authenticated(self) -> bool:
+        """See `Channel.is_authenticated`; False as well while a session is renewed."""
+        return self._authenticator is None
+
     def _begin(self, sasl: SaslSettings) -> None:
         self._authenticator = SaslAuthenticator(sasl, self._context.api_table)
         self._connection.bound_frames(1, sasl.max_receive_bytes, "sasl.server.max.receive.size")
@@ -172,6 +177,9 @@ class SecureChannel(TcpChannel):
                 return
         authenticator = self._authenticator
         assert authenticator is not None
+        handler = self._context.handler
+        clock = handler.request_clock
+        started_ns = 0 if clock is None else clock()
         step = authenticator.receive(frame)
         if step.passes is not None:
             super()._handle(frame)
@@ -179,6 +187,8 @@ class SecureChannel(TcpChannel):
         self._context.counters.requests[step.api_key] += 1
         slot = self._connection.open_slot()
         self._follow(authenticator, step, slot)
+        if clock is not None:
+            handler.authentication_took(clock() - started_ns)
 
     def _follow(self, authenticator: SaslAuthenticator, step: SaslStep, slot: int) -> None:
         """Does what an exchange's step asks for."""

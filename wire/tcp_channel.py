@@ -249,6 +249,11 @@ class TcpChannel:
         self._pump()
 
     @property
+    def is_authenticated(self) -> bool:
+        """See `Channel.is_authenticated`."""
+        return True
+
+    @property
     def is_ending(self) -> bool:
         """True if it is closing, or will be when its requests in flight are answered."""
         return self._close_reason is not None or self._end_reason is not None
@@ -259,12 +264,15 @@ class TcpChannel:
         return self._last_active_ms
 
     def expire(self, now_ms: int) -> None:
-        """Ends the connection if nothing arrived for `connections_max_idle_ms`, or if closing it takes too long."""
+        """Ends the connection if nothing arrived for `connections_max_idle_ms`, or if closing it takes too long.
+
+        A muted one is not idle: it is kept from sending, and its time starts anew when it is unmuted.
+        """
         settings = self._context.settings
         if self._close_reason is not None:
             if now_ms - self._closing_since_ms >= settings.close_linger_ms:
                 self.abort(self._close_reason)
-        elif now_ms - self._last_active_ms >= settings.connections_max_idle_ms:
+        elif now_ms - self._last_active_ms >= settings.connections_max_idle_ms and not self._connection.is_muted:
             if self._connection.peer_reads:
                 self.close(CloseReason.IDLE)
             else:
@@ -373,7 +381,10 @@ class TcpChannel:
 
     def _handle(self, frame: bytes) -> None:
         context = self._context
+        clock = context.handler.request_clock
+        started_ns = 0 if clock is None else clock()
         request = parse_request(frame, context.api_table)
+        request.started_ns = started_ns
         request.slot = self._connection.open_slot()
         context.counters.requests[request.api_key] += 1
         response = context.handler.handle(self, request)

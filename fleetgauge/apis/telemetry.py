@@ -1,7 +1,8 @@
 """GetTelemetrySubscriptions (71) and PushTelemetry (72): the client-metrics manager put on the wire.
 
 The manager decides; this module translates, hands accepted pushes to the push log, and answers them once they are
-in it. Neither ever throttles a connection: `throttle_time_ms` is 0 (DESIGN: the fleet is safe from us).
+in it. Neither throttles a connection by itself: `throttle_time_ms` is 0 (DESIGN: the fleet is safe from us), unless the
+request quota that an operator has set says otherwise, as of every request.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 
 from exporters.push_log.log import PushAppender
 from fleetgauge.apis.messages import new_response
+from fleetgauge.request_quota import RequestQuota
 from quotas.clock import Time
 from telemetry.manager import AcceptedPush, ClientMetricsManager
 from telemetry.plugin import RequestContext
@@ -49,6 +51,7 @@ class TelemetryApis:
         push_log: PushAppender,
         time: Time,
         flusher: Flusher,
+        request_quota: RequestQuota,
         *,
         plugin_export_timeout_ms: int,
     ) -> None:
@@ -56,6 +59,7 @@ class TelemetryApis:
         self._push_log = push_log
         self._time = time
         self._flusher = flusher
+        self._request_quota = request_quota
         self._plugin_timeout_s = plugin_export_timeout_ms / 1000
         self._plugin_tasks: set[asyncio.Task[None]] = set()
         self.push_answers: defaultdict[str, int] = defaultdict(int)
@@ -98,6 +102,8 @@ class TelemetryApis:
             return encode_push_telemetry_response(request.correlation_id, 0, outcome)
         for awaitable in outcome.awaitables:
             self._let_finish(awaitable)
+        if request.started_ns:
+            self._request_quota.record(channel, request)  # before the log, whose work is not the client's
         self._push_log.append(outcome.record, outcome.encoded, _Completion(self, channel, request, outcome))
         return None
 
@@ -115,6 +121,7 @@ class TelemetryApis:
         return context
 
     def _complete(self, channel: Channel, request: Request, push: AcceptedPush, error: Exception | None) -> None:
+        started_ns = self._time.nanoseconds() if request.started_ns else 0
         now_ms = self._time.hi_res_clock_ms()
         if error is None:
             push.logged(now_ms)
@@ -124,8 +131,11 @@ class TelemetryApis:
             code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
             answer = f"{code.name}: {type(error).__name__}"
         self.push_answers[answer] += 1
-        channel.respond(request.slot, encode_push_telemetry_response(request.correlation_id, 0, code))
+        response = encode_push_telemetry_response(request.correlation_id, request.throttle_time_ms, code)
+        channel.respond(request.slot, response)
         self._flusher.flush_soon(channel)
+        if started_ns:
+            self._request_quota.record_answer(channel, request, started_ns)
 
     def _let_finish(self, awaitable: Awaitable[None]) -> None:
         task = asyncio.ensure_future(self._bounded(awaitable))

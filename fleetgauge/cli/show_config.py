@@ -28,8 +28,12 @@ def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
     for key, value in checked.listener_name.items():
         hides = any(key.endswith(f".{secret}") for secret in SECRETS)
         typer.echo(f"listener.name.{key} = {_toml('[hidden]' if hides else value)}")
-    for key, value in checked.push_log_kafka_client.items():
-        typer.echo(f"push.log.kafka.client.{key} = {_toml('[hidden]' if _is_secret(key) else value)}")
+    of_others = {
+        **{f"push.log.kafka.client.{key}": value for key, value in checked.push_log_kafka_client.items()},
+        **{f"client.quota.callback.config.{key}": value for key, value in checked.client_quota_callback_config.items()},
+    }
+    for key, value in of_others.items():
+        typer.echo(f"{key} = {_toml('[hidden]' if _is_secret(key) else value)}")
     for user, credentials in checked.sasl_users.items():
         typer.echo(f"\n[sasl.users.{_toml(user)}]")
         for key in credentials:
@@ -38,9 +42,10 @@ def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
         ("exporters", checked.exporters),
         ("client-metrics", checked.client_metrics),
         ("client-guard", checked.client_guard),
+        ("quotas", checked.quotas),
     ):
         for entry, properties in entries.items():
-            typer.echo(f'\n[{table}."{entry}"]')
+            typer.echo(f"\n[{table}.{_toml(entry)}]")
             for key, value in properties.items():
                 typer.echo(f"{_toml_key(key)} = {_toml('[hidden]' if _is_secret(key) else value)}")
 

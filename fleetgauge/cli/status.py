@@ -33,7 +33,7 @@ def status(
         return
     console = Console(markup=False)  # names and reasons may hold brackets
     if "node" in found:
-        for table in (_node(found), _traffic(found), _push_log(found), _exporters(found)):
+        for table in (_node(found), _traffic(found), *_quotas(found), _push_log(found), _exporters(found)):
             console.print(table)
     for export in found.get("exports", ()):
         for table in (_export(export), _push_log(export), _exporters(export)):
@@ -118,6 +118,8 @@ def _traffic(found: Status) -> Table:
         "labels_truncated",
         "instances_with_metrics",
         "instances_without_metrics",
+        "instances_slowed",
+        "interval_changes",
     ):
         if counters[name]:
             table.add_row(f"  {name.replace('_', ' ')}", amount(counters[name]))
@@ -150,6 +152,24 @@ def _add_listener(table: Table, listener: dict[str, Any]) -> None:
 
 def _guarded(rule: dict[str, Any]) -> str:
     return f"{rule['action']}, {amount(rule['subscriptions'])} subscriptions: {rule['reason']}"
+
+
+def _quotas(found: Status) -> list[Table]:
+    """Nothing, where there is no quota."""
+    quotas = found["quotas"]
+    if not quotas["usage"]:
+        return []
+    table = _facts("\nQuotas")
+    for name in ("channels_held", "requests_throttled", "requests_of_others"):
+        if quotas[name]:
+            table.add_row(name.replace("_", " "), amount(quotas[name]))
+    for kind, entities in quotas["usage"].items():
+        for entity, each in entities.items():
+            used = f"{each['used'] / each['limit']:.0%} of {each['limit']:g}"
+            table.add_row(f"{kind} {printable(entity)}", used)
+    if quotas["usage_left_out"]:
+        table.add_row("", f"and {amount(quotas['usage_left_out'])} more")
+    return [table]
 
 
 def _push_log(found: Status) -> Table:

@@ -13,10 +13,12 @@ from exporters.push_log.kafka_topic.clients import check_clients
 from exporters.push_log.log import PushLogError
 from fleetgauge.config.model import TABLES, ServiceConfig
 from fleetgauge.config.push_logs import topic_settings
+from fleetgauge.config.quotas import QUOTAS_PREFIX, read_limits
 from fleetgauge.config.security import LISTENER_PREFIX, NOT_READ, SECRETS, USERS_PREFIX
 from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
+from quotas.config import TELEMETRY_QUOTA_KEYS
 from telemetry.known_clients import guard_rules
 from telemetry.subscriptions import check_subscription
 from wire.errors import InvalidConfigError
@@ -27,6 +29,7 @@ DEFAULT_SUBSCRIPTION = {"metrics": "*", "interval.ms": "60000"}
 """What a node without any `[client-metrics.<name>]` asks of every client."""
 
 _KAFKA_CLIENT = "push.log.kafka.client."
+_QUOTA_CALLBACK = "client.quota.callback.config."
 
 
 def load_config(
@@ -48,6 +51,7 @@ def load_config(
     config = _validate(sourced)
     _check_subscriptions(config, sourced)
     _check_guard(config, sourced)
+    _check_quotas(config)
     _check_exporters(config, sourced)
     _check_topic(config)
     _check_security(config, sourced)
@@ -67,8 +71,10 @@ class _Tables:
     subscriptions: dict[str, dict[str, str]] = field(default_factory=dict)
     guard: dict[str, dict[str, Any]] = field(default_factory=dict)
     kafka_client: dict[str, str] = field(default_factory=dict)
+    quota_callback: dict[str, str] = field(default_factory=dict)
     listener_name: dict[str, object] = field(default_factory=dict)
     users: dict[str, dict[str, str]] = field(default_factory=dict)
+    quotas: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def take(self, key: str, raw: Sourced) -> bool:
         """True if the key belongs to one of them.
@@ -87,11 +93,16 @@ class _Tables:
             self.guard.setdefault(name, {})[inner] = raw.value
         elif key.startswith(_KAFKA_CLIENT) and key != _KAFKA_CLIENT:
             self.kafka_client[key.removeprefix(_KAFKA_CLIENT)] = _kafka_text(raw.value)
+        elif key.startswith(_QUOTA_CALLBACK) and key != _QUOTA_CALLBACK:
+            self.quota_callback[key.removeprefix(_QUOTA_CALLBACK)] = _kafka_text(raw.value)
         elif key.startswith(LISTENER_PREFIX):
             self.listener_name[key.removeprefix(LISTENER_PREFIX)] = raw.value
         elif key.startswith(USERS_PREFIX):
             name, inner = _user_key(key, raw)
             self.users.setdefault(name, {})[inner] = _kafka_text(raw.value)
+        elif key.startswith(QUOTAS_PREFIX):
+            name, inner, limit = _quota(key, raw)
+            self.quotas.setdefault(name, {})[inner] = limit
         else:
             return False
         return True
@@ -111,8 +122,10 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     assumed = {} if values.get("push.log") == "kafka" else {"landing": {"type": "landing"}}
     values["exporters"] = tables.exporters or assumed
     values["push.log.kafka.client"] = tables.kafka_client
+    values["client.quota.callback.config"] = tables.quota_callback
     values["listener.name"] = tables.listener_name
     values["sasl.users"] = tables.users
+    values["quotas"] = tables.quotas
     values["client-guard"] = tables.guard
     values["client-metrics"] = tables.subscriptions or {"default": DEFAULT_SUBSCRIPTION}
     try:
@@ -153,6 +166,19 @@ def _guard_key(key: str, raw: Sourced) -> tuple[str, str]:
     return name, inner
 
 
+def _quota(key: str, raw: Sourced) -> tuple[str, str, float]:
+    name, _, inner = key.removeprefix(QUOTAS_PREFIX).rpartition(".")
+    if not name:
+        raise ConfigError(
+            key, 'quotas are tables by entity, for example [quotas."users/alice"], with their limits', source=raw.source
+        )
+    try:
+        (limit,) = read_limits({name: {inner: raw.value}}).values()
+    except InvalidConfigError as error:
+        raise ConfigError(key, str(error), source=raw.source) from error
+    return name, inner, limit.value
+
+
 def _user_key(key: str, raw: Sourced) -> tuple[str, str]:
     for mechanism in ScramMechanism:
         inner = mechanism.value.lower()
@@ -176,7 +202,14 @@ def _kafka_text(value: object) -> str:
 def _did_you_mean(key: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(
         key,
-        [*known, "[exporters.<name>]", "[client-metrics.<name>]", "[client-guard.<name>]", "[sasl.users.<name>]"],
+        [
+            *known,
+            "[exporters.<name>]",
+            "[client-metrics.<name>]",
+            "[client-guard.<name>]",
+            "[sasl.users.<name>]",
+            '[quotas."<entity>"]',
+        ],
         n=1,
     )
     return f"; did you mean {close[0]}?" if close else "; the keys are listed by fleetgauge config"
@@ -211,6 +244,20 @@ def _check_guard(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
             raise ConfigError(
                 f"client-guard.{name}", str(error), source=_source_of("client-guard", name, sourced)
             ) from error
+
+
+def _check_quotas(config: ServiceConfig) -> None:
+    try:
+        limits = read_limits(config.quotas)  # together: each alone was checked with its key
+    except InvalidConfigError as error:
+        raise ConfigError("quotas", str(error)) from error
+    for _, key in limits:
+        # A client may ask one worker and push to another: each would give it an interval of its own, and refuse the
+        # other's subscription id again and again.
+        if key in TELEMETRY_QUOTA_KEYS and config.workers > 1:
+            raise ConfigError(
+                "quotas", f"{key} needs workers=1, and workers is {config.workers}: leave one of them out"
+            )
 
 
 def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:

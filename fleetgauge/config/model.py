@@ -15,6 +15,7 @@ from exporters.push_log.settings import PushLogSettings
 from fleetgauge.config.connections import PER_IP_OVERRIDES, parse_overrides
 from fleetgauge.config.listeners import HTTP, Endpoint, parse_endpoints, parse_http_endpoints
 from fleetgauge.config.security import ListenerKeys, Names, SecurityKeys, read_protocol_map
+from quotas.config import QuotaConfig
 from quotas.connection_quota_config import UNLIMITED
 from telemetry.codecs import CompressionType
 from telemetry.manager import ClientMetricsSettings
@@ -25,10 +26,15 @@ _WIRE = ListenerSettings()
 _TELEMETRY = ClientMetricsSettings()
 _LOG = PushLogSettings(dir=Path("push-log"))
 _TOPIC = KafkaTopicSettings(bootstrap_servers="-")
+_QUOTAS = QuotaConfig()
 _INT32_MAX = 2**31 - 1
 
-TABLES = ("push_log_kafka_client", "exporters", "client_metrics", "client_guard", "listener_name", "sasl_users")
-"""The fields that hold keys of others: of librdkafka, an exporter's type, a subscription, a guard's rule, a user."""
+TABLES = (
+    *("push_log_kafka_client", "client_quota_callback_config", "exporters", "client_metrics", "client_guard"),
+    *("listener_name", "sasl_users", "quotas"),
+)
+"""The fields that hold keys of others: of librdkafka, a quota callback, an exporter's type, a subscription, a guard's
+rule, a listener, a user, an entity with quotas."""
 
 
 class ServiceConfig(ListenerKeys):
@@ -137,6 +143,30 @@ class ServiceConfig(ListenerKeys):
         default=(),
         alias="max.connections.per.ip.overrides",
         description="host:count,...: addresses or host names that have another limit; looked up at the start.",
+    )
+    quota_window_num: int = Field(
+        default=_QUOTAS.quota_window_num,
+        ge=1,
+        le=_INT32_MAX,
+        alias="quota.window.num",
+        description="Windows over which a quota's usage is taken, the current one included.",
+    )
+    quota_window_size_seconds: int = Field(
+        default=_QUOTAS.quota_window_size_seconds,
+        ge=1,
+        le=_INT32_MAX,
+        alias="quota.window.size.seconds",
+        description="Width of one; over a request or connection quota nobody is held for longer at once [s].",
+    )
+    client_quota_callback_class: str = Field(
+        default="",
+        alias="client.quota.callback.class",
+        description="Who shares a quota and how large it is, by a class of one's own (KIP-257), by dotted path.",
+    )
+    client_quota_callback_config: dict[str, str] = Field(
+        default_factory=dict,
+        alias="client.quota.callback.config",
+        description="client.quota.callback.config.<key>: what that class is configured with, beside these keys.",
     )
     inter_broker_listener_name: str = Field(
         default="",
@@ -312,6 +342,10 @@ class ServiceConfig(ListenerKeys):
         default_factory=dict,
         alias="sasl.users",
         description="[sasl.users.<name>]: salted hashes by mechanism, as fleetgauge credentials makes them.",
+    )
+    quotas: dict[str, dict[str, float]] = Field(
+        default_factory=dict,
+        description='[quotas."users/<name>/clients/<client id>"] and the like: limits by Kafka\'s names and our own.',
     )
 
     @field_validator("*", mode="before")

@@ -2,7 +2,8 @@
 
 Our own names are in base units with `_total`; those of Kafka's group `client-metrics` are as Prometheus' JMX exporter
 writes Kafka's beans (`kafka.server:type=client-metrics` -> `kafka_server_client_metrics_...`), in Kafka's units.
-No label has more values than the configuration and the protocol give it; series of single clients come only where
+No label has more values than the configuration and the protocol give it, but for those of quotas, which name the 100
+entities nearest to their limits; series of single clients come only where
 `telemetry.client.instance.metrics.max` asks for them.
 """
 
@@ -50,7 +51,23 @@ TELEMETRY: Final[Mapping[str, Count]] = {
         "client_instances_without_metrics_total",
         "Instances that got no metrics of their own, since telemetry.client.instance.metrics.max had them.",
     ),
+    "instances_slowed": Count(
+        "client_instances_slowed", "Instances with a longer push interval, since they are over a telemetry quota."
+    ),
+    "interval_changes": Count("push_interval_changes_total", "Push intervals changed for a telemetry quota."),
 }
+QUOTAS: Final[Mapping[str, Count]] = {
+    "channels_held": Count("quota_held_connections", "Connections that are muted since their client is over a quota."),
+    "requests_throttled": Count("quota_throttled_requests_total", "Requests after which a connection was muted."),
+    "requests_of_others": Count(
+        "quota_shared_requests_total", "Requests of client ids beyond those that have quotas of their own."
+    ),
+    "exempt_request_time": Count(
+        "quota_exempt_request_time_ratio", "Time on the loop that no request quota applies to, of all time.", 0.01
+    ),
+    "usage_left_out": Count("quota_series_left_out", "Quotas whose usage is not told here, since there are too many."),
+}
+QUOTA_LABELS: Final = ("quota_type", "user", "client_id", "ip", "listener", "tags")
 PUSH_LOG: Final[Mapping[str, Count]] = {
     "logged": Count("push_log_logged_total", "Pushes put into the log."),
     "logged_late": Count("push_log_logged_late_total", "Pushes put into the log after they were answered."),
@@ -144,6 +161,8 @@ class _Collector(Collector):
         yield from _scalars(WORKERS, [({"worker": str(each["worker"])}, each) for each in status.get("workers", ())])
         yield from _scalars(CONNECTIONS, [({"listener": each["listener"]}, each) for each in status["connections"]])
         yield from _listeners(status["connections"])
+        yield from _scalars(QUOTAS, [({}, status["quotas"])])
+        yield from _quota_usage(status["quotas"]["usage"])
         yield from _telemetry(status["telemetry"])
         yield from _scalars(PUSH_LOG, [({}, status["push_log"])])
         yield from _exporter_process(status["exporter_process"])
@@ -195,6 +214,22 @@ def _listeners(listeners: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     requests = Count("requests_total", "Requests that were served.")
     apis = [((each["listener"], api.lower()), n) for each in listeners for api, n in each["requests"].items()]
     yield from _counts(requests, ("listener", "api"), apis)
+
+
+def _quota_usage(by_kind: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Metric]:
+    told = [(_quota_labels(kind, each["tags"]), each) for kind, found in by_kind.items() for each in found.values()]
+    if not told:
+        return
+    ratio = Count("quota_utilization_ratio", "What is used of a quota; 1 is its limit.")
+    yield from _counts(ratio, QUOTA_LABELS, [(labels, each["used"] / each["limit"]) for labels, each in told])
+    limit = Count("quota_limit", "A quota's limit, in Kafka's unit: bytes, pushes or connections a second, or percent.")
+    yield from _counts(limit, QUOTA_LABELS, [(labels, each["limit"]) for labels, each in told])
+
+
+def _quota_labels(kind: str, tags: Mapping[str, str]) -> tuple[str, ...]:
+    own = dict(tags)
+    known = [own.pop(tag, "") for tag in ("user", "client-id", "ip", "listener")]
+    return (kind, *known, ",".join(f"{tag}={value}" for tag, value in sorted(own.items())))
 
 
 def _telemetry(telemetry: Mapping[str, Any]) -> Iterator[Metric]:

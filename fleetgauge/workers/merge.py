@@ -26,12 +26,18 @@ LEVELS: Final = frozenset(
         "pending_bytes",
         "connections",
         "addresses",
+        "instances_slowed",
+        "channels_held",
+        "exempt_request_time",
+        "usage_left_out",
     }
 )
 """Numbers that say how much there is now. All other numbers count since the start, and never fall."""
 
 _CLIENT_METRICS: Final = "client_metrics"
 _ADVICE: Final = "unmatched_prefixes"
+_USAGE: Final = "usage"
+"""Of quotas: what is used and the limits of the workers add up, since each worker has its share of a limit."""
 _AVERAGE, _MAXIMUM, _COUNT, _RATE = "-avg", "-max", "-count", "-rate"
 _OF_TIME: Final = "-time"
 
@@ -108,7 +114,7 @@ def _merged_metric(name: str, values: Sequence[Mapping[str, float | None]]) -> f
 
 
 def _without_levels(value: Any, key: str = "") -> Any:
-    if key == _ADVICE:
+    if key in (_ADVICE, _USAGE):
         return {}
     if key == _CLIENT_METRICS:
         return {name: each for name, each in value.items() if name.endswith(_COUNT) and name != INSTANCE_COUNT}

@@ -24,6 +24,8 @@ from fleetgauge.logs import configure_logging
 from fleetgauge.workers.predecessors import FINISH_MS
 from wire.errors import FleetgaugeError
 
+log = structlog.get_logger(__name__)
+
 LINE_LIMIT: Final = 64 << 20
 """Of one command; a configuration may hold thousands of users and subscriptions [B]."""
 
@@ -119,8 +121,12 @@ async def _obey(node: FleetgaugeNode, commands: asyncio.StreamReader, early: lis
             say({"offer": number, "problem": examine(node.examine, number, command["config"], offered)})
         elif (taken := offered.pop(command.get("take", 0), None)) is not None:
             config, changes = taken
-            node.take_over(changes)
-            configure_logging(config.logging_level, config.logging_format)
+            try:
+                node.take_over(changes)
+            except FleetgaugeError as error:
+                log.error("the configuration was refused, and the old one stays in force", problem=str(error))
+            else:
+                configure_logging(config.logging_level, config.logging_format)
 
 
 def examine(

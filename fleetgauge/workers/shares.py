@@ -1,6 +1,7 @@
 """What a worker is told of its node's configuration: the one place where limits are divided.
 
-Divided are the limits of what a process holds (`DIVIDED`): each worker gets the share, rounded up. Not divided are
+Divided are the limits of what a process holds (`DIVIDED`) and those of users and client ids (`[quotas]`): each worker
+gets the share, rounded up. Not divided are
 
 - limits of one connection or one request: they hold wherever it is served;
 - `push.log.retention.bytes` and `push.log.retention.ms`: the exporter process keeps all logs together within them
@@ -11,6 +12,7 @@ Divided are the limits of what a process holds (`DIVIDED`): each worker gets the
   that a share would refuse clients that keep within the whole. Who is over `max.connections` only waits.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -19,6 +21,7 @@ from annotated_types import Ge
 
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
+from quotas.config import USER_AND_CLIENT_QUOTA_KEYS
 
 DIVIDED: Final = (
     "client_instances_max",
@@ -48,6 +51,7 @@ def worker_config(config: ServiceConfig, number: int, *, cluster_id: str, ports:
         update={
             **{name: _share(config, name) for name in DIVIDED},
             "listener_name": {key: _listener_share(config, key, value) for key, value in config.listener_name.items()},
+            "quotas": {name: _quota_shares(config, name, limits) for name, limits in config.quotas.items()},
             "listeners": tuple(replace(each, port=ports[each.listener_name]) for each in config.listeners),
             "log_dirs": DataDirectory(config.log_dirs.absolute()).worker(number).root,
             "cluster_id": cluster_id,
@@ -77,3 +81,12 @@ def _listener_share(config: ServiceConfig, key: str, value: Any) -> Any:
 
 def _divided(whole: int, workers: int) -> int:
     return -(-whole // workers)
+
+
+def _quota_shares(config: ServiceConfig, entity: str, limits: Mapping[str, float]) -> dict[str, float]:
+    """Of every limit of an entity, whole numbers rounded up; of an address's as they are, like its connections."""
+    if entity.removeprefix("/").startswith("ips/"):
+        return dict(limits)
+    shares = {key: limit / config.workers for key, limit in limits.items()}
+    whole = {key.name for key in USER_AND_CLIENT_QUOTA_KEYS.values() if key.integral}
+    return {key: float(math.ceil(share)) if key in whole else share for key, share in shares.items()}

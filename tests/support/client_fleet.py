@@ -1,6 +1,5 @@
 """One node with all real clients at it, so that one event meets them all."""
 
-import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -63,13 +62,7 @@ class ClientFleet:
 
     def subscribe(self, subscriptions: str) -> None:
         """Has the running node reread its configuration with these subscriptions."""
-        assert self.node.process is not None
-        rereads = self.node.log.read_text().count("configuration reread")
-        self.node.config_file.write_text(subscriptions + self._exporters)
-        self.node.process.send_signal(signal.SIGHUP)
-        wait_until(
-            lambda: self.node.log.read_text().count("configuration reread") == rereads, "the node to reread its file"
-        )
+        self.node.reread(subscriptions + self._exporters)
 
     def acknowledged(self) -> dict[str, int]:
         """By client: pushes that it saw acknowledged."""

@@ -96,6 +96,17 @@ class Node:
         """Process id of the running exporter process."""
         return int(self.wait_for(lambda s: s["exporter_process"]["pid"] is not None)["exporter_process"]["pid"])
 
+    def reread(self, config: str, *, within_s: float = 90.0) -> None:
+        """Has the running node take another configuration over, and waits until it has."""
+        assert self.process is not None
+        rereads = self.log.read_text().count("configuration reread")
+        self.config_file.write_text(config)
+        self.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + within_s
+        while self.log.read_text().count("configuration reread") == rereads:
+            assert time.monotonic() < deadline, f"the node does not reread its file: {self.output()}"
+            time.sleep(0.05)
+
     def stop(self, within_s: float = 90.0) -> int:
         """SIGTERM, and the exit code."""
         assert self.process is not None

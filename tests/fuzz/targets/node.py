@@ -23,7 +23,11 @@ from exporters.push_log.log import OnDone, PushLogFullError
 from fleetgauge.apis.cluster import ClusterApis
 from fleetgauge.apis.telemetry import TelemetryApis
 from fleetgauge.request_handler import RequestDispatcher
+from fleetgauge.request_quota import RequestQuota
+from quotas.client_quota import ClientQuotaManagerConfig
+from quotas.client_request_quota import ClientRequestQuotaManager
 from quotas.clock import MockTime
+from quotas.identities import Identities
 from quotas.metrics import Metrics
 from telemetry.codecs import CompressionType
 from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
@@ -180,24 +184,28 @@ class _Node:
         self.loop = _Loop()
         self.log = _Log()
         self.counters = ListenerCounters()
+        metrics = Metrics(time=self.time)
         self.manager = ClientMetricsManager(
             ClientMetricsSettings(
                 cache_max_size=MAX_INSTANCES, telemetry_max_bytes=512, telemetry_max_decompressed_bytes=2_048
             ),
             node_id=1,
             cluster_id="fuzz",
-            metrics=Metrics(time=self.time),
+            metrics=metrics,
             push_ids=PushIds(writer=1),
             new_instance_id=iter(uuid.UUID(int=n << 66 | 9) for n in range(1, 1 << 20)).__next__,
         )
         table = ApiTable()
+        request_quota = RequestQuota(
+            ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, self.time), Identities(), table, self.time
+        )
         telemetry = TelemetryApis(
-            self.manager, self.log, self.time, _FlushSoon(self.loop), plugin_export_timeout_ms=1_000
+            self.manager, self.log, self.time, _FlushSoon(self.loop), request_quota, plugin_export_timeout_ms=1_000
         )
         cluster = ClusterApis(1, "fuzz", lambda _: ("localhost", 9_092))
         self.context = ListenerContext(
             listener_name="PLAINTEXT",
-            handler=RequestDispatcher(table, cluster, telemetry, self.manager, self.time),
+            handler=RequestDispatcher(table, cluster, telemetry, self.manager, request_quota, self.time),
             api_table=table,
             settings=ListenerSettings(
                 socket_request_max_bytes=1_024,

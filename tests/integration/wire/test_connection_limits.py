@@ -39,12 +39,17 @@ ME = "127.0.0.1"
 class Handler:
     """Answers nothing; remembers when each connection was let in."""
 
+    request_clock = None
+
     def __init__(self) -> None:
         self.made_ms: list[int] = []
         self.channels: list[Channel] = []
 
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         raise RuntimeError("a fault of ours")
+
+    def authentication_took(self, nanos: int) -> None:
+        raise AssertionError("there is no clock")
 
     def connection_made(self, channel: Channel) -> None:
         self.made_ms.append(SystemTime().hi_res_clock_ms())

@@ -36,6 +36,8 @@ def answer(correlation_id: int) -> bytes:
 
 
 class Handler:
+    request_clock = None
+
     def __init__(self) -> None:
         self.channels: list[Channel] = []
         self.lost: list[str] = []
@@ -51,6 +53,9 @@ class Handler:
             self.pending.append((channel, request))
             return None
         return self.response(request)
+
+    def authentication_took(self, nanos: int) -> None:
+        raise AssertionError("there is no clock")
 
     def connection_made(self, channel: Channel) -> None:
         self.channels.append(channel)

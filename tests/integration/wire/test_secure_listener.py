@@ -59,6 +59,8 @@ def descriptors() -> int:
 class Handler:
     """Answers every push; remembers who was there."""
 
+    request_clock = None
+
     def __init__(self) -> None:
         self.channels: list[Channel] = []
         self.lost: list[str] = []
@@ -67,6 +69,9 @@ class Handler:
     def handle(self, channel: Channel, request: Request) -> bytes:
         self.handled.append((str(channel.principal), channel.client_address))
         return answer(request.correlation_id)
+
+    def authentication_took(self, nanos: int) -> None:
+        raise AssertionError("there is no clock")
 
     def connection_made(self, channel: Channel) -> None:
         self.channels.append(channel)

@@ -15,6 +15,7 @@ from fleetgauge.http.exposition import (
     CONNECTIONS,
     EXPORTERS,
     PUSH_LOG,
+    QUOTAS,
     STATES,
     TELEMETRY,
     WORKERS,
@@ -48,6 +49,13 @@ def status(**changes: Any) -> dict[str, Any]:
                 "requests": {"PUSH_TELEMETRY": 9},
             }
         ],
+        "quotas": {
+            **dict.fromkeys(QUOTAS, 4),
+            "usage": {
+                "Request": {"user=alice": {"tags": {"user": "alice", "client-id": ""}, "used": 3.0, "limit": 2.0}},
+                "TelemetryPush": {"team=a": {"tags": {"team": "a"}, "used": 0.0, "limit": 1.0}},
+            },
+        },
         "telemetry": {
             "subscriptions": ["a", "b"],
             "get_answers": {"NONE": 4},
@@ -90,6 +98,19 @@ def test_numbers_are_told_in_base_units_with_their_labels() -> None:
     assert states[("exporter", "collector"), ("state", "running"), ("type", "otlp")] == 1
     assert found["kafka_server_client_metrics_throttle_count", ()] == 1.5
     assert math.isnan(found["kafka_server_client_metrics_plugin_export_time_max", ()]), "nothing was exported of late"
+
+
+def test_the_usage_of_a_quota_is_told_over_its_limit_with_who_shares_it() -> None:
+    found = samples(text_of(status()))
+    nobody = {"client_id": "", "ip": "", "listener": "", "tags": "", "user": ""}
+    alice = tuple(sorted({**nobody, "quota_type": "Request", "user": "alice"}.items()))
+    team = tuple(sorted({**nobody, "quota_type": "TelemetryPush", "tags": "team=a"}.items()))
+    assert found["fleetgauge_quota_utilization_ratio", alice] == 1.5
+    assert found["fleetgauge_quota_limit", alice] == 2
+    assert found["fleetgauge_quota_utilization_ratio", team] == 0
+    assert found["fleetgauge_quota_exempt_request_time_ratio", ()] == 0.04
+    none = status(quotas={**dict.fromkeys(QUOTAS, 0), "usage": {}})
+    assert "fleetgauge_quota_limit" not in text_of(none)
 
 
 def test_each_worker_has_series_of_its_own_where_there_are_several() -> None:

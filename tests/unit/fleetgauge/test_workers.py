@@ -127,6 +127,25 @@ def test_a_listeners_own_limits_are_divided_and_those_of_an_address_are_not(tmp_
     assert config.security_keys().by_listener["PLAINTEXT"].max_connections == 4
 
 
+def test_each_worker_keeps_its_share_of_the_quotas_of_users_and_the_whole_of_those_of_addresses(tmp_path: Path) -> None:
+    quotas = {
+        "users/alice": {"request_percentage": 50.0, "producer_byte_rate": 5.0, "controller_mutation_rate": 1.0},
+        "ips/10.0.0.1": {"connection_creation_rate": 3.0},
+    }
+    overrides = [f"quotas.{name}.{key}={value}" for name, keys in quotas.items() for key, value in keys.items()]
+    share = worker(config_of(tmp_path, "workers=2", *overrides))
+    alice = {"request_percentage": 25.0, "producer_byte_rate": 3.0, "controller_mutation_rate": 0.5}
+    assert share.quotas == {"users/alice": alice, "ips/10.0.0.1": quotas["ips/10.0.0.1"]}
+    assert ServiceConfig.model_validate_json(json.dumps(as_json(share))) == share
+
+
+def test_the_usage_of_a_quota_and_the_shares_of_its_limit_add_up_over_workers_and_go_with_one_that_ends() -> None:
+    of_one = {"quotas": {"usage": {"Request": {"user=a": {"tags": {"user": "a"}, "used": 2.0, "limit": 5.0}}}}}
+    whole = {"tags": {"user": "a"}, "used": 4.0, "limit": 10.0}
+    assert merged_parts([of_one, of_one]) == {"quotas": {"usage": {"Request": {"user=a": whole}}}}
+    assert merged_parts([counts_of(of_one), of_one]) == of_one
+
+
 def test_a_workers_configuration_passes_a_pipe_unchanged(tmp_path: Path) -> None:
     config = load_config(
         overrides=[

@@ -100,10 +100,12 @@ def test_addresses_have_entities_too() -> None:
     assert IpEntity("10.0.0.1").entity_type is ConfigEntityType.IP
 
 
-def test_four_of_the_nine_quota_types_are_on_clients() -> None:
-    on_clients = {kind.to_client_quota_type() for kind in list(QuotaType)[:4]}
+def test_four_of_kafkas_nine_quota_types_are_on_clients_and_both_of_our_own() -> None:
+    kinds = list(QuotaType)
+    kafkas, ours = kinds[:9], kinds[9:]
+    on_clients = {kind.to_client_quota_type() for kind in (*kafkas[:4], *ours)}
     assert on_clients == set(ClientQuotaType)
-    assert len(QuotaType) == 9
-    for kind in list(QuotaType)[4:]:
+    assert [kind.name for kind in ours] == ["TELEMETRY_BYTE", "TELEMETRY_PUSH"]
+    for kind in kafkas[4:]:
         with pytest.raises(ValueError, match=f"Not a client quota type: {kind.name}"):
             kind.to_client_quota_type()

@@ -109,12 +109,20 @@ class Waiting:
 
 
 class Handler:
+    request_clock: Callable[[], int] | None = None
+
     def __init__(self) -> None:
         self.handled: list[tuple[int, str]] = []
+        self.authenticated: list[bool] = []
+        self.exempt_ns: list[int] = []
 
     def handle(self, channel: Channel, request: Request) -> bytes:
         self.handled.append((request.api_key, str(channel.principal)))
+        self.authenticated.append(channel.is_authenticated)
         return ANSWER
+
+    def authentication_took(self, nanos: int) -> None:
+        self.exempt_ns.append(nanos)
 
     def connection_made(self, channel: Channel) -> None:
         pass
@@ -166,6 +174,15 @@ def test_requests_wait_for_the_password_check_and_are_served_under_the_new_name(
     assert bench.transport.sent.endswith(ANSWER)
     assert bench.shared.counters.successful_authentications == 1
     assert dict(bench.context.counters.requests) == {18: 1, 17: 1, 36: 1, 3: 1}
+
+
+def test_the_time_of_an_exchange_is_told_apart_and_what_comes_before_its_end_is_not_authenticated() -> None:
+    bench = Bench()
+    bench.handler.request_clock = iter(range(0, 1_000, 10)).__next__
+    bench.channel.data_received(API_VERSIONS + HANDSHAKE + login(b"\0alice\0secret") + METADATA)
+    bench.shared.finish()
+    assert bench.handler.authenticated == [False, True]
+    assert bench.handler.exempt_ns == [10, 10], "the handshake and the login, a reading of the clock each"
 
 
 def test_a_failure_is_told_after_the_delay_and_nothing_more_is_served() -> None:

@@ -82,6 +82,8 @@ class Later:
 class Handler:
     """Answers at once by default; remembers everything."""
 
+    request_clock = None
+
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.lost: list[str] = []
@@ -91,6 +93,9 @@ class Handler:
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         self.requests.append(request)
         return self.on_request(channel, request)
+
+    def authentication_took(self, nanos: int) -> None:
+        raise AssertionError("there is no clock")
 
     def connection_made(self, channel: Channel) -> None:
         self.on_made(channel)
@@ -432,6 +437,21 @@ def test_a_silent_connection_is_closed_after_its_idle_time_and_not_before() -> N
     assert transport.is_closed
     channel.connection_lost(None)
     assert bench.closed == {"idle": 1}
+
+
+def test_a_connection_that_is_held_is_not_idle_and_its_time_starts_anew_when_it_is_let_go() -> None:
+    bench = Bench(connections_max_idle_ms=1_000)
+    channel, _ = bench.connect()
+    channel.mute()
+    bench.time.sleep(5_000)
+    channel.expire(bench.time.hi_res_clock_ms())
+    channel.unmute()
+    bench.time.sleep(999)
+    channel.expire(bench.time.hi_res_clock_ms())
+    assert not channel.is_ending
+    bench.time.sleep(1)
+    channel.expire(bench.time.hi_res_clock_ms())
+    assert channel.is_ending
 
 
 def test_a_peer_that_never_reads_is_cut_off_after_the_idle_time() -> None:

@@ -1,0 +1,188 @@
+"""Quotas on a running node, at which real clients push: who is over them is slowed, and nobody's telemetry goes off."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from support.landing import landed
+from support.node import Node
+from support.raw_client import RawClient
+from support.telemetry_clients import Client, LibrdkafkaProcess, wait_until
+
+pytestmark = pytest.mark.integration
+
+INTERVAL_MS = 100
+CREATED = "org.apache.kafka.producer.connection.creation.total"
+
+
+class Quoted:
+    """A node whose quotas change, with a landing zone."""
+
+    def __init__(self, directory: Path) -> None:
+        self.landing = directory / "landing"
+        self.base = (
+            f'[client-metrics.all]\nmetrics = "*"\ninterval.ms = {INTERVAL_MS}\n'
+            f'[exporters.landing]\ntype = "landing"\npath = "{self.landing}"\nlinger.ms = 300\n'
+        )
+        self.node = Node(directory, config=self.base)
+
+    def limit(self, quotas: str) -> None:
+        """Has the node take these quotas instead of those before."""
+        self.node.reread(self.base + quotas)
+
+    def usage(self, kind: str, entity: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.node.status()["quotas"]["usage"][kind][entity]
+        return found
+
+    def expect_landed(self, clients: tuple[Client, ...]) -> None:
+        """Every push that a client saw acknowledged lands, and none of them says that its telemetry is off."""
+        acknowledged = {client.instance_id(): client.acknowledged() for client in clients}
+
+        def missing() -> dict[str, tuple[int, int]]:
+            there = Counter(record["client_instance_id"] for record in landed(self.landing))
+            return {i: (there[i], count) for i, count in acknowledged.items() if there[i] < count}
+
+        wait_until(missing, "acknowledged pushes in the landing zone (there, acknowledged)")
+        assert not any(client.says_off() for client in clients)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quoted]:
+    quoted = Quoted(tmp_path_factory.mktemp("node"))
+    with quoted.node:
+        yield quoted
+
+
+@pytest.fixture
+def quoted(shared: Quoted) -> Quoted:
+    """The node without a quota, whatever the test before set."""
+    shared.limit("")
+    return shared
+
+
+@pytest.fixture
+def clients(quoted: Quoted, tmp_path: Path) -> Iterator[tuple[Client, ...]]:
+    """A producer and a consumer of librdkafka that were acknowledged."""
+    process = LibrdkafkaProcess(LibrdkafkaProcess.NEWEST, f"127.0.0.1:{quoted.node.port}", tmp_path)
+    try:
+        expect_pushes(process.clients, {})
+        yield process.clients
+    finally:
+        process.kill()
+
+
+def expect_pushes(clients: tuple[Client, ...], before: dict[str, int], number: int = 2) -> None:
+    """Waits until each saw so many more pushes acknowledged."""
+    wait_until(
+        lambda: [c.name for c in clients if c.acknowledged() < before.get(c.name, 0) + number], "pushes of each client"
+    )
+
+
+def acknowledged(clients: tuple[Client, ...]) -> dict[str, int]:
+    return {client.name: client.acknowledged() for client in clients}
+
+
+def test_a_client_over_its_request_quota_is_held_and_others_are_not(quoted: Quoted) -> None:
+    quoted.limit('[quotas."users/ANONYMOUS/clients/slow"]\nrequest_percentage = 0.00001\n')
+    before = quoted.node.status()["quotas"]["requests_throttled"]
+    with RawClient(quoted.node.port, client_id="slow") as slow, RawClient(quoted.node.port) as other:
+        subscription = slow.get()
+        answers = [slow.push(subscription, b"") for _ in range(2)]
+        assert other.get().throttle_time_ms == 0
+    status = quoted.node.wait_for(lambda s: not s["quotas"]["channels_held"], what="the last throttle to end")
+    assert subscription.throttle_time_ms == 1_000
+    assert [(each.error_code, each.throttle_time_ms) for each in answers] == [(0, 1_000)] * 2
+    assert status["quotas"]["requests_throttled"] - before == 3
+    assert quoted.usage("Request", "user=ANONYMOUS,client-id=slow")["limit"] == 0.00001
+
+
+def test_real_clients_under_a_request_quota_keep_their_telemetry_on(
+    quoted: Quoted, clients: tuple[Client, ...]
+) -> None:
+    before = quoted.node.status()["quotas"]["requests_throttled"]
+    quoted.limit('[quotas."users/ANONYMOUS"]\nrequest_percentage = 0.00001\n')
+    seen = acknowledged(clients)
+    expect_pushes(clients, seen, 3)
+    status = quoted.node.status()["quotas"]
+    assert status["requests_throttled"] >= before + 3 * len(clients)
+    quoted.expect_landed(clients)
+
+
+def test_real_clients_over_a_telemetry_quota_push_less_often_and_lose_nothing(
+    quoted: Quoted, clients: tuple[Client, ...]
+) -> None:
+    """Two clients with ten pushes a second each, of which five are allowed: each is given four times its interval."""
+    ids = {client.instance_id() for client in clients}
+    refused = quoted.node.status()["telemetry"]["refusals"]
+    quoted.limit('[quotas."users/ANONYMOUS"]\ntelemetry_push_rate = 5\n')
+
+    def not_slowed() -> set[str]:
+        return ids - {
+            r["client_instance_id"] for r in landed(quoted.landing) if r["push_interval_ms"] == 4 * INTERVAL_MS
+        }
+
+    wait_until(not_slowed, "a push of each at the longer interval")
+    used = quoted.usage("TelemetryPush", "user=ANONYMOUS")
+    quoted.limit('[quotas."users/ANONYMOUS"]\ntelemetry_push_rate = 1000\n')
+    raised = quoted.usage("TelemetryPush", "user=ANONYMOUS")
+    assert (used["limit"], raised["limit"]) == (5, 1_000)
+    assert raised["used"] > used["used"] / 2, "what was used is kept"
+    quoted.node.wait_for(lambda s: s["telemetry"]["counters"]["instances_slowed"] == 0, what="the return of both")
+    after = quoted.node.status()["telemetry"]["refusals"]
+    assert after.keys() - refused.keys() <= {"UNKNOWN_SUBSCRIPTION_ID"}, "nobody is refused for the quota"
+    quoted.expect_landed(clients)
+
+
+def test_under_a_longer_interval_the_deltas_add_up_to_what_the_client_counted(quoted: Quoted) -> None:
+    """The client closes its connection before each of its pushes, 1.6 seconds apart, and so makes one for each."""
+    quoted.limit('[quotas."clients/<default>"]\ntelemetry_push_rate = 0.625\n')
+    connects = [0]
+
+    def count(statistics: str) -> None:
+        connects.append(sum(broker["connects"] for broker in json.loads(statistics)["brokers"].values()))
+
+    settings = {
+        "bootstrap.servers": f"127.0.0.1:{quoted.node.port}",
+        "client.id": "counted",
+        "connections.max.idle.ms": 1_000,
+        "statistics.interval.ms": 50,
+        "stats_cb": count,
+        "log_level": 3,
+    }
+    producer = Producer(settings)
+
+    missing: dict[int, int] = {}
+
+    def not_agreed() -> dict[int, int] | None:
+        """By the number of pushes at the longer interval, what the client counts beyond what has landed.
+
+        A delta that was lost is never made up for: if nothing more is missing three pushes later, none was.
+        """
+        producer.poll(0.1)
+        mine = [record for record in landed(quoted.landing) if record["client_id"] == "counted"]
+        longer = sum(record["push_interval_ms"] == 16 * INTERVAL_MS for record in mine)
+        beyond = connects[-1] - sum(created(record) for record in mine)
+        missing[longer] = min(beyond, missing.get(longer, beyond))
+        agreed = any(missing[earlier] == missing[longer] for earlier in range(1, longer - 2) if earlier in missing)
+        return None if agreed and connects[-1] > 3 else missing
+
+    wait_until(not_agreed, "the deltas of the pushes to add up to the connections that the client counted")
+    producer.close()
+
+
+def created(record: dict[str, Any]) -> int:
+    """What a push adds to the connections that its client made."""
+    data = MetricsData.FromString(record["metrics"])
+    return sum(
+        int(point.as_int or point.as_double)
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == CREATED
+        for point in metric.sum.data_points
+    )

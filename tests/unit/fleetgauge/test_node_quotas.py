@@ -1,0 +1,149 @@
+"""The quotas of a node: limits of the configuration, changed while it runs, and what the status says of their use."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fleetgauge.cli.status import _quotas
+from fleetgauge.config import ConfigError, load_config
+from fleetgauge.node_quotas import NodeQuotas
+from quotas.clock import MockTime
+from quotas.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
+from quotas.default_quota_callback import DefaultQuotaCallback
+from quotas.entity import KafkaQuotaEntity
+from quotas.metric_config import UNBOUNDED
+from quotas.metrics import Metrics
+from quotas.quota_type import ClientQuotaType
+from quotas.usage import usages
+from wire.api_table import ApiTable
+from wire.principal import KafkaPrincipal
+
+ALICE = KafkaPrincipal("User", "alice")
+
+
+class RefusesLarge(DefaultQuotaCallback):
+    """A callback of somebody's own, which takes no limit above 100 and knows its configuration."""
+
+    configured: dict[str, object]
+
+    def configure(self, configs: Any) -> None:
+        RefusesLarge.configured = dict(configs)
+
+    def update_quota(self, quota_type: ClientQuotaType, quota_entity: KafkaQuotaEntity, new_value: float) -> None:
+        if new_value > 100:
+            raise RuntimeError("too much")
+        super().update_quota(quota_type, quota_entity, new_value)
+
+
+class Bench:
+    def __init__(self, *overrides: str, **callback_configs: object) -> None:
+        self.time = MockTime()
+        self.metrics = Metrics(time=self.time)
+        self.connections = ConnectionQuotas(ConnectionQuotaConfig(), self.metrics)
+        self.connections.add_listener("PLAINTEXT")
+        config = load_config(overrides=overrides)
+        self.quotas = NodeQuotas(config, callback_configs, self.metrics, self.connections, ApiTable(), self.time)
+
+    def limit(self, *overrides: str) -> None:
+        self.quotas.reconfigure(load_config(overrides=overrides))
+
+    def limits(self) -> dict[str, float]:
+        """The limits in force of whoever alice is, by kind of quota."""
+        found, _ = usages(self.metrics, self.time.hi_res_clock_ms(), 100)
+        return {f"{each.kind} {each.entity}": each.limit for each in found}
+
+    def use(self) -> None:
+        """A push of 100 bytes of alice, whose handling takes a millisecond."""
+        now_ms = self.time.hi_res_clock_ms()
+        context: Any = SimpleNamespace(principal=ALICE, client_id="app")
+        session, client_id = self.quotas.identities.of(ALICE, "app", now_ms)
+        self.quotas._managers.request.maybe_record_and_get_throttle_time_ms(session, client_id, 0.1, now_ms)
+        paced: Any = SimpleNamespace(pace=None)
+        self.quotas.pace.changes_interval(paced, context, 60_000, now_ms)
+        self.quotas.pace.record(paced, context, 100, now_ms)
+
+
+@pytest.fixture
+def bench() -> Callable[..., Bench]:
+    """Makes one on a loop that runs nothing."""
+
+    def make(*overrides: str, **callback_configs: object) -> Bench:
+        async def on_a_loop() -> Bench:
+            return Bench(*overrides, **callback_configs)
+
+        return asyncio.run(on_a_loop())
+
+    return make
+
+
+def test_changed_limits_hold_at_once_and_what_was_used_stays(bench: Callable[..., Bench]) -> None:
+    made = bench("quotas.users/alice.request_percentage=5", "quotas.users/alice.telemetry_byte_rate=50")
+    made.use()
+    assert made.limits() == {"Request user=alice": 5, "TelemetryByte user=alice": 50}
+    before = made.quotas.status()["usage"]
+    assert before["TelemetryByte"]["user=alice"]["used"] == pytest.approx(10), "100 bytes in ten seconds"
+    made.limit("quotas.users/alice.request_percentage=2", "quotas.users/alice.telemetry_byte_rate=50")
+    after = made.quotas.status()["usage"]
+    assert after["Request"]["user=alice"] == {**before["Request"]["user=alice"], "limit": 2}
+    assert after["TelemetryByte"] == before["TelemetryByte"]
+
+
+def test_limits_that_are_gone_from_the_file_hold_no_more(bench: Callable[..., Bench]) -> None:
+    made = bench("quotas.users/alice.request_percentage=5", "quotas.clients/<default>.telemetry_push_rate=1")
+    made.use()
+    assert (made.quotas.request.clock is None, made.quotas.pace.enabled) == (False, True)
+    made.limit()
+    assert made.limits() == {}
+    assert (made.quotas.request.clock is None, made.quotas.pace.enabled) == (True, False)
+
+
+def test_connection_creation_rates_of_addresses_reach_the_connection_quotas(bench: Callable[..., Bench]) -> None:
+    made = bench("quotas.ips/10.0.0.1.connection_creation_rate=3", "quotas.ips/<default>.connection_creation_rate=7")
+    rates = [made.connections.connection_rate_for_ip(address) for address in ("10.0.0.1", "10.0.0.2")]
+    assert rates == [3, 7]
+    made.limit("quotas.ips/<default>.connection_creation_rate=9")
+    rates = [made.connections.connection_rate_for_ip(address) for address in ("10.0.0.1", "10.0.0.2")]
+    assert rates == [9, 9]
+
+
+def test_a_callback_is_configured_and_one_that_refuses_leaves_the_old_limits(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "somebodys", SimpleNamespace(Own=RefusesLarge))
+    name = "client.quota.callback.class=somebodys.Own"
+    made = bench(name, "quotas.users/alice.request_percentage=5", groups="a: alice")
+    made.use()
+    assert RefusesLarge.configured == {"groups": "a: alice"}
+    with pytest.raises(ConfigError, match=r"somebodys\.Own refuses them: too much"):
+        made.limit(name, "quotas.users/bob.request_percentage=9", "quotas.users/alice.request_percentage=500")
+    assert made.limits()["Request user=alice"] == 5
+    assert made.quotas._managers.request.quota("bob", "").bound == float(UNBOUNDED)
+
+
+def test_a_callback_that_is_not_there_is_a_clear_error(bench: Callable[..., Bench]) -> None:
+    with pytest.raises(ConfigError, match=r"client\.quota\.callback\.class: .*no\.such\.Thing"):
+        bench("client.quota.callback.class=no.such.Thing")
+
+
+def test_the_status_shows_the_most_used_and_counts_the_others(bench: Callable[..., Bench]) -> None:
+    made = bench("quotas.clients/<default>.request_percentage=1")
+    now_ms = made.time.hi_res_clock_ms()
+    for number in range(130):
+        session, client_id = made.quotas.identities.of(ALICE, f"[app]-{number}", now_ms)
+        made.quotas._managers.request.maybe_record_and_get_throttle_time_ms(session, client_id, number / 10, now_ms)
+    status = made.quotas.status()
+    shown = status["usage"]["Request"]
+    assert (len(shown), status["usage_left_out"]) == (100, 30)
+    assert set(shown) == {f"client-id=[app]-{number}" for number in range(30, 130)}
+    console = Console(markup=False, width=120, record=True)
+    for table in _quotas({"quotas": status}):
+        console.print(table)
+    text = console.export_text()
+    assert "Request client-id=[app]-129  129% of 1" in text
+    assert "and 30 more" in text
+    assert _quotas({"quotas": {**status, "usage": {}}}) == []
