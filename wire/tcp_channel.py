@@ -34,8 +34,8 @@ _TURN_BYTES: Final = 64 * 1024
 """Likewise, their bytes: what a large frame takes is more than its share already."""
 
 _TURN_MS: Final = 5
-"""Likewise, how long they take from the second one on [ms]. A Metadata request of a hundred topics takes milliseconds: of
-hundreds of connections that send many of them, each has its turn before another has a second one.
+"""Likewise, how long they take from the second one on [ms]. A Metadata request of a hundred topics takes milliseconds:
+of hundreds of connections that send many of them, each has its turn before another has a second one.
 """
 
 
