@@ -94,7 +94,11 @@ class Listener:
         from fleetgauge.apis.cluster import ClusterApis
         from fleetgauge.apis.telemetry import TelemetryApis
         from fleetgauge.request_handler import FlushSoon, RequestDispatcher
+        from fleetgauge.request_quota import RequestQuota
+        from quotas.client_quota import ClientQuotaManagerConfig
+        from quotas.client_request_quota import ClientRequestQuotaManager
         from quotas.clock import SystemTime
+        from quotas.identities import Identities
         from quotas.metrics import Metrics
         from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
         from telemetry.push_record import PushIds
@@ -103,22 +107,24 @@ class Listener:
         from wire.listener_settings import ListenerSettings
         from wire.tcp_channel import ListenerContext, TcpChannel
 
-        clock = SystemTime()
+        clock, metrics, table = SystemTime(), Metrics(time=SystemTime()), ApiTable()
         self._loop: Any = Loop()
         self.manager = ClientMetricsManager(
             ClientMetricsSettings(),
             node_id=1,
             cluster_id="MkU3OEVBNTcwNTJENDM2Qg",
-            metrics=Metrics(time=clock),
+            metrics=metrics,
             push_ids=PushIds(),
         )
         self.manager.update_subscription("bench", {"metrics": "*", "interval.ms": "100"})
         self._writer = SqlitePushLogWriter(PushLogSettings(dir=directory, min_free_bytes=0), clock)
         log = GroupCommit(self._writer, self._loop, clock, flush="os")
         flusher = FlushSoon(self._loop)
-        self.apis = TelemetryApis(self.manager, log, clock, flusher, plugin_export_timeout_ms=1_000)
-        table = ApiTable()
-        handler = RequestDispatcher(table, ClusterApis(1, "c", lambda _: ("h", 1)), self.apis, self.manager, clock)
+        manager = ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, clock)
+        quota = RequestQuota(manager, Identities(), table, clock)
+        self.apis = TelemetryApis(self.manager, log, clock, flusher, quota, plugin_export_timeout_ms=1_000)
+        cluster = ClusterApis(1, "c", lambda _: ("h", 1))
+        handler = RequestDispatcher(table, cluster, self.apis, self.manager, quota, clock)
         context = ListenerContext(
             listener_name="PLAINTEXT",
             handler=handler,
