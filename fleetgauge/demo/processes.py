@@ -16,6 +16,9 @@ from wire.errors import FleetgaugeError
 _READY_WITHIN_MS = 30_000
 _STOPPED_WITHIN_S = 30.0
 
+SHUTDOWN_TIMEOUT_MS = 60_000
+"""The exporters run at a low priority: on a busy machine they may need more than the default for what is left [ms]."""
+
 
 class DemoError(FleetgaugeError):
     """A part of the demo did not do what it should; the text names it."""
@@ -81,7 +84,7 @@ class ServedNode:
             DemoError: it did not end well.
         """
         self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(_STOPPED_WITHIN_S)
+        code = self._process.wait(SHUTDOWN_TIMEOUT_MS / 1000 + _STOPPED_WITHIN_S)
         if code != 0:
             raise DemoError(f"fleetgauge serve ended with exit code {code}: see {self._log_file}")
 

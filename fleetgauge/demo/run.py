@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from exporters.push_log.inspect import records_after
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.demo.clients import CLIENT_IDS, Clients
-from fleetgauge.demo.processes import DemoError, OtlpReceiver, ServedNode
+from fleetgauge.demo.processes import SHUTDOWN_TIMEOUT_MS, DemoError, OtlpReceiver, ServedNode
 from quotas.clock import Time
 
 PUSHES_EACH = 3
@@ -24,6 +24,7 @@ _FLEET_TIMEOUT_S = 110.0
 _CONFIG = """\
 listeners = "PLAINTEXT://127.0.0.1:0"
 log.dirs = "{data}"
+shutdown.timeout.ms = {shutdown_ms}
 
 [client-metrics.demo]
 metrics = "*"
@@ -50,7 +51,8 @@ def run_demo(directory: Path, console: Console, time: Time) -> None:
     data = DataDirectory(directory / "data")
     receiver = OtlpReceiver()
     config = directory / "fleetgauge.toml"
-    config.write_text(_CONFIG.format(data=data.root, landing=landing, otlp_port=receiver.port), encoding="utf-8")
+    places = {"data": data.root, "landing": landing, "otlp_port": receiver.port}
+    config.write_text(_CONFIG.format(**places, shutdown_ms=SHUTDOWN_TIMEOUT_MS), encoding="utf-8")
     try:
         node = ServedNode(config, data.root, directory / "serve.log", time)
         try:
