@@ -1,15 +1,32 @@
-"""The plugin's topic as it grows: tells when a client's next push is there.
+"""Closing a client right after a push, which the topic or the embedded log tells of.
 
-librdkafka sends its terminating push only where none is under way when it is closed, so that whoever wants to see one
-closes a client right after a push.
+librdkafka sends its terminating push only where none is under way when it is closed: whoever wants to see one closes a
+client when the answer to its last push is there, and the next one is not due.
 """
 
 import time
+from pathlib import Path
 from typing import Self
 
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
+from exporters.push_log.inspect import records_after
+
 PARTITIONS = 3
+
+
+def close_after_a_push(push_log: Path, client_id: str, client: Producer | Consumer, *, within_s: float = 60.0) -> None:
+    """Polls `client` until its next push is in the embedded log, and closes it."""
+
+    def pushes() -> int:
+        return sum(record.client_id == client_id for _, record in records_after(push_log))
+
+    before = pushes()
+    deadline = time.monotonic() + within_s
+    while pushes() == before:
+        assert time.monotonic() < deadline, f"{client_id} pushed no more"
+        client.poll(0.02)
+    client.close()
 
 
 class PushWatch:

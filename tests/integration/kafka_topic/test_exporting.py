@@ -15,6 +15,7 @@ from support.landing import landed
 from support.node import Node
 from support.payloads import metrics_data
 from support.push_log import push_record
+from support.push_watch import PushWatch
 from support.raw_client import RawClient
 from support.receiver import OtlpReceiver
 
@@ -99,8 +100,9 @@ def test_what_real_clients_push_is_delivered_once_by_an_export_on_its_own(
         while time.monotonic() < deadline and node.status()["telemetry"]["push_answers"].get("NONE", 0) < 6:
             producer.poll(0)
             consumer.poll(0.1)
-        producer.close()
-        consumer.close()
+        with PushWatch(topic.bootstrap_servers, topic.topic) as watch:
+            watch.close_after_a_push("orders", producer)
+            watch.close_after_a_push("audit", consumer)
         answers = node.wait_for(lambda s: s["telemetry"]["push_answers"].get("NONE", 0) >= 8)["telemetry"][
             "push_answers"
         ]

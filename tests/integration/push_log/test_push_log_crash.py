@@ -54,12 +54,12 @@ settings = small_log(Path(sys.argv[1]), segment_bytes=200_000)
 reader = SqlitePushLogReader(settings, "otlp")
 upkeep = Retention(settings, ["otlp", "keeps everything"])
 while True:
-    try:
+    batch = None
+    try:  # as the exporter process does: a segment that is just being made can be opened a moment later
+        upkeep.run(1_750_000_000_000)
         batch = reader.poll(20_000, 40, 20)
-    except PushLogError as error:  # as the pipeline does: a segment that is just being made is there a moment later
+    except PushLogError as error:
         print(error, file=sys.stderr)
-        continue
-    upkeep.run(1_750_000_000_000)
     if batch is not None:
         polled = numbers(batch.records)
         reader.commit(batch)

@@ -13,6 +13,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from support.landing import landed
 from support.node import Node, run_cli
 from support.payloads import metrics_data
+from support.push_watch import close_after_a_push
 from support.raw_client import RawClient
 from support.receiver import OtlpReceiver
 
@@ -41,8 +42,8 @@ linger.ms = 500
         while time.monotonic() < deadline and node.status()["telemetry"]["push_answers"].get("NONE", 0) < 6:
             producer.poll(0)
             consumer.poll(0.1)
-        producer.close()
-        consumer.close()
+        close_after_a_push(node.data / "push-log", "orders", producer)
+        close_after_a_push(node.data / "push-log", "audit", consumer)
         node.wait_for(lambda s: s["telemetry"]["push_answers"].get("NONE", 0) >= 8, what="terminating pushes")
         answers = node.status()["telemetry"]["push_answers"]
         assert set(answers) == {"NONE"}, answers
