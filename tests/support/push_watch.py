@@ -8,11 +8,15 @@ import time
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartition
 
 from exporters.push_log.inspect import records_after
 
 PARTITIONS = 3
+_ANSWER_S = 0.15
+"""What the answer to a push may still take once the push is in the log."""
+_FRESH_S = 0.3
+"""How old a push may be for the next one to be far off: these clients push each second, a fifth sooner or later."""
 
 
 def close_after_a_push(push_log: Path, client_id: str, client: Producer | Consumer, *, within_s: float = 60.0) -> None:
@@ -26,6 +30,11 @@ def close_after_a_push(push_log: Path, client_id: str, client: Producer | Consum
     while pushes() == before:
         assert time.monotonic() < deadline, f"{client_id} pushed no more"
         client.poll(0.02)
+    _close_once_answered(client)
+
+
+def _close_once_answered(client: Producer | Consumer) -> None:
+    time.sleep(_ANSWER_S)  # poll would return at once where there is something to consume
     client.close()
 
 
@@ -45,14 +54,21 @@ class PushWatch:
         self._consumer.close()
 
     def close_after_a_push(self, client_id: str, client: Producer | Consumer, *, within_s: float = 60.0) -> None:
-        """Polls `client` until its next push is on the topic, and closes it."""
+        """Polls `client` until its next push is on the topic, and closes it.
+
+        What came meanwhile, while another client was being closed, tells nothing of this one's next push.
+        """
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             client.poll(0)
             message = self._consumer.poll(0.05)
             if message is not None and message.error() is None:
                 headers = dict(message.headers() or [])
-                if headers.get("client_id") == client_id.encode():
-                    client.close()
+                if headers.get("client_id") == client_id.encode() and _age_s(message) < _FRESH_S:
+                    _close_once_answered(client)
                     return
         raise AssertionError(f"{client_id} pushed no more")
+
+
+def _age_s(message: Message) -> float:
+    return time.time() - message.timestamp()[1] / 1000
