@@ -116,13 +116,13 @@ class Engine:
                 for how in (CLOCK, GIVEN, WINDOW_EACH) if kind == "rate" else (CLOCK, GIVEN):
                     name = f"{self.prefix}sensor {kind} of {samples} windows, {how}"
                     yield name, sensor_calls(self._sensor(name, stat(), samples), how, self.time.hi_res_clock_ms())
-        produce, mutations = self._produce(), self._mutations()
-        for kind, how, manager in (
-            ("rate", CLOCK, produce),
-            ("rate", GIVEN, produce),
-            ("rate", WINDOW_EACH, self._produce()),
-            ("bucket and rate", CLOCK, mutations),
-            ("bucket and rate", GIVEN, mutations),
+        # Each has its own entities: their times have nothing to do with each other.
+        for kind, manager, how in (
+            ("rate", self._produce(), CLOCK),
+            ("rate", self._produce(), GIVEN),
+            ("rate", self._produce(), WINDOW_EACH),
+            ("bucket and rate", self._mutations(), CLOCK),
+            ("bucket and rate", self._mutations(), GIVEN),
         ):
             calls = manager_calls(manager, self.session, how, self.time.hi_res_clock_ms())
             yield f"{self.prefix}manager {kind}, {how}", calls
@@ -311,8 +311,6 @@ def main() -> None:
         if arguments.compiled:
             engines.append(compiled_engine(Path(directory)))
         ours = [candidate for engine in engines for candidate in engine.candidates()]
-        # One kind after the other, so that nobody finds its own entities at hand, as the next call for them would not.
-        ours.sort(key=lambda candidate: candidate[0].rpartition(", ")[2])
         everybody = {**dict(ours), **dict(other_calls())}
         many = {name: calls for name, calls in everybody.items() if "sensor" not in name}
         keys = [f"app-{number}" for number in range(arguments.entities)]

@@ -114,7 +114,6 @@ class SampledStat:
             return self._open_window(time_ms)
         # Another thread read its clock before this window began: the window takes the record, with its time.
         self._fresh_since_ms = min(self._fresh_since_ms, time_ms)
-        self._windows_changed()
         return sample
 
     def _open_window(self, time_ms: int) -> Sample:
