@@ -148,6 +148,7 @@ def test_a_window_of_nothing_is_refused() -> None:
         ReplicationQuotaManagerConfig(num_quota_samples=0)
 
 
+@pytest.mark.replaces
 def test_two_first_records_at_once_make_one_sensor_with_its_metric(
     manager: ReplicationQuotaManager, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
