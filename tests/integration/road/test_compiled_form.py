@@ -62,6 +62,7 @@ def test_the_compiled_quota_engine_passes_its_own_tests(installed: Path) -> None
         env={**os.environ, "PYTHONPATH": str(installed)},
         capture_output=True,
         text=True,
+        check=False,
         timeout=1_800,
     )
     assert ran.returncode == 0, ran.stdout[-8000:]
