@@ -10,6 +10,11 @@ from typing import Final
 from quotas.callback import ClientQuotaCallback
 from quotas.clock import Time
 from quotas.default_quota_callback import CLIENT_ID_TAG, CUSTOM_QUOTAS, NO_QUOTAS, USER_TAG, DefaultQuotaCallback
+from quotas.defaults import (
+    INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS,
+    NUM_QUOTA_SAMPLES_DEFAULT,
+    QUOTA_WINDOW_SIZE_SECONDS_DEFAULT,
+)
 from quotas.entity import ConfigEntity, KafkaQuotaEntity
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.metric_name import MetricName
@@ -26,9 +31,6 @@ from quotas.throttle_time import throttle_time
 from quotas.throttled_channel import ThrottleCallback, ThrottledChannelReaper
 from quotas.utilization import add_quota_utilization
 from wire.principal import KafkaPrincipal
-
-INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS: Final = 3_600
-"""Who records nothing for longer [s] begins anew (chapter 19, "Gotchas")."""
 
 MAX_REMEMBERED_CLIENTS: Final = 16_384
 """How many clients' sensors are at hand without working out their tags; beyond, all are worked out anew."""
@@ -53,8 +55,8 @@ class ClientQuotaManagerConfig:
         ValueError: one of them is below 1.
     """
 
-    num_quota_samples: int = 11
-    quota_window_size_seconds: int = 1
+    num_quota_samples: int = NUM_QUOTA_SAMPLES_DEFAULT
+    quota_window_size_seconds: int = QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 
     def __post_init__(self) -> None:
         if min(self.num_quota_samples, self.quota_window_size_seconds) < 1:

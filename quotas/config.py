@@ -10,17 +10,13 @@ from typing import Final
 
 from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
 from quotas.client_quota import ClientQuotaManagerConfig
+from quotas.defaults import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 from quotas.metric_config import UNBOUNDED
 from quotas.quota_type import QuotaType
 from quotas.replication import ReplicationQuotaManagerConfig
 from wire.errors import InvalidConfigError
 
-NUM_QUOTA_SAMPLES_DEFAULT: Final = 11
-"""10 whole windows and the current one."""
-QUOTA_WINDOW_SIZE_SECONDS_DEFAULT: Final = 1
 QUOTA_BYTES_PER_SECOND_DEFAULT: Final = UNBOUNDED
-INT_MAX: Final = 2**31 - 1
-"""Java's `Integer.MAX_VALUE`: Kafka's "no limit" for what is an int, and for percentages and rates of mutations."""
 
 
 @dataclass(frozen=True, slots=True)
