@@ -1,19 +1,21 @@
 """What a record with its quota check costs, next to three well-known limiters, in one run.
 
     .venv/bin/uv pip install --python .venv/bin/python --group bench
-    .venv/bin/python benchmarks/quotas/bench_record.py [--compiled] [--rounds 15] [--calls 5000] [--entities 10000]
+    .venv/bin/python benchmarks/quotas/bench_record.py [--compiled] [--rounds 40] [--calls 1000] [--entities 10000]
 
 `--compiled` compiles the engine as a wheel with FLEETGAUGE_COMPILE=1 has it (it takes a C compiler, and a minute), and
 measures that form in the same process, beside the plain one.
 
-Every candidate records and is asked whether that is within its limit, which it always is (limits are far away), so that
-all take their usual path. Candidates take turns, so that all see the same machine; of each the fastest round counts, in
-time of the thread's CPU (of all threads together where there are several). `clock` reads the time with every call, as
-the other libraries do; `given` is told it, and it does not move, so that no window opens; `a window each` is told a
-time that is a window later for every call (with many entities: for every call of the same one), so that every record
-closes a window and adds up the others. `ratios` are to the fastest of the others that does the same: a token bucket, or
-a sampled or sliding rate of `limits`. `many_over_one` is what many entities cost over one, for us and for them:
-nobody's code does more for many, but their state has to be fetched from memory. Prints one JSON object.
+Every candidate records and is asked whether that is within its limit, which it always is (limits are far away), so
+that all take their usual path. Candidates take short turns, so that all see the same machine, also one that changes
+its speed: times are medians over the rounds (a quarter as many with many entities) of the thread's CPU time, of all
+threads together where there are several, and ratios medians of the ratios within each round. `clock` reads the time
+with every call, as the other libraries do; `given` is told it, and it does not move, so that no window opens; `a
+window each` is told a time that is a window later for every call (with many entities: for every call of the same
+one), so that every record closes a window and adds up the others. `ratios` are to the fastest of the others that does
+the same: a token bucket, or a sampled or sliding rate of `limits`. `many_over_one` is what many entities cost over
+one, for us and for them: nobody's code does more for many, but their state has to be fetched from memory. Prints one
+JSON object.
 
 What each guarantees: see GUARANTEES.
 """
@@ -25,6 +27,7 @@ import json
 import os
 import platform
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -50,6 +53,9 @@ FAR = 1_000_000_000
 """A limit [1/s] that nobody comes near."""
 
 WINDOW_MS = 1_000
+
+BUCKETS = ("token-bucket", "pyrate-limiter")
+"""Of the others, what a bucket of ours is compared with; a rate is with those of `limits`."""
 
 CLOCK, GIVEN, WINDOW_EACH = "clock", "given", "a window each"
 """How a call of ours comes to know the time; see above."""
@@ -260,27 +266,37 @@ def threaded_cost_ns(calls: Calls, keys: list[str], threads: int) -> float:
     return sum(costs) / threads
 
 
-def fastest(candidates: dict[str, Calls], keys: list[str], rounds: int, threads: int) -> dict[str, float]:
-    best: dict[str, float] = {}
-    for _ in range(rounds):
-        for name, calls in candidates.items():
-            took = cost_ns(calls, keys) if threads == 1 else threaded_cost_ns(calls, keys, threads)
-            best[name] = min(took, best.get(name, took))
-    return {name: round(took) for name, took in best.items()}
+Round = dict[str, float]
+"""What a call of each candidate took [ns], one after the other."""
 
 
-def ratios(took: dict[str, float]) -> dict[str, float]:
-    """Ours over the fastest of the others that does the same."""
-    buckets = [took[name] for name in ("token-bucket", "pyrate-limiter") if name in took]
-    rates = [took[name] for name in took if name.startswith("limits")]
+def measured(candidates: dict[str, Calls], keys: list[str], rounds: int, threads: int) -> list[Round]:
+    return [
+        {
+            name: cost_ns(calls, keys) if threads == 1 else threaded_cost_ns(calls, keys, threads)
+            for name, calls in candidates.items()
+        }
+        for _ in range(rounds)
+    ]
+
+
+def medians(rounds: list[Round]) -> dict[str, float]:
+    return {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+
+
+def ratios(rounds: list[Round]) -> dict[str, float]:
+    """Ours over the fastest of the others that does the same, in the same round."""
+    rates = [name for name in rounds[0] if name.startswith("limits")]
     return {
-        name: round(value / min(buckets if "bucket" in name else rates), 2)
-        for name, value in took.items()
+        name: round(statistics.median(each[name] / min(each[o] for o in others) for each in rounds), 2)
+        for name in rounds[0]
         if "sensor" in name or "manager" in name
+        for others in [BUCKETS if "bucket" in name else rates]
     }
 
 
-def report(results: dict[str, dict[str, float]], one: str, many: str) -> dict[str, Any]:
+def report(results: dict[str, list[Round]], one: str, many: str) -> dict[str, Any]:
+    took = {title: medians(rounds) for title, rounds in results.items()}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
         "commit": commit.stdout.strip(),
@@ -288,8 +304,11 @@ def report(results: dict[str, dict[str, float]], one: str, many: str) -> dict[st
         "cpu": platform.machine(),
         "cores": os.cpu_count(),
         "guarantees": GUARANTEES,
-        "results": {title: {"ns": took, "ratios": ratios(took)} for title, took in results.items()},
-        "many_over_one": {name: round(took / results[one][name], 2) for name, took in results[many].items()},
+        "results": {
+            title: {"ns": {name: round(ns) for name, ns in took[title].items()}, "ratios": ratios(rounds)}
+            for title, rounds in results.items()
+        },
+        "many_over_one": {name: round(ns / took[one][name], 2) for name, ns in took[many].items()},
     }
 
 
@@ -300,8 +319,8 @@ def without_windows(candidates: dict[str, Calls]) -> dict[str, Calls]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiled", action="store_true")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--calls", type=int, default=5_000)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--calls", type=int, default=1_000)
     parser.add_argument("--entities", type=int, default=10_000)
     arguments = parser.parse_args()
     # The storage of `limits` expires keys in threads of its own, which fail on a key that another has removed.
@@ -324,7 +343,10 @@ def main() -> None:
             f"{alone}, four threads": (without_windows(everybody), keys[:1] * arguments.calls, 4),
             f"{crowd}, four threads": (without_windows(many), keys, 4),
         }
-        results = {title: fastest(*of_title[:2], arguments.rounds, of_title[2]) for title, of_title in runs.items()}
+        results = {
+            title: measured(candidates, used, arguments.rounds // (1 if len(set(used)) == 1 else 4), threads)
+            for title, (candidates, used, threads) in runs.items()
+        }
     print(json.dumps(report(results, f"{alone}, one thread", f"{crowd}, one thread"), indent=1))
 
 
