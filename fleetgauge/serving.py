@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable
 from importlib.metadata import version
 
@@ -30,15 +31,16 @@ def serve_until_stopped(read: Callable[[], ServiceConfig]) -> None:
     Raises:
         FleetgaugeError: the configuration cannot be used, or a part does not start.
     """
-    # Until the node can take a SIGHUP, it is left out: its default would end the process.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # Until the node can take a SIGHUP, it is kept: its default would end the process.
+    came_early = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: came_early.set())
     first = read()
     configure_logging(first.logging_level, first.logging_format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(first, read))
+        runner.run(_run(first, read, came_early))
 
 
-async def _run(config: ServiceConfig, read: Callable[[], ServiceConfig]) -> None:
+async def _run(config: ServiceConfig, read: Callable[[], ServiceConfig], came_early: threading.Event) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -53,6 +55,8 @@ async def _run(config: ServiceConfig, read: Callable[[], ServiceConfig]) -> None
         task.add_done_callback(rereading.discard)
 
     loop.add_signal_handler(signal.SIGHUP, reread)
+    if came_early.is_set():
+        reread()
     typer.echo(where_everything_is(node, config))
     await stop.wait()
     log.info("stopping", within_ms=config.shutdown_timeout_ms)

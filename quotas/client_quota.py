@@ -10,6 +10,11 @@ from typing import Final
 from quotas.callback import ClientQuotaCallback
 from quotas.clock import Time
 from quotas.default_quota_callback import CLIENT_ID_TAG, CUSTOM_QUOTAS, NO_QUOTAS, USER_TAG, DefaultQuotaCallback
+from quotas.defaults import (
+    INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS,
+    NUM_QUOTA_SAMPLES_DEFAULT,
+    QUOTA_WINDOW_SIZE_SECONDS_DEFAULT,
+)
 from quotas.entity import ConfigEntity, KafkaQuotaEntity
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.metric_name import MetricName
@@ -27,11 +32,11 @@ from quotas.throttled_channel import ThrottleCallback, ThrottledChannelReaper
 from quotas.utilization import add_quota_utilization
 from wire.principal import KafkaPrincipal
 
-INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS: Final = 3_600
-"""Who records nothing for longer [s] begins anew (chapter 19, "Gotchas")."""
-
 MAX_REMEMBERED_CLIENTS: Final = 16_384
 """How many clients' sensors are at hand without working out their tags; beyond, all are worked out anew."""
+
+MAX_REMEMBERED_LIMITS: Final = 1_024
+"""How many limits' configs are at hand: a callback may work out other limits all the time."""
 
 _SINGLE_LEVELS: Final = frozenset({0, 1, 2, 4})
 
@@ -50,8 +55,8 @@ class ClientQuotaManagerConfig:
         ValueError: one of them is below 1.
     """
 
-    num_quota_samples: int = 11
-    quota_window_size_seconds: int = 1
+    num_quota_samples: int = NUM_QUOTA_SAMPLES_DEFAULT
+    quota_window_size_seconds: int = QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 
     def __post_init__(self) -> None:
         if min(self.num_quota_samples, self.quota_window_size_seconds) < 1:
@@ -111,6 +116,7 @@ class ClientQuotaManager:
         # been replaced, and keep it for good.
         self._lock = threading.RLock()
         self._remembered: dict[tuple[str, str], ClientSensors] = {}
+        self._configs: dict[float, MetricConfig] = {}
         self._remembered_since = metrics.sensor_removals
         delay_queue_sensor = metrics.sensor(f"{quota_type}-delayQueue")
         queue_size = metrics.metric_name("queue-size", str(quota_type), "Tracks the size of the delay queue")
@@ -322,7 +328,7 @@ class ClientQuotaManager:
         return sensors
 
     def _sensors_of(self, tags: Mapping[str, str]) -> ClientSensors:
-        quota_sensor, throttle_time_sensor = (self._get_or_create_sensor(name) for name in self._sensor_names(tags))
+        quota_sensor, throttle_time_sensor = map(self._get_or_create_sensor, self._sensor_names(tags))
         if not quota_sensor.has_metrics:
             self._register_quota_metrics(tags, quota_sensor)
             add_quota_utilization(self._metrics, quota_sensor, self.client_quota_metric_name(tags))
@@ -347,11 +353,20 @@ class ClientQuotaManager:
         return float(UNBOUNDED) if limit is None else limit
 
     def _metric_config(self, limit: float) -> MetricConfig:
-        return MetricConfig(
-            samples=self.config.num_quota_samples,
-            time_window_ms=self.config.quota_window_size_seconds * 1_000,
-            quota=Quota.upper_bound(limit),
-        )
+        """Under the lock: the config of all who have this limit. One of each client's own would have to be fetched from
+        memory with every record.
+        """
+        config = self._configs.get(limit)
+        if config is None:
+            config = MetricConfig(
+                samples=self.config.num_quota_samples,
+                time_window_ms=self.config.quota_window_size_seconds * 1_000,
+                quota=Quota.upper_bound(limit),
+            )
+            if len(self._configs) >= MAX_REMEMBERED_LIMITS:
+                self._configs.clear()
+            self._configs[limit] = config
+        return config
 
 
 def _sensor_suffix(tags: Mapping[str, str]) -> str:

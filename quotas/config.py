@@ -10,17 +10,17 @@ from typing import Final
 
 from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
 from quotas.client_quota import ClientQuotaManagerConfig
+from quotas.defaults import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 from quotas.metric_config import UNBOUNDED
 from quotas.quota_type import QuotaType
-from quotas.replication import ReplicationQuotaManagerConfig
+from quotas.replication import (
+    FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
+    LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
+    ReplicationQuotaManagerConfig,
+)
 from wire.errors import InvalidConfigError
 
-NUM_QUOTA_SAMPLES_DEFAULT: Final = 11
-"""10 whole windows and the current one."""
-QUOTA_WINDOW_SIZE_SECONDS_DEFAULT: Final = 1
 QUOTA_BYTES_PER_SECOND_DEFAULT: Final = UNBOUNDED
-INT_MAX: Final = 2**31 - 1
-"""Java's `Integer.MAX_VALUE`: Kafka's "no limit" for what is an int, and for percentages and rates of mutations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,12 @@ QUOTA_KEYS: Final[Mapping[str, QuotaKey]] = {
         QuotaKey("max.connection.creation.rate", INT_MAX, 0),
     )
 }
+
+TOPIC_QUOTA_KEYS: Final[Mapping[str, QuotaKey]] = {
+    name: QuotaKey(name, "")
+    for name in (LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG, FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG)
+}
+"""Of a topic, not of the broker: `partition:broker,...` or `*`, read by `quotas.replication`."""
 
 USER_AND_CLIENT_QUOTA_KEYS: Final[Mapping[str, EntityQuotaKey]] = {
     key.name: key

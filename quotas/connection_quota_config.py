@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-UNLIMITED: Final = 2**31 - 1
-"""Kafka's `Integer.MAX_VALUE`: no limit."""
+from quotas.defaults import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
+
+UNLIMITED: Final = INT_MAX
+"""No limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +34,8 @@ class ConnectionQuotaConfig:
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     max_connection_creation_rate: int = UNLIMITED
     inter_broker_listener_name: str = ""
-    num_quota_samples: int = 11
-    quota_window_size_seconds: int = 1
+    num_quota_samples: int = NUM_QUOTA_SAMPLES_DEFAULT
+    quota_window_size_seconds: int = QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 
     def __post_init__(self) -> None:
         for each in fields(self):

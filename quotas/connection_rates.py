@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from quotas.defaults import INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.metric_name import MetricName
 from quotas.metrics import Metrics
@@ -19,7 +20,6 @@ from quotas.throttle_time import bounded_throttle_time
 METRICS_GROUP: Final = "socket-server-metrics"
 LISTENER_METRIC_TAG: Final = "listener"
 IP_METRIC_TAG: Final = "ip"
-INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS: Final = 3_600
 
 _SENSOR: Final = "Connection-Accept-Rate"
 _METRIC: Final = "connection-accept-rate"

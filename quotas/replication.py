@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from quotas.clock import Time
+from quotas.defaults import (
+    INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS,
+    INT_MAX,
+    NUM_QUOTA_SAMPLES_DEFAULT,
+    QUOTA_WINDOW_SIZE_SECONDS_DEFAULT,
+)
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.metrics import Metrics
 from quotas.quota import Quota
@@ -25,11 +31,8 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG: Final = "follower.replication.th
 ALL_REPLICAS: Final = frozenset({-1})
 """Marks every partition of a topic as throttled: what `*` stands for."""
 
-INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS: Final = 3_600
-
 _ALL: Final = "*"
 _REPLICA: Final = re.compile(r"([0-9]+):([0-9]+)")
-_INT32_MAX: Final = 2**31 - 1
 
 _logger = logging.getLogger(__name__)
 
@@ -46,8 +49,8 @@ class ReplicationQuotaManagerConfig:
         ValueError: one of them is below 1.
     """
 
-    num_quota_samples: int = 11
-    quota_window_size_seconds: int = 1
+    num_quota_samples: int = NUM_QUOTA_SAMPLES_DEFAULT
+    quota_window_size_seconds: int = QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 
     def __post_init__(self) -> None:
         if min(self.num_quota_samples, self.quota_window_size_seconds) < 1:
@@ -199,4 +202,4 @@ def _read_replica(entry: str) -> tuple[int, int] | None:
     if match is None or max(len(match[1]), len(match[2])) > 4_000:
         return None  # Python refuses to read numbers of more digits than that
     partition, broker = int(match[1]), int(match[2])
-    return (partition, broker) if max(partition, broker) <= _INT32_MAX else None
+    return (partition, broker) if max(partition, broker) <= INT_MAX else None

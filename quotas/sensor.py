@@ -144,8 +144,10 @@ class Sensor:
                     continue
                 # Statistics know nothing of each other, so that each can be measured when it has recorded.
                 measured = record_and_measure(config, value, at_ms)
-                bound = 0 if is_bucket else quota.bound  # of a bucket it counts whether tokens are left (KIP-599)
-                kept = measured >= bound if is_bucket or not quota.upper else measured <= bound
+                if is_bucket:
+                    kept = measured >= 0  # of a bucket it counts whether tokens are left (KIP-599)
+                else:
+                    kept = measured <= quota.bound if quota.upper else measured >= quota.bound
                 if not kept:
                     violation = QuotaViolationError(metric, measured, quota.bound)
         finally:

@@ -1,9 +1,13 @@
-"""What all tests share: the JVMs of Spark start quickly."""
+"""What all tests share: the JVMs of Spark start quickly, and no property test fails for a busy machine."""
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from fleet.errors import JavaError
 from fleet.session import check_java
+
+settings.register_profile("fleetgauge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("fleetgauge")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.broker_road import PUSH_TOPIC

@@ -56,7 +56,7 @@ def python_udf(payloads: list[bytes]) -> int:
             resource = {pair.key: text_of(pair.value) for pair in resource_metrics.resource.attributes}
             for scope in resource_metrics.scope_metrics:
                 for metric in scope.metrics:
-                    data = getattr(metric, metric.WhichOneof("data"))
+                    data = getattr(metric, str(metric.WhichOneof("data")))
                     rows.extend(
                         {
                             "metric_name": metric.name,

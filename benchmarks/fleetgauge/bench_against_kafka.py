@@ -13,6 +13,7 @@ the ratios of each round.
 import argparse
 import asyncio
 import collections
+import functools
 import itertools
 import json
 import multiprocessing
@@ -31,12 +32,13 @@ import uvloop
 import zstandard
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-sys.path.insert(0, str(Path(__file__).parent))
-from bench_listener import ANSWER_BYTES, INSTANCES, chunks, drive, payload, serve_echo, subscribe
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from support.kafka_broker import KafkaBroker
 from support.kafka_jars import kafka_jars
 from support.node import Node
 from support.raw_client import ZSTD, push_request
+
+from benchmarks.fleetgauge.bench_listener import ANSWER_BYTES, INSTANCES, chunks, drive, payload, serve_echo, subscribe
 
 VERSION = "4.3.1"
 CONNECTIONS = 2_000
@@ -83,7 +85,7 @@ async def at_a_rate(port: int, encoded: bytes, rate: int, seconds: float, *, ech
         frames = [push_request(0, each, ids.get(each, 0), encoded, compression_type=ZSTD) for each in group]
         answer_bytes = len(frames[0]) if echo else ANSWER_BYTES
         _, protocol = await loop.create_connection(
-            lambda frames=frames, answer_bytes=answer_bytes: Timed(frames, answer_bytes, latencies), "127.0.0.1", port
+            functools.partial(Timed, frames, answer_bytes, latencies), "127.0.0.1", port
         )
         protocols.append(protocol)
     turn = itertools.cycle(protocols)
@@ -100,7 +102,7 @@ async def at_a_rate(port: int, encoded: bytes, rate: int, seconds: float, *, ech
     while any(protocol.waits for protocol in protocols) and time.perf_counter() < last:
         await asyncio.sleep(0.05)
     for protocol in protocols:
-        protocol.transport.abort()
+        protocol.transport.abort()  # type: ignore[attr-defined]
     if asker is not None:
         asker.close()
     if not latencies:

@@ -22,6 +22,7 @@ Prints one JSON object: every figure of every round, the medians, their ratios, 
 import argparse
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import multiprocessing
@@ -173,7 +174,7 @@ async def drive(
         if echo:
             frames = frames[:1]
         _, protocol = await loop.create_connection(
-            lambda frames=frames: Generator(frames, pipelined, None if echo else ANSWER_BYTES), "127.0.0.1", port
+            functools.partial(Generator, frames, pipelined, None if echo else ANSWER_BYTES), "127.0.0.1", port
         )
         protocols.append(protocol)
     await asyncio.sleep(0.2)  # an instance's Get and its first push may be at the same millisecond

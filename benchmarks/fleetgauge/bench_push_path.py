@@ -14,6 +14,7 @@ Prints one JSON object.
 """
 
 import argparse
+import asyncio
 import gc
 import itertools
 import json
@@ -27,15 +28,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-sys.path.insert(0, str(Path(__file__).parent))
-from bench_listener import POINTS, payload
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from support.raw_client import ZSTD, get_request, parse_get, push_request
+
+from benchmarks.fleetgauge.bench_listener import POINTS, payload
 
 CONNECTIONS: Final = 2_000
 INSTANCES_EACH: Final = 8
@@ -108,7 +110,8 @@ class Listener:
         from wire.tcp_channel import ListenerContext, TcpChannel
 
         clock, metrics, table = SystemTime(), Metrics(time=SystemTime()), ApiTable()
-        self._loop: Any = Loop()
+        self._loop = Loop()
+        loop = cast(asyncio.AbstractEventLoop, self._loop)
         self.manager = ClientMetricsManager(
             ClientMetricsSettings(),
             node_id=1,
@@ -118,8 +121,8 @@ class Listener:
         )
         self.manager.update_subscription("bench", {"metrics": "*", "interval.ms": "100"})
         self._writer = SqlitePushLogWriter(PushLogSettings(dir=directory, min_free_bytes=0), clock)
-        log = GroupCommit(self._writer, self._loop, clock, flush="os")
-        flusher = FlushSoon(self._loop)
+        log = GroupCommit(self._writer, loop, clock, flush="os")
+        flusher = FlushSoon(loop)
         manager = ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, clock)
         quota = RequestQuota(manager, Identities(), table, clock)
         self.apis = TelemetryApis(self.manager, log, clock, flusher, quota, plugin_export_timeout_ms=1_000)
@@ -131,7 +134,7 @@ class Listener:
             api_table=table,
             settings=ListenerSettings(),
             time=clock,
-            loop=self._loop,
+            loop=loop,
             counters=ListenerCounters(),
         )
         self.frames: list[list[bytes]] = []

@@ -1,27 +1,42 @@
 """What a record with its quota check costs, next to three well-known limiters, in one run.
 
     .venv/bin/uv pip install --python .venv/bin/python --group bench
-    .venv/bin/python benchmarks/quotas/bench_record.py [--rounds 15] [--calls 5000]
+    .venv/bin/python benchmarks/quotas/bench_record.py [--compiled] [--rounds 40] [--calls 1000] [--entities 10000]
 
-Every candidate records and is asked whether that is within its limit, which it always is (limits are far away), so that
-all take their usual path. Candidates take turns, so that all see the same machine; of each the fastest round counts, in
-time of the thread's CPU (of all threads together where there are several). `given` is told the time, `clock` reads it,
-as the other libraries do. `ratios` are to the fastest of the others that does the same: a token bucket, or a sampled
-or sliding rate of `limits`. Prints one JSON object.
+`--compiled` compiles the engine as a wheel with FLEETGAUGE_COMPILE=1 has it (it takes a C compiler, and a minute), and
+measures that form in the same process, beside the plain one.
+
+Every candidate records and is asked whether that is within its limit, which it always is (limits are far away), so
+that all take their usual path. Candidates take short turns, so that all see the same machine, also one that changes
+its speed: times are medians over the rounds (a quarter as many with many entities) of the thread's CPU time, of all
+threads together where there are several, and ratios medians of the ratios within each round. `clock` reads the time
+with every call, as the other libraries do; `given` is told it, and it does not move, so that no window opens; `a
+window each` is told a time that is a window later for every call (with many entities: for every call of the same
+one), so that every record closes a window and adds up the others. `ratios` are to the fastest of the others that does
+the same: a token bucket, or a sampled or sliding rate of `limits`. `many_over_one` is what many entities cost over
+one, for us and for them: nobody's code does more for many, but their state has to be fetched from memory. Prints one
+JSON object.
 
 What each guarantees: see GUARANTEES.
 """
 
 import argparse
+import contextlib
+import importlib
 import json
 import os
 import platform
+import shutil
+import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import limits
@@ -30,29 +45,31 @@ import limits.strategies
 import pyrate_limiter
 import token_bucket
 
-from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.clock import SystemTime
-from quotas.controller_mutation import ControllerMutationQuotaManager
-from quotas.entity import DEFAULT_USER_CLIENT_ID
-from quotas.metric_config import MetricConfig
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.quota_type import QuotaType
-from quotas.sensor import Sensor
-from quotas.session import Session
-from quotas.stats import MeasurableStat, Rate, TokenBucket
-from wire.principal import ANONYMOUS
+from hatch_build import compile_modules
+
+ROOT = Path(__file__).parents[2]
 
 FAR = 1_000_000_000
 """A limit [1/s] that nobody comes near."""
 
+WINDOW_MS = 1_000
+
+BUCKETS = ("token-bucket", "pyrate-limiter")
+"""Of the others, what a bucket of ours is compared with; a rate is with those of `limits`."""
+
+CLOCK, GIVEN, WINDOW_EACH = "clock", "given", "a window each"
+"""How a call of ours comes to know the time; see above."""
+
 GUARANTEES = {
     "sensor": "record and check are one step under the sensor's lock; a rate over up to `samples` windows, or a bucket "
     "with debt; a violation carries the exact wait; what a rate refuses stays recorded",
-    "manager": "the same for whoever shares the quota, found by user and client id; limits change, usage stays",
+    "manager": "the same for whoever shares the quota, found by user and client id; limits change, usage stays; the "
+    "bucket is strict: a check, then a record in the bucket and in a rate, under one lock",
+    "compiled": "the same source and guarantees; classes cannot be derived from, nor their methods replaced",
     "token-bucket": "no lock: two threads may lose each other's tokens; no debt; says no, not how long to wait",
     "limits": "moving window: the times of all hits of the window; sliding counter: two windows, an estimate; fixed "
-    "window: up to twice the limit across an edge; says no, the wait by another call",
+    "window: up to twice the limit across an edge; a lock a name, taken after the look for what has expired; says no, "
+    "the wait by another call",
     "pyrate-limiter": "the times of all hits of the window under a lock, in one bucket for all names",
 }
 
@@ -60,12 +77,142 @@ Record = Callable[..., object]
 Calls = Callable[[list[str]], None]
 """Makes a call for each key, in a loop of its own, so that nothing but the candidate's own functions is called."""
 
+MODULES = (
+    "client_quota",
+    "clock",
+    "controller_mutation",
+    "entity",
+    "metric_config",
+    "metrics",
+    "quota",
+    "quota_type",
+    "session",
+    "stats",
+)
 
-def sensor(metrics: Metrics, name: str, stat: MeasurableStat, samples: int) -> Sensor:
-    config = MetricConfig(samples=samples, time_window_ms=1_000, quota=Quota.upper_bound(FAR))
-    made = metrics.sensor(name, config)
-    made.add(metrics.metric_name(name, "bench"), stat)
-    return made
+
+class Engine:
+    """The quota engine out of one directory; several can be there at a time.
+
+    Attributes:
+        prefix: before the names of its candidates.
+    """
+
+    def __init__(self, prefix: str, directory: Path) -> None:
+        self.prefix = prefix
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("quotas", "wire")]:
+            del sys.modules[name]  # another engine's
+        sys.path.insert(0, str(directory))
+        try:
+            modules = {name: importlib.import_module(f"quotas.{name}") for name in MODULES}
+            self.anonymous = importlib.import_module("wire.principal").ANONYMOUS
+        finally:
+            sys.path.remove(str(directory))
+        assert str(modules["client_quota"].__file__).startswith(str(directory))
+        self.modules: dict[str, Any] = modules
+        self.time = modules["clock"].SystemTime()
+        self.metrics = modules["metrics"].Metrics(time=self.time)
+        self.session = modules["session"].Session(self.anonymous)
+
+    def candidates(self) -> Iterator[tuple[str, Calls]]:
+        """Ours: a sensor at hand, and a manager that finds it by user and client id."""
+        stats = self.modules["stats"]
+        for kind, stat in (("bucket", stats.TokenBucket), ("rate", stats.Rate)):
+            for samples in (11, 101):
+                for how in (CLOCK, GIVEN, WINDOW_EACH) if kind == "rate" else (CLOCK, GIVEN):
+                    name = f"{self.prefix}sensor {kind} of {samples} windows, {how}"
+                    yield name, sensor_calls(self._sensor(name, stat(), samples), how, self.time.hi_res_clock_ms())
+        # Each has its own entities: their times have nothing to do with each other.
+        for kind, manager, how in (
+            ("rate", self._produce(), CLOCK),
+            ("rate", self._produce(), GIVEN),
+            ("rate", self._produce(), WINDOW_EACH),
+            ("bucket and rate", self._mutations(), CLOCK),
+            ("bucket and rate", self._mutations(), GIVEN),
+        ):
+            calls = manager_calls(manager, self.session, how, self.time.hi_res_clock_ms())
+            yield f"{self.prefix}manager {kind}, {how}", calls
+
+    def _sensor(self, name: str, stat: object, samples: int) -> Record:
+        quota = self.modules["quota"].Quota.upper_bound(FAR)
+        config = self.modules["metric_config"].MetricConfig(samples=samples, time_window_ms=WINDOW_MS, quota=quota)
+        made = self.metrics.sensor(name, config)
+        made.add(self.metrics.metric_name(name, "bench"), stat)
+        record: Record = made.record
+        return record
+
+    def _produce(self) -> Record:
+        manager = self.modules["client_quota"].ClientQuotaManager
+        produce = self.modules["quota_type"].QuotaType.PRODUCE
+        return self._limited(lambda config, metrics: manager(config, metrics, produce, self.time))
+
+    def _mutations(self) -> Record:
+        manager = self.modules["controller_mutation"].ControllerMutationQuotaManager
+        return self._limited(lambda config, metrics: manager(config, metrics, self.time))
+
+    def _limited(self, make: Callable[[Any, Any], Any]) -> Record:
+        config = self.modules["client_quota"].ClientQuotaManagerConfig()
+        manager = make(config, self.modules["metrics"].Metrics(time=self.time))
+        by_default = self.modules["entity"].DEFAULT_USER_CLIENT_ID
+        manager.update_quota(None, by_default, self.modules["quota"].Quota.upper_bound(FAR))
+        record: Record = manager.maybe_record_and_get_throttle_time_ms
+        return record
+
+
+def sensor_calls(record: Record, how: str, now_ms: int) -> Calls:
+    """A loop of a sensor's `record`."""
+
+    def clock(keys: list[str]) -> None:
+        for _ in keys:
+            record(1.0)
+
+    def given(keys: list[str]) -> None:
+        for _ in keys:
+            record(1.0, now_ms)
+
+    def a_window_each(keys: list[str]) -> None:
+        nonlocal now_ms
+        at_ms = now_ms
+        for _ in keys:
+            at_ms += WINDOW_MS
+            record(1.0, at_ms)
+        now_ms = at_ms
+
+    return {CLOCK: clock, GIVEN: given, WINDOW_EACH: a_window_each}[how]
+
+
+def manager_calls(record: Record, session: object, how: str, now_ms: int) -> Calls:
+    """A loop of a manager's `maybe_record_and_get_throttle_time_ms`."""
+
+    def clock(keys: list[str]) -> None:
+        for key in keys:
+            record(session, key, 1.0)
+
+    def given(keys: list[str]) -> None:
+        for key in keys:
+            record(session, key, 1.0, now_ms)
+
+    def a_window_each(keys: list[str]) -> None:
+        nonlocal now_ms
+        later_ms = WINDOW_MS if keys[0] == keys[-1] else 0
+        at_ms = now_ms + WINDOW_MS
+        for key in keys:
+            at_ms += later_ms
+            record(session, key, 1.0, at_ms)
+        now_ms = at_ms
+
+    return {CLOCK: clock, GIVEN: given, WINDOW_EACH: a_window_each}[how]
+
+
+def compiled_engine(directory: Path) -> Engine:
+    """The engine as the wheel of compiled modules has it."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    modules = [module for module in settings["hooks"]["custom"]["modules"] if module.startswith("quotas/")]
+    for room in ("quotas", "wire"):
+        shutil.copytree(ROOT / room, directory / room, ignore=shutil.ignore_patterns("__pycache__"))
+    with contextlib.redirect_stdout(sys.stderr):  # mypyc prints what it thinks
+        compile_modules(ROOT, modules, directory)
+    return Engine("compiled ", directory)
 
 
 def each(call: Record, *before: object) -> Calls:
@@ -76,53 +223,6 @@ def each(call: Record, *before: object) -> Calls:
             call(*before, key)
 
     return calls
-
-
-def sensor_calls(metrics: Metrics) -> Iterator[tuple[str, Calls]]:
-    """Ours, one entity, its sensor at hand."""
-    for kind, stat in (("bucket", TokenBucket), ("rate", Rate)):
-        for samples in (11, 101):
-            name = f"sensor {kind} of {samples} windows"
-            yield f"{name}, clock", record_sensor(sensor(metrics, f"{name}, clock", stat(), samples).record, False)
-            yield f"{name}, given", record_sensor(sensor(metrics, f"{name}, given", stat(), samples).record, True)
-
-
-def record_sensor(record: Record, given: bool) -> Calls:
-    def clock_calls(keys: list[str]) -> None:
-        for _ in keys:
-            record(1.0)
-
-    def given_calls(keys: list[str]) -> None:
-        now_ms = SystemTime().hi_res_clock_ms()
-        for _ in keys:
-            record(1.0, now_ms)
-
-    return given_calls if given else clock_calls
-
-
-def manager_calls(metrics: Metrics) -> Iterator[tuple[str, Calls]]:
-    """Ours, by user and client id."""
-    produce = ClientQuotaManager(ClientQuotaManagerConfig(), metrics, QuotaType.PRODUCE, SystemTime())
-    mutations = ControllerMutationQuotaManager(ClientQuotaManagerConfig(), metrics, SystemTime())
-    for kind, manager in (("rate", produce), ("bucket and rate", mutations)):
-        manager.update_quota(None, DEFAULT_USER_CLIENT_ID, Quota.upper_bound(FAR))
-        yield f"manager {kind}, clock", record_manager(manager.maybe_record_and_get_throttle_time_ms, False)
-        yield f"manager {kind}, given", record_manager(manager.maybe_record_and_get_throttle_time_ms, True)
-
-
-def record_manager(record: Record, given: bool) -> Calls:
-    session = Session(ANONYMOUS)
-
-    def clock_calls(keys: list[str]) -> None:
-        for key in keys:
-            record(session, key, 1.0)
-
-    def given_calls(keys: list[str]) -> None:
-        now_ms = SystemTime().hi_res_clock_ms()
-        for key in keys:
-            record(session, key, 1.0, now_ms)
-
-    return given_calls if given else clock_calls
 
 
 def other_calls() -> Iterator[tuple[str, Calls]]:
@@ -166,65 +266,88 @@ def threaded_cost_ns(calls: Calls, keys: list[str], threads: int) -> float:
     return sum(costs) / threads
 
 
-def fastest(candidates: dict[str, Calls], keys: list[str], rounds: int, threads: int) -> dict[str, float]:
-    best: dict[str, float] = {}
-    for _ in range(rounds):
-        for name, calls in candidates.items():
-            took = cost_ns(calls, keys) if threads == 1 else threaded_cost_ns(calls, keys, threads)
-            best[name] = min(took, best.get(name, took))
-    return {name: round(took) for name, took in best.items()}
+Round = dict[str, float]
+"""What a call of each candidate took [ns], one after the other."""
 
 
-def ratios(took: dict[str, float]) -> dict[str, float]:
-    """Ours over the fastest of the others that does the same."""
-    buckets = [took[name] for name in ("token-bucket", "pyrate-limiter") if name in took]
-    rates = [took[name] for name in took if name.startswith("limits")]
+def measured(candidates: dict[str, Calls], keys: list[str], rounds: int, threads: int) -> list[Round]:
+    return [
+        {
+            name: cost_ns(calls, keys) if threads == 1 else threaded_cost_ns(calls, keys, threads)
+            for name, calls in candidates.items()
+        }
+        for _ in range(rounds)
+    ]
+
+
+def medians(rounds: list[Round]) -> dict[str, float]:
+    return {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+
+
+def ratios(rounds: list[Round]) -> dict[str, float]:
+    """Ours over the fastest of the others that does the same, in the same round."""
+    rates = [name for name in rounds[0] if name.startswith("limits")]
     return {
-        name: round(value / min(buckets if "bucket" in name else rates), 2)
-        for name, value in took.items()
-        if name.startswith(("sensor", "manager"))
+        name: round(statistics.median(each[name] / min(each[o] for o in others) for each in rounds), 2)
+        for name in rounds[0]
+        if "sensor" in name or "manager" in name
+        for others in [BUCKETS if "bucket" in name else rates]
     }
+
+
+def report(results: dict[str, list[Round]], one: str, many: str) -> dict[str, Any]:
+    took = {title: medians(rounds) for title, rounds in results.items()}
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        "commit": commit.stdout.strip(),
+        "python": platform.python_version(),
+        "cpu": platform.machine(),
+        "cores": os.cpu_count(),
+        "guarantees": GUARANTEES,
+        "results": {
+            title: {"ns": {name: round(ns) for name, ns in took[title].items()}, "ratios": ratios(rounds)}
+            for title, rounds in results.items()
+        },
+        "many_over_one": {name: round(ns / took[one][name], 2) for name, ns in took[many].items()},
+    }
+
+
+def without_windows(candidates: dict[str, Calls]) -> dict[str, Calls]:
+    return {name: calls for name, calls in candidates.items() if not name.endswith(WINDOW_EACH)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--calls", type=int, default=5_000)
+    parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--calls", type=int, default=1_000)
     parser.add_argument("--entities", type=int, default=10_000)
     arguments = parser.parse_args()
     # The storage of `limits` expires keys in threads of its own, which fail on a key that another has removed.
     threading.excepthook = lambda failure: None
-    metrics = Metrics()
-    others = dict(other_calls())
-    one = {**dict(sensor_calls(metrics)), **dict(manager_calls(metrics)), **others}
-    many = {name: calls for name, calls in one.items() if not name.startswith("sensor")}
-    keys = [f"app-{number}" for number in range(arguments.entities)]
-    for calls in many.values():
-        calls(keys)  # everybody was seen before
-    runs = {
-        "one entity, one thread": (one, keys[:1] * arguments.calls, 1),
-        f"{len(keys)} entities, one thread": (many, keys, 1),
-        "one entity, four threads": (one, keys[:1] * arguments.calls, 4),
-        f"{len(keys)} entities, four threads": (many, keys, 4),
-    }
-    results = {}
-    for title, (candidates, used, threads) in runs.items():
-        took = fastest(candidates, used, arguments.rounds, threads)
-        results[title] = {"ns": took, "ratios": ratios(took)}
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    print(
-        json.dumps(
-            {
-                "commit": commit.stdout.strip(),
-                "python": platform.python_version(),
-                "cpu": platform.machine(),
-                "cores": os.cpu_count(),
-                "guarantees": GUARANTEES,
-                "results": results,
-            },
-            indent=1,
-        )
-    )
+    with tempfile.TemporaryDirectory() as directory:
+        engines = [Engine("", ROOT)]
+        if arguments.compiled:
+            engines.append(compiled_engine(Path(directory)))
+        ours = [candidate for engine in engines for candidate in engine.candidates()]
+        everybody = {**dict(ours), **dict(other_calls())}
+        many = {name: calls for name, calls in everybody.items() if "sensor" not in name}
+        keys = [f"app-{number}" for number in range(arguments.entities)]
+        for calls in many.values():
+            calls(keys)  # everybody was seen before
+        alone, crowd = "one entity", f"{len(keys)} entities"
+        runs = {
+            f"{alone}, one thread": (everybody, keys[:1] * arguments.calls, 1),
+            f"{crowd}, one thread": (many, keys, 1),
+            # A time that is moved by hand cannot be moved by several.
+            f"{alone}, four threads": (without_windows(everybody), keys[:1] * arguments.calls, 4),
+            f"{crowd}, four threads": (without_windows(many), keys, 4),
+        }
+        results = {
+            title: measured(candidates, used, arguments.rounds // (1 if len(set(used)) == 1 else 4), threads)
+            for title, (candidates, used, threads) in runs.items()
+        }
+    print(json.dumps(report(results, f"{alone}, one thread", f"{crowd}, one thread"), indent=1))
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from fleetgauge.errors import ConfigError
 from quotas.connection_quota_config import canonical_address
+from quotas.defaults import INT_MAX
 
 PER_IP_OVERRIDES = "max.connections.per.ip.overrides"
 
 _ENTRY = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s\[\]]+))\s*:\s*(?P<count>\d{1,10})")
-_INT32_MAX = 2**31 - 1
 
 
 def parse_overrides(entries: tuple[str, ...]) -> dict[str, int]:
@@ -25,7 +25,7 @@ def parse_overrides(entries: tuple[str, ...]) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in entries:
         match = _ENTRY.fullmatch(entry)
-        if match is None or int(match["count"]) > _INT32_MAX:
+        if match is None or int(match["count"]) > INT_MAX:
             raise ValueError(f"{entry!r} is not host:count, for example 192.0.2.7:100")
         host = match["ipv6"] or match["host"]
         if host in found:

@@ -16,7 +16,7 @@ from fleetgauge.config.connections import PER_IP_OVERRIDES, parse_overrides
 from fleetgauge.config.listeners import HTTP, Endpoint, parse_endpoints, parse_http_endpoints
 from fleetgauge.config.security import ListenerKeys, Names, SecurityKeys, read_protocol_map
 from quotas.config import QuotaConfig
-from quotas.connection_quota_config import UNLIMITED
+from quotas.defaults import INT_MAX
 from telemetry.codecs import CompressionType
 from telemetry.manager import ClientMetricsSettings
 from wire.listener import ListenerSettings
@@ -27,7 +27,6 @@ _TELEMETRY = ClientMetricsSettings()
 _LOG = PushLogSettings(dir=Path("push-log"))
 _TOPIC = KafkaTopicSettings(bootstrap_servers="-")
 _QUOTAS = QuotaConfig()
-_INT32_MAX = 2**31 - 1
 
 TABLES = (
     *("push_log_kafka_client", "client_quota_callback_config", "exporters", "client_metrics", "client_guard"),
@@ -80,7 +79,7 @@ class ServiceConfig(ListenerKeys):
         alias="max.unfinished.handshakes",
         description="Connections of a listener that are not let in yet; for one more, the oldest is closed.",
     )
-    node_id: int = Field(default=1, ge=0, le=_INT32_MAX, alias="node.id", description="Kafka node id of this node.")
+    node_id: int = Field(default=1, ge=0, le=INT_MAX, alias="node.id", description="Kafka node id of this node.")
     workers: int = Field(
         default=1,
         ge=1,
@@ -102,7 +101,7 @@ class ServiceConfig(ListenerKeys):
     socket_request_max_bytes: int = Field(
         default=_WIRE.socket_request_max_bytes,
         ge=1024,
-        le=_INT32_MAX,
+        le=INT_MAX,
         alias="socket.request.max.bytes",
         description="Largest request frame [B]; a larger one closes its connection.",
     )
@@ -133,9 +132,9 @@ class ServiceConfig(ListenerKeys):
         description="Requests of one connection that may await their response; later ones wait unread.",
     )
     max_connections_per_ip: int = Field(
-        default=UNLIMITED,
+        default=_QUOTAS.max_connections_per_ip,
         ge=0,
-        le=_INT32_MAX,
+        le=INT_MAX,
         alias="max.connections.per.ip",
         description="Connections of one client address (behind a load balancer, the client's own); more are closed.",
     )
@@ -147,14 +146,14 @@ class ServiceConfig(ListenerKeys):
     quota_window_num: int = Field(
         default=_QUOTAS.quota_window_num,
         ge=1,
-        le=_INT32_MAX,
+        le=INT_MAX,
         alias="quota.window.num",
         description="Windows over which a quota's usage is taken, the current one included.",
     )
     quota_window_size_seconds: int = Field(
         default=_QUOTAS.quota_window_size_seconds,
         ge=1,
-        le=_INT32_MAX,
+        le=INT_MAX,
         alias="quota.window.size.seconds",
         description="Width of one; over a request or connection quota nobody is held for longer at once [s].",
     )
@@ -176,14 +175,14 @@ class ServiceConfig(ListenerKeys):
     telemetry_max_bytes: int = Field(
         default=_TELEMETRY.telemetry_max_bytes,
         ge=1,
-        le=_INT32_MAX,
+        le=INT_MAX,
         alias="telemetry.max.bytes",
         description="Largest push as received [B].",
     )
     telemetry_max_decompressed_bytes: int = Field(
         default=_TELEMETRY.telemetry_max_decompressed_bytes,
         ge=1,
-        le=_INT32_MAX,
+        le=INT_MAX,
         alias="telemetry.max.decompressed.bytes",
         description="Largest push when decompressed [B].",
     )

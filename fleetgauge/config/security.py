@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from fleetgauge.errors import ConfigError
-from quotas.connection_quota_config import UNLIMITED
+from quotas.config import QuotaConfig
+from quotas.defaults import INT_MAX
 from wire.listener_security import ListenerSecurity
 from wire.principal_mapping import DEFAULT_RULES, PrincipalMapper
 from wire.proxy_header import ProxyTrust
@@ -29,8 +30,8 @@ NOT_READ: Final = {
 }
 """Keys that an operator of Kafka would try, and what to do instead."""
 
+_QUOTAS: Final = QuotaConfig()
 _SASL: Final = SaslSettings(mechanisms=(), store=CredentialStore({}))
-_INT32_MAX: Final = 2**31 - 1
 
 
 def comma_separated(value: object) -> object:
@@ -110,7 +111,7 @@ class ListenerKeys(BaseModel):
     sasl_server_max_receive_size: int = Field(
         default=_SASL.max_receive_bytes,
         ge=1024,
-        le=_INT32_MAX,
+        le=INT_MAX,
         alias="sasl.server.max.receive.size",
         description="Largest request before a client is authenticated [B].",
     )
@@ -128,16 +129,16 @@ class ListenerKeys(BaseModel):
         description="A client that failed to authenticate is told so, and closed, after this time [ms].",
     )
     max_connections: int = Field(
-        default=UNLIMITED,
+        default=_QUOTAS.max_connections,
         ge=0,
-        le=_INT32_MAX,
+        le=INT_MAX,
         alias="max.connections",
         description="Connections of the node, and of each listener; over it, those that come wait to be accepted.",
     )
     max_connection_creation_rate: int = Field(
-        default=UNLIMITED,
+        default=_QUOTAS.max_connection_creation_rate,
         ge=0,
-        le=_INT32_MAX,
+        le=INT_MAX,
         alias="max.connection.creation.rate",
         description="New connections of the node, and of each listener [1/s]; those over it wait to be accepted.",
     )

@@ -16,7 +16,7 @@ class Rate:
         stat: what is divided by the time; by default the sum of the values, `WindowedCount` for a rate of events.
     """
 
-    __slots__ = ("_record_and_measure_stat", "_unit_ms", "record", "stat", "unit")
+    __slots__ = ("_config", "_elapsed_ms", "_record_and_measure_stat", "_span", "_unit_ms", "record", "stat", "unit")
 
     def __init__(self, unit: TimeUnit = TimeUnit.SECONDS, stat: SampledStat | None = None) -> None:
         self.unit: Final = unit
@@ -25,24 +25,26 @@ class Rate:
         # A rate records as its statistic does; the method itself saves a call for every request.
         self.record: Final = self.stat.record
         self._record_and_measure_stat: Final = self.stat.record_and_measure
+        # What was last divided by: the span [unit] under that config, so long after the oldest sample began [ms].
+        self._config: MetricConfig | None = None
+        self._elapsed_ms = 0
+        self._span = 1.0
 
     def measure(self, config: MetricConfig, now_ms: int) -> float:
         """The rate at `now_ms` [ms, monotonic], per `unit`."""
-        value = self.stat.measure(config, now_ms)  # discards what is obsolete, for `_span_ms` too
-        return value / (self._span_ms(config, now_ms) / self._unit_ms)
+        value = self.stat.measure(config, now_ms)  # discards what is obsolete, for `oldest` too
+        return value / (self._span_ms(config, now_ms - self.stat.oldest(now_ms).start_time_ms) / self._unit_ms)
 
     def record_and_measure(self, config: MetricConfig, value: float, time_ms: int) -> float:
-        """`record`, then `measure`, in one call; for every request under a quota, so that `_span_ms` is written out."""
+        """`record`, then `measure`, in one call."""
         measured = self._record_and_measure_stat(config, value, time_ms)
         oldest = self.stat._oldest
         elapsed_ms = time_ms - (self.stat.oldest(time_ms) if oldest is None else oldest).start_time_ms
-        if elapsed_ms < 0:
-            return measured / (self._span_ms(config, time_ms) / self._unit_ms)
-        window_ms = config.time_window_ms
-        missing_windows = config.samples - 1 - elapsed_ms // window_ms
-        if missing_windows > 0:
-            elapsed_ms += missing_windows * window_ms
-        return measured / ((elapsed_ms if elapsed_ms > 1 else 1) / self._unit_ms)
+        # Whoever is busy records many times in a millisecond.
+        if elapsed_ms != self._elapsed_ms or config is not self._config:
+            self._config, self._elapsed_ms = config, elapsed_ms
+            self._span = self._span_ms(config, elapsed_ms) / self._unit_ms
+        return measured / self._span
 
     def window_size(self, config: MetricConfig, now_ms: int) -> int:
         """The time that the rate is taken over [ms], at least 1: from the oldest sample's start until `now_ms`.
@@ -55,10 +57,10 @@ class Rate:
         Source: chapter 19, "the sampled Rate and the quota check".
         """
         self.stat.purge_obsolete_samples(config, now_ms)
-        return self._span_ms(config, now_ms)
+        return self._span_ms(config, now_ms - self.stat.oldest(now_ms).start_time_ms)
 
-    def _span_ms(self, config: MetricConfig, now_ms: int) -> int:
-        elapsed_ms = now_ms - self.stat.oldest(now_ms).start_time_ms
+    def _span_ms(self, config: MetricConfig, elapsed_ms: int) -> int:
+        """The span, so long after the oldest sample began."""
         window_ms = config.time_window_ms
         # A clock read before the oldest window began gives a negative time: no full window then, as in Java.
         full_windows = elapsed_ms // window_ms if elapsed_ms > 0 else -(-elapsed_ms // window_ms)
@@ -76,10 +78,5 @@ class SimpleRate(Rate):
 
     __slots__ = ()
 
-    def record_and_measure(self, config: MetricConfig, value: float, time_ms: int) -> float:
-        """`record`, then `measure`, in one call."""
-        measured = self._record_and_measure_stat(config, value, time_ms)
-        return measured / (self._span_ms(config, time_ms) / self._unit_ms)
-
-    def _span_ms(self, config: MetricConfig, now_ms: int) -> int:
-        return max(now_ms - self.stat.oldest(now_ms).start_time_ms, config.time_window_ms)
+    def _span_ms(self, config: MetricConfig, elapsed_ms: int) -> int:
+        return max(elapsed_ms, config.time_window_ms)

@@ -37,32 +37,26 @@ class TokenBucket:
         quota = config.quota
         if quota is None:
             return float(UNBOUNDED)
-        self._refill(config, quota.bound, now_ms)
+        if now_ms != self._last_update_ms or config is not self._config:
+            self._refill(config, quota.bound, now_ms)
         return self._tokens
 
     def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
         """Spends `value` tokens at `time_ms` [ms, monotonic]; a negative value gives them back, up to the burst."""
-        quota = config.quota
-        if quota is None:
-            return
-        burst = self._refill(config, quota.bound, time_ms)
-        tokens = self._tokens - value
-        self._tokens = tokens if tokens < burst else burst
+        self.record_and_measure(config, value, time_ms)
 
     def record_and_measure(self, config: MetricConfig, value: float, time_ms: int) -> float:
         """`record`, then `measure`, in one call."""
         quota = config.quota
         if quota is None:
             return float(UNBOUNDED)
-        if config is not self._config:
-            self._config, self._burst = config, self.burst(config)
-        burst = self._burst
-        tokens = self._tokens + quota.bound * ((time_ms - self._last_update_ms) / self.unit_ms)
-        tokens = (tokens if tokens < burst else burst) - value
-        if value < 0 and tokens > burst:
-            tokens = burst
+        # Whoever is busy records many times in a millisecond, in which nothing comes in.
+        if time_ms != self._last_update_ms or config is not self._config:
+            self._refill(config, quota.bound, time_ms)
+        tokens = self._tokens - value
+        if value < 0 and tokens > self._burst:
+            tokens = self._burst
         self._tokens = tokens
-        self._last_update_ms = time_ms
         return tokens
 
     def burst(self, config: MetricConfig) -> float:
@@ -72,10 +66,11 @@ class TokenBucket:
             return float(UNBOUNDED)
         return config.samples * config.time_window_ms / self.unit_ms * quota.bound
 
-    def _refill(self, config: MetricConfig, refill_rate: float, now_ms: int) -> float:
-        """Adds what came in since the last call, and returns the burst, which bounds it."""
-        burst = self.burst(config)
+    def _refill(self, config: MetricConfig, refill_rate: float, now_ms: int) -> None:
+        """Adds what came in since the last call, up to the burst under `config`."""
+        if config is not self._config:
+            self._config, self._burst = config, self.burst(config)
+        burst = self._burst
         tokens = self._tokens + refill_rate * ((now_ms - self._last_update_ms) / self.unit_ms)
         self._tokens = tokens if tokens < burst else burst
         self._last_update_ms = now_ms
-        return burst

@@ -7,15 +7,19 @@ from quotas.stats.sampled_stat import Sample, SampledStat
 class WindowedSum(SampledStat):
     """Sum of the values recorded in the monitored windows (Kafka's `WindowedSum`). Recording `-v` takes `v` back.
 
-    Every request is recorded here when quotas are set, so `record` is written out, and `measure` adds up the closed
-    windows once, when they change: always from the samples, since a total that is only ever corrected would drift.
+    Every request is recorded here when quotas are set, so `record` is written out, and the closed windows are added up
+    once, when they change: always from the samples, since a total that is only ever corrected would drift.
     """
 
-    __slots__ = ("_closed_sum",)
+    __slots__ = ("_closed_sum", "_settled_config", "_settled_from_ms", "_settled_until_ms")
 
     def __init__(self) -> None:
         super().__init__(0.0)
         self._closed_sum: float | None = None
+        # Under this config a record from then until then goes into the current window, and empties no other.
+        self._settled_config: MetricConfig | None = None
+        self._settled_from_ms = 0
+        self._settled_until_ms = 0
 
     def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
         """Adds `value` to the window that `time_ms` [ms, monotonic] falls in."""
@@ -42,7 +46,24 @@ class WindowedSum(SampledStat):
 
     def record_and_measure(self, config: MetricConfig, value: float, time_ms: int) -> float:
         """`record`, then `measure`, in one call."""
+        sample, closed_sum = self._current, self._closed_sum
+        if (
+            sample is None
+            or closed_sum is None
+            or config is not self._settled_config
+            or not self._settled_from_ms <= time_ms < self._settled_until_ms
+            or sample.event_count >= config.event_window
+        ):
+            sample, closed_sum = self._settle(config, time_ms)
+        sample.value += value
+        sample.event_count += 1
+        sample.last_event_ms = time_ms
+        return closed_sum + sample.value
+
+    def _settle(self, config: MetricConfig, time_ms: int) -> tuple[Sample, float]:
+        """For a record that comes next: its window, and the sum of the others; both hold for some time after."""
         window_ms = config.time_window_ms
+        expire_age_ms = config.samples * window_ms
         sample = self._current
         if (
             sample is None
@@ -50,19 +71,21 @@ class WindowedSum(SampledStat):
             or sample.event_count >= config.event_window
         ):
             sample = self._window_at(config, time_ms)
-        sample.value += value
-        sample.event_count += 1
-        sample.last_event_ms = time_ms
+        sample.last_event_ms = time_ms  # so that it is not obsolete itself
         closed_sum = self._closed_sum
-        if closed_sum is None or time_ms - self._fresh_since_ms >= config.samples * window_ms:
+        if closed_sum is None or time_ms - self._fresh_since_ms >= expire_age_ms:
             closed_sum = self._look_through(config, sample, time_ms)
-        return closed_sum + sample.value
+        self._settled_config = config
+        self._settled_from_ms = sample.start_time_ms
+        self._settled_until_ms = min(sample.start_time_ms + window_ms, self._fresh_since_ms + expire_age_ms)
+        return sample, closed_sum
 
     def _look_through(self, config: MetricConfig, current: Sample, now_ms: int) -> float:
         """`purge_obsolete_samples`, `oldest` and the sum of the closed windows, in one pass: of clients that come once
         in a while, nearly every record opens a window.
         """
         expire_age_ms = config.samples * config.time_window_ms
+        self._settled_config = None
         closed_sum = 0.0
         oldest = self._samples[0]
         fresh_since_ms = UNBOUNDED
@@ -85,3 +108,4 @@ class WindowedSum(SampledStat):
     def _windows_changed(self) -> None:
         self._oldest = None
         self._closed_sum = None
+        self._settled_config = None

@@ -47,6 +47,11 @@ class Client:
         """Pushes that the client saw answered without an error."""
         return self.process.count_acknowledged(self.lines())
 
+    def own_count(self) -> int:
+        """What the client counts by itself and sends as the deltas of `counted_metric`; 0 before it says so."""
+        prefix = self.process.own_count_text
+        return max((int(line.split()[1]) for line in self.process.log_lines() if line.startswith(prefix)), default=0)
+
     def says_off(self) -> list[str]:
         """What the client says of having switched its telemetry off, before it was asked to end."""
         return [line for line in self.lines() if re.search(self.process.off_text, line)]
@@ -62,6 +67,9 @@ class ClientProcess(ABC):
     library: ClassVar[str]
     off_text: ClassVar[str]
     instance_id_text: ClassVar[str]
+    counted_metric: ClassVar[str] = ""
+    """A sum that a client of this process also prints as `own_count_text` and a number; empty where none does."""
+    own_count_text: ClassVar[str] = ""
 
     def __init__(self, version: str, bootstrap: str, directory: Path) -> None:
         self.version = version
@@ -133,6 +141,8 @@ class JavaProcess(ClientProcess):
         r"|collection is disabled|ntervalMs: 2147483647|update to 2147483647"
     )
     instance_id_text = r"registered with client instance id: (\S{22})"
+    counted_metric = "org.apache.kafka.producer.request.total"
+    own_count_text = "requests "
 
     def command(self, bootstrap: str) -> tuple[Sequence[str], dict[str, str]]:
         jars = f"{clients_jars(self.version)}/*"
@@ -190,6 +200,8 @@ class FranzGoProcess(ClientProcess):
     library = "franz-go"
     off_text = r"exiting metrics loop|perhaps a franz-go bug|panic:"
     instance_id_text = r"client_instance_id: ([0-9a-f]{32})"
+    counted_metric = "fleetgauge.test.pings"
+    own_count_text = "pings "
     _REFUSED = r"client metrics (was sent|payload was|has an outdated|compression is|received an unknown)|" + off_text
 
     def command(self, bootstrap: str) -> tuple[Sequence[str], dict[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from support.delta_sums import DeltaSums
 from support.landing import landed
 from support.node import Node
 from support.raw_client import RawClient
@@ -156,33 +156,12 @@ def test_under_a_longer_interval_the_deltas_add_up_to_what_the_client_counted(qu
     }
     producer = Producer(settings)
 
-    missing: dict[int, int] = {}
+    sums = DeltaSums(CREATED, longer_ms=16 * INTERVAL_MS)
 
     def not_agreed() -> dict[int, int] | None:
-        """By the number of pushes at the longer interval, what the client counts beyond what has landed.
-
-        A delta that was lost is never made up for: if nothing more is missing three pushes later, none was.
-        """
         producer.poll(0.1)
         mine = [record for record in landed(quoted.landing) if record["client_id"] == "counted"]
-        longer = sum(record["push_interval_ms"] == 16 * INTERVAL_MS for record in mine)
-        beyond = connects[-1] - sum(created(record) for record in mine)
-        missing[longer] = min(beyond, missing.get(longer, beyond))
-        agreed = any(missing[earlier] == missing[longer] for earlier in range(1, longer - 2) if earlier in missing)
-        return None if agreed and connects[-1] > 3 else missing
+        return sums.missing(mine, connects[-1]) or ({} if connects[-1] > 3 else {0: connects[-1]})
 
     wait_until(not_agreed, "the deltas of the pushes to add up to the connections that the client counted")
     producer.close()
-
-
-def created(record: dict[str, Any]) -> int:
-    """What a push adds to the connections that its client made."""
-    data = MetricsData.FromString(record["metrics"])
-    return sum(
-        int(point.as_int or point.as_double)
-        for resource in data.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        if metric.name == CREATED
-        for point in metric.sum.data_points
-    )

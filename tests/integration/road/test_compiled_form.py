@@ -15,6 +15,7 @@ from zstandard import ZstdCompressor
 
 pytestmark = [
     pytest.mark.soak,
+    pytest.mark.timeout(3600),
     pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler"),
 ]
 ROOT = Path(__file__).parents[3]
@@ -50,6 +51,22 @@ def test_every_module_that_is_named_is_compiled_and_loaded(installed: Path) -> N
         check=True,
     )
     assert ran.stdout.count(str(installed)) == ran.stdout.count(".so'") == len(modules)
+
+
+def test_the_compiled_quota_engine_passes_its_own_tests(installed: Path) -> None:
+    """All but those that put something in the place of a class's parts."""
+    paths = [str(ROOT / "tests" / kind / "quotas") for kind in ("unit", "property")]
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not replaces", *paths],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1_800,
+    )
+    assert ran.returncode == 0, ran.stdout[-8000:]
+    assert " passed" in ran.stdout
 
 
 def test_a_node_of_compiled_modules_answers_refuses_and_logs_as_ever(

@@ -1,6 +1,7 @@
 // A franz-go client at a node that has telemetry and no topic. Arguments: bootstrap servers, client id.
 // It pings twice a second until its standard input ends or a line comes, then closes, and prints "closed".
 // Telemetry begins with a client's first connection for producing or fetching, so it asks to produce once, in vain.
+// It counts its pings, tells the node so as a metric of its own, and prints "pings N" itself.
 // Its log, with the client instance id, goes to standard error.
 package main
 
@@ -8,7 +9,9 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"iter"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -16,9 +19,16 @@ import (
 )
 
 func main() {
+	var pings atomic.Int64
+	counted := func() iter.Seq[kgo.Metric] {
+		return func(yield func(kgo.Metric) bool) {
+			yield(kgo.Metric{Name: "fleetgauge.test.pings", Type: kgo.MetricTypeSum, ValueInt: pings.Load()})
+		}
+	}
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(os.Args[1]),
 		kgo.ClientID(os.Args[2]),
+		kgo.UserMetricsFn(counted),
 		kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelDebug, stamp)),
 	)
 	if err != nil {
@@ -39,6 +49,9 @@ func main() {
 			isKnown = true
 		}
 		cancel()
+		if err == nil {
+			fmt.Println("pings", pings.Add(1))
+		}
 		select {
 		case <-end:
 			isRunning = false

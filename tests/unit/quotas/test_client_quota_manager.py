@@ -189,6 +189,7 @@ def test_an_hour_without_a_record_forgets_usage_and_a_record_before_that_does_no
     assert value_of(metrics, "byte-rate", "Produce", "alice", "") == 200
 
 
+@pytest.mark.replaces
 def test_more_clients_than_are_remembered_keep_their_usage(
     manager: ClientQuotaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:

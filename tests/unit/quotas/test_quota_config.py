@@ -9,6 +9,7 @@ from quotas.clock import MockTime
 from quotas.config import (
     IP_QUOTA_KEYS,
     QUOTA_KEYS,
+    TOPIC_QUOTA_KEYS,
     USER_AND_CLIENT_QUOTA_KEYS,
     EntityQuotaKey,
     QuotaConfig,
@@ -41,6 +42,10 @@ def test_the_defaults_are_kafkas() -> None:
         "max.connections.per.ip": INT_MAX,
         "max.connections.per.ip.overrides": "",
         "max.connection.creation.rate": INT_MAX,
+    }
+    assert {name: key.default for name, key in TOPIC_QUOTA_KEYS.items()} == {
+        "leader.replication.throttled.replicas": "",
+        "follower.replication.throttled.replicas": "",
     }
     assert {name: key.default for name, key in (USER_AND_CLIENT_QUOTA_KEYS | IP_QUOTA_KEYS).items()} == {
         "producer_byte_rate": LONG_MAX,

@@ -68,6 +68,7 @@ def test_a_client_looked_up_while_a_level_is_added_belongs_to_that_level(
     assert wait_ms == (10_000 if locked else 0), "without the lock alice keeps the client id's larger quota"
 
 
+@pytest.mark.replaces
 @pytest.mark.parametrize("locked", [True, False])
 def test_of_two_mutations_that_come_together_the_second_sees_what_the_first_has_taken(
     time: MockTime, meeting: Meeting, monkeypatch: pytest.MonkeyPatch, locked: bool

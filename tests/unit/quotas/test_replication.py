@@ -36,10 +36,14 @@ def manager(metrics: Metrics, time: MockTime) -> ReplicationQuotaManager:
     return ReplicationQuotaManager(config, metrics, "FollowerReplication", time)
 
 
-def byte_rate(metrics: Metrics) -> float:
-    metric = metrics.metric(metrics.metric_name("byte-rate", "FollowerReplication"))
+def value_of(metrics: Metrics, name: str) -> object:
+    metric = metrics.metric(metrics.metric_name(name, "FollowerReplication"))
     assert metric is not None
-    return metric.measurable_value()
+    return metric.metric_value()
+
+
+def byte_rate(metrics: Metrics) -> object:
+    return value_of(metrics, "byte-rate")
 
 
 def test_only_the_partitions_that_are_marked_are_throttled(manager: ReplicationQuotaManager) -> None:
@@ -69,6 +73,7 @@ def test_the_quota_is_exceeded_by_the_rate_over_the_windows_and_kept_again_when_
     time.sleep(1_000)
     manager.record(101)
     assert byte_rate(metrics) == 201, "201 bytes in the second that went by"
+    assert value_of(metrics, "quota-utilization") == pytest.approx(201)
     assert manager.is_quota_exceeded()
     time.sleep(1_000)
     assert byte_rate(metrics) == pytest.approx(201 / 2)
@@ -148,6 +153,7 @@ def test_a_window_of_nothing_is_refused() -> None:
         ReplicationQuotaManagerConfig(num_quota_samples=0)
 
 
+@pytest.mark.replaces
 def test_two_first_records_at_once_make_one_sensor_with_its_metric(
     manager: ReplicationQuotaManager, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:

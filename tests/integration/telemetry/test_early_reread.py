@@ -1,0 +1,17 @@
+"""Whoever changes the configuration and says so while a node starts is heard, though the file may have been read."""
+
+from pathlib import Path
+
+import pytest
+from support.node import Node
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_sighup_that_comes_while_a_node_starts_is_obeyed_as_soon_as_it_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # for the reporter
+    with Node(tmp_path, "metric.reporters=support.impatient_reporter.Impatient") as node:
+        node.wait_for(lambda _: "configuration reread" in node.log.read_text(), what="the reread")
+        assert node.stop() == 0

@@ -1,0 +1,46 @@
+"""Whether the deltas that a client sent add up to what it counts itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+
+class DeltaSums:
+    """Compares again and again, since a client goes on counting and pushing.
+
+    Args:
+        metric: the sum that is looked at.
+        longer_ms: the push interval [ms] that the client is given by a quota; pushes before that are added up, too.
+    """
+
+    def __init__(self, metric: str, longer_ms: int) -> None:
+        self._metric = metric
+        self._longer_ms = longer_ms
+        self._missing: dict[int, int] = {}
+
+    def missing(self, records: Sequence[dict[str, Any]], own_count: int) -> dict[int, int]:
+        """By the number of pushes at the longer interval, the least that the client counted beyond what has landed.
+
+        A delta that was lost is never made up for: while no more is missing than after the first of these pushes, none
+        was. The answer is empty once that is so after three more.
+        """
+        longer = sum(record["push_interval_ms"] == self._longer_ms for record in records)
+        beyond = own_count - sum(map(self._delta, records))
+        missing = self._missing
+        if longer:
+            missing[longer] = min(beyond, missing.get(longer, beyond))
+        first = min(missing, default=longer)
+        agreed = longer >= first + 3 and missing[longer] <= missing[first]
+        return {} if agreed else missing or {0: beyond}
+
+    def _delta(self, record: dict[str, Any]) -> int:
+        data = MetricsData.FromString(record["metrics"])
+        return sum(
+            int(point.as_int or point.as_double)
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if metric.name == self._metric
+            for point in metric.sum.data_points
+        )
