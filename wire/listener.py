@@ -18,14 +18,16 @@ import structlog
 from wire.admission import Admission
 from wire.api_table import ApiTable
 from wire.channel import Channel, RequestHandler
+from wire.close_reason import CloseReason
 from wire.connection_limits import NO_LIMITS, ConnectionLimits, Place, Refusal
 from wire.handshakes import Handshakes
+from wire.listener_context import Clock, ListenerContext
 from wire.listener_counters import AuthenticationCounters, ListenerCounters
 from wire.listener_security import ListenerSecurity
 from wire.listener_settings import ListenerSettings
 from wire.secure_channel import SecureContext
 from wire.shared_port import cannot_bind
-from wire.tcp_channel import Clock, CloseReason, ListenerContext, TcpChannel, as_protocol
+from wire.tcp_channel import TcpChannel, as_protocol
 
 __all__ = ("Channel", "Listener", "ListenerSettings", "RequestHandler")
 

@@ -5,21 +5,17 @@ this one connection.
 """
 
 import asyncio
-import enum
 import ssl
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import structlog
 
-from wire.api_table import ApiTable
-from wire.channel import RequestHandler
+from wire.close_reason import CloseReason
 from wire.codec import parse_request
 from wire.connection import Connection
-from wire.connection_limits import NO_LIMITS, ConnectionLimits, Place
+from wire.connection_limits import Place
 from wire.errors import ProtocolError
-from wire.held_sockets import HeldSockets
-from wire.listener_counters import ListenerCounters, LogLimiter
-from wire.listener_settings import ListenerSettings
+from wire.listener_context import ListenerContext
 from wire.principal import ANONYMOUS, KafkaPrincipal
 from wire.software import UNKNOWN_SOFTWARE
 
@@ -39,21 +35,6 @@ of hundreds of connections that send many of them, each has its turn before anot
 """
 
 
-class CloseReason(enum.StrEnum):
-    """Why a connection ended, where neither a `ProtocolError` nor a handler says it."""
-
-    CLIENT_CLOSED = "client_closed"
-    CONNECTION_RESET = "connection_reset"
-    TLS_ERROR = "tls_error"
-    TRUNCATED_FRAME = "truncated_frame"
-    IDLE = "idle"
-    RESPONSES_UNREAD = "responses_unread"
-    RECEIVE_BUFFERS_FULL = "receive_buffers_full"
-    HANDLER_ERROR = "handler_error"
-    LISTENER_STOPPED = "listener_stopped"
-    EXCESS_CONNECTION = "excess_connection"
-
-
 def as_protocol(channel: "TcpChannel") -> asyncio.Protocol:
     """The channel as the loop knows it: it has the methods, and is not derived from the class."""
     return cast(asyncio.Protocol, channel)
@@ -63,69 +44,6 @@ def _lost_reason(error: Exception | None) -> CloseReason:
     if error is None:
         return CloseReason.CLIENT_CLOSED
     return CloseReason.TLS_ERROR if isinstance(error, ssl.SSLError) else CloseReason.CONNECTION_RESET
-
-
-class Clock(Protocol):
-    """The monotonic half of `quotas.clock.Time`, which this room may not import."""
-
-    def hi_res_clock_ms(self) -> int:
-        """Monotonic time [ms]."""
-        ...
-
-
-class ListenerContext:
-    """What the connections of one listener share.
-
-    Attributes:
-        channels: the open connections.
-        buffered_bytes: what they hold of requests that no handler has seen [B].
-        all_closed: set while `channels` is empty.
-        limits: who may connect.
-        held: refused connections that are closed later.
-    """
-
-    __slots__ = (
-        "all_closed",
-        "api_table",
-        "buffered_bytes",
-        "channels",
-        "counters",
-        "handler",
-        "held",
-        "limiter",
-        "limits",
-        "listener_name",
-        "loop",
-        "settings",
-        "time",
-    )
-
-    def __init__(
-        self,
-        *,
-        listener_name: str,
-        handler: RequestHandler,
-        api_table: ApiTable,
-        settings: ListenerSettings,
-        time: Clock,
-        loop: asyncio.AbstractEventLoop,
-        counters: ListenerCounters,
-        limits: ConnectionLimits = NO_LIMITS,
-    ) -> None:
-        self.listener_name = listener_name
-        self.handler = handler
-        self.api_table = api_table
-        self.settings = settings
-        self.time = time
-        self.loop = loop
-        self.counters = counters
-        self.limits = limits
-        self.held = HeldSockets(loop)
-        self.limiter = LogLimiter()
-        self.channels: dict[TcpChannel, None] = {}
-        self.buffered_bytes = 0
-        self.all_closed = asyncio.Event()
-        self.all_closed.set()
 
 
 class TcpChannel:

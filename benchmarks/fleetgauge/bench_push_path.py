@@ -103,9 +103,10 @@ class Listener:
         from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
         from telemetry.push_record import PushIds
         from wire.api_table import ApiTable
+        from wire.listener_context import ListenerContext
         from wire.listener_counters import ListenerCounters
         from wire.listener_settings import ListenerSettings
-        from wire.tcp_channel import ListenerContext, TcpChannel
+        from wire.tcp_channel import TcpChannel
 
         clock, metrics, table = SystemTime(), Metrics(time=SystemTime()), ApiTable()
         self._loop: Any = Loop()

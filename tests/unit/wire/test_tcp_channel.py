@@ -13,9 +13,10 @@ from wire.api_table import ApiTable
 from wire.channel import Channel
 from wire.codec import Request, encode_push_telemetry_response
 from wire.errors import ProtocolError
+from wire.listener_context import ListenerContext
 from wire.listener_counters import ListenerCounters
 from wire.listener_settings import ListenerSettings
-from wire.tcp_channel import ListenerContext, TcpChannel
+from wire.tcp_channel import TcpChannel
 
 PUSH = struct.pack(">hhihB", 72, 0, 0, -1, 0) + bytes(16) + struct.pack(">iBb", 5, 0, 0) + b"\x01\x00"
 
