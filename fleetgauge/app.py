@@ -341,6 +341,7 @@ class FleetgaugeNode:
         settings = ListenerSettings(
             socket_request_max_bytes=self._config.socket_request_max_bytes,
             queued_max_request_bytes=self._config.queued_max_request_bytes,
+            queued_max_response_bytes=self._config.queued_max_response_bytes,
             socket_listen_backlog_size=self._config.socket_listen_backlog_size,
             connections_max_idle_ms=self._config.connections_max_idle_ms,
             max_in_flight_requests=self._config.max_in_flight_requests,

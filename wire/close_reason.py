@@ -13,6 +13,7 @@ class CloseReason(enum.StrEnum):
     IDLE = "idle"
     RESPONSES_UNREAD = "responses_unread"
     RECEIVE_BUFFERS_FULL = "receive_buffers_full"
+    RESPONSE_BUFFERS_FULL = "response_buffers_full"
     HANDLER_ERROR = "handler_error"
     LISTENER_STOPPED = "listener_stopped"
     EXCESS_CONNECTION = "excess_connection"

@@ -113,6 +113,7 @@ class Listener:
             "security_protocol": self.security.protocol.value,
             "open": self.connection_count,
             "unfinished_handshakes": len(self._handshakes),
+            "unread_response_bytes": 0 if self._context is None else self._context.unread.held_bytes,
             **self._counters.snapshot(),
             **self._shared.counters.snapshot(),
         }
@@ -161,7 +162,7 @@ class Listener:
 
     def close_idle(self, now_ms: int) -> None:
         """Ends the connections on which nothing arrived for `connections_max_idle_ms`, as of `now_ms` (monotonic),
-        and the handshakes that take too long.
+        the handshakes that take too long, and those that leave too much unread.
 
         The listener calls it by itself.
         """
@@ -170,6 +171,7 @@ class Listener:
         self._handshakes.expire(now_ms)
         for channel in list(self._context.channels):
             channel.expire(now_ms)
+        self._context.unread.review(self._context)
         for reason, count in self._context.limiter.overdue(now_ms):
             log.warning("more of what was logged before", reason=reason, listener=self.name, cases=count)
 

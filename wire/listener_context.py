@@ -9,6 +9,7 @@ from wire.connection_limits import NO_LIMITS, ConnectionLimits
 from wire.held_sockets import HeldSockets
 from wire.listener_counters import ListenerCounters, LogLimiter
 from wire.listener_settings import ListenerSettings
+from wire.unread_responses import UnreadResponses
 
 if TYPE_CHECKING:
     from wire.tcp_channel import TcpChannel
@@ -31,6 +32,7 @@ class ListenerContext:
         all_closed: set while `channels` is empty.
         limits: who may connect.
         held: refused connections that are closed later.
+        unread: the bound on responses that peers leave unread.
     """
 
     __slots__ = (
@@ -47,6 +49,7 @@ class ListenerContext:
         "loop",
         "settings",
         "time",
+        "unread",
     )
 
     def __init__(
@@ -71,6 +74,7 @@ class ListenerContext:
         self.limits = limits
         self.held = HeldSockets(loop)
         self.limiter = LogLimiter()
+        self.unread = UnreadResponses(settings.queued_max_response_bytes)
         self.channels: dict[TcpChannel, None] = {}
         self.buffered_bytes = 0
         self.all_closed = asyncio.Event()

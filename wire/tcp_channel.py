@@ -177,6 +177,11 @@ class TcpChannel:
         return self._close_reason is not None or self._end_reason is not None
 
     @property
+    def unread_bytes(self) -> int:
+        """What it holds of responses that its peer has not read [B]."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
     def last_active_ms(self) -> int:
         """When it was last used [ms, monotonic]."""
         return self._last_active_ms
@@ -273,6 +278,9 @@ class TcpChannel:
 
     def _pump_turn(self, transport: asyncio.Transport) -> None:
         connection = self._connection
+        if self._context.unread.left_bytes < 0 and connection.may_take:
+            self._continue_soon()
+            return
         high_water_bytes = self._context.settings.write_high_water_bytes
         frames = taken = written = started_ms = 0
         while frames < _TURN_FRAMES and taken < _TURN_BYTES and written < high_water_bytes:
@@ -313,7 +321,12 @@ class TcpChannel:
         data = self._connection.data_to_send()
         if data:
             transport.write(data)
-            self._context.counters.bytes_sent += len(data)
+            context = self._context
+            context.counters.bytes_sent += len(data)
+            unread = context.unread
+            unread.left_bytes -= len(data)
+            if unread.left_bytes < 0:
+                unread.review_soon(context)
         return len(data)
 
     def _continue_soon(self) -> None:

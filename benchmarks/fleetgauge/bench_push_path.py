@@ -80,6 +80,9 @@ class Transport:
     def is_reading(self) -> bool:
         return True
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def close(self) -> None:
         pass
 
