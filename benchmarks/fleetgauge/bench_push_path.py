@@ -34,7 +34,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
-from bench_listener import POINTS, payload
+from load import POINTS, payload
 from support.raw_client import ZSTD, get_request, parse_get, push_request
 
 CONNECTIONS: Final = 2_000
