@@ -267,7 +267,10 @@ class TcpChannel:
             return
         self._is_pumping = True
         try:
-            self._pump_turn(self._transport)
+            if self._context.unread.left_bytes < 0 and self._connection.may_take:
+                self._continue_soon()  # after the review, which comes first
+            else:
+                self._pump_turn(self._transport)
         except ProtocolError as error:
             self._refuse(error)
         except Exception as error:  # noqa: BLE001  # a handler's fault ends one connection, never the listener
@@ -278,9 +281,6 @@ class TcpChannel:
 
     def _pump_turn(self, transport: asyncio.Transport) -> None:
         connection = self._connection
-        if self._context.unread.left_bytes < 0 and connection.may_take:
-            self._continue_soon()
-            return
         high_water_bytes = self._context.settings.write_high_water_bytes
         frames = taken = written = started_ms = 0
         while frames < _TURN_FRAMES and taken < _TURN_BYTES and written < high_water_bytes:
@@ -295,9 +295,11 @@ class TcpChannel:
                         started_ms = now_ms
                     elif now_ms - started_ms >= _TURN_MS:
                         break
-                continue
-            if connection.has_output:
-                written += self._write(transport)
+                if connection.may_take:
+                    continue
+            if not connection.has_output:
+                return
+            written += self._write(transport)
             # What left has made room for frames that wait for it, if there are any.
             if not connection.may_take:
                 return
