@@ -161,39 +161,7 @@ class FleetgaugeNode:
         self._lock = self._data.lock(".lock")
         await wait_for_workers(self._data, self._time)
         self.cluster_id = self._data.identity(node_id=config.node_id, cluster_id=config.cluster_id)
-        loop = asyncio.get_running_loop()
-        self._metrics = Metrics(time=self._time)
-        self._connection_limits = NodeConnectionLimits(config, self._metrics, self._time, loop)
-        self._table = ApiTable()
-        for_plugins = config.model_dump(by_alias=True, mode="json", exclude=_NOT_FOR_PLUGINS)
-        self._quotas = NodeQuotas(
-            config,
-            {**for_plugins, **config.client_quota_callback_config},
-            self._metrics,
-            self._connection_limits.quotas,
-            self._table,
-            self._time,
-        )
-        self._reporters = Reporters(
-            config.metric_reporters,
-            self._metrics,
-            for_plugins,
-            node_id=config.node_id,
-            cluster_id=self.cluster_id,
-        )
-        self._manager = self._make_manager()
-        self._push_log = await open_push_log(config, self._time)
-        self._apis = TelemetryApis(
-            self._manager,
-            self._push_log,
-            self._time,
-            FlushSoon(loop),
-            self._quotas.request,
-            plugin_export_timeout_ms=config.plugin_export_timeout_ms,
-        )
-        self._exporters = ExporterSupervisor(Job.of_node(config), self._time)
-        self._status = StatusServer(self._data.status_socket, self.status)
-        self._questions = NodeSocket(self._data.node_socket, self.status, self._manager, self._time)
+        await self._make_parts(asyncio.get_running_loop())
         try:
             self.http.bind()
             if before_listening is not None:
@@ -314,6 +282,42 @@ class FleetgaugeNode:
             reasons.append(f"the push log takes no pushes: {problem}")
         return reasons
 
+    async def _make_parts(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Makes everything that `start` then sets going."""
+        config = self._config
+        self._metrics = Metrics(time=self._time)
+        self._connection_limits = NodeConnectionLimits(config, self._metrics, self._time, loop)
+        self._table = ApiTable()
+        for_plugins = config.model_dump(by_alias=True, mode="json", exclude=_NOT_FOR_PLUGINS)
+        self._quotas = NodeQuotas(
+            config,
+            {**for_plugins, **config.client_quota_callback_config},
+            self._metrics,
+            self._connection_limits.quotas,
+            self._table,
+            self._time,
+        )
+        self._reporters = Reporters(
+            config.metric_reporters,
+            self._metrics,
+            for_plugins,
+            node_id=config.node_id,
+            cluster_id=self.cluster_id,
+        )
+        self._manager = self._make_manager()
+        self._push_log = await open_push_log(config, self._time)
+        self._apis = TelemetryApis(
+            self._manager,
+            self._push_log,
+            self._time,
+            FlushSoon(loop),
+            self._quotas.request,
+            plugin_export_timeout_ms=config.plugin_export_timeout_ms,
+        )
+        self._exporters = ExporterSupervisor(Job.of_node(config), self._time)
+        self._status = StatusServer(self._data.status_socket, self.status)
+        self._questions = NodeSocket(self._data.node_socket, self.status, self._manager, self._time)
+
     def _make_manager(self) -> ClientMetricsManager:
         config = self._config
         manager = ClientMetricsManager(
@@ -341,6 +345,7 @@ class FleetgaugeNode:
         settings = ListenerSettings(
             socket_request_max_bytes=self._config.socket_request_max_bytes,
             queued_max_request_bytes=self._config.queued_max_request_bytes,
+            queued_max_response_bytes=self._config.queued_max_response_bytes,
             socket_listen_backlog_size=self._config.socket_listen_backlog_size,
             connections_max_idle_ms=self._config.connections_max_idle_ms,
             max_in_flight_requests=self._config.max_in_flight_requests,

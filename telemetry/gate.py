@@ -55,7 +55,8 @@ class Gate:
 
     def may_push(self, push_interval_ms: int, now_ms: int) -> bool:
         """True if a push at `now_ms` is due. A terminating push need not be due."""
-        return self._get_unconsumed or _has_passed(self._last_push_ms, push_interval_ms, now_ms)
+        last_ms = self._last_push_ms
+        return self._get_unconsumed or last_ms is None or now_ms - last_ms >= push_interval_ms
 
     def has_waited(self, push_interval_ms: int, now_ms: int) -> bool:
         """True if the client is seen to keep to its interval: all of it since its last push, or a part since its Get.

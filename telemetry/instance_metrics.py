@@ -63,11 +63,13 @@ class InstanceMetrics:
 
     def record_plugin_export(self, duration_ms: float, now_ms: int) -> None:
         """A receiver took a push, in `duration_ms` [ms]."""
-        self._roll(now_ms)
+        if now_ms - self._window_ms >= WINDOW_MS:
+            self._roll(now_ms)
         self.export_count += 1
         self._exports[1] += 1
         self._export_ms[1] += duration_ms
-        self._export_max_ms[1] = max(self._export_max_ms[1], duration_ms)
+        if duration_ms > self._export_max_ms[1]:
+            self._export_max_ms[1] = duration_ms
 
     def record_plugin_error(self, now_ms: int) -> None:
         """A receiver failed."""

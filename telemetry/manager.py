@@ -434,6 +434,9 @@ class ClientMetricsManager:
         label = self._label
         if self._pace is not None and self._pace.enabled:
             self._pace.record(instance, context, len(encoded), turn.taken_at_ms)
+        fits = label.surely_fits
+        client_id, name, version = context.client_id, context.client_software_name, context.client_software_version
+        principal = instance.principal_text
         values = (
             self._push_ids.next_id(received_at_us),
             received_at_us,
@@ -441,12 +444,12 @@ class ClientMetricsManager:
             self._cluster_id,
             context.listener_name,
             instance.instance_id_text,
-            label(context.client_id),
-            label(context.client_software_name),
-            label(context.client_software_version),
+            client_id if len(client_id) <= fits else label(client_id),
+            name if len(name) <= fits else label(name),
+            version if len(version) <= fits else label(version),
             context.client_address,
             context.client_port,
-            label(instance.principal_text),
+            principal if len(principal) <= fits else label(principal),
             request.subscription_id,
             instance.subscription.push_interval_ms,
             turn.terminating,

@@ -42,9 +42,12 @@ def validate_metrics(metrics: bytes, piece_bytes: int = PIECE_BYTES) -> None:
         _PieceByPiece(metrics, piece_bytes).check(0, len(metrics), MetricsData.DESCRIPTOR, ())
 
 
+_from_string: Final = MetricsData.FromString
+
+
 def _parse(metrics: bytes) -> None:
     try:
-        MetricsData.FromString(metrics)
+        _from_string(metrics)
     except DecodeError as error:
         raise _malformed(error) from None
 

@@ -11,14 +11,16 @@ from typing import Final
 
 import structlog
 
+from wire.close_reason import CloseReason
 from wire.connection_limits import Place, Refusal
 from wire.errors import ProtocolError
 from wire.frames import stranger
 from wire.handshakes import Handshake, HandshakeStage
+from wire.listener_context import ListenerContext
 from wire.listener_security import ListenerSecurity
 from wire.proxy_header import MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder
 from wire.secure_channel import SecureChannel, SecureContext
-from wire.tcp_channel import CloseReason, ListenerContext, as_protocol
+from wire.tcp_channel import as_protocol
 
 log = structlog.get_logger(__name__)
 

@@ -18,14 +18,16 @@ import structlog
 from wire.admission import Admission
 from wire.api_table import ApiTable
 from wire.channel import Channel, RequestHandler
+from wire.close_reason import CloseReason
 from wire.connection_limits import NO_LIMITS, ConnectionLimits, Place, Refusal
 from wire.handshakes import Handshakes
+from wire.listener_context import Clock, ListenerContext
 from wire.listener_counters import AuthenticationCounters, ListenerCounters
 from wire.listener_security import ListenerSecurity
 from wire.listener_settings import ListenerSettings
 from wire.secure_channel import SecureContext
 from wire.shared_port import cannot_bind
-from wire.tcp_channel import Clock, CloseReason, ListenerContext, TcpChannel, as_protocol
+from wire.tcp_channel import TcpChannel, as_protocol
 
 __all__ = ("Channel", "Listener", "ListenerSettings", "RequestHandler")
 
@@ -111,6 +113,7 @@ class Listener:
             "security_protocol": self.security.protocol.value,
             "open": self.connection_count,
             "unfinished_handshakes": len(self._handshakes),
+            "unread_response_bytes": 0 if self._context is None else self._context.unread.held_bytes,
             **self._counters.snapshot(),
             **self._shared.counters.snapshot(),
         }
@@ -159,7 +162,7 @@ class Listener:
 
     def close_idle(self, now_ms: int) -> None:
         """Ends the connections on which nothing arrived for `connections_max_idle_ms`, as of `now_ms` (monotonic),
-        and the handshakes that take too long.
+        the handshakes that take too long, and those that leave too much unread.
 
         The listener calls it by itself.
         """
@@ -168,6 +171,7 @@ class Listener:
         self._handshakes.expire(now_ms)
         for channel in list(self._context.channels):
             channel.expire(now_ms)
+        self._context.unread.review(self._context)
         for reason, count in self._context.limiter.overdue(now_ms):
             log.warning("more of what was logged before", reason=reason, listener=self.name, cases=count)
 

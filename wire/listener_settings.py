@@ -22,6 +22,8 @@ class ListenerSettings:
         write_high_water_bytes: unread responses of one connection from which on none of its requests is handled [B].
         queued_max_request_bytes: bytes of incomplete and waiting requests over all connections [B]; a connection that
             would hold more is closed. Kafka's `queued.max.request.bytes`, there unbounded.
+        queued_max_response_bytes: responses that the peers of all connections leave unread [B]; beyond, the connections
+            that hold most of them are closed.
         accept_error_pause_ms: pause when the process is out of descriptors or memory [ms].
         close_linger_ms: how long a closing connection may take to read its last responses [ms].
         handshake_timeout_ms: how long PROXY header, TLS and SASL of one connection may take together [ms].
@@ -37,6 +39,7 @@ class ListenerSettings:
     max_in_flight_requests: int = 100
     write_high_water_bytes: int = 256 * 1024
     queued_max_request_bytes: int = 512 * MIB
+    queued_max_response_bytes: int = 128 * MIB
     accept_error_pause_ms: int = 100
     close_linger_ms: int = 5_000
     handshake_timeout_ms: int = 30_000

@@ -19,9 +19,8 @@ from typing import Any, Final
 from wire.errors import ProtocolError
 
 MAX_ARRAY_ELEMENTS: Final = 10_000
-"""Elements that one array of a request may have; nothing that a client asks of this service comes near it. So many
-topics in a Metadata request, the only array that is answered one by one, take some tenths of a second, in which others
-wait.
+"""Elements that one array of a request may have; nothing that a client asks of this service comes near it. The topics
+of a Metadata request are the only array that is answered one by one, and others wait meanwhile.
 """
 
 _NULL_UUID = bytes(16)
@@ -148,6 +147,9 @@ _FIXED: Final[dict[str, Read]] = {
 
 def _compact_length(data: bytes, position: int) -> tuple[int, int]:
     """A length of the flexible versions: 0 is null, else one more than the length."""
+    value = data[position]
+    if value < 0x80:  # nearly every one: a request may have thousands of topics
+        return value - 1, position + 1
     value, position = read_uvarint(data, position)
     return value - 1, position
 
@@ -245,9 +247,12 @@ def _entity_reader(entity_type: Any) -> Read:
         values: dict[str, Any] = {}
         for name, read_field in plain:
             values[name], position = read_field(data, position)
-        if flexible:
-            tagged_values, position = _read_tagged_fields(tagged, data, position)
-            values.update(tagged_values)
+        if not flexible:
+            return entity_type(**values), position
+        if data[position] == 0:  # no tagged field, as nearly always
+            return entity_type(**values), position + 1
+        tagged_values, position = _read_tagged_fields(tagged, data, position)
+        values.update(tagged_values)
         return entity_type(**values), position
 
     return read

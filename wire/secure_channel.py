@@ -16,12 +16,13 @@ from wire.connection_limits import Place
 from wire.distinguished_name import CertificateError, subject_of
 from wire.errors import ProtocolError
 from wire.handshakes import Handshake, Handshakes, HandshakeStage
+from wire.listener_context import ListenerContext
 from wire.listener_counters import AuthenticationCounters
 from wire.listener_security import ListenerSecurity
 from wire.principal import ANONYMOUS, KafkaPrincipal
 from wire.sasl.authenticator import SaslAuthenticator, SaslSettings, SaslStep
 from wire.sasl.mechanism import PasswordCheck
-from wire.tcp_channel import ListenerContext, TcpChannel
+from wire.tcp_channel import TcpChannel
 
 log = structlog.get_logger(__name__)
 

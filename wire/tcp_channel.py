@@ -5,21 +5,17 @@ this one connection.
 """
 
 import asyncio
-import enum
 import ssl
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import structlog
 
-from wire.api_table import ApiTable
-from wire.channel import RequestHandler
+from wire.close_reason import CloseReason
 from wire.codec import parse_request
 from wire.connection import Connection
-from wire.connection_limits import NO_LIMITS, ConnectionLimits, Place
+from wire.connection_limits import Place
 from wire.errors import ProtocolError
-from wire.held_sockets import HeldSockets
-from wire.listener_counters import ListenerCounters, LogLimiter
-from wire.listener_settings import ListenerSettings
+from wire.listener_context import ListenerContext
 from wire.principal import ANONYMOUS, KafkaPrincipal
 from wire.software import UNKNOWN_SOFTWARE
 
@@ -39,21 +35,6 @@ of hundreds of connections that send many of them, each has its turn before anot
 """
 
 
-class CloseReason(enum.StrEnum):
-    """Why a connection ended, where neither a `ProtocolError` nor a handler says it."""
-
-    CLIENT_CLOSED = "client_closed"
-    CONNECTION_RESET = "connection_reset"
-    TLS_ERROR = "tls_error"
-    TRUNCATED_FRAME = "truncated_frame"
-    IDLE = "idle"
-    RESPONSES_UNREAD = "responses_unread"
-    RECEIVE_BUFFERS_FULL = "receive_buffers_full"
-    HANDLER_ERROR = "handler_error"
-    LISTENER_STOPPED = "listener_stopped"
-    EXCESS_CONNECTION = "excess_connection"
-
-
 def as_protocol(channel: "TcpChannel") -> asyncio.Protocol:
     """The channel as the loop knows it: it has the methods, and is not derived from the class."""
     return cast(asyncio.Protocol, channel)
@@ -63,69 +44,6 @@ def _lost_reason(error: Exception | None) -> CloseReason:
     if error is None:
         return CloseReason.CLIENT_CLOSED
     return CloseReason.TLS_ERROR if isinstance(error, ssl.SSLError) else CloseReason.CONNECTION_RESET
-
-
-class Clock(Protocol):
-    """The monotonic half of `quotas.clock.Time`, which this room may not import."""
-
-    def hi_res_clock_ms(self) -> int:
-        """Monotonic time [ms]."""
-        ...
-
-
-class ListenerContext:
-    """What the connections of one listener share.
-
-    Attributes:
-        channels: the open connections.
-        buffered_bytes: what they hold of requests that no handler has seen [B].
-        all_closed: set while `channels` is empty.
-        limits: who may connect.
-        held: refused connections that are closed later.
-    """
-
-    __slots__ = (
-        "all_closed",
-        "api_table",
-        "buffered_bytes",
-        "channels",
-        "counters",
-        "handler",
-        "held",
-        "limiter",
-        "limits",
-        "listener_name",
-        "loop",
-        "settings",
-        "time",
-    )
-
-    def __init__(
-        self,
-        *,
-        listener_name: str,
-        handler: RequestHandler,
-        api_table: ApiTable,
-        settings: ListenerSettings,
-        time: Clock,
-        loop: asyncio.AbstractEventLoop,
-        counters: ListenerCounters,
-        limits: ConnectionLimits = NO_LIMITS,
-    ) -> None:
-        self.listener_name = listener_name
-        self.handler = handler
-        self.api_table = api_table
-        self.settings = settings
-        self.time = time
-        self.loop = loop
-        self.counters = counters
-        self.limits = limits
-        self.held = HeldSockets(loop)
-        self.limiter = LogLimiter()
-        self.channels: dict[TcpChannel, None] = {}
-        self.buffered_bytes = 0
-        self.all_closed = asyncio.Event()
-        self.all_closed.set()
 
 
 class TcpChannel:
@@ -259,6 +177,11 @@ class TcpChannel:
         return self._close_reason is not None or self._end_reason is not None
 
     @property
+    def unread_bytes(self) -> int:
+        """What it holds of responses that its peer has not read [B]."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
     def last_active_ms(self) -> int:
         """When it was last used [ms, monotonic]."""
         return self._last_active_ms
@@ -344,7 +267,10 @@ class TcpChannel:
             return
         self._is_pumping = True
         try:
-            self._pump_turn(self._transport)
+            if self._context.unread.left_bytes < 0 and self._connection.may_take:
+                self._continue_soon()  # after the review, which comes first
+            else:
+                self._pump_turn(self._transport)
         except ProtocolError as error:
             self._refuse(error)
         except Exception as error:  # noqa: BLE001  # a handler's fault ends one connection, never the listener
@@ -369,9 +295,11 @@ class TcpChannel:
                         started_ms = now_ms
                     elif now_ms - started_ms >= _TURN_MS:
                         break
-                continue
-            if connection.has_output:
-                written += self._write(transport)
+                if connection.may_take:
+                    continue
+            if not connection.has_output:
+                return
+            written += self._write(transport)
             # What left has made room for frames that wait for it, if there are any.
             if not connection.may_take:
                 return
@@ -395,7 +323,12 @@ class TcpChannel:
         data = self._connection.data_to_send()
         if data:
             transport.write(data)
-            self._context.counters.bytes_sent += len(data)
+            context = self._context
+            context.counters.bytes_sent += len(data)
+            unread = context.unread
+            unread.left_bytes -= len(data)
+            if unread.left_bytes < 0:
+                unread.review_soon(context)
         return len(data)
 
     def _continue_soon(self) -> None:

@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from support.raw_client import ZSTD, get_request, parse_get, push_request
 
-from benchmarks.fleetgauge.bench_listener import POINTS, payload
+from benchmarks.fleetgauge.load import POINTS, payload
 
 CONNECTIONS: Final = 2_000
 INSTANCES_EACH: Final = 8
@@ -82,6 +82,9 @@ class Transport:
     def is_reading(self) -> bool:
         return True
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def close(self) -> None:
         pass
 
@@ -105,9 +108,10 @@ class Listener:
         from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
         from telemetry.push_record import PushIds
         from wire.api_table import ApiTable
+        from wire.listener_context import ListenerContext
         from wire.listener_counters import ListenerCounters
         from wire.listener_settings import ListenerSettings
-        from wire.tcp_channel import ListenerContext, TcpChannel
+        from wire.tcp_channel import TcpChannel
 
         clock, metrics, table = SystemTime(), Metrics(time=SystemTime()), ApiTable()
         self._loop = Loop()

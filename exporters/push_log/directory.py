@@ -83,10 +83,16 @@ class LogDirectory:
                 path.rename(path.with_name(path.name + _CORRUPT))
         self._forget(number)
 
-    def remove_unfinished(self) -> None:
-        """Takes away what a writer left that was ended while it made a segment."""
+    def remove_remains(self) -> None:
+        """Takes away what belongs to no segment: of one whose writer was ended while it made it, and what SQLite makes
+        for a reader that opened a segment in the moment in which it was taken away. For the writer alone.
+        """
         for path in self.path.glob(f"*{SUFFIX}{UNFINISHED}*"):
             path.unlink(missing_ok=True)
+        for side in _SIDES[1:]:
+            for path in self.path.glob(f"*{SUFFIX}{side}"):
+                if not path.with_name(path.name.removesuffix(side)).exists():
+                    path.unlink(missing_ok=True)
 
     def corrupt_files(self) -> list[Path]:
         """What was set aside, oldest first."""

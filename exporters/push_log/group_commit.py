@@ -209,7 +209,8 @@ class GroupCommit:
 
     def _release(self, pushes: list[_Push]) -> None:
         self._pending_records -= len(pushes)
-        self._pending_bytes -= sum(push.size_bytes for push in pushes)
+        for push in pushes:
+            self._pending_bytes -= push.size_bytes
         if not self._pending_records:
             drained, self._drained = self._drained, []
             for waiter in drained:
@@ -220,14 +221,21 @@ class GroupCommit:
         """Answers those that have no answer yet."""
         for push in pushes:
             on_done, push.on_done = push.on_done, None
-            if on_done is not None:
-                self._tell(on_done, error)
+            if on_done is None:
+                continue
+            try:
+                on_done(error)
+            except Exception as fault:  # noqa: BLE001  one sender's fault is not the next one's
+                self._blame(fault)
 
     def _tell(self, on_done: OnDone, error: Exception | None) -> None:
         try:
             on_done(error)
-        except Exception as fault:  # noqa: BLE001  one sender's fault is not the next one's
-            self._loop.call_exception_handler({"message": "a push's completion failed", "exception": fault})
+        except Exception as fault:  # noqa: BLE001  as above
+            self._blame(fault)
+
+    def _blame(self, fault: Exception) -> None:
+        self._loop.call_exception_handler({"message": "a push's completion failed", "exception": fault})
 
     def _expire(self) -> None:
         """Answers what has waited too long; what is not yet being written is not written any more."""

@@ -80,6 +80,10 @@ def translated(path: Path) -> Iterator[None]:
         raise SegmentCorruptError(f"{path} is damaged: {error}") from error
     except (apsw.FullError, apsw.IOError) as error:
         extended = getattr(error, "extendedresult", 0)  # missing in apsw's type information
+        if extended == apsw.SQLITE_IOERR_FSTAT and not path.exists():
+            # SQLite opens a database first and its write-ahead log with the first query, for which it asks for the mode
+            # of the database by its name: that name was taken away in between.
+            raise SegmentGoneError(f"{path} is gone: {error}") from error
         if isinstance(error, apsw.IOError) and extended != apsw.SQLITE_IOERR_SHMSIZE:
             raise PushLogError(f"{path}: {error}") from error
         raise PushLogFullError(f"no room left on the disk of {path.parent}: {error}") from error

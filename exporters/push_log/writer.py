@@ -197,7 +197,7 @@ def _lock(path: Path) -> int:
 def _first_number(directory: LogDirectory) -> int:
     """A number beyond every segment and every cursor, after taking away the newest segments that never got a row."""
     highest = max([0, *directory.used_numbers(), highest_segment(directory.path)])
-    directory.remove_unfinished()
+    directory.remove_remains()
     for number in reversed(directory.numbers()):
         try:
             if directory.tail(number, sealed=False).row:

@@ -8,17 +8,15 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from fleetgauge.apis.messages import new_part, new_response
+from fleetgauge.apis.unknown_topics import with_unknown_topics
 from wire.api_table import ApiKey
 from wire.codec import Request, encode_response
-from wire.errors import ErrorCode
 from wire.listener import Channel
 
 _NO_TIME = datetime.timedelta(0)
 _BROKER_ENDPOINTS = 1
 _MISMATCHED_ENDPOINT_TYPE = 114
 _UNSUPPORTED_ENDPOINT_TYPE = 115
-_FIRST_VERSION_BY_ID = 12
-"""Of Metadata: from here on a topic may be asked for by its id alone (KIP-516)."""
 
 
 class ClusterApis:
@@ -40,7 +38,6 @@ class ClusterApis:
         schema: Any = load_response_schema(ApiKey.METADATA, request.api_version)
         host, port = self._advertised(channel.listener_name)
         broker = new_part(schema, "MetadataResponseBroker", node_id=self._node_id, host=host, port=port, rack=None)
-        topics = tuple(_unknown_topic(schema, asked, request.api_version) for asked in request.body.topics or ())
         response = new_response(
             ApiKey.METADATA,
             request.api_version,
@@ -48,10 +45,11 @@ class ClusterApis:
             brokers=(broker,),
             cluster_id=self._cluster_id,
             controller_id=self._node_id,
-            topics=topics,
+            topics=(),
             error_code=KioErrorCode.none,
         )
-        return encode_response(request.correlation_id, response)
+        encoded = encode_response(request.correlation_id, response)
+        return with_unknown_topics(encoded, request.api_version, request.body.topics or ())
 
     def handle_describe_cluster(self, channel: Channel, request: Request) -> bytes:
         """Answers this node as the cluster; a controller endpoint (KIP-919) there is none."""
@@ -80,21 +78,3 @@ def _endpoint_error(endpoint_type: int) -> int:
     if endpoint_type == _BROKER_ENDPOINTS:
         return 0
     return _MISMATCHED_ENDPOINT_TYPE if endpoint_type == 2 else _UNSUPPORTED_ENDPOINT_TYPE
-
-
-def _unknown_topic(schema: Any, asked: Any, version: int) -> Any:
-    """The answer for one topic; versions 10 and 11 have the field of the id, and Kafka refuses its use in them."""
-    topic_id = getattr(asked, "topic_id", None)
-    by_id = topic_id is not None
-    error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if version < _FIRST_VERSION_BY_ID and (by_id or asked.name is None):
-        error = ErrorCode.INVALID_REQUEST
-    return new_part(
-        schema,
-        "MetadataResponseTopic",
-        error_code=KioErrorCode(error),
-        name="" if asked.name is None and version < _FIRST_VERSION_BY_ID else asked.name,
-        topic_id=topic_id,
-        is_internal=False,
-        partitions=(),
-    )

@@ -120,23 +120,6 @@ class TelemetryApis:
         channel.attachment = context = context_of(channel, request)
         return context
 
-    def _complete(self, channel: Channel, request: Request, push: AcceptedPush, error: Exception | None) -> None:
-        started_ns = self._time.nanoseconds() if request.started_ns else 0
-        now_ms = self._time.hi_res_clock_ms()
-        if error is None:
-            push.logged(now_ms)
-            code, answer = ErrorCode.NONE, _LOGGED
-        else:
-            push.not_logged(now_ms)
-            code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
-            answer = f"{code.name}: {type(error).__name__}"
-        self.push_answers[answer] += 1
-        response = encode_push_telemetry_response(request.correlation_id, request.throttle_time_ms, code)
-        channel.respond(request.slot, response)
-        self._flusher.flush_soon(channel)
-        if started_ns:
-            self._request_quota.record_answer(channel, request, started_ns)
-
     def _let_finish(self, awaitable: Awaitable[None]) -> None:
         task = asyncio.ensure_future(self._bounded(awaitable))
         self._plugin_tasks.add(task)
@@ -167,7 +150,23 @@ class _Completion:
         self._push = push
 
     def __call__(self, error: Exception | None) -> None:
-        self._apis._complete(self._channel, self._request, self._push, error)
+        apis, request, push = self._apis, self._request, self._push
+        time = apis._time
+        started_ns = time.nanoseconds() if request.started_ns else 0
+        now_ms = time.hi_res_clock_ms()
+        if error is None:
+            push.logged(now_ms)
+            code, answer = ErrorCode.NONE, _LOGGED
+        else:
+            push.not_logged(now_ms)
+            code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            answer = f"{code.name}: {type(error).__name__}"
+        apis.push_answers[answer] += 1
+        response = encode_push_telemetry_response(request.correlation_id, request.throttle_time_ms, code)
+        self._channel.respond(request.slot, response)
+        apis._flusher.flush_soon(self._channel)
+        if started_ns:
+            apis._request_quota.record_answer(self._channel, request, started_ns)
 
 
 def _describes(context: RequestContext, channel: Channel, request: Request) -> bool:

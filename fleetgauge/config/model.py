@@ -111,6 +111,12 @@ class ServiceConfig(ListenerKeys):
         alias="queued.max.request.bytes",
         description="Incomplete and waiting requests over all connections of a listener [B]; who exceeds it is closed.",
     )
+    queued_max_response_bytes: int = Field(
+        default=_WIRE.queued_max_response_bytes,
+        ge=1024 * 1024,
+        alias="queued.max.response.bytes",
+        description="Responses left unread over all connections of a listener [B]; those that hold most are closed.",
+    )
     socket_listen_backlog_size: int = Field(
         default=_WIRE.socket_listen_backlog_size,
         ge=1,

@@ -27,6 +27,7 @@ DIVIDED: Final = (
     "client_instances_max",
     "client_instance_metrics_max",
     "queued_max_request_bytes",
+    "queued_max_response_bytes",
     "max_unfinished_handshakes",
     "push_log_segment_bytes",
     "max_connections",

@@ -24,7 +24,7 @@ class ZstdDecompressor:
     Not for several threads at once.
     """
 
-    __slots__ = ("_context", "_max_bytes", "_max_window_bytes")
+    __slots__ = ("_at_once", "_context", "_max_bytes", "_max_window_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         """Makes one that returns at most `max_bytes` [B]."""
@@ -32,6 +32,7 @@ class ZstdDecompressor:
         window = max(_MIN_WINDOW_BYTES, 1 << (max_bytes - 1).bit_length())
         self._max_window_bytes = min(window, 1 << zstandard.WINDOWLOG_MAX)
         self._context = zstandard.ZstdDecompressor(max_window_size=self._max_window_bytes)
+        self._at_once = self._context.decompress
 
     def __call__(self, data: bytes) -> bytes:
         """The decompressed bytes.
@@ -45,7 +46,10 @@ class ZstdDecompressor:
             if stated > self._max_bytes:
                 raise too_large(self._max_bytes)
             if 0 < stated <= AT_ONCE_BYTES:
-                return self._at_once(data)
+                try:
+                    return self._at_once(data, allow_extra_data=False)
+                except zstandard.ZstdError:
+                    pass  # several frames, or a broken one: the slow way tells
             return self._frames(data)
         except zstandard.ZstdError as error:
             if self._wants_a_larger_window(data):
@@ -58,12 +62,6 @@ class ZstdDecompressor:
             return zstandard.get_frame_parameters(data).window_size > self._max_window_bytes
         except zstandard.ZstdError:
             return False
-
-    def _at_once(self, data: bytes) -> bytes:
-        try:
-            return self._context.decompress(data, allow_extra_data=False)
-        except zstandard.ZstdError:
-            return self._frames(data)  # several frames, or a broken one: the slow way tells
 
     def _frames(self, data: bytes) -> bytes:
         chunks: list[bytes] = []

@@ -44,7 +44,7 @@ def free_ports(count: int) -> list[int]:
         return [int(each.getsockname()[1]) for each in sockets]
 
 
-def _with_the_test_run() -> list[str]:
+def with_the_test_run() -> list[str]:
     """Words before a command that end its process with ours, even by SIGKILL; none where util-linux is missing."""
     return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 
@@ -149,7 +149,7 @@ class KafkaBroker:
         if not (self.directory / "data").exists():
             self.tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config))
         command = [
-            *_with_the_test_run(),
+            *with_the_test_run(),
             "java",
             f"-Xms{self._heap}",
             f"-Xmx{self._heap}",

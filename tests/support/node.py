@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,15 +20,25 @@ subjects."""
 class Node:
     """One `fleetgauge serve`; may be stopped and started again on the same data directory.
 
-    Its output goes to `<directory>/serve.log`, which a failing test prints.
+    Its output goes to `<directory>/serve.log`, which a failing test prints. `modules` is where its packages lie,
+    if they are others than this test run's; `before` are words before its command.
     """
 
-    def __init__(self, directory: Path, *overrides: str, config: str = "") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *overrides: str,
+        config: str = "",
+        modules: Path | None = None,
+        before: Sequence[str] = (),
+    ) -> None:
         self.directory = directory
         self.data = directory / "data"
         self.log = directory / "serve.log"
         self.config_file = directory / "fleetgauge.toml"
         self.config_file.write_text(config)
+        self._modules = modules
+        self._before = tuple(before)
         self._overrides = ("log.dirs=" + str(self.data), *PATIENCE, *overrides)
         self.process: subprocess.Popen[bytes] | None = None
         self.port = 0
@@ -47,9 +58,12 @@ class Node:
         """Starts the node and waits until it serves."""
         overrides = [f"listeners=PLAINTEXT://127.0.0.1:{port}", *self._overrides]
         arguments = [part for override in overrides for part in ("--override", override)]
+        command = [sys.executable, "-m", "fleetgauge", "serve", "--config", str(self.config_file)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "fleetgauge", "serve", "--config", str(self.config_file), *arguments],
+                [*self._before, *command, *arguments],
+                cwd=self._modules,
+                env=os.environ if self._modules is None else {**os.environ, "PYTHONPATH": str(self._modules)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

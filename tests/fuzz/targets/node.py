@@ -34,9 +34,11 @@ from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
 from telemetry.push_record import PushIds, PushRecord
 from wire.api_table import ApiTable
 from wire.channel import Channel
+from wire.close_reason import CloseReason
+from wire.listener_context import ListenerContext
 from wire.listener_counters import ListenerCounters
 from wire.listener_settings import ListenerSettings
-from wire.tcp_channel import CloseReason, ListenerContext, TcpChannel
+from wire.tcp_channel import TcpChannel
 
 MAX_INSTANCES = 6
 MAX_BUFFERED_BYTES = 8_192

@@ -42,6 +42,23 @@ def test_peers_that_never_read_are_held_within_bounds(attacked: Attacked, client
         send_until_nobody_takes_more(deaf, request)
 
 
+@pytest.mark.parametrize("clients", [60, pytest.param(500, marks=full_size)])
+def test_what_all_peers_leave_unread_is_held_within_the_bound_of_all(attacked: Attacked, clients: int) -> None:
+    """Each keeps within what one may leave, besides 2.6 MB in the kernel; those that leave most go till it fits."""
+    bound = 8 * MIB
+    override = f"queued.max.response.bytes={bound}"
+    with (
+        attacked(override, most_bytes=48 * MIB + 2 * bound) as node,
+        connections(node.port, clients, receive_buffer=4_096) as deaf,
+    ):
+        send_until_nobody_takes_more(deaf, metadata_request(1, 10, b"t" * 25_000))  # as large an answer, soon made
+        status = node.wait_for(
+            lambda s: s["connections"][0]["closed"].get("response_buffers_full", 0) > 0, what="connections to go"
+        )
+        assert status["connections"][0]["unread_response_bytes"] <= bound
+        assert status["connections"][0]["open"] > 0, "not all of them"
+
+
 def send_until_nobody_takes_more(deaf: list[socket.socket], data: bytes) -> None:
     with selectors.DefaultSelector() as selector:
         for connection in deaf:
@@ -49,7 +66,10 @@ def send_until_nobody_takes_more(deaf: list[socket.socket], data: bytes) -> None
             selector.register(connection, selectors.EVENT_WRITE)
         while ready := selector.select(timeout=1.0):
             for key, _ in ready:
-                key.fileobj.send(data)  # type: ignore[union-attr]
+                try:
+                    key.fileobj.send(data)  # type: ignore[union-attr]
+                except ConnectionError:
+                    selector.unregister(key.fileobj)
 
 
 @pytest.mark.parametrize(("clients", "idle_ms"), [(100, 3_000), pytest.param(2_000, 30_000, marks=full_size)])

@@ -1,5 +1,6 @@
 """What ApiVersions, Metadata and DescribeCluster answer, read back with kio's own readers in every version."""
 
+import struct
 import uuid
 from io import BytesIO
 from typing import Any
@@ -11,7 +12,7 @@ from kio.serial import entity_reader, entity_writer
 from fleetgauge.apis.api_versions import handle_api_versions
 from fleetgauge.apis.cluster import ClusterApis
 from wire.api_table import SERVED, ApiKey, ApiTable
-from wire.codec import Request, parse_request
+from wire.codec import Request, encode_response, parse_request
 
 CLUSTER = ClusterApis(7, "the-cluster", lambda listener: ("broker.example", 9092))
 
@@ -119,6 +120,17 @@ def test_metadata_names_this_node_and_knows_no_topic(version: int) -> None:
         assert answer.controller_id == 7
     if version >= 2:
         assert answer.cluster_id == "the-cluster"
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_metadata_of_many_topics_is_what_kio_writes(version: int) -> None:
+    names = [f"topic-{number}" for number in range(200)] + ["", "\u00fc" * 60, "t" * 300]
+    channel: Any = Channel()
+    answer = answered(3, version, CLUSTER.handle_metadata(channel, metadata_request(version, names)))
+    assert [topic.name for topic in answer.topics] == names
+    written = encode_response(9, answer)
+    assert CLUSTER.handle_metadata(channel, metadata_request(version, names))[8:] == written[8:]
+    assert struct.unpack_from(">i", written) == (len(written) - 4,)
 
 
 def metadata_by_id(version: int) -> Any:

@@ -13,6 +13,7 @@ from wire.api_table import ApiTable
 from wire.channel import Channel
 from wire.codec import Request
 from wire.handshakes import Handshakes
+from wire.listener_context import ListenerContext
 from wire.listener_counters import AuthenticationCounters, ListenerCounters
 from wire.listener_security import ListenerSecurity
 from wire.listener_settings import ListenerSettings
@@ -21,7 +22,6 @@ from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechani
 from wire.sasl.mechanism import PasswordCheck
 from wire.secure_channel import SecureChannel, SecureContext
 from wire.security_protocol import SecurityProtocol
-from wire.tcp_channel import ListenerContext
 
 STORE = CredentialStore({"alice": (ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096),)})
 

@@ -1,6 +1,7 @@
 """The shell of a connection on a transport that only remembers: reading, writing, closing and telling of it."""
 
 import asyncio
+import functools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +14,10 @@ from wire.api_table import ApiTable
 from wire.channel import Channel
 from wire.codec import Request, encode_push_telemetry_response
 from wire.errors import ProtocolError
+from wire.listener_context import ListenerContext
 from wire.listener_counters import ListenerCounters
 from wire.listener_settings import ListenerSettings
-from wire.tcp_channel import ListenerContext, TcpChannel
+from wire.tcp_channel import TcpChannel
 
 PUSH = struct.pack(">hhihB", 72, 0, 0, -1, 0) + bytes(16) + struct.pack(">iBb", 5, 0, 0) + b"\x01\x00"
 
@@ -37,6 +39,7 @@ class FakeTransport(asyncio.Transport):
         self.is_reading_now = True
         self.is_closed = False
         self.is_aborted = False
+        self.unread = 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = high
@@ -44,6 +47,9 @@ class FakeTransport(asyncio.Transport):
     def write(self, data: Any) -> None:
         assert not self.is_closed, "written after the close"
         self.writes.append(bytes(data))
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def is_reading(self) -> bool:
         return self.is_reading_now
@@ -69,8 +75,8 @@ class Later:
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []
 
-    def call_soon(self, call: Callable[[], None]) -> None:
-        self.calls.append(call)
+    def call_soon(self, call: Callable[..., None], *arguments: object) -> None:
+        self.calls.append(functools.partial(call, *arguments))
 
     def run(self) -> int:
         calls, self.calls = self.calls, []
@@ -518,6 +524,62 @@ def test_the_bytes_held_over_all_connections_are_bounded_and_given_back() -> Non
     assert third_transport.writes == [answer(1)], "a request that comes whole needs no room"
     first.connection_lost(None)
     assert bench.context.buffered_bytes == 0
+
+
+def test_of_those_who_leave_too_much_unread_together_the_ones_with_most_go() -> None:
+    bench = Bench(queued_max_response_bytes=100)
+    held = {"most": 90, "much": 60, "little": 10, "nothing": 0}
+    peers = {name: bench.connect() for name in held}
+    channel, transport = peers["nothing"]
+    for number in range(7):  # 112 bytes of answers: as much as may be unread
+        channel.data_received(push(number))
+    for name, size in held.items():
+        peers[name][1].unread = size
+    with capture_logs() as logs:
+        bench.loop.run()
+    assert [name for name, (_, transport) in peers.items() if transport.is_aborted] == ["most"]
+    assert bench.context.unread.held_bytes == 70
+    assert [entry["reason"] for entry in logs] == ["response_buffers_full"]
+    assert "160 bytes" in logs[0]["detail"]
+    peers["most"][0].connection_lost(None)
+    assert bench.closed == {"response_buffers_full": 1}
+    channel.data_received(push(8))
+    assert transport.writes[-1] == answer(8)
+
+
+def test_thousands_who_never_read_are_held_within_the_bound_of_all() -> None:
+    bound = 1_000_000
+    bench = Bench(queued_max_response_bytes=bound)
+    peers = [bench.connect() for _ in range(3_000)]
+    response = answer(1) * 100
+    bench.handler.on_request = lambda _, request: response
+    most = 0
+    for turn in range(3):
+        for channel, transport in peers:
+            if not transport.is_closed:
+                channel.data_received(push(turn))
+                transport.unread = sum(map(len, transport.writes))
+            if bench.context.unread.left_bytes < 0:  # as much as there will be
+                most = max(most, sum(transport.unread for _, transport in peers if not transport.is_aborted))
+            bench.loop.run()
+    assert bound < most <= bound + bound // 8 + 2 * len(response)
+    assert bench.context.unread.held_bytes <= bound
+    assert any(not transport.is_closed for _, transport in peers)
+
+
+def test_no_request_is_handled_between_too_many_responses_and_the_look_at_who_reads() -> None:
+    bench = Bench(queued_max_response_bytes=100)
+    first, first_transport = bench.connect()
+    second, second_transport = bench.connect()
+    for number in range(7):
+        first.data_received(push(number))
+    handled = len(bench.handler.requests)
+    second.data_received(push(1))
+    first.data_received(push(7))
+    assert len(bench.handler.requests) == handled
+    bench.loop.run()
+    assert second_transport.writes == [answer(1)]
+    assert first_transport.writes[-1] == answer(7)
 
 
 def test_who_a_client_is_stands_on_its_channel() -> None:

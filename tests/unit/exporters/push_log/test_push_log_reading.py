@@ -10,7 +10,9 @@ from structlog.testing import capture_logs
 from support.push_log import numbers, poll, poll_all, push_record, zstd
 
 from exporters.push_log.cursors import Cursors
+from exporters.push_log.directory import LogDirectory
 from exporters.push_log.log import CursorRevokedError, Lag, PushLogError
+from exporters.push_log.segment import SegmentGoneError, SegmentReader
 from exporters.push_log.sqlite import SqlitePushLogReader
 from quotas.clock import SystemTime
 
@@ -282,3 +284,16 @@ def test_what_was_read_before_a_segment_that_cannot_be_opened_is_not_passed_over
     aside.rename(second)
     reader.commit(first)
     assert found + poll_all(reader) == written
+
+
+def test_a_segment_taken_away_while_a_reader_opens_it_is_gone_and_no_disk_error(log: Any) -> None:
+    log.write(log.writer(), 2)
+    directory = LogDirectory(log.path)
+    number = directory.live()[-1]
+    opening = SegmentReader(directory.segment(number))  # SQLite looks for the write-ahead log with the first query
+    try:
+        directory.remove(number)
+        with pytest.raises(SegmentGoneError, match="is gone"):
+            opening.is_opened()
+    finally:
+        opening.close()

@@ -141,6 +141,21 @@ def test_a_head_without_records_does_not_age(log: Any) -> None:
     assert writer.counters()["segments_begun"] == 1
 
 
+def test_a_start_clears_what_belongs_to_no_segment_and_nothing_else(log: Any) -> None:
+    writer = log.writer()
+    written = log.write(writer, 2)
+    writer.close()
+    kept = {path.name for path in log.path.iterdir()}
+    assert any(name.endswith("-wal") for name in kept)
+    for end in ("7.sqlite-wal", "7.sqlite-shm", "8.sqlite.new", "8.sqlite.new-journal"):
+        (log.path / end.zfill(20 + len(end) - 1)).touch()
+    log.writer()
+    found = {path.name for path in log.path.iterdir()}
+    assert kept <= found
+    assert all("00007." not in name and "00008." not in name for name in found)
+    assert poll_all(log.reader()) == written
+
+
 def test_restarts_without_pushes_leave_no_files_behind(log: Any) -> None:
     for _ in range(5):
         log.writer().close()

@@ -1,0 +1,81 @@
+"""What the connections of one listener share: its settings, its counters, its loop, and the list of themselves."""
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from wire.api_table import ApiTable
+from wire.channel import RequestHandler
+from wire.connection_limits import NO_LIMITS, ConnectionLimits
+from wire.held_sockets import HeldSockets
+from wire.listener_counters import ListenerCounters, LogLimiter
+from wire.listener_settings import ListenerSettings
+from wire.unread_responses import UnreadResponses
+
+if TYPE_CHECKING:
+    from wire.tcp_channel import TcpChannel
+
+
+class Clock(Protocol):
+    """The monotonic half of `quotas.clock.Time`, which this room may not import."""
+
+    def hi_res_clock_ms(self) -> int:
+        """Monotonic time [ms]."""
+        ...
+
+
+class ListenerContext:
+    """What the connections of one listener share.
+
+    Attributes:
+        channels: the open connections.
+        buffered_bytes: what they hold of requests that no handler has seen [B].
+        all_closed: set while `channels` is empty.
+        limits: who may connect.
+        held: refused connections that are closed later.
+        unread: the bound on responses that peers leave unread.
+    """
+
+    __slots__ = (
+        "all_closed",
+        "api_table",
+        "buffered_bytes",
+        "channels",
+        "counters",
+        "handler",
+        "held",
+        "limiter",
+        "limits",
+        "listener_name",
+        "loop",
+        "settings",
+        "time",
+        "unread",
+    )
+
+    def __init__(
+        self,
+        *,
+        listener_name: str,
+        handler: RequestHandler,
+        api_table: ApiTable,
+        settings: ListenerSettings,
+        time: Clock,
+        loop: asyncio.AbstractEventLoop,
+        counters: ListenerCounters,
+        limits: ConnectionLimits = NO_LIMITS,
+    ) -> None:
+        self.listener_name = listener_name
+        self.handler = handler
+        self.api_table = api_table
+        self.settings = settings
+        self.time = time
+        self.loop = loop
+        self.counters = counters
+        self.limits = limits
+        self.held = HeldSockets(loop)
+        self.limiter = LogLimiter()
+        self.unread = UnreadResponses(settings.queued_max_response_bytes)
+        self.channels: dict[TcpChannel, None] = {}
+        self.buffered_bytes = 0
+        self.all_closed = asyncio.Event()
+        self.all_closed.set()
