@@ -69,8 +69,8 @@ MUTATIONS = [
     Mutation(
         "a push after a Get is due",
         "telemetry/gate.py",
-        "return self._get_unconsumed or _has_passed(self._last_push_ms",
-        "return _has_passed(self._last_push_ms",
+        "return self._get_unconsumed or last_ms is None",
+        "return last_ms is None",
         LADDER,
     ),
     Mutation(

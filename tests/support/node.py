@@ -95,11 +95,11 @@ class Node:
         return int(found[listener].rsplit(":", 1)[1])
 
     def wait_for(self, condition: Any, *, within_s: float = 30.0, what: str = "") -> dict[str, Any]:
-        """Polls the status until `condition(status)` is true."""
+        """Polls the status until `condition(status)` is true; what it lacks, an exporter for instance, may come yet."""
         deadline = time.monotonic() + within_s
         status: dict[str, Any] = {}
         while time.monotonic() < deadline:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, KeyError):
                 status = self.status()
                 if condition(status):
                     return status
