@@ -17,7 +17,7 @@ from support.kafka_broker import KafkaBroker, free_ports
 
 from exporters.landing import encode
 from exporters.push_log.kafka_topic.record_codec import encode_record
-from fleet.errors import ConnectorError, JavaError
+from fleet.errors import JarError, JavaError
 from fleet.session import check_java
 from fleet.topic.connector import connector_jars
 from telemetry.push_record import PushIds, PushRecord
@@ -73,7 +73,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     try:
         check_java()
         connector_jars()
-    except (JavaError, ConnectorError) as error:
+    except (JavaError, JarError) as error:
         pytest.skip(str(error))
     with KafkaBroker(tmp_path_factory.mktemp("broker"), VERSION) as started:
         fill(started.bootstrap)
