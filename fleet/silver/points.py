@@ -7,7 +7,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.decode.stage import CountPoints, DecodePoints
 from fleet.decode.tally import RejectTally
-from fleet.schemas import CHECKED, COUNTED, DECODED, POINTS, conform
+from fleet.schemas import CHECKED, COUNTED, DECODED, SENT_POINTS, conform
+from fleet.silver.dialect import dialect
 
 
 def decode(
@@ -28,5 +29,7 @@ def count(checked: DataFrame, tally: RejectTally | None = None) -> DataFrame:
 
 
 def points(decoded: DataFrame) -> DataFrame:
-    """DECODED -> POINTS."""
-    return conform(conform(decoded, DECODED).where(F.col("reason").isNull()).drop("reason"), POINTS)
+    """DECODED -> SENT_POINTS, not yet compared with one another; `silver.deltas` does that."""
+    good = conform(decoded, DECODED).where(F.col("reason").isNull()).drop("reason")
+    dated = good.withColumns({"dialect": dialect(F.col("scope_name")), "date": F.to_date("received_at")})
+    return conform(dated, SENT_POINTS)

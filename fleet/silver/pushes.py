@@ -4,6 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.schemas import BRONZE, CHECKED, COUNTED, PUSHES, conform
+from fleet.silver.dialect import dialect
 from telemetry.push_record import SCHEMA_VERSION
 
 _PUSH_ID = r"\A[0-9a-f]{32}\z"
@@ -53,4 +54,5 @@ def drop_repeats(checked: DataFrame, repeats: DataFrame) -> DataFrame:
 
 def pushes(counted: DataFrame) -> DataFrame:
     """COUNTED -> PUSHES: one row a push, heartbeats too."""
-    return conform(conform(counted, COUNTED).where(F.col("reason").isNull()).drop("reason"), PUSHES)
+    good = conform(counted, COUNTED).where(F.col("reason").isNull()).drop("reason")
+    return conform(good.withColumns({"dialect": dialect(), "date": F.to_date("received_at")}), PUSHES)

@@ -9,7 +9,7 @@ from pyspark.testing import assertSchemaEqual
 from fleet.bronze import read_landing
 from fleet.errors import SchemaError
 from fleet.jobs import read_pushes
-from fleet.schemas import CHECKED, COUNTED, DECODED, POINTS, REJECTS, conform
+from fleet.schemas import CHECKED, COUNTED, DECODED, REJECTS, SENT_POINTS, conform
 from fleet.selection import Selection
 from fleet.silver import points as silver
 from fleet.silver.pushes import check, drop_repeats, find_repeats
@@ -87,7 +87,7 @@ def test_a_point_carries_its_push_the_original_and_the_normalised_columns(
     decoded = silver.decode(checked(spark, zone))
     assertSchemaEqual(decoded.schema, DECODED)
     points = silver.points(decoded)
-    assertSchemaEqual(points.schema, POINTS)
+    assertSchemaEqual(points.schema, SENT_POINTS)
     found = points.orderBy("point_index").collect()
     assert [(p.metric_name, p.topic, p.partition, p.twin, p.value) for p in found] == [
         (dialect.LAG, None, None, False, 30.0),
@@ -117,6 +117,7 @@ def test_a_malformed_payload_among_many_pushes_is_set_aside_alone(spark: SparkSe
     assert (reject.client_id, reject.source_row) == ("c-1777", 1777)
     assert reject.reason.startswith("malformed OTLP MetricsData")
     assert Path(reject.source_file).name == "part-0.parquet"
+    assert (bytes(reject.payload), str(reject.date)) == (dialect.MALFORMED, "2026-03-01")
     decoded.unpersist()
 
 
@@ -138,7 +139,7 @@ def test_conform_names_missing_columns(spark: SparkSession) -> None:
     with pytest.raises(SchemaError, match="columns are missing: received_at, client_instance_id"):
         conform(
             spark.createDataFrame([("x", "c")], "push_id string, client_id string").withColumns(
-                {name: F.lit(None) for name in ("source_file", "source_row", "reason")}
+                {name: F.lit(None) for name in ("source_file", "source_row", "reason", "principal", "payload", "date")}
             ),
             REJECTS,
         )

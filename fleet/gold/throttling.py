@@ -1,0 +1,54 @@
+"""Gold: throttling, how long brokers had each client wait for its quota, as their answers said."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from fleet.gold.clients import INSTANCE, identity_columns, latest_identity
+from fleet.gold.metrics import described
+from fleet.gold.windows import DEFAULT_WINDOW_S, with_window
+from fleet.schemas import SENT_POINTS, THROTTLING, conform
+from telemetry.standard_metrics import telemetry_name
+
+_TIMES: Final = (
+    ("produce", "producer-metrics", "produce-throttle-time"),
+    ("fetch", "consumer-fetch-manager-metrics", "fetch-throttle-time"),
+    ("fetch", "consumer-share-fetch-manager-metrics", "fetch-throttle-time"),
+)
+"""By kind of request: Kafka's names (JMX), to which `-avg` and `-max` belong. A broker's answer says one time for all
+quotas that it ran into, so the REQUEST quota's is in these too; clients measure no other requests' throttling.
+"""
+
+_REQUESTS: Final = {
+    telemetry_name(group, f"{name}-{statistic}"): request
+    for request, group, name in _TIMES
+    for statistic in ("avg", "max")
+}
+
+
+def throttling(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame:
+    """POINTS or SENT_POINTS -> THROTTLING: [ms], one row a client instance, kind of request and window.
+
+    `throttle_avg_ms` is the mean of the averages that the client reported, `throttle_max_ms` the largest maximum; both
+    null with no `samples` where it asked and nothing was recorded. 0 is what a broker said, or what librdkafka says
+    when none answered: not throttled either way. A client that does not send the metric has no row.
+    """
+    name = F.col("metric_name")
+    request = F.create_map(*(F.lit(text) for pair in _REQUESTS.items() for text in pair))[name]
+    ours = conform(points, SENT_POINTS).where(name.isin(sorted(_REQUESTS)))
+    rows = with_window(ours, window_s).withColumns({"request": request, "metric": F.left(name, F.length(name) - 4)})
+    measured = F.when((F.col("value") >= 0) & (F.col("value") < F.lit(float("inf"))), F.col("value"))
+    largest = F.when(name.endswith(".max"), measured)
+    found = rows.groupBy(*INSTANCE, "window_start", "request", "metric").agg(
+        latest_identity(),
+        F.avg(F.when(name.endswith(".avg"), measured)).alias("throttle_avg_ms"),
+        F.max(largest).alias("throttle_max_ms"),
+        F.count(largest).alias("samples"),
+        F.count_if(largest > 0).alias("throttled"),
+    )
+    texts = described(F.concat("metric", F.lit(".avg")), _REQUESTS)
+    windowed = found.select("*", *identity_columns()).withColumns(
+        {"window_s": F.lit(window_s), "date": F.to_date("window_start"), **texts}
+    )
+    return conform(windowed, THROTTLING)
