@@ -125,4 +125,4 @@ def _options(settings: SessionSettings) -> dict[str, str]:
         }
     if settings.jars:
         options["spark.jars"] = ",".join(settings.jars)
-    return options | settings.options
+    return {**options, **settings.options}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from fleet.errors import JarError
 from fleet import jars
+from fleet.errors import JarError
 from fleet.topic.connector import CONNECTOR, connector_jars
 
 
