@@ -9,9 +9,9 @@ from fleet.pipeline.batch import BatchReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How large a table is by now."""
+    """How many rows the run wrote to a table, and how large it is by now."""
 
-    rows: int
+    rows_written: int
     files: int
     size_bytes: int
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -29,6 +29,8 @@ from fleet.tables.maintain import Upkeep, maintain
 from fleet.tables.store import Store
 from fleet.topic.connector import connector_jars
 from quotas.clock import Time
+
+_LOCAL_SNAPSHOT_PARTITIONS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ def session_settings(
     if with_topic:
         found += connector_jars(kafka_jars, note=note)
     settings = SessionSettings(master=master, log_level=spark_log_level, jars=tuple(dict.fromkeys(found)))
-    partitions = settings.local_shuffle_partitions if settings.is_local else None
+    partitions = _LOCAL_SNAPSHOT_PARTITIONS if settings.is_local else None
     return SessionSettings(
         master=master,
         log_level=spark_log_level,
@@ -266,12 +268,12 @@ class _Run:
         }
 
     def _sizes(self) -> dict[str, Size]:
-        self._progress.stage("counting")
         sizes = {}
         for table in catalog.TABLES.values():
             if table.layer == "state" or not self._store.has(table):
                 continue
             path = table.path(self._store.root)
             files, size_bytes = delta.size(self._spark, path)
-            sizes[table.name] = Size(rows=self._store.read(table).count(), files=files, size_bytes=size_bytes)
+            written = self._store.rows_written[table.name]
+            sizes[table.name] = Size(rows_written=written, files=files, size_bytes=size_bytes)
         return sizes

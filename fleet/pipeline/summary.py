@@ -26,7 +26,7 @@ def run_as_json(report: RunReport) -> dict[str, Any]:
         "lost": report.lost,
         "days": report.days,
         "sizes": {
-            name: {"rows": size.rows, "files": size.files, "bytes": size.size_bytes}
+            name: {"rows_written": size.rows_written, "files": size.files, "bytes": size.size_bytes}
             for name, size in report.sizes.items()
         },
     }
@@ -39,9 +39,11 @@ def print_run(out: TextIO, report: RunReport) -> None:
         console.print(Text(f"nothing new in {report.source}"))
     else:
         console.print(Text(_headline(report)))
-        console.print(_table(("table", "rows", "files", "size"), {
-            name: (f"{size.rows:,}", f"{size.files:,}", decimal(size.size_bytes)) for name, size in report.sizes.items()
-        }))  # fmt: skip
+        rows = {
+            name: (f"{size.rows_written:,}", f"{size.files:,}", decimal(size.size_bytes))
+            for name, size in report.sizes.items()
+        }
+        console.print(_table(("table", "rows written", "files", "size"), rows))
     for reason, count in report.rejects.items():
         console.print(Text(f"set aside {count:,}: {reason}"))
     if report.lost:

@@ -4,6 +4,7 @@ A write of a batch carries the batch's `Transaction`. Delta keeps the last versi
 itself and turns a write of the same or an earlier version into nothing, so that a batch may run again at any time.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -97,19 +98,46 @@ def last_version(spark: SparkSession, path: str, app_id: str) -> int | None:
     return int(found.get()) if found.isDefined() else None
 
 
-def table_version(spark: SparkSession, path: str) -> int:
-    """Number of the table's last commit."""
+def version(spark: SparkSession, path: str) -> int:
+    """Number of the table's last commit; -1 where there is no table."""
     return int(_snapshot(spark, path).version())
 
 
 def size(spark: SparkSession, path: str) -> tuple[int, int]:
-    """(files, bytes) of the table as it is now."""
+    """(files, bytes) of the table as it is now; from the checksum of its last commit, which costs no job."""
     snapshot = _snapshot(spark, path)
+    checksum = snapshot.checksumOpt()
+    if checksum.isDefined():
+        return int(checksum.get().numFiles()), int(checksum.get().tableSizeBytes())
     return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
 
 
+def rows_written(spark: SparkSession, path: str, since: int) -> int:
+    """Rows that the commits after version `since` wrote, by their own account; -1 is before the first."""
+    log, snapshot = _opened(spark, path)
+    return sum(_rows_of_commit(spark, log, number) for number in range(since + 1, int(snapshot.version()) + 1))
+
+
+def _rows_of_commit(spark: SparkSession, log: Any, number: int) -> int:
+    jvm: Any = spark._jvm
+    file = jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{number:020d}.json")
+    stream = file.getFileSystem(log.newDeltaHadoopConf()).open(file)
+    try:
+        first = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, "UTF-8")).readLine()
+    finally:
+        stream.close()
+    metrics = json.loads(first or "{}").get("commitInfo", {}).get("operationMetrics", {})
+    return int(metrics.get("numOutputRows", 0))
+
+
 def _snapshot(spark: SparkSession, path: str) -> Any:
-    return _log_class(spark).forTableWithSnapshot(spark._jsparkSession, path)._2()
+    return _opened(spark, path)[1]
+
+
+def _opened(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """The table's log, and what it says now."""
+    found = _log_class(spark).forTableWithSnapshot(spark._jsparkSession, path)
+    return found._1(), found._2()
 
 
 def _log_class(spark: SparkSession) -> Any:

@@ -1,5 +1,9 @@
 """The standing tables under one root, made by their first rows."""
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pyspark.sql import DataFrame, SparkSession
 
 from fleet.errors import TableError
@@ -15,11 +19,15 @@ class Store:
     Args:
         spark: the session.
         root: a whole URI.
+
+    Attributes:
+        rows_written: by the name of the table, since this was made.
     """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
         self.root = root
+        self.rows_written: Counter[str] = Counter()
         self._known: set[str] = set()
 
     def has(self, table: Table) -> bool:
@@ -56,8 +64,9 @@ class Store:
 
     def append(self, table: Table, frame: DataFrame, transaction: Transaction | None = None) -> None:
         """Appends rows, unless the transaction has."""
-        rows = conform(frame, table.schema)
-        delta.append(rows, table.path(self.root), transaction=transaction, layout=self._layout(table))
+        rows, path, layout = conform(frame, table.schema), table.path(self.root), self._layout(table)
+        with self._counted(table):
+            delta.append(rows, path, transaction=transaction, layout=layout)
 
     def merge(self, table: Table, frame: DataFrame, transaction: Transaction) -> None:
         """Adds rows of new keys and replaces older ones of known keys, unless the transaction has."""
@@ -66,11 +75,21 @@ class Store:
             return
         rows = conform(frame, table.schema)
         path = table.path(self.root)
-        delta.merge(rows, path, key=table.key, newer_by=table.newer_by, transaction=transaction)
+        with self._counted(table):
+            delta.merge(rows, path, key=table.key, newer_by=table.newer_by, transaction=transaction)
 
     def replace(self, table: Table, frame: DataFrame, where: str | None = None) -> None:
         """Replaces the rows that meet `where`, or all."""
-        delta.replace(conform(frame, table.schema), table.path(self.root), where=where, layout=self._layout(table))
+        rows, path, layout = conform(frame, table.schema), table.path(self.root), self._layout(table)
+        with self._counted(table):
+            delta.replace(rows, path, where=where, layout=layout)
+
+    @contextmanager
+    def _counted(self, table: Table) -> Iterator[None]:
+        path = table.path(self.root)
+        before = delta.version(self.spark, path)
+        yield
+        self.rows_written[table.name] += delta.rows_written(self.spark, path, before)
 
     def _layout(self, table: Table) -> Layout | None:
         return None if self.has(table) else table.layout

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from support.killed_runs import QUICK_SPARK
 from support.standing_tables import assert_equal, contents, rows
 from typer.testing import CliRunner, Result
 
 from fleet.cli import app
+from fleet.tables.lock import only_run
 from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
@@ -42,7 +44,7 @@ class Scenario:
 
 
 def run(zone: LandingZone, tables: Path, *more: str) -> Result:
-    return fleet("run", "--source", str(zone.root), "--tables", str(tables), *more)
+    return fleet("run", "--source", str(zone.root), "--tables", str(tables), *QUICK_SPARK, *more)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,7 @@ def test_a_run_says_what_it_read_and_what_it_set_aside(scenario: Scenario) -> No
     )
     assert sorted(said["rejects"].values()) == [1, 1]
     assert "the file cannot be read: it is damaged, or gone" in said["rejects"]
-    assert said["sizes"]["pushes"]["rows"] == 2
+    assert said["sizes"]["pushes"]["rows_written"] == 2
     assert said["sizes"]["points"]["bytes"] > 0
 
 
@@ -140,7 +142,73 @@ def test_lost_tables_are_not_passed_over_in_silence(scenario: Scenario, tmp_path
     tables = tmp_path / "copy"
     shutil.copytree(scenario.tables / "_checkpoints", tables / "_checkpoints")
     result = run(scenario.zone, tables)
-    assert result.exit_code == 1
-    (sentence,) = result.stderr.strip().splitlines()
+    sentence = said_in_a_sentence(result)
     assert "has read pushes that the tables in" in sentence
     assert "remove it too, and everything is read again" in sentence
+
+
+def test_a_second_run_on_the_same_tables_is_refused_in_a_sentence(scenario: Scenario) -> None:
+    with only_run(str(scenario.tables)):
+        result = run(scenario.zone, scenario.tables)
+    assert said_in_a_sentence(result) == (
+        f"Error: another run is at work on the tables in file:{scenario.tables}: let it end first"
+    )
+
+
+def test_a_newer_schema_stops_the_run_before_anything_is_written(
+    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    zone.write([push(), push(schema_version=2)])
+    result = run(zone, tmp_path / "tables")
+    assert "has pushes of schema_version 2, and this release reads up to 1: upgrade" in said_in_a_sentence(result)
+    assert rows(tmp_path / "tables", "rejects") == rows(tmp_path / "tables", "pushes") == []
+
+
+def test_an_empty_zone_has_nothing_new(delta_lake: SparkSession, zone: LandingZone, tmp_path: Path) -> None:
+    zone.root.mkdir()
+    result = run(zone, tmp_path / "tables")
+    assert (result.exit_code, result.stdout) == (0, f"nothing new in {zone.root}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "--source", "nosuch/landing"], "there is no landing zone at nosuch/landing"),
+        (
+            ["run", "--source", "foo://landing"],
+            "foo://landing is on no file system that Spark knows: org.apache.hadoop",
+        ),
+        (["show", "latency"], "there is no table latency in file:"),
+        (["maintain"], "there is no table pushes in file:"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(
+    delta_lake: SparkSession, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    assert sentence in said_in_a_sentence(fleet(*arguments, "--tables", str(tmp_path / "tables"), *QUICK_SPARK))
+
+
+def said_in_a_sentence(result: Result) -> str:
+    assert (result.exit_code, result.stdout) == (1, ""), result.output
+    (sentence,) = result.stderr.strip().splitlines()
+    return sentence
+
+
+def test_a_table_of_somebody_else_is_left_alone(delta_lake: SparkSession, zone: LandingZone, tmp_path: Path) -> None:
+    zone.write([push()])
+    path = tmp_path / "tables" / "silver" / "pushes"
+    delta_lake.range(1).write.format("delta").save(str(path))
+    result = run(zone, tmp_path / "tables")
+    assert "has columns that this release does not know (id)" in said_in_a_sentence(result)
+
+
+def test_rows_of_a_table_are_shown_by_client_and_day(scenario: Scenario) -> None:
+    shown = fleet("show", "latency", "--tables", str(scenario.tables), "--client-id", "rd", *QUICK_SPARK)
+    heading, _, *lines = shown.stdout.splitlines()
+    assert heading.split()[:3] == ["date", "window_start", "window_s"]
+    assert lines
+    assert all(" rd " in line for line in lines)
+    none = fleet(
+        *("show", "pushes", "--tables", str(scenario.tables), "--until", "2026-03-01", "--format", "json"), *QUICK_SPARK
+    )
+    assert (none.exit_code, none.stdout) == (0, "")

@@ -20,7 +20,7 @@ def rows(root: Path, name: str) -> list[dict[str, Any]]:
 
 def contents(root: Path, *, without: tuple[str, ...] = ()) -> dict[str, list[str]]:
     """Every row of every silver and gold table and of what is remembered of series, as text, in order."""
-    paths = sorted(path for layer in LAYERS for path in (root / layer).iterdir()) + [root / "state" / "series"]
+    paths = [*sorted(path for layer in LAYERS for path in (root / layer).iterdir()), root / "state" / "series"]
     return {
         path.name: sorted(json.dumps(row, sort_keys=True, default=repr) for row in rows(root, path.name))
         for path in paths
