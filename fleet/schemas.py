@@ -68,7 +68,7 @@ _PAYLOAD: Final = _schema(("payload", T.BinaryType()))
 _DATE: Final = _schema(("date", T.DateType()))
 _DIALECT: Final = _schema(("dialect", T.StringType()))
 
-_OF_RESOURCE: Final = _schema(
+SENDER: Final = _schema(
     ("client_rack", T.StringType()),
     ("group_id", T.StringType()),
     ("group_instance_id", T.StringType()),
@@ -79,7 +79,7 @@ _OF_RESOURCE: Final = _schema(
 
 _COUNTED_PUSH: Final = T.StructType(
     [field for field in PUSH_RECORD.fields if field.name != "metrics"]
-    + _OF_RESOURCE.fields
+    + SENDER.fields
     + _schema(("heartbeat", T.BooleanType()), ("points", T.LongType())).fields
 )
 
@@ -224,6 +224,9 @@ REJECTS: Final = _schema(
 """
 
 _INSTANCE: Final = _schema(("principal", T.StringType()), ("client_instance_id", T.StringType()))
+INSTANCE: Final = tuple(_INSTANCE.names)
+"""The columns that tell a client instance: an id alone may be claimed by anybody."""
+
 _SOFTWARE: Final = _schema(
     ("client_id", T.StringType()),
     ("client_software_name", T.StringType()),
@@ -235,7 +238,7 @@ CLIENTS: Final = T.StructType(
     + _SOFTWARE.fields
     + _DIALECT.fields
     + _schema(("client_source_address", T.StringType()), ("client_source_port", T.IntegerType())).fields
-    + _OF_RESOURCE.fields
+    + SENDER.fields
     + _schema(
         ("push_interval_ms", T.IntegerType()),
         ("first_seen", T.TimestampType()),

@@ -150,14 +150,16 @@ def unit_of(group: str, name: str) -> str | None:
     return next((unit for pattern, unit in _UNITS if re.fullmatch(pattern, name)), "1")
 
 
+def quantity_of(group: str, name: str) -> str | None:
+    """What a metric measures, whatever the statistic; None for Streams' own metrics."""
+    return None if group.startswith("stream-") else _QUANTITIES.get(split(name)[0])
+
+
 def meaning_of(group: str, name: str) -> str | None:
     """What a metric says, in a few words; None for Streams' own metrics.
 
     >>> meaning_of("consumer-metrics", "poll-idle-ratio-avg").partition(", ")[2]
     "on average over the client's last samples"
     """
-    quantity, statistic = split(name)
-    if group.startswith("stream-") or quantity not in _QUANTITIES:
-        return None
-    said = _STATISTICS.get(statistic)
-    return f"{_QUANTITIES[quantity]}, {said}" if said else _QUANTITIES[quantity]
+    quantity, statistic = quantity_of(group, name), split(name)[1]
+    return f"{quantity}, {_STATISTICS[statistic]}" if quantity and statistic else quantity

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from telemetry.java_metrics import JAVA_METRICS
-from telemetry.metric_meanings import meaning_of, unit_of
+from telemetry.metric_meanings import meaning_of, quantity_of, unit_of
 
 KAFKA_PREFIX: Final = "org.apache.kafka."
 """Begins every telemetry name that is derived from one of Kafka's (KIP-714, Naming)."""
@@ -111,7 +111,8 @@ class KnownMetric:
         kafka_name: Kafka's own (JMX) name.
         clients: implementations that are known to have it.
         unit: of its values, `1` for a plain number; None where it is not known.
-        meaning: in a few words; None where it is not known.
+        quantity: what is measured, in a few words; None where it is not known.
+        meaning: the same with the statistic.
     """
 
     name: str
@@ -124,6 +125,7 @@ class KnownMetric:
     kafka_name: str
     clients: tuple[Client, ...]
     unit: str | None
+    quantity: str | None
     meaning: str | None
 
 
@@ -169,6 +171,7 @@ def known_metrics() -> tuple[KnownMetric, ...]:
                 kafka_name=name,
                 clients=("java", *others.get((group, name), ())),
                 unit=unit_of(group, name),
+                quantity=quantity_of(group, name),
                 meaning=meaning_of(group, name),
             )
             found[metric.name] = metric

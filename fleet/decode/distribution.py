@@ -26,7 +26,6 @@ DISTRIBUTION_TYPE: Final = pa.struct(
 
 _INT64_MAX: Final = 2**63 - 1
 
-_RANGE = ("offset", "bucket_counts")
 _FIELDS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "histogram": {
         "min": ("min",),

@@ -1,11 +1,10 @@
-"""Gold: what every table by client shares: which columns tell an instance, and who it was last."""
+"""Gold: what every table by client shares: who an instance was last."""
 
 from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-INSTANCE: Final = ("principal", "client_instance_id")
 IDENTITY: Final = ("client_id", "client_software_name", "client_software_version", "dialect")
 
 

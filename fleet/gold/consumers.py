@@ -77,5 +77,24 @@ def consumers(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame:
     `lag_partition_max_records` the largest lag of one partition. `records_consumed` and `bytes_consumed` are what the
     totals grew by, without deltas that reach back before the subscription. Only Java sends a lag: of other clients it
     is null and in `unknown`.
+
+    >>> columns = "client_instance_id dialect received_at metric_name topic partition value twin"
+    >>> consumer = "org.apache.kafka.consumer"
+    >>> lag, idle = f"{consumer}.fetch.manager.records.lag", f"{consumer}.poll.idle.ratio.avg"
+    >>> points = table(spark, POINTS, columns, ("one", "java", "12:00:00", lag, "a.b", 0, 100.0, False),
+    ...     ("one", "java", "12:00:00", lag, "a_b", 0, 100.0, True),
+    ...     ("one", "java", "12:00:00", lag, "a.b", 1, 20.0, False),
+    ...     ("one", "java", "12:01:00", lag, "a.b", 0, 70.0, False),
+    ...     ("two", "librdkafka", "12:00:00", idle, None, None, 0.9, False))
+    >>> found = consumers(points)
+    >>> show(found, "client_instance_id lag_records lag_max_records lag_partition_max_records poll_idle_ratio_avg")
+    client_instance_id  lag_records  lag_max_records  lag_partition_max_records  poll_idle_ratio_avg
+    one                 70           120              100                        -
+    two                 -            -                -                          0.9
+    >>> show(found.selectExpr("client_instance_id", "array_contains(unknown, 'lag_records') as lag_is_unknown"),
+    ...     "client_instance_id lag_is_unknown")
+    client_instance_id  lag_is_unknown
+    one                 no
+    two                 yes
     """
     return conform(by_window(points, MEASURES, window_s), CONSUMERS)

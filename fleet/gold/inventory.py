@@ -5,7 +5,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.schemas import INVENTORY, PUSHES, conform
+from fleet.schemas import INSTANCE, INVENTORY, PUSHES, conform
 from fleet.silver.clients import state
 
 _LATEST = (
@@ -24,8 +24,16 @@ def inventory(pushes: DataFrame, now: datetime | None = None) -> DataFrame:
     Client id, software, address, port and interval are those of its latest push, since clients change connections; the
     group is that of its latest push that names one. `terminated` says that its latest push was a terminating one: the
     client closed in order. `state` is judged at `now` as in CLIENTS, and null without.
+
+    >>> columns = "client_instance_id client_id received_at points heartbeat terminating"
+    >>> pushes = table(spark, PUSHES, columns, ("one", "billing", "12:00:00", 110, False, False),
+    ...     ("one", "billing", "12:01:00", 0, True, True), ("two", "audit", "12:01:00", 10, False, False))
+    >>> show(inventory(pushes), "client_instance_id client_id pushes heartbeats points last_seen terminated")
+    client_instance_id  client_id  pushes  heartbeats  points  last_seen  terminated
+    one                 billing    2       1           110     12:01:00   yes
+    two                 audit      1       0           10      12:01:00   no
     """
-    grouped = conform(pushes, PUSHES).groupBy("principal", "client_instance_id")
+    grouped = conform(pushes, PUSHES).groupBy(*INSTANCE)
     counted = grouped.agg(
         *(_latest(name).alias(name) for name in _LATEST),
         F.sort_array(F.collect_set("receiver_node_id")).alias("receiver_node_ids"),

@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.gold.clients import INSTANCE, identity_columns, latest_identity
+from fleet.gold.clients import identity_columns, latest_identity
 from fleet.gold.metrics import described
 from fleet.gold.recorded import recorded
 from fleet.gold.windows import DEFAULT_WINDOW_S, with_window
-from fleet.schemas import LATENCY, LATENCY_OVERALL, SENT_POINTS, conform
+from fleet.schemas import INSTANCE, LATENCY, LATENCY_OVERALL, SENT_POINTS, conform
 from telemetry.standard_metrics import telemetry_name
 
 
@@ -58,6 +58,15 @@ def latency(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame:
     `latency_avg_ms` is the mean of the averages that the client reported, `samples` their number, `latency_max_ms`
     the largest maximum. Where nothing was recorded there is no row. Links of one identity (librdkafka has several of
     -1) are one row.
+
+    >>> columns = "received_at metric_name node_id coordinator value"
+    >>> node = "org.apache.kafka.producer.node.request.latency"
+    >>> points = table(spark, SENT_POINTS, columns, ("12:00:00", f"{node}.avg", 1, False, 3.0),
+    ...     ("12:01:00", f"{node}.avg", 1, False, 5.0), ("12:01:00", f"{node}.max", 1, False, 40.0),
+    ...     ("12:06:00", f"{node}.avg", 1, False, None))
+    >>> show(latency(points), "window_start role node_id latency_avg_ms latency_max_ms samples unit")
+    window_start  role      node_id  latency_avg_ms  latency_max_ms  samples  unit
+    12:00:00      producer  1        4               40              2        ms
     """
     name = F.col("metric_name")
     rows = with_window(_reported(points, _ALL), window_s).withColumn("metric", F.left(name, F.length(name) - 4))

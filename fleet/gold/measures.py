@@ -11,17 +11,15 @@ from typing import Final, Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.gold.clients import INSTANCE, identity_columns, latest_identity
+from fleet.gold.clients import identity_columns, latest_identity
 from fleet.gold.metrics import metrics_by_name
 from fleet.gold.recorded import recorded
 from fleet.gold.windows import with_window
-from fleet.schemas import POINTS, conform
+from fleet.schemas import INSTANCE, POINTS, conform
 from telemetry.standard_metrics import KAFKA_PREFIX
 
 _DIALECTS: Final = ("java", "librdkafka", "franz-go")
 _KINDS: Final = ("consumer", "share-consumer")
-
-
 _OF_SHARE_CONSUMERS: Final = f"{KAFKA_PREFIX}consumer.share."
 
 

@@ -11,7 +11,13 @@ from telemetry.standard_metrics import KnownMetric, known_metrics
 
 
 def metrics(spark: SparkSession) -> DataFrame:
-    """METRICS: some hundreds of rows, to be joined to POINTS by `metric_name`."""
+    """The standard-metrics table -> METRICS: some hundreds of rows, to be joined to POINTS by `metric_name`.
+
+    >>> known = metrics(spark).where("metric_name like '%consumer.coordinator.rebalance.total'")
+    >>> show(known, "metric_type unit meaning clients")
+    metric_type  unit  meaning                                             clients
+    sum          1     rebalances that the consumer took part in, counted  java
+    """
     rows = [
         (
             metric.name,
@@ -31,14 +37,16 @@ def metrics(spark: SparkSession) -> DataFrame:
 def described(metric_name: Column, names: Iterable[str]) -> dict[str, Column]:
     """`unit` and `meaning` of rows about few metrics: a join with METRICS that the plan holds as a constant.
 
+    The meaning is that of what is measured, since a row has several statistics of it.
+
     Args:
-        metric_name: of a row.
+        metric_name: of one of them.
         names: all that may come.
     """
     known = metrics_by_name()
     columns = {}
-    for column in ("unit", "meaning"):
-        texts = (F.lit(text) for name in sorted(names) for text in (name, getattr(known[name], column)))
+    for column, attribute in (("unit", "unit"), ("meaning", "quantity")):
+        texts = (F.lit(text) for name in sorted(names) for text in (name, getattr(known[name], attribute)))
         columns[column] = F.create_map(*texts)[metric_name]
     return columns
 

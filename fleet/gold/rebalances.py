@@ -54,5 +54,16 @@ def rebalances(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame
     `rebalances`, `failed_rebalances` and `rebalance_latency_total_ms` are what the totals grew by; a delta that reaches
     back before the subscription is left out, and `gap` says so. The others are the client's own gauges: rates and
     `last_rebalance_seconds_ago` as the latest push has them.
+
+    >>> columns = "received_at metric_name value delta gap before_subscription dialect client_instance_id"
+    >>> total, assigned = (f"org.apache.kafka.consumer.coordinator.{name}" for name in
+    ...     ("rebalance.total", "assigned.partitions"))
+    >>> points = table(spark, POINTS, columns, ("12:00:00", total, 9.0, 9.0, False, True, "java", "one"),
+    ...     ("12:01:00", total, 2.0, 2.0, False, False, "java", "one"),
+    ...     ("12:01:00", assigned, 4.0, None, None, None, "franz-go", "two"))
+    >>> show(rebalances(points), "client_instance_id pushes rebalances assigned_partitions gap")
+    client_instance_id  pushes  rebalances  assigned_partitions  gap
+    one                 2       2           -                    yes
+    two                 1       -           4                    no
     """
     return conform(by_window(points, MEASURES, window_s), REBALANCES)

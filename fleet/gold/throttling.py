@@ -5,10 +5,10 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.gold.clients import INSTANCE, identity_columns, latest_identity
+from fleet.gold.clients import identity_columns, latest_identity
 from fleet.gold.metrics import described
 from fleet.gold.windows import DEFAULT_WINDOW_S, with_window
-from fleet.schemas import SENT_POINTS, THROTTLING, conform
+from fleet.schemas import INSTANCE, SENT_POINTS, THROTTLING, conform
 from telemetry.standard_metrics import telemetry_name
 
 _TIMES: Final = (
@@ -33,6 +33,16 @@ def throttling(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame
     `throttle_avg_ms` is the mean of the averages that the client reported, `throttle_max_ms` the largest maximum; both
     null with no `samples` where it asked and nothing was recorded. 0 is what a broker said, or what librdkafka says
     when none answered: not throttled either way. A client that does not send the metric has no row.
+
+    >>> columns = "client_instance_id received_at metric_name value"
+    >>> produce = "org.apache.kafka.producer.produce.throttle.time"
+    >>> points = table(spark, SENT_POINTS, columns, ("one", "12:00:00", f"{produce}.max", 0.0),
+    ...     ("one", "12:01:00", f"{produce}.avg", 120.0), ("one", "12:01:00", f"{produce}.max", 900.0),
+    ...     ("two", "12:01:00", f"{produce}.max", None))
+    >>> show(throttling(points), "client_instance_id request throttle_avg_ms throttle_max_ms samples throttled")
+    client_instance_id  request  throttle_avg_ms  throttle_max_ms  samples  throttled
+    one                 produce  120              900              2        1
+    two                 produce  -                -                0        0
     """
     name = F.col("metric_name")
     request = F.create_map(*(F.lit(text) for pair in _REQUESTS.items() for text in pair))[name]

@@ -7,7 +7,16 @@ from fleet.schemas import CLIENTS, VERSIONS, conform
 
 
 def versions(clients: DataFrame) -> DataFrame:
-    """CLIENTS -> VERSIONS: one row a version of a client's software, with how many instances are in which state."""
+    """CLIENTS -> VERSIONS: one row a version of a client's software, with how many instances are in which state.
+
+    >>> columns = "client_instance_id client_id client_software_name client_software_version state"
+    >>> clients = table(spark, CLIENTS, columns, ("one", "billing", "apache-kafka-java", "4.4.0", "live"),
+    ...     ("two", "billing", "apache-kafka-java", "4.4.0", "ended"), ("three", "audit", "kgo", "v1.22.2", "silent"))
+    >>> show(versions(clients), "client_software_name client_software_version instances clients live silent ended")
+    client_software_name  client_software_version  instances  clients  live  silent  ended
+    apache-kafka-java     4.4.0                    2          1        1     0       1
+    kgo                   v1.22.2                  1          1        0     1       0
+    """
     grouped = conform(clients, CLIENTS).groupBy("client_software_name", "client_software_version", "dialect")
     return conform(
         grouped.agg(

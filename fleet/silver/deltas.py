@@ -19,11 +19,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.schemas import POINTS, SENT_POINTS, SERIES, conform
+from fleet.schemas import INSTANCE, POINTS, SENT_POINTS, SERIES, conform
 from fleet.silver.intervals import LONGEST_INTERVALS, interval_ms
 
-_INSTANCE: Final = ("principal", "client_instance_id")
-_SERIES: Final = (*_INSTANCE, "series_key")
+_SERIES: Final = (*INSTANCE, "series_key")
 _ORDER: Final = ("received_at", "push_id", "point_index")
 _REMEMBERED: Final = (*_ORDER, "start_time_unix_nano", "time_unix_nano", "amount", "amount_sum")
 _SLACK_NANO: Final = 100_000_000
@@ -36,6 +35,22 @@ def mark(points: DataFrame, previous: DataFrame | None = None) -> DataFrame:
     Args:
         points: of one run.
         previous: what earlier runs remembered; at least the series of the instances that have points.
+
+    >>> columns = "received_at metric_name metric_type temporality is_monotonic value"
+    >>> sums = ("request.total", "sum", "cumulative", True)
+    >>> first = table(spark, SENT_POINTS, columns, ("12:00:00", *sums, 10.0), ("12:01:00", *sums, 15.0))
+    >>> show(mark(first), "received_at value delta reset gap before_subscription late")
+    received_at  value  delta  reset  gap  before_subscription  late
+    12:00:00     10     10     no     no   yes                  no
+    12:01:00     15     5      no     no   no                   no
+
+    In the next run the client had begun anew, a push was missing, and an old one came late:
+
+    >>> next = table(spark, SENT_POINTS, columns, ("12:04:00", *sums, 3.0), ("12:00:30", *sums, 12.0))
+    >>> show(mark(next, latest(first)), "received_at value delta reset gap before_subscription late")
+    received_at  value  delta  reset  gap  before_subscription  late
+    12:00:30     12     -      -      -    -                    yes
+    12:04:00     3      3      yes    yes  no                   no
     """
     rows = _with_series(points).withColumn("turn", F.lit(1))
     if previous is not None:
@@ -43,7 +58,7 @@ def mark(points: DataFrame, previous: DataFrame | None = None) -> DataFrame:
         rows = rows.unionByName(remembered, allowMissingColumns=True)
     earlier = Window.partitionBy(*_SERIES).orderBy("turn", *_ORDER).rowsBetween(Window.unboundedPreceding, -1)
     # By instance alone: the points of one client come to lie together, and the window needs no other shuffle.
-    compared = rows.repartition(*_INSTANCE).withColumn("before", F.max("own").over(earlier)).where("turn = 1")
+    compared = rows.repartition(*INSTANCE).withColumn("before", F.max("own").over(earlier)).where("turn = 1")
     judged = compared.withColumn("late", _of_series(F.coalesce(F.col("before") >= F.col("own"), F.lit(False))))
     marks = {"reset": _reset(), "gap": _gap(), "before_subscription": _before_subscription()}
     in_time = F.col("own").isNotNull() & ~F.col("late")
@@ -56,6 +71,16 @@ def latest(points: DataFrame, previous: DataFrame | None = None) -> DataFrame:
     """SENT_POINTS or POINTS, and the SERIES of earlier runs -> SERIES: of each series the point received last.
 
     Idempotent: the same points again, or points that an earlier run has overtaken, change nothing.
+
+    >>> columns = "received_at metric_name metric_type temporality value"
+    >>> sent = table(spark, SENT_POINTS, columns, ("12:00:00", "request.total", "sum", "delta", 7.0),
+    ...     ("12:01:00", "request.total", "sum", "delta", 2.0), ("12:01:00", "io.ratio", "gauge", None, 0.5))
+    >>> show(latest(sent), "metric_name received_at amount")
+    metric_name    received_at  amount
+    request.total  12:01:00     2
+    >>> show(latest(sent, latest(sent)), "metric_name received_at amount")
+    metric_name    received_at  amount
+    request.total  12:01:00     2
     """
     rows = _with_series(points).where(F.col("own").isNotNull()).select(*SERIES.names)
     if previous is not None:
@@ -66,22 +91,17 @@ def latest(points: DataFrame, previous: DataFrame | None = None) -> DataFrame:
 
 def _with_series(points: DataFrame) -> DataFrame:
     """With `series_key`, `amount`, `amount_sum`, and `own`: what is remembered of the point; null for a gauge."""
-    temporality = F.when(F.col("metric_type") == "summary", F.lit("cumulative")).otherwise(F.col("temporality"))
     labels = F.sort_array(F.map_entries("attributes"))
-    key = F.xxhash64("metric_name", "metric_type", "temporality", labels, "occurrence")
-    rows = (
-        conform(points, SENT_POINTS)
-        .withColumn("temporality", temporality)
-        .withColumns(
-            {
-                "series_key": key,
-                "amount": F.coalesce(F.col("value"), F.col("count").cast("double")),
-                "amount_sum": F.col("sum"),
-            }
-        )
+    rows = conform(points, SENT_POINTS).withColumns(
+        {
+            "series_key": F.xxhash64("metric_name", "metric_type", "temporality", labels, "occurrence"),
+            "amount": F.coalesce(F.col("value"), F.col("count").cast("double")),
+            "amount_sum": F.col("sum"),
+        }
     )
-    is_series = (F.col("metric_type") != "gauge") & F.col("temporality").isNotNull() & F.col("amount").isNotNull()
-    return rows.withColumn("own", F.when(is_series, _point()))
+    is_summary = F.col("metric_type") == "summary"  # cumulative, without saying so
+    is_series = (F.col("metric_type") != "gauge") & (is_summary | F.col("temporality").isNotNull())
+    return rows.withColumn("own", F.when(is_series & F.col("amount").isNotNull(), _point()))
 
 
 def _point() -> Column:
@@ -98,7 +118,7 @@ def _is_first() -> Column:
 
 
 def _is_delta() -> Column:
-    return F.col("temporality") == "delta"
+    return F.coalesce(F.col("temporality") == "delta", F.lit(False))
 
 
 def _is_monotonic() -> Column:

@@ -29,7 +29,15 @@ def count(checked: DataFrame, tally: RejectTally | None = None) -> DataFrame:
 
 
 def points(decoded: DataFrame) -> DataFrame:
-    """DECODED -> SENT_POINTS, not yet compared with one another; `silver.deltas` does that."""
+    """DECODED -> SENT_POINTS, not yet compared with one another; `silver.deltas` does that.
+
+    >>> columns = "received_at client_software_name metric_name value reason"
+    >>> decoded = table(spark, DECODED, columns, ("12:00:00", "kgo", "request.latency.avg", 3.5, None),
+    ...     ("12:00:00", "kgo", None, None, "malformed OTLP MetricsData"))
+    >>> show(points(decoded), "date dialect metric_name value")
+    date        dialect   metric_name          value
+    2026-03-01  franz-go  request.latency.avg  3.5
+    """
     good = conform(decoded, DECODED).where(F.col("reason").isNull()).drop("reason")
     dated = good.withColumns({"dialect": dialect(F.col("scope_name")), "date": F.to_date("received_at")})
     return conform(dated, SENT_POINTS)
