@@ -90,8 +90,8 @@ class Stream(Protocol):
     def start(self, spark: SparkSession, bounds: Bounds) -> DataFrame:
         """The stream, for `writeStream`."""
 
-    def waiting(self, spark: SparkSession, checkpoint: str) -> Waiting:
-        """What there is to be read; `checkpoint` is there."""
+    def waiting(self, spark: SparkSession, checkpoint: str, *, count: bool) -> Waiting:
+        """What there is to be read; without `count` an amount that costs something is left at 0."""
 
     def batch(self, spark: SparkSession, checkpoint: str, frame: DataFrame, number: int) -> Batch:
         """What `foreachBatch` was given."""
@@ -130,8 +130,10 @@ class LandingStream:
         except (AnalysisException, Py4JJavaError) as error:
             raise LandingError(f"cannot read {self._uri} as a landing zone: {what_failed(error)}") from error
 
-    def waiting(self, spark: SparkSession, checkpoint: str) -> Waiting:
+    def waiting(self, spark: SparkSession, checkpoint: str, *, count: bool) -> Waiting:
         """Files that the checkpoint does not know, unfinished ones of writers among them."""
+        if not count:
+            return Waiting(amount=0, unit="files")
         return Waiting(amount=max(0, count_files(spark, self._uri) - count_planned(spark, checkpoint)), unit="files")
 
     def batch(self, spark: SparkSession, checkpoint: str, frame: DataFrame, number: int) -> Batch:
@@ -178,7 +180,7 @@ class TopicStream:
         }
         return spark.readStream.format("kafka").options(**options).load()
 
-    def waiting(self, spark: SparkSession, checkpoint: str) -> Waiting:
+    def waiting(self, spark: SparkSession, checkpoint: str, *, count: bool) -> Waiting:
         """Records behind the checkpoint's offsets, and those that are gone.
 
         Raises:
