@@ -12,6 +12,7 @@ from fleet.errors import LandingError
 from fleet.schemas import BRONZE, PUSH_RECORD, conform
 from fleet.selection import Selection
 from fleet.spark_errors import what_failed
+from telemetry.push_record import SCHEMA_VERSION
 
 _PATH_NOT_FOUND = "PATH_NOT_FOUND"
 _NOTHING_TO_INFER = "UNABLE_TO_INFER_SCHEMA"
@@ -26,13 +27,18 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
     _check_form(spark, source)
     selection = selection or Selection()
     raw = _of_days(spark.read.schema(PUSH_RECORD).parquet(source), selection)
+    return select_pushes(with_origin(raw), selection)
+
+
+def with_origin(raw: DataFrame) -> DataFrame:
+    """Parquet files that were read with PUSH_RECORD as their schema -> BRONZE."""
     frame = raw.select(
         *PUSH_RECORD.names,
         F.col("_metadata.file_path").alias("source_file"),
         F.col("_metadata.row_index").alias("source_row"),
         F.lit(None).cast("string").alias("fault"),
     )
-    return conform(select_pushes(frame, selection), BRONZE)
+    return conform(frame, BRONZE)
 
 
 def select_pushes(frame: DataFrame, selection: Selection) -> DataFrame:
@@ -74,13 +80,30 @@ def _check_form(spark: SparkSession, source: str) -> None:
         raise LandingError(_explain(error, source)) from error
     except Exception as error:  # a file that is no Parquet, a file system that Spark does not know
         raise LandingError(f"cannot read {source} as a landing zone: {what_failed(error)}") from error
+    fault = _fault_of(found)
+    if fault:
+        _refuse_newer(spark, source, found)
+        raise LandingError(f"{source} holds no push records: its files have {fault}")
+
+
+def _fault_of(found: T.StructType) -> str | None:
     missing = [name for name in PUSH_RECORD.names if name not in found.names]
     if missing:
-        raise LandingError(f"{source} holds no push records: its files have no column {', '.join(missing)}")
+        return f"no column {', '.join(missing)}"
     wrong = [field for field in PUSH_RECORD.fields if not _reads_as(found[field.name].dataType, field.dataType)]
-    if wrong:
-        said = ", ".join(f"{field.name} as {found[field.name].dataType.simpleString()}" for field in wrong)
-        raise LandingError(f"{source} holds no push records: its files have {said}")
+    return ", ".join(f"{field.name} as {found[field.name].dataType.simpleString()}" for field in wrong) or None
+
+
+def _refuse_newer(spark: SparkSession, source: str, found: T.StructType) -> None:
+    """Push records of a later form are push records: what is wrong is the reader. Looked at in no other case."""
+    if "schema_version" not in found.names:
+        return
+    newest = spark.read.parquet(source).agg(F.max(F.col("schema_version").try_cast("int"))).first()
+    if newest and newest[0] is not None and newest[0] > SCHEMA_VERSION:
+        raise LandingError(
+            f"{source} holds push records of schema version {newest[0]}, and this fleetgauge reads those up to "
+            f"{SCHEMA_VERSION}: update it"
+        )
 
 
 def _reads_as(found: T.DataType, wanted: T.DataType) -> bool:

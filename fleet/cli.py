@@ -6,20 +6,38 @@ PySpark is loaded only when a command runs, so that help is quick and its absenc
 import sys
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 
+from fleet.cli_options import (
+    DEFAULT_LIMIT,
+    DEFAULT_SOURCE,
+    ClientIds,
+    Form,
+    Instances,
+    KafkaConfig,
+    KafkaJars,
+    KafkaOptions,
+    Limit,
+    Master,
+    Metric,
+    Output,
+    ShowProgress,
+    Since,
+    Source,
+    SparkLog,
+    Until,
+    listed,
+    said_in_a_sentence,
+)
+from fleet.cli_tables import maintain, run, show
 from fleet.errors import FleetError
 from fleet.report.form import Format
 from fleet.selection import Selection, parse_instance_ids, parse_time
 from fleet.topic.source import parse_source
 from quotas.clock import SystemTime
-
-DEFAULT_SOURCE = "./fleetgauge-data/landing"
-DEFAULT_LIMIT = 50
 
 app = typer.Typer(
     name="fleet",
@@ -29,70 +47,9 @@ app = typer.Typer(
 )
 
 
-Source = Annotated[
-    str,
-    typer.Option(
-        "--source",
-        "-s",
-        help="Landing zone: a directory, or any URI that Spark can read; or the push log's topic: "
-        "kafka://host:port[,host:port]/topic.",
-    ),
-]
-KafkaOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kafka-option",
-        metavar="KEY=VALUE",
-        help="Setting of Kafka's client for a topic, e.g. security.protocol=SASL_SSL; may be repeated.",
-    ),
-]
-KafkaConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "--kafka-config",
-        help="Properties file with settings of Kafka's client (passwords!), as Kafka's tools' --command-config.",
-    ),
-]
-KafkaJars = Annotated[
-    str | None,
-    typer.Option(
-        "--kafka-jars",
-        help="Jars of Spark's Kafka connector, or directories of them, comma-separated; without it they are fetched "
-        "from Maven Central once.",
-    ),
-]
-Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], local[2], spark://host:port, yarn, ...")]
-Form = Annotated[Format, typer.Option("--format", "-f", help="JSON is one object a line.")]
-Output = Annotated[
-    str | None, typer.Option("--output", "-o", help="Directory to write to. Without it json and csv go to stdout.")
-]
-Limit = Annotated[int, typer.Option(min=1, help="Rows of the table.")]
-Since = Annotated[
-    str | None,
-    typer.Option(help="Pushes received from then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC)."),
-]
-Until = Annotated[
-    str | None,
-    typer.Option(
-        help="Pushes received before then; forms as for --since. Of a topic, those that reached it within an hour."
-    ),
-]
-ClientIds = Annotated[list[str] | None, typer.Option("--client-id", help="Only this client.id; may be repeated.")]
-Instances = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--instance",
-        help="Only this client instance, its id in any form that clients log (base64, hex, UUID); may be repeated.",
-    ),
-]
-ShowProgress = Annotated[
-    bool | None,
-    typer.Option("--progress/--no-progress", help="Progress on stderr; by default when that is a terminal."),
-]
-SparkLog = Annotated[
-    str, typer.Option("--spark-log-level", help="Spark's own log on stderr: OFF, ERROR, WARN, INFO, DEBUG.")
-]
-Metric = Annotated[str, typer.Option("--metric", "-m", help="Only metrics whose names begin with this.")]
+app.command()(run)
+app.command()(show)
+app.command()(maintain)
 
 
 @app.command()
@@ -233,13 +190,9 @@ def rejects(
 
 
 def _run(command: str, options: dict[str, Any]) -> None:
-    """Runs a command; what is wrong is one sentence on stderr and exit code 1."""
     notes = Console(stderr=True)
-    try:
+    with said_in_a_sentence(notes):
         _answer(command, options, notes)
-    except FleetError as error:
-        notes.print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from error
 
 
 def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
@@ -255,7 +208,7 @@ def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
     request = Request(
         title=command,
         source=source,
-        kafka_jars=tuple(jar for jar in (options["kafka_jars"] or "").split(",") if jar),
+        kafka_jars=listed(options["kafka_jars"]),
         master=options["master"],
         form=options["form"],
         output=options["output"],

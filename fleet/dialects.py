@@ -36,6 +36,32 @@ class Identity:
     group_member_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """What the resource of a payload says of the client that sent it (KIP-714, Client telemetry labels)."""
+
+    client_rack: str | None = None
+    group_id: str | None = None
+    group_instance_id: str | None = None
+    group_member_id: str | None = None
+    transactional_id: str | None = None
+
+
+def sender_of(resource: Attributes) -> Sender:
+    """The sender that a resource with these attributes tells of.
+
+    >>> sender_of({"group_id": "billing", "member_id": "m-1"}) == Sender(group_id="billing", group_member_id="m-1")
+    True
+    """
+    return Sender(
+        client_rack=resource.get("client_rack"),
+        group_id=resource.get("group_id"),
+        group_instance_id=resource.get("group_instance_id"),
+        group_member_id=_first(resource, _MEMBER_KEYS),
+        transactional_id=resource.get("transactional_id"),
+    )
+
+
 def parse_node(text: str) -> tuple[int, bool] | None:
     """Node id and whether the link is the one to a group's or transaction's coordinator; None for any other text.
 

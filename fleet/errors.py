@@ -21,8 +21,12 @@ class TopicError(FleetError):
     """A topic cannot be read: no broker answers, no such topic, not allowed, or nothing on it."""
 
 
-class ConnectorError(FleetError):
-    """Spark's Kafka connector is not there and cannot be had."""
+class JarError(FleetError):
+    """A jar beyond PySpark's own (the Kafka connector, Delta Lake) is not there and cannot be had."""
+
+
+class TableError(FleetError):
+    """A standing table is missing, is none of ours, or somebody else is writing it."""
 
 
 class OutputError(FleetError):

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.decode.tally import RejectTally
 from fleet.gold.inventory import inventory
-from fleet.gold.latency import METRIC_NAMES, latency
+from fleet.gold.latency import METRIC_NAMES, overall
 from fleet.selection import Selection
 from fleet.silver import points as silver_points
 from fleet.silver import pushes as silver_pushes
@@ -48,18 +48,18 @@ def answer_inventory(spark: SparkSession, source: Source, selection: Selection) 
 
 
 def answer_latency(spark: SparkSession, source: Source, selection: Selection) -> Answer:
-    """LATENCY of a landing zone or topic."""
+    """LATENCY_OVERALL of a landing zone or topic."""
     return _answer(
         spark,
         source,
         selection,
         lambda checked, tally: silver_points.decode(checked, METRIC_NAMES, tally),
-        lambda decoded: latency(silver_points.points(decoded)),
+        lambda decoded: overall(silver_points.points(decoded)),
     )
 
 
 def answer_points(spark: SparkSession, source: Source, selection: Selection, metric_prefix: str = "") -> Answer:
-    """POINTS of a landing zone or topic, those of metrics whose names begin with `metric_prefix`."""
+    """SENT_POINTS of a landing zone or topic, those of metrics whose names begin with `metric_prefix`."""
     return _answer(
         spark,
         source,

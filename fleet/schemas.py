@@ -64,23 +64,69 @@ what is wrong with its form: null in a landing zone, whose files are typed.
 CHECKED: Final = T.StructType(PUSH_RECORD.fields + _ORIGIN.fields + _REASON.fields)
 """PUSH_RECORD, where it came from, and why the row is set aside; null for a good one."""
 
-PUSHES: Final = T.StructType(
+_PAYLOAD: Final = _schema(("payload", T.BinaryType()))
+_DATE: Final = _schema(("date", T.DateType()))
+_DIALECT: Final = _schema(("dialect", T.StringType()))
+
+SENDER: Final = _schema(
+    ("client_rack", T.StringType()),
+    ("group_id", T.StringType()),
+    ("group_instance_id", T.StringType()),
+    ("group_member_id", T.StringType()),
+    ("transactional_id", T.StringType()),
+)
+"""What a client says of itself in its payload (KIP-714, Client telemetry labels); null in a heartbeat."""
+
+_COUNTED_PUSH: Final = T.StructType(
     [field for field in PUSH_RECORD.fields if field.name != "metrics"]
+    + SENDER.fields
     + _schema(("heartbeat", T.BooleanType()), ("points", T.LongType())).fields
 )
-"""One row a push, heartbeats too, repeats dropped; `points` counts its data points."""
 
-COUNTED: Final = T.StructType(PUSHES.fields + _ORIGIN.fields + _REASON.fields)
-"""PUSHES and the rows set aside, which have a reason, and only what is known of them."""
+PUSHES: Final = T.StructType(_COUNTED_PUSH.fields + _DIALECT.fields + _DATE.fields)
+"""One row a push, heartbeats too, repeats dropped.
 
-POINTS: Final = _schema(
+`points` counts its data points; `client_rack` to `transactional_id` are what its payload says of the client; `dialect`
+is `java`, `librdkafka`, `franz-go`, or null where the software's name tells none; `date` is that of receipt (UTC).
+"""
+
+COUNTED: Final = T.StructType(_COUNTED_PUSH.fields + _ORIGIN.fields + _REASON.fields + _PAYLOAD.fields)
+"""The columns of PUSHES that are read from payloads, and the rows set aside, which have a reason, their payload, and
+only what is known of them."""
+
+DISTRIBUTION: Final = _schema(
+    ("min", T.DoubleType()),
+    ("max", T.DoubleType()),
+    ("bounds", T.ArrayType(T.DoubleType(), containsNull=True)),
+    ("bucket_counts", T.ArrayType(T.LongType(), containsNull=True)),
+    ("scale", T.IntegerType()),
+    ("zero_count", T.LongType()),
+    ("zero_threshold", T.DoubleType()),
+    ("positive_offset", T.IntegerType()),
+    ("negative_offset", T.IntegerType()),
+    ("negative_bucket_counts", T.ArrayType(T.LongType(), containsNull=True)),
+    ("quantiles", T.ArrayType(T.DoubleType(), containsNull=True)),
+    ("quantile_values", T.ArrayType(T.DoubleType(), containsNull=True)),
+)
+"""What a histogram, an exponential histogram or a summary holds beside `count` and `sum`, as OTLP has it.
+
+A histogram has `bounds` and one more `bucket_counts`; an exponential histogram has `scale`, the zero bucket, and
+`bucket_counts` of its positive range from `positive_offset` on; a summary has `quantiles` and their values.
+"""
+
+_POINT_PUSH: Final = _schema(
     ("push_id", T.StringType()),
     ("point_index", T.IntegerType()),
     ("received_at", T.TimestampType()),
+    ("principal", T.StringType()),
     ("client_instance_id", T.StringType()),
     ("client_id", T.StringType()),
     ("client_software_name", T.StringType()),
     ("client_software_version", T.StringType()),
+    ("push_interval_ms", T.IntegerType()),
+)
+
+_POINT: Final = _schema(
     ("scope_name", T.StringType()),
     ("metric_name", T.StringType()),
     ("metric_type", T.StringType()),
@@ -92,6 +138,7 @@ POINTS: Final = _schema(
     ("value", T.DoubleType()),
     ("count", T.LongType()),
     ("sum", T.DoubleType()),
+    ("distribution", DISTRIBUTION),
     ("attributes", _TEXT_MAP),
     ("resource", _TEXT_MAP),
     ("node_id", T.IntegerType()),
@@ -101,28 +148,116 @@ POINTS: Final = _schema(
     ("group_id", T.StringType()),
     ("group_member_id", T.StringType()),
     ("twin", T.BooleanType()),
+    ("occurrence", T.IntegerType()),
 )
-"""One row a data point, unique by (`push_id`, `point_index`).
+
+SENT_POINTS: Final = T.StructType(_POINT_PUSH.fields + _POINT.fields + _DIALECT.fields + _DATE.fields)
+"""One row a data point as its client sent it, unique by (`push_id`, `point_index`).
 
 `metric_type` is `gauge`, `sum`, `histogram`, `exponential_histogram` or `summary`; `temporality` is `delta`,
 `cumulative` or null; `value` is null where the client recorded nothing (NaN) and for the three last types, which have
-`count` and `sum` instead; `attributes` and `resource` are what the client sent, values as text. From `node_id` on,
-the columns are the normalised ones of `fleet.dialects`; `node_id` is -1 for a bootstrap or logical link.
+`count`, `sum` and `distribution` instead; `attributes` and `resource` are what the client sent, values as text. From
+`node_id` on, the columns are the normalised ones of `fleet.dialects`: `node_id` is -1 for a bootstrap or logical link;
+`twin` marks the second copy of a dotted topic's point; `occurrence` is 0, and 1, 2, ... for further points of the same
+metric and attributes in one push, as librdkafka sends them for its logical brokers; `dialect` is that of the client's
+library; `date` is that of receipt (UTC).
 """
 
-DECODED: Final = T.StructType(POINTS.fields + _ORIGIN.fields + _REASON.fields)
-"""POINTS and the rows set aside, in one frame, so that one pass over the payloads gives and counts both."""
+_CHANGE: Final = _schema(
+    ("delta", T.DoubleType()),
+    ("delta_sum", T.DoubleType()),
+    ("reset", T.BooleanType()),
+    ("gap", T.BooleanType()),
+    ("before_subscription", T.BooleanType()),
+    ("late", T.BooleanType()),
+)
+
+POINTS: Final = T.StructType(SENT_POINTS.fields + _CHANGE.fields)
+"""SENT_POINTS compared with the point before in their series; see `fleet.silver.deltas` for what each mark means.
+
+`delta` is what a sum, or the `count` of a distribution, grew by; `delta_sum` what the `sum` of a distribution grew by.
+All six are null for a gauge.
+"""
+
+SERIES: Final = _schema(
+    ("principal", T.StringType()),
+    ("client_instance_id", T.StringType()),
+    ("series_key", T.LongType()),
+    ("metric_name", T.StringType()),
+    ("metric_type", T.StringType()),
+    ("temporality", T.StringType()),
+    ("attributes", _TEXT_MAP),
+    ("occurrence", T.IntegerType()),
+    ("received_at", T.TimestampType()),
+    ("push_id", T.StringType()),
+    ("point_index", T.IntegerType()),
+    ("start_time_unix_nano", T.LongType()),
+    ("time_unix_nano", T.LongType()),
+    ("amount", T.DoubleType()),
+    ("amount_sum", T.DoubleType()),
+)
+"""What is remembered of each series between two runs: its point that was received last. No gauges.
+
+Unique by (`principal`, `client_instance_id`, `series_key`), where the key is a hash of metric, type, temporality,
+attributes and occurrence. `amount` is the point's value or count, `amount_sum` its sum.
+"""
+
+_DECODED_POINT: Final = [
+    T.StructField(field.name, T.ArrayType(DISTRIBUTION)) if field.name == "distribution" else field
+    for field in _POINT.fields
+]
+
+DECODED: Final = T.StructType(_POINT_PUSH.fields + _DECODED_POINT + _ORIGIN.fields + _REASON.fields + _PAYLOAD.fields)
+"""The columns of SENT_POINTS that are read from payloads, and the rows set aside, in one frame, so that one pass over
+the payloads gives and counts both. `distribution` is a list of one or none, which costs a number nothing."""
 
 REJECTS: Final = _schema(
     ("push_id", T.StringType()),
     ("received_at", T.TimestampType()),
+    ("principal", T.StringType()),
     ("client_instance_id", T.StringType()),
     ("client_id", T.StringType()),
     ("source_file", T.StringType()),
     ("source_row", T.LongType()),
     ("reason", T.StringType()),
+    ("payload", T.BinaryType()),
+    ("date", T.DateType()),
 )
-"""One row a push that was set aside, with where it lies (as in BRONZE) and why."""
+"""One row a push that was set aside, with where it lies (as in BRONZE), why, and the bytes that it brought.
+
+`date` is null where the time of receipt is not known.
+"""
+
+_INSTANCE: Final = _schema(("principal", T.StringType()), ("client_instance_id", T.StringType()))
+INSTANCE: Final = tuple(_INSTANCE.names)
+"""The columns that tell a client instance: an id alone may be claimed by anybody."""
+
+_SOFTWARE: Final = _schema(
+    ("client_id", T.StringType()),
+    ("client_software_name", T.StringType()),
+    ("client_software_version", T.StringType()),
+)
+
+CLIENTS: Final = T.StructType(
+    _INSTANCE.fields
+    + _SOFTWARE.fields
+    + _DIALECT.fields
+    + _schema(("client_source_address", T.StringType()), ("client_source_port", T.IntegerType())).fields
+    + SENDER.fields
+    + _schema(
+        ("push_interval_ms", T.IntegerType()),
+        ("first_seen", T.TimestampType()),
+        ("last_seen", T.TimestampType()),
+        ("last_push_id", T.StringType()),
+        ("terminated", T.BooleanType()),
+        ("state", T.StringType()),
+    ).fields
+)
+"""One row a client instance (principal and instance id), with what its latest push said.
+
+`state` is `ended` after a terminating push, `silent` when nothing came for three intervals and a minute at least, else
+`live`.
+"""
 
 INVENTORY: Final = _schema(
     ("client_instance_id", T.StringType()),
@@ -139,10 +274,28 @@ INVENTORY: Final = _schema(
     ("first_seen", T.TimestampType()),
     ("last_seen", T.TimestampType()),
     ("terminated", T.BooleanType()),
+    ("group_id", T.StringType()),
+    ("push_interval_ms", T.IntegerType()),
+    ("state", T.StringType()),
 )
-"""One row a client instance (principal and instance id)."""
+"""One row a client instance (principal and instance id). `state` as in CLIENTS; null when it was not asked for."""
 
-LATENCY: Final = _schema(
+VERSIONS: Final = _schema(
+    ("client_software_name", T.StringType()),
+    ("client_software_version", T.StringType()),
+    ("dialect", T.StringType()),
+    ("instances", T.LongType()),
+    ("clients", T.LongType()),
+    ("live", T.LongType()),
+    ("silent", T.LongType()),
+    ("ended", T.LongType()),
+    ("first_seen", T.TimestampType()),
+    ("last_seen", T.TimestampType()),
+)
+"""One row a version of a client's software; `clients` counts distinct client ids."""
+
+LATENCY_OVERALL: Final = _schema(
+    ("principal", T.StringType()),
     ("client_instance_id", T.StringType()),
     ("client_id", T.StringType()),
     ("client_software_name", T.StringType()),
@@ -154,7 +307,113 @@ LATENCY: Final = _schema(
     ("latency_max_ms", T.DoubleType()),
     ("samples", T.LongType()),
 )
-"""One row a client instance, role (`producer`, `consumer`) and broker link."""
+"""One row a client instance, role (`producer`, `consumer`, `admin`) and broker link, over the whole time."""
+
+_WINDOW: Final = T.StructType(
+    _DATE.fields + _schema(("window_start", T.TimestampType()), ("window_s", T.IntegerType())).fields
+)
+_WINDOWED: Final = T.StructType(_WINDOW.fields + _INSTANCE.fields + _SOFTWARE.fields + _DIALECT.fields)
+_MEANING: Final = _schema(("unit", T.StringType()), ("meaning", T.StringType()))
+_UNKNOWN: Final = _schema(("unknown", T.ArrayType(T.StringType(), containsNull=True)))
+
+LATENCY: Final = T.StructType(
+    _WINDOWED.fields
+    + _schema(
+        ("role", T.StringType()),
+        ("metric", T.StringType()),
+        ("node_id", T.IntegerType()),
+        ("coordinator", T.BooleanType()),
+        ("latency_avg_ms", T.DoubleType()),
+        ("latency_max_ms", T.DoubleType()),
+        ("samples", T.LongType()),
+    ).fields
+    + _MEANING.fields
+)
+"""One row a client instance, metric, broker link and window of receipt; `node_id` is null for a metric that is not by
+broker. `metric` is the metric's name without `.avg` and `.max`.
+"""
+
+THROTTLING: Final = T.StructType(
+    _WINDOWED.fields
+    + _schema(
+        ("request", T.StringType()),
+        ("metric", T.StringType()),
+        ("throttle_avg_ms", T.DoubleType()),
+        ("throttle_max_ms", T.DoubleType()),
+        ("samples", T.LongType()),
+        ("throttled", T.LongType()),
+    ).fields
+    + _MEANING.fields
+)
+"""One row a client instance, request (`produce`, `fetch`) and window: how long brokers had it wait, by their answers.
+
+`samples` counts pushes with a maximum, `throttled` those of them with one above 0. A client without a row does not send
+the metric or was not asked for it: nothing is known of its throttling.
+"""
+
+_CONSUMER: Final = T.StructType(
+    _WINDOWED.fields + _schema(("group_id", T.StringType()), ("group_member_id", T.StringType())).fields
+)
+
+REBALANCES: Final = T.StructType(
+    _CONSUMER.fields
+    + _schema(
+        ("pushes", T.LongType()),
+        ("rebalances", T.DoubleType()),
+        ("rebalance_rate_per_hour", T.DoubleType()),
+        ("failed_rebalances", T.DoubleType()),
+        ("failed_rebalance_rate_per_hour", T.DoubleType()),
+        ("rebalance_latency_avg_ms", T.DoubleType()),
+        ("rebalance_latency_max_ms", T.DoubleType()),
+        ("rebalance_latency_total_ms", T.DoubleType()),
+        ("last_rebalance_seconds_ago", T.DoubleType()),
+        ("assigned_partitions", T.DoubleType()),
+        ("gap", T.BooleanType()),
+    ).fields
+    + _UNKNOWN.fields
+)
+"""One row a consumer instance and window; see `fleet.gold.rebalances` for the metric behind each column.
+
+A null says that nothing came, or nothing was recorded; `unknown` names the columns that this client's library never
+sends. `gap` says that a push is missing or the first delta is, so that sums may be low.
+"""
+
+CONSUMERS: Final = T.StructType(
+    _CONSUMER.fields
+    + _schema(
+        ("pushes", T.LongType()),
+        ("lag_records", T.DoubleType()),
+        ("lag_max_records", T.DoubleType()),
+        ("lag_partition_max_records", T.DoubleType()),
+        ("records_consumed", T.DoubleType()),
+        ("bytes_consumed", T.DoubleType()),
+        ("poll_idle_ratio_avg", T.DoubleType()),
+        ("last_poll_seconds_ago", T.DoubleType()),
+        ("commit_latency_avg_ms", T.DoubleType()),
+        ("commit_latency_max_ms", T.DoubleType()),
+        ("fetch_latency_avg_ms", T.DoubleType()),
+        ("fetch_latency_max_ms", T.DoubleType()),
+        ("assigned_partitions", T.DoubleType()),
+        ("gap", T.BooleanType()),
+    ).fields
+    + _UNKNOWN.fields
+)
+"""One row a consumer instance and window; see `fleet.gold.consumers` for the metric behind each column.
+
+Nulls, `unknown` and `gap` as in REBALANCES: what a library does not send is unknown, never fine.
+"""
+
+METRICS: Final = T.StructType(
+    _schema(("metric_name", T.StringType()), ("metric_type", T.StringType())).fields
+    + _MEANING.fields
+    + _schema(
+        ("is_standard", T.BooleanType()),
+        ("is_required", T.BooleanType()),
+        ("roles", T.ArrayType(T.StringType(), containsNull=True)),
+        ("clients", T.ArrayType(T.StringType(), containsNull=True)),
+    ).fields
+)
+"""One row a metric that clients are known to send (`telemetry.standard_metrics`)."""
 
 
 def conform(frame: DataFrame, schema: T.StructType) -> DataFrame:
@@ -168,4 +427,7 @@ def conform(frame: DataFrame, schema: T.StructType) -> DataFrame:
     missing = [name for name in schema.names if name not in frame.columns]
     if missing:
         raise SchemaError(f"columns are missing: {', '.join(missing)}")
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    if all(types[field.name] == field.dataType for field in schema.fields):
+        return frame.select(*schema.names)  # `to` would take every map apart and put it together again
     return frame.to(schema)

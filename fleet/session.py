@@ -5,7 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ class SessionSettings:
         local_shuffle_partitions: tasks after a shuffle on this machine; a cluster keeps its own default.
         arrow_max_records_per_batch: pushes that are handed to Python at once, at most.
         jars: paths of jars beyond PySpark's own, which go to the executors too.
+        options: further settings of Spark, under Spark's names.
     """
 
     master: str = "local[*]"
@@ -38,6 +40,7 @@ class SessionSettings:
     local_shuffle_partitions: int = 8
     arrow_max_records_per_batch: int = 1024
     jars: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_local(self) -> bool:
@@ -122,4 +125,4 @@ def _options(settings: SessionSettings) -> dict[str, str]:
         }
     if settings.jars:
         options["spark.jars"] = ",".join(settings.jars)
-    return options
+    return {**options, **settings.options}

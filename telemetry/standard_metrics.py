@@ -1,7 +1,7 @@
 """The metrics that clients are known to send: KIP-714's standard and required ones, and Kafka's own beyond them.
 
-One table: telemetry name, type, attributes, roles, required or not, and Kafka's own (JMX) name, from which the rule
-below derives the telemetry name. The standard library alone, so that other rooms may use it.
+One table: telemetry name, type, attributes, roles, required or not, unit and meaning, and Kafka's own (JMX) name, from
+which the rule below derives the telemetry name. The standard library alone, so that other rooms may use it.
 """
 
 import bisect
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from telemetry.java_metrics import JAVA_METRICS
+from telemetry.metric_meanings import meaning_of, quantity_of, unit_of
 
 KAFKA_PREFIX: Final = "org.apache.kafka."
 """Begins every telemetry name that is derived from one of Kafka's (KIP-714, Naming)."""
@@ -109,6 +110,9 @@ class KnownMetric:
         kafka_group: of Kafka's own (JMX) name.
         kafka_name: Kafka's own (JMX) name.
         clients: implementations that are known to have it.
+        unit: of its values, `1` for a plain number; None where it is not known.
+        quantity: what is measured, in a few words; None where it is not known.
+        meaning: the same with the statistic.
     """
 
     name: str
@@ -120,6 +124,9 @@ class KnownMetric:
     kafka_group: str
     kafka_name: str
     clients: tuple[Client, ...]
+    unit: str | None
+    quantity: str | None
+    meaning: str | None
 
 
 def telemetry_name(group: str, name: str) -> str:
@@ -163,6 +170,9 @@ def known_metrics() -> tuple[KnownMetric, ...]:
                 kafka_group=group,
                 kafka_name=name,
                 clients=("java", *others.get((group, name), ())),
+                unit=unit_of(group, name),
+                quantity=quantity_of(group, name),
+                meaning=meaning_of(group, name),
             )
             found[metric.name] = metric
     return tuple(found.values())

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from fleet.decode.arrow import pa
 from fleet.decode.descriptor import KINDS, NUMBER_KINDS, metrics_data_class
+from fleet.decode.distribution import DISTRIBUTIONS_TYPE, of_message
 from fleet.decode.flat import FlatPoints
 from fleet.errors import PayloadError
 
@@ -74,10 +75,10 @@ def _points(metric: int, kind: str, data: Any) -> Iterator[tuple[Any, ...]]:
     number = KINDS.index(kind)
     for point in data.data_points:
         if kind in NUMBER_KINDS:
-            numbers = (_value(point), None, None)
+            numbers: tuple[Any, ...] = (_value(point), None, None, None)
         else:
             total = point.sum if kind == "summary" or point.HasField("sum") else None
-            numbers = (None, point.count, total)
+            numbers = (None, point.count, total, of_message(kind, point))
         times = (point.start_time_unix_nano, point.time_unix_nano)
         yield (metric, number, *times, *numbers, list(point.attributes))
 
@@ -90,7 +91,7 @@ def _value(point: Any) -> float | None:
 
 
 def _flat_points(columns: _Columns) -> FlatPoints:
-    metric_of, kind, start, time, value, count, total, attributes = _transpose(columns.points, 8)
+    metric_of, kind, start, time, value, count, total, distribution, attributes = _transpose(columns.points, 9)
     resource_of, name, unit, scope_name, temporality, monotonic = _transpose(columns.metrics, 6)
     push_of, resource = _transpose(columns.resources, 2)
     return FlatPoints(
@@ -101,6 +102,7 @@ def _flat_points(columns: _Columns) -> FlatPoints:
         value=pa.array(value, pa.float64()),
         count=pa.array(count, pa.uint64()),
         sum=pa.array(total, pa.float64()),
+        distribution=pa.array(distribution, DISTRIBUTIONS_TYPE),
         attributes=pa.array(attributes, _ATTRIBUTES),
         resource_of=np.array(resource_of, dtype=np.int64),
         name=pa.array(name, pa.string()),

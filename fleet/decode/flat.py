@@ -28,6 +28,8 @@ class FlatPoints:
     """Null for a missing value; NaN as sent."""
     count: Array
     sum: Array
+    distribution: Array
+    """In `distribution.DISTRIBUTIONS_TYPE`; null for a number."""
     attributes: Array
     """Lists of serialised `KeyValue`."""
 

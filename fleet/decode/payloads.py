@@ -6,7 +6,7 @@ Nothing here knows of Spark.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,9 @@ from fleet.decode import by_protobuf, by_ptars
 from fleet.decode.arrow import Array, pa, pc
 from fleet.decode.attributes import TEXT_MAP_TYPE, TextMap, distinct_lists, key_values_to_map, resource_to_map
 from fleet.decode.descriptor import KINDS
+from fleet.decode.distribution import int64, none_if_nan
 from fleet.decode.flat import FlatPoints, Indices, RefusedError
-from fleet.dialects import identity_of, twin_families
+from fleet.dialects import Sender, identity_of, sender_of, twin_families
 from fleet.errors import PayloadError
 
 _TEMPORALITIES = pa.array([None, "delta", "cumulative"], pa.string())
@@ -28,7 +29,6 @@ _IDENTITY_TYPES = {
     "group_id": pa.string(),
     "group_member_id": pa.string(),
 }
-_INT64_MAX = pa.scalar(2**63 - 1, pa.uint64())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,23 @@ class DecodedPayloads:
     reasons: dict[int, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedPayloads:
+    """How many data points payloads have and who sent them, and the payloads that are malformed.
+
+    `payloads` has the index of each well-formed payload, `points` its number of points, and `senders` who it says it
+    is from, None where it says nothing.
+    """
+
+    payloads: Indices
+    points: Indices
+    senders: list[Sender | None]
+    reasons: dict[int, str]
+
+
 Reader = Callable[[list[bytes]], FlatPoints]
+_Part = TypeVar("_Part", DecodedPayloads, CountedPayloads)
+_Interpret = Callable[[FlatPoints, Indices], _Part]
 
 
 def decode(
@@ -60,15 +76,34 @@ def decode(
     Returns:
         One part, or several when a batch had to be divided; indices count over all of `payloads`.
     """
+    parts, reasons = _read(payloads, reader, partial(_interpret, names=metric_names))
+    if reasons:
+        parts.append(DecodedPayloads(push_of=np.empty(0, np.int64), columns={}, reasons=reasons))
+    return parts
+
+
+def count(payloads: list[bytes], *, reader: Reader | None = None) -> list[CountedPayloads]:
+    """Counts the data points of payloads, and sets the same ones aside as `decode`. Arguments and result as there."""
+    parts, reasons = _read(payloads, reader, _count)
+    if reasons:
+        nothing = np.empty(0, np.int64)
+        parts.append(CountedPayloads(payloads=nothing, points=nothing, senders=[], reasons=reasons))
+    return parts
+
+
+def _read(
+    payloads: list[bytes], reader: Reader | None, interpret: _Interpret[_Part]
+) -> tuple[list[_Part], dict[int, str]]:
+    """What `interpret` makes of the payloads, and the reasons of those that no reader takes."""
     first = reader or (by_ptars.read if by_ptars.is_available() else by_protobuf.read)
     indices = np.arange(len(payloads), dtype=np.int64)
-    parts: list[DecodedPayloads] = []
+    parts: list[_Part] = []
+    reasons: dict[int, str] = {}
     if first is by_ptars.read:
         reasons = _malformed(payloads)
         indices = np.delete(indices, list(reasons))
-        parts.append(_nothing(reasons))
-    _decode_span([payloads[index] for index in indices], indices, first, metric_names, parts)
-    return parts
+    _read_span([payloads[index] for index in indices], indices, first, interpret, parts, reasons)
+    return parts, reasons
 
 
 def _malformed(payloads: list[bytes]) -> dict[int, str]:
@@ -82,32 +117,29 @@ def _malformed(payloads: list[bytes]) -> dict[int, str]:
     return reasons
 
 
-def _nothing(reasons: dict[int, str]) -> DecodedPayloads:
-    return DecodedPayloads(push_of=np.empty(0, np.int64), columns={}, reasons=reasons)
-
-
-def _decode_span(
-    payloads: list[bytes], indices: Indices, reader: Reader, names: Collection[str] | None, parts: list[DecodedPayloads]
+def _read_span(
+    payloads: list[bytes],
+    indices: Indices,
+    reader: Reader,
+    interpret: _Interpret[_Part],
+    parts: list[_Part],
+    reasons: dict[int, str],
 ) -> None:
     """Halves what `reader` refuses until the refused payload is alone, which protobuf's own classes then judge."""
     try:
-        parts.append(_interpret(reader(payloads), indices, names))
+        parts.append(interpret(reader(payloads), indices))
         return
     except (RefusedError, PayloadError):
         pass
     if len(payloads) == 1:
-        parts.append(_decode_one(payloads[0], indices, names))
+        try:
+            parts.append(interpret(by_protobuf.read(payloads), indices))
+        except PayloadError as error:
+            reasons[int(indices[0])] = str(error)
         return
     middle = len(payloads) // 2
-    _decode_span(payloads[:middle], indices[:middle], reader, names, parts)
-    _decode_span(payloads[middle:], indices[middle:], reader, names, parts)
-
-
-def _decode_one(payload: bytes, index: Indices, names: Collection[str] | None) -> DecodedPayloads:
-    try:
-        return _interpret(by_protobuf.read([payload]), index, names)
-    except PayloadError as error:
-        return _nothing({int(index[0]): str(error)})
+    _read_span(payloads[:middle], indices[:middle], reader, interpret, parts, reasons)
+    _read_span(payloads[middle:], indices[middle:], reader, interpret, parts, reasons)
 
 
 @dataclass(slots=True)
@@ -139,10 +171,37 @@ class _Batch:
     resources: _Maps
 
 
-def _interpret(flat: FlatPoints, indices: Indices, names: Collection[str] | None) -> DecodedPayloads:
+def _batch_of(flat: FlatPoints) -> _Batch:
     push_of = flat.push_of[flat.resource_of[flat.metric_of]]
-    batch = _Batch(flat=flat, push_of=push_of, **_attribute_sets(flat), **_resources(flat))
-    point_index = _index_within(push_of)
+    return _Batch(flat=flat, push_of=push_of, **_attribute_sets(flat), **_resources(flat))
+
+
+def _count(flat: FlatPoints, indices: Indices) -> CountedPayloads:
+    batch = _batch_of(flat)
+    reasons = _reasons(batch)
+    good = np.setdiff1d(np.arange(len(indices)), list(reasons))
+    senders = _senders(batch)
+    return CountedPayloads(
+        payloads=indices[good],
+        points=np.bincount(batch.push_of, minlength=len(indices))[good],
+        senders=[senders.get(push) for push in good.tolist()],
+        reasons={int(indices[push]): reason for push, reason in reasons.items()},
+    )
+
+
+def _senders(batch: _Batch) -> dict[int, Sender]:
+    """By push: what the first of its resources says that says anything of its sender."""
+    found = [sender_of(resource) for resource in batch.resources.maps]
+    says_more = np.array([sender != Sender() for sender in found], dtype=np.bool_)
+    telling = np.flatnonzero(says_more[batch.resource_number_of])
+    pushes, first = np.unique(batch.flat.push_of[telling], return_index=True)
+    numbers = batch.resource_number_of[telling][first].tolist()
+    return {push: found[number] for push, number in zip(pushes.tolist(), numbers, strict=True)}
+
+
+def _interpret(flat: FlatPoints, indices: Indices, names: Collection[str] | None) -> DecodedPayloads:
+    batch = _batch_of(flat)
+    point_index = _index_within(batch.push_of)
     reasons = _reasons(batch)
     kept = _kept(batch, reasons, names)
     if kept is not None:
@@ -159,7 +218,7 @@ def _select(batch: _Batch, kept: Indices) -> _Batch:
     """The batch with only some of its points."""
     flat = batch.flat
     taken = pa.array(kept)
-    columns = ("start_time_unix_nano", "time_unix_nano", "value", "count", "sum", "attributes")
+    columns = ("start_time_unix_nano", "time_unix_nano", "value", "count", "sum", "distribution", "attributes")
     selected = replace(
         flat,
         metric_of=flat.metric_of[kept],
@@ -228,11 +287,13 @@ def _columns(batch: _Batch) -> dict[str, Array]:
         "unit": _none_if_empty(flat.unit).take(metric),
         "start_time_unix_nano": _nanos(flat.start_time_unix_nano),
         "time_unix_nano": _nanos(flat.time_unix_nano),
-        "value": _none_if_nan(flat.value),
-        "count": _int64(flat.count),
-        "sum": _none_if_nan(flat.sum),
+        "value": none_if_nan(flat.value),
+        "count": int64(flat.count),
+        "sum": none_if_nan(flat.sum),
+        "distribution": flat.distribution,
         "resource": pa.array(batch.resources.maps, TEXT_MAP_TYPE).take(resource),
         "twin": pa.array(_twins(batch)),
+        "occurrence": pa.array(_occurrences(batch), pa.int32()),
     }
     return columns | _identity_columns(batch, resource)
 
@@ -259,15 +320,33 @@ def _twins(batch: _Batch) -> npt.NDArray[np.bool_]:
         return twins
     original_family = _in_family(batch.set_of, dotted, len(batch.sets.maps))
     plain_family = _in_family(batch.set_of, plain, len(batch.sets.maps))
-    name_of = batch.flat.name.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    name_of = name_of[batch.flat.metric_of]
-    push_and_name = (batch.push_of * (int(name_of.max()) + 1) + name_of) * (max(dotted.values()) + 1)
+    push_and_name = _push_and_name(batch) * (max(dotted.values()) + 1)
     is_original = original_family >= 0
     candidate = np.flatnonzero(plain_family >= 0)
     twins[candidate] = np.isin(
         push_and_name[candidate] + plain_family[candidate], push_and_name[is_original] + original_family[is_original]
     )
     return twins
+
+
+def _push_and_name(batch: _Batch) -> Indices:
+    """One number a point, equal for points of one push and metric name."""
+    name_of = batch.flat.name.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    name_of = name_of[batch.flat.metric_of]
+    numbers: Indices = batch.push_of * (int(name_of.max()) + 1) + name_of
+    return numbers
+
+
+def _occurrences(batch: _Batch) -> Indices:
+    """0 for a point, 1, 2, ... for those after it with the same push, metric name and attributes."""
+    if not len(batch.set_of):
+        return np.empty(0, np.int64)
+    # The distinct ones of a chunk's few million bytes: far from overflow.
+    series = _push_and_name(batch) * len(batch.sets.maps) + batch.set_of
+    order = np.argsort(series, kind="stable")
+    occurrences = np.empty(len(order), np.int64)
+    occurrences[order] = _index_within(series[order])
+    return occurrences
 
 
 def _in_family(set_of: Indices, families: dict[int, int], sets: int) -> Indices:
@@ -281,21 +360,12 @@ def _none_if_empty(texts: Array) -> Array:
     return pc.if_else(pc.equal(texts, ""), None, texts)
 
 
-def _none_if_nan(numbers: Array) -> Array:
-    return pc.if_else(pc.is_nan(numbers), None, numbers)
-
-
 def _temporality(numbers: Array) -> Array:
     """`delta` or `cumulative`; null for anything else."""
     known = pc.if_else(pc.and_(pc.greater_equal(numbers, 0), pc.less_equal(numbers, 2)), numbers, 0)
     return _TEMPORALITIES.take(pc.fill_null(known, 0))
 
 
-def _int64(numbers: Array) -> Array:
-    """Null for what no signed 64-bit number holds."""
-    return pc.if_else(pc.greater(numbers, _INT64_MAX), None, numbers).cast(pa.int64())
-
-
 def _nanos(times: Array) -> Array:
     """Null for 0, which is OTLP's "unknown"."""
-    return _int64(pc.if_else(pc.equal(times, pa.scalar(0, pa.uint64())), None, times))
+    return int64(pc.if_else(pc.equal(times, pa.scalar(0, pa.uint64())), None, times))

@@ -1,7 +1,7 @@
 """The step on Spark's executors: CHECKED batches in, DECODED or COUNTED batches out (`DataFrame.mapInArrow`)."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
@@ -9,9 +9,11 @@ from pyspark.sql import types as T  # noqa: N812
 
 from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
 from fleet.decode.attributes import TEXT_MAP_TYPE
+from fleet.decode.distribution import DISTRIBUTIONS_TYPE
 from fleet.decode.flat import Indices
-from fleet.decode.payloads import DecodedPayloads, decode
+from fleet.decode.payloads import DecodedPayloads, count, decode
 from fleet.decode.tally import RejectTally
+from fleet.dialects import Sender
 from fleet.schemas import COUNTED, DECODED, REJECTS
 
 MAX_CHUNK_BYTES: Final = 4 * 1024 * 1024
@@ -26,6 +28,8 @@ _ARROW_TYPES: Final[dict[type[T.DataType], Any]] = {
     T.DoubleType: pa.float64(),
     T.BooleanType: pa.bool_(),
     T.MapType: TEXT_MAP_TYPE,
+    T.ArrayType: DISTRIBUTIONS_TYPE,
+    T.BinaryType: pa.binary(),
 }
 
 
@@ -51,7 +55,7 @@ class DecodePoints:
             reasons = _given_reasons(chunk)
             good = np.flatnonzero([reason is None for reason in reasons])
             for part in decode(chunk.column("metrics").take(pa.array(good)).to_pylist(), self.metric_names):
-                _add_reasons(reasons, good, part)
+                _add_reasons(reasons, good, part.reasons)
                 if len(part.push_of):
                     yield _point_rows(chunk, good[part.push_of], part)
             yield from _reject_rows(chunk, reasons, _DECODED)
@@ -73,10 +77,13 @@ class CountPoints:
             reasons = _given_reasons(chunk)
             good = np.flatnonzero([reason is None for reason in reasons])
             points = np.zeros(chunk.num_rows, dtype=np.int64)
-            for part in decode(chunk.column("metrics").take(pa.array(good)).to_pylist()):
-                _add_reasons(reasons, good, part)
-                points += np.bincount(good[part.push_of], minlength=chunk.num_rows)
-            yield _count_rows(chunk, reasons, points)
+            senders: list[Sender | None] = [None] * chunk.num_rows
+            for part in count(chunk.column("metrics").take(pa.array(good)).to_pylist()):
+                _add_reasons(reasons, good, part.reasons)
+                points[good[part.payloads]] = part.points
+                for push, sender in zip(good[part.payloads].tolist(), part.senders, strict=True):
+                    senders[push] = sender
+            yield _count_rows(chunk, reasons, points, senders)
             yield from _reject_rows(chunk, reasons, _COUNTED)
             rejects += _rejects(reasons)
         if self.tally:
@@ -92,8 +99,8 @@ def _rejects(reasons: list[str | None]) -> int:
     return len(reasons) - reasons.count(None)
 
 
-def _add_reasons(reasons: list[str | None], good: Indices, part: DecodedPayloads) -> None:
-    for push, reason in part.reasons.items():
+def _add_reasons(reasons: list[str | None], good: Indices, found: Mapping[int, str]) -> None:
+    for push, reason in found.items():
         reasons[good[push]] = reason
 
 
@@ -119,11 +126,17 @@ def _point_rows(chunk: RecordBatch, row_of: Indices, part: DecodedPayloads) -> R
     return _batch(_DECODED, len(row_of), column)
 
 
-def _count_rows(chunk: RecordBatch, reasons: list[str | None], points: Indices) -> RecordBatch:
+def _count_rows(
+    chunk: RecordBatch, reasons: list[str | None], points: Indices, senders: list[Sender | None]
+) -> RecordBatch:
     rows = pa.array(np.flatnonzero([reason is None for reason in reasons]))
     own = {"points": pa.array(points), "heartbeat": pc.equal(pc.binary_length(chunk.column("metrics")), 0)}
+    for name in (field.name for field in fields(Sender)):
+        own[name] = pa.array([getattr(sender, name) if sender else None for sender in senders], pa.string())
 
     def column(name: str) -> Array | None:
+        if name == "payload":
+            return None
         return own[name].take(rows) if name in own else chunk.column(name).take(rows)
 
     return _batch(_COUNTED, len(rows), column)
@@ -139,6 +152,8 @@ def _reject_rows(chunk: RecordBatch, reasons: list[str | None], schema: Schema) 
     def column(name: str) -> Array | None:
         if name == "reason":
             return given
+        if name == "payload":
+            return chunk.column("metrics").take(rows)
         return chunk.column(name).take(rows) if name in REJECTS.names else None
 
     yield _batch(schema, len(bad), column)

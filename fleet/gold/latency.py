@@ -1,49 +1,104 @@
-"""Gold: latency, how long each broker takes to answer each client, as the clients see it."""
+"""Gold: latency, how long brokers take to answer each client, as the clients see it."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.schemas import LATENCY, POINTS, conform
-
-_ROLES: Final = ("producer", "consumer")
-_METRICS: Final = {
-    f"org.apache.kafka.{role}.node.request.latency.{statistic}": (role, statistic)
-    for role in _ROLES
-    for statistic in ("avg", "max")
-}
-METRIC_NAMES: Final = frozenset(_METRICS)
-"""The standard metrics (KIP-714) that `latency` reads; points of other metrics need not be decoded for it."""
+from fleet.gold.clients import identity_columns, latest_identity
+from fleet.gold.metrics import described
+from fleet.gold.recorded import recorded
+from fleet.gold.windows import DEFAULT_WINDOW_S, with_window
+from fleet.schemas import INSTANCE, LATENCY, LATENCY_OVERALL, SENT_POINTS, conform
+from telemetry.standard_metrics import telemetry_name
 
 
-def latency(points: DataFrame) -> DataFrame:
-    """POINTS -> LATENCY: request latency [ms], one row a client instance, role and broker link.
+class _Time(NamedTuple):
+    """A time that clients measure; Kafka's names (JMX), to which `-avg` and `-max` belong."""
+
+    role: str
+    group: str
+    name: str
+
+
+_BY_NODE: Final = (
+    _Time("producer", "producer-node-metrics", "request-latency"),
+    _Time("consumer", "consumer-node-metrics", "request-latency"),
+)
+_TIMES: Final = (
+    *_BY_NODE,
+    _Time("admin", "admin-client-node-metrics", "request-latency"),
+    _Time("producer", "producer-metrics", "request-latency"),
+    _Time("producer", "producer-metrics", "record-queue-time"),
+    _Time("consumer", "consumer-fetch-manager-metrics", "fetch-latency"),
+    _Time("consumer", "consumer-coordinator-metrics", "commit-latency"),
+    _Time("share-consumer", "consumer-share-fetch-manager-metrics", "fetch-latency"),
+)
+
+
+def _roles(times: tuple[_Time, ...]) -> dict[str, str]:
+    """By telemetry name."""
+    return {
+        telemetry_name(time.group, f"{time.name}-{statistic}"): time.role
+        for time in times
+        for statistic in ("avg", "max")
+    }
+
+
+_ALL: Final = _roles(_TIMES)
+_OVERALL: Final = _roles(_BY_NODE)
+
+METRIC_NAMES: Final = frozenset(_OVERALL)
+"""The standard metrics (KIP-714) that `overall` reads; points of other metrics need not be decoded for it."""
+
+
+def latency(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame:
+    """POINTS or SENT_POINTS -> LATENCY: [ms], one row a client instance, metric, broker link and window.
 
     `latency_avg_ms` is the mean of the averages that the client reported, `samples` their number, `latency_max_ms`
-    the largest maximum. Null, infinite and zero values are left out: librdkafka sends 0 where nothing was recorded.
-    Links of one identity (librdkafka has several of -1) are one row; a link without a latency has none.
+    the largest maximum. Where nothing was recorded there is no row. Links of one identity (librdkafka has several of
+    -1) are one row.
+
+    >>> columns = "received_at metric_name node_id coordinator value"
+    >>> node = "org.apache.kafka.producer.node.request.latency"
+    >>> points = table(spark, SENT_POINTS, columns, ("12:00:00", f"{node}.avg", 1, False, 3.0),
+    ...     ("12:01:00", f"{node}.avg", 1, False, 5.0), ("12:01:00", f"{node}.max", 1, False, 40.0),
+    ...     ("12:06:00", f"{node}.avg", 1, False, None))
+    >>> show(latency(points), "window_start role node_id latency_avg_ms latency_max_ms samples unit")
+    window_start  role      node_id  latency_avg_ms  latency_max_ms  samples  unit
+    12:00:00      producer  1        4               40              2        ms
     """
-    kinds = F.create_map(*(F.lit(text) for name, kind in _METRICS.items() for text in (name, kind[1])))
-    roles = F.create_map(*(F.lit(text) for name, kind in _METRICS.items() for text in (name, kind[0])))
-    recorded = (F.col("value") > 0) & (F.col("value") < F.lit(float("inf")))
-    reported = (
-        conform(points, POINTS)
-        .where(F.col("metric_name").isin(sorted(METRIC_NAMES)) & recorded & F.col("node_id").isNotNull())
-        .withColumn("role", roles[F.col("metric_name")])
-        .withColumn("statistic", kinds[F.col("metric_name")])
-    )
-    average = F.when(F.col("statistic") == "avg", F.col("value"))
-    grouped = reported.groupBy("client_instance_id", "role", "node_id", "coordinator")
+    name = F.col("metric_name")
+    rows = with_window(_reported(points, _ALL), window_s).withColumn("metric", F.left(name, F.length(name) - 4))
+    found = _aggregated(rows.groupBy(*INSTANCE, "window_start", "role", "metric", "node_id", "coordinator"))
+    texts = described(F.concat("metric", F.lit(".avg")), _ALL)
     return conform(
-        grouped.agg(
-            *(
-                F.max_by(name, F.struct("received_at", "push_id")).alias(name)
-                for name in ("client_id", "client_software_name", "client_software_version")
-            ),
-            F.avg(average).alias("latency_avg_ms"),
-            F.max(F.when(F.col("statistic") == "max", F.col("value"))).alias("latency_max_ms"),
-            F.count(average).alias("samples"),
-        ),
-        LATENCY,
+        found.withColumns({"window_s": F.lit(window_s), "date": F.to_date("window_start"), **texts}), LATENCY
     )
+
+
+def overall(points: DataFrame) -> DataFrame:
+    """POINTS or SENT_POINTS -> LATENCY_OVERALL: the same by broker link alone, over all the points at once."""
+    rows = _reported(points, _OVERALL).where(F.col("node_id").isNotNull())
+    return conform(_aggregated(rows.groupBy(*INSTANCE, "role", "node_id", "coordinator")), LATENCY_OVERALL)
+
+
+def _reported(points: DataFrame, roles: dict[str, str]) -> DataFrame:
+    """The points of these metrics where something was recorded, with their `role`."""
+    role = F.create_map(*(F.lit(text) for pair in roles.items() for text in pair))[F.col("metric_name")]
+    ours = conform(points, SENT_POINTS).where(F.col("metric_name").isin(sorted(roles)))
+    return ours.where(recorded(F.col("value")).isNotNull()).withColumn("role", role)
+
+
+def _aggregated(grouped: GroupedData) -> DataFrame:
+    average = _of("avg")
+    return grouped.agg(
+        latest_identity(),
+        F.avg(average).alias("latency_avg_ms"),
+        F.max(_of("max")).alias("latency_max_ms"),
+        F.count(average).alias("samples"),
+    ).select("*", *identity_columns())
+
+
+def _of(statistic: str) -> Column:
+    return F.when(F.col("metric_name").endswith(f".{statistic}"), F.col("value"))

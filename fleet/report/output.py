@@ -82,7 +82,7 @@ def _shown(value: str | None) -> Text:
 
 
 def as_text(frame: DataFrame) -> DataFrame:
-    """Every column as text: times in UTC, nested columns as JSON."""
+    """Every column as text: times in UTC, nested columns as JSON, bytes in base64."""
     return frame.select(*(_text(field).alias(field.name) for field in frame.schema.fields))
 
 
@@ -91,8 +91,10 @@ def _text(field: T.StructField) -> Column:
     match field.dataType:
         case T.TimestampType():
             return F.date_format(column, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")
-        case T.MapType() | T.ArrayType():
+        case T.MapType() | T.ArrayType() | T.StructType():
             return F.to_json(column)
+        case T.BinaryType():
+            return F.base64(column)
     return column.cast("string")
 
 

@@ -7,7 +7,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.decode.stage import CountPoints, DecodePoints
 from fleet.decode.tally import RejectTally
-from fleet.schemas import CHECKED, COUNTED, DECODED, POINTS, conform
+from fleet.schemas import CHECKED, COUNTED, DECODED, SENT_POINTS, conform
+from fleet.silver.dialect import dialect
 
 
 def decode(
@@ -28,5 +29,19 @@ def count(checked: DataFrame, tally: RejectTally | None = None) -> DataFrame:
 
 
 def points(decoded: DataFrame) -> DataFrame:
-    """DECODED -> POINTS."""
-    return conform(conform(decoded, DECODED).where(F.col("reason").isNull()).drop("reason"), POINTS)
+    """DECODED -> SENT_POINTS, not yet compared with one another; `silver.deltas` does that.
+
+    >>> columns = "received_at client_software_name metric_name value reason"
+    >>> decoded = table(spark, DECODED, columns, ("12:00:00", "kgo", "request.latency.avg", 3.5, None),
+    ...     ("12:00:00", "kgo", None, None, "malformed OTLP MetricsData"))
+    >>> show(points(decoded), "date dialect metric_name value")
+    date        dialect   metric_name          value
+    2026-03-01  franz-go  request.latency.avg  3.5
+    """
+    good = conform(decoded, DECODED).where(F.col("reason").isNull()).drop("reason")
+    columns = {
+        "distribution": F.get("distribution", 0),
+        "dialect": dialect(F.col("scope_name")),
+        "date": F.to_date("received_at"),
+    }
+    return conform(good.withColumns(columns), SENT_POINTS)

@@ -4,6 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.schemas import BRONZE, CHECKED, COUNTED, PUSHES, conform
+from fleet.silver.dialect import dialect
 from telemetry.push_record import SCHEMA_VERSION
 
 _PUSH_ID = r"\A[0-9a-f]{32}\z"
@@ -52,5 +53,16 @@ def drop_repeats(checked: DataFrame, repeats: DataFrame) -> DataFrame:
 
 
 def pushes(counted: DataFrame) -> DataFrame:
-    """COUNTED -> PUSHES: one row a push, heartbeats too."""
-    return conform(conform(counted, COUNTED).where(F.col("reason").isNull()).drop("reason"), PUSHES)
+    """COUNTED -> PUSHES: one row a push, heartbeats too.
+
+    >>> columns = "received_at client_software_name client_software_version heartbeat points reason"
+    >>> counted = table(spark, COUNTED, columns, ("12:00:00", "apache-kafka-java", "4.4.0", False, 110, None),
+    ...     ("12:01:00", "confluent-kafka-python", "2.16.1-rdkafka-2.16.0", True, 0, None),
+    ...     ("12:02:00", "kgo", "v1.22.2", None, None, "metrics is null"))
+    >>> show(pushes(counted), "date received_at dialect heartbeat points")
+    date        received_at  dialect     heartbeat  points
+    2026-03-01  12:00:00     java        no         110
+    2026-03-01  12:01:00     librdkafka  yes        0
+    """
+    good = conform(counted, COUNTED).where(F.col("reason").isNull()).drop("reason")
+    return conform(good.withColumns({"dialect": dialect(), "date": F.to_date("received_at")}), PUSHES)

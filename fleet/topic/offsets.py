@@ -14,7 +14,7 @@ from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from fleet.errors import ConnectorError, TopicError, first_line
+from fleet.errors import JarError, TopicError, first_line
 from fleet.selection import Selection
 from fleet.topic.source import TopicSource
 
@@ -52,15 +52,13 @@ def find_spans(
 
     Raises:
         TopicError: no broker answers, there is no such topic, it may not be read, or nothing is on it.
-        ConnectorError: the session was started without the connector's jars.
+        JarError: the session was started without the connector's jars.
     """
     with _explained(source), _admin(spark, options) as admin:
-        partitions = _partitions(spark, admin, source.topic)
-        specs = _jvm(spark).org.apache.kafka.clients.admin.OffsetSpec
-        latest = _offsets(spark, admin, partitions, specs.latest())
-        earliest = _offsets(spark, admin, partitions, specs.earliest())
+        partitions, earliest, latest = _bounds(spark, admin, source.topic)
         if latest == earliest:
             raise TopicError(f"the topic {source.topic} on {source.bootstrap_servers} holds no push yet")
+        specs = _jvm(spark).org.apache.kafka.clients.admin.OffsetSpec
         starts, ends = earliest, latest
         if selection.since is not None:
             moment = specs.forTimestamp(_milliseconds(selection.since - CLOCK_SKEW))
@@ -69,6 +67,26 @@ def find_spans(
             moment = specs.forTimestamp(_milliseconds(selection.until + MAX_DELAY))
             ends = _known(_offsets(spark, admin, partitions, moment), latest)
     return {number: Span(start=min(starts[number], end), end=end) for number, end in ends.items()}
+
+
+def find_bounds(spark: SparkSession, source: TopicSource, options: Mapping[str, str]) -> dict[int, Span]:
+    """What each partition holds now.
+
+    Raises:
+        TopicError: no broker answers, there is no such topic, or it may not be read.
+        JarError: the session was started without the connector's jars.
+    """
+    with _explained(source), _admin(spark, options) as admin:
+        _, earliest, latest = _bounds(spark, admin, source.topic)
+    return {number: Span(start=earliest[number], end=end) for number, end in latest.items()}
+
+
+def _bounds(spark: SparkSession, admin: Any, topic: str) -> tuple[list[Any], dict[int, int], dict[int, int]]:
+    """(partitions, their first offsets, the offsets after their last records)"""
+    partitions = _partitions(spark, admin, topic)
+    specs = _jvm(spark).org.apache.kafka.clients.admin.OffsetSpec
+    latest = _offsets(spark, admin, partitions, specs.latest())
+    return partitions, _offsets(spark, admin, partitions, specs.earliest()), latest
 
 
 def _milliseconds(moment: datetime) -> int:
@@ -88,7 +106,7 @@ def _jvm(spark: SparkSession) -> Any:
 def _admin(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
     admin_class = _jvm(spark).org.apache.kafka.clients.admin.AdminClient
     if not isinstance(admin_class, JavaClass):
-        raise ConnectorError(
+        raise JarError(
             "this Spark session was started without Spark's Kafka connector: give its jars in SessionSettings.jars"
         )
     settings = _jvm(spark).java.util.HashMap()

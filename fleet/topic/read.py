@@ -1,6 +1,7 @@
 """Reads a topic into BRONZE with Spark's Kafka connector, in batch."""
 
 import json
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +22,7 @@ def read_topic(spark: SparkSession, source: TopicSource, selection: Selection | 
 
     Raises:
         TopicError: no broker answers, there is no such topic, it may not be read, or nothing is on it.
-        ConnectorError: the session was started without the connector's jars.
+        JarError: the session was started without the connector's jars.
     """
     selection = selection or Selection()
     options = client_options(spark, source)
@@ -34,11 +35,18 @@ def reader_options(
     spark: SparkSession, source: TopicSource, options: dict[str, str], spans: dict[int, Span]
 ) -> dict[str, str]:
     """What Spark's connector is told: these spans, and no more tasks or bytes at once than an executor can bear."""
-    fetch = {"max.partition.fetch.bytes": str(_MAX_PARTITION_FETCH_BYTES)}
     return {
         "assign": json.dumps({source.topic: sorted(spans)}),
         "startingOffsets": json.dumps({source.topic: {str(number): span.start for number, span in spans.items()}}),
         "endingOffsets": json.dumps({source.topic: {str(number): span.end for number, span in spans.items()}}),
+        **fetch_options(spark, options),
+    }
+
+
+def fetch_options(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
+    """How Spark's connector reads records, whichever; `options` are settings of Kafka's client."""
+    fetch = {"max.partition.fetch.bytes": str(_MAX_PARTITION_FETCH_BYTES)}
+    return {
         "includeHeaders": "true",
         # Retention goes on while the topic is read: what it takes is not there to be read, and nothing is wrong.
         "failOnDataLoss": "false",

@@ -14,6 +14,7 @@ from fleet.bronze import read_landing
 from fleet.errors import LandingError
 from fleet.schemas import BRONZE, PUSH_RECORD
 from fleet.selection import Selection
+from fleet.silver.pushes import check
 from telemetry.push_record import PushRecord
 from tests.spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 
@@ -108,6 +109,25 @@ def test_a_column_of_another_type_is_refused_by_name(spark: SparkSession, zone: 
     pq.write_table(table.set_column(index, "received_at", table["received_at"].cast(pa.int64())), path)
     with pytest.raises(LandingError, match="its files have received_at as bigint"):
         read_landing(spark, str(zone.root))
+
+
+def test_records_of_a_newer_form_are_refused_by_their_version(spark: SparkSession, zone: LandingZone) -> None:
+    path = zone.write([push(schema_version=2)])
+    pq.write_table(pq.read_table(path).drop_columns(["listener"]), path)
+    with pytest.raises(LandingError, match=r"holds push records of schema version 2, and .* up to 1: update it"):
+        read_landing(spark, str(zone.root))
+
+
+def test_files_of_a_newer_form_beside_ours_leave_ours_readable(spark: SparkSession, zone: LandingZone) -> None:
+    zone.write([push(client_id="ours")])
+    newer = zone.write([push(client_id="newer", schema_version=2)], name="part-1")
+    table = pq.read_table(newer)
+    pq.write_table(table.append_column("what_is_new", pa.array(["?"])), newer)
+    found = check(read_landing(spark, str(zone.root))).collect()
+    assert {row.client_id: row.reason for row in found} == {
+        "ours": None,
+        "newer": "schema_version 2 is newer than 1",
+    }
 
 
 def test_what_is_no_parquet_is_refused_with_its_path(spark: SparkSession, zone: LandingZone) -> None:

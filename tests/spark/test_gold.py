@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from fleet.jobs import answer_inventory, answer_latency, answer_points, answer_rejects
-from fleet.schemas import INVENTORY, LATENCY
+from fleet.schemas import INVENTORY, LATENCY_OVERALL
 from fleet.selection import Selection
 from tests.spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
@@ -25,10 +25,41 @@ def test_the_inventory_has_one_row_a_client_instance(spark: SparkSession, zone: 
     zone.write([first, push(received_at=NOON_US + 9 * SECOND_US, terminating=True) | later], name="part-1")
     answer = answer_inventory(spark, str(zone.root), Selection())
     source = ("User:ANONYMOUS", "10.0.0.1")
+    rest = (None, 1000, None)
     expected = spark.createDataFrame(
         [
-            (ONE_INSTANCE, "app-1", "apache-kafka-java", "4.4.1", *source, 2, [1, 2], 2, 1, 3, NOON, at(9), True),
-            (OTHER_INSTANCE, "rd", "apache-kafka-java", "4.4.0", *source, 40001, [1], 1, 1, 0, at(1), at(1), False),
+            (
+                ONE_INSTANCE,
+                "app-1",
+                "apache-kafka-java",
+                "4.4.1",
+                *source,
+                2,
+                [1, 2],
+                2,
+                1,
+                3,
+                NOON,
+                at(9),
+                True,
+                *rest,
+            ),
+            (
+                OTHER_INSTANCE,
+                "rd",
+                "apache-kafka-java",
+                "4.4.0",
+                *source,
+                40001,
+                [1],
+                1,
+                1,
+                0,
+                at(1),
+                at(1),
+                False,
+                *rest,
+            ),
         ],
         INVENTORY,
     )
@@ -64,8 +95,8 @@ def test_latency_is_by_client_role_and_link_over_all_dialects(spark: SparkSessio
         ]
     )
     answer = answer_latency(spark, str(zone.root), Selection())
-    java = (ONE_INSTANCE, "app-1", "apache-kafka-java", "4.4.0", "producer")
-    other = (OTHER_INSTANCE, "rd", "apache-kafka-java", "4.4.0")
+    java = ("User:ANONYMOUS", ONE_INSTANCE, "app-1", "apache-kafka-java", "4.4.0", "producer")
+    other = ("User:ANONYMOUS", OTHER_INSTANCE, "rd", "apache-kafka-java", "4.4.0")
     expected = spark.createDataFrame(
         [
             (*java, 1, False, 5.0, 12.0, 2),
@@ -74,7 +105,7 @@ def test_latency_is_by_client_role_and_link_over_all_dialects(spark: SparkSessio
             (*other, "producer", -1, False, 4.0, 5.0, 2),
             (*other, "consumer", 1, False, 7.0, None, 1),
         ],
-        LATENCY,
+        LATENCY_OVERALL,
     )
     assertDataFrameEqual(answer.frame, expected)
 

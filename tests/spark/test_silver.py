@@ -2,6 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
@@ -9,7 +10,7 @@ from pyspark.testing import assertSchemaEqual
 from fleet.bronze import read_landing
 from fleet.errors import SchemaError
 from fleet.jobs import read_pushes
-from fleet.schemas import CHECKED, COUNTED, DECODED, POINTS, REJECTS, conform
+from fleet.schemas import CHECKED, COUNTED, DECODED, REJECTS, SENT_POINTS, conform
 from fleet.selection import Selection
 from fleet.silver import points as silver
 from fleet.silver.pushes import check, drop_repeats, find_repeats
@@ -87,7 +88,7 @@ def test_a_point_carries_its_push_the_original_and_the_normalised_columns(
     decoded = silver.decode(checked(spark, zone))
     assertSchemaEqual(decoded.schema, DECODED)
     points = silver.points(decoded)
-    assertSchemaEqual(points.schema, POINTS)
+    assertSchemaEqual(points.schema, SENT_POINTS)
     found = points.orderBy("point_index").collect()
     assert [(p.metric_name, p.topic, p.partition, p.twin, p.value) for p in found] == [
         (dialect.LAG, None, None, False, 30.0),
@@ -106,6 +107,22 @@ def test_a_point_carries_its_push_the_original_and_the_normalised_columns(
     assert received.us == row["received_at"]
 
 
+def test_a_distribution_keeps_what_it_holds_and_a_number_has_none(spark: SparkSession, zone: LandingZone) -> None:
+    data = MetricsData.FromString(dialect.franz_go({1: 2.5}))
+    metric = data.resource_metrics[0].scope_metrics[0].metrics.add(name="size")
+    metric.histogram.data_points.add(count=3, sum=7.5, max=6.0, explicit_bounds=[1, 5], bucket_counts=[1, 1, 1])
+    zone.write([push(data.SerializeToString())])
+    number, histogram = silver.points(silver.decode(checked(spark, zone))).orderBy("point_index").collect()
+    assert (number.value, number.distribution) == (2.5, None)
+    assert (histogram["value"], histogram["count"], histogram["sum"]) == (None, 3, 7.5)
+    found = histogram.distribution.asDict()
+    assert {name: value for name, value in found.items() if value is not None} == {
+        "max": 6.0,
+        "bounds": [1.0, 5.0],
+        "bucket_counts": [1, 1, 1],
+    }
+
+
 def test_a_malformed_payload_among_many_pushes_is_set_aside_alone(spark: SparkSession, zone: LandingZone) -> None:
     rows = [push(dialect.librdkafka_producer([(n % 3, 1.0 + n)]), client_id=f"c-{n}") for n in range(2500)]
     rows[1777]["metrics"] = dialect.MALFORMED
@@ -117,6 +134,7 @@ def test_a_malformed_payload_among_many_pushes_is_set_aside_alone(spark: SparkSe
     assert (reject.client_id, reject.source_row) == ("c-1777", 1777)
     assert reject.reason.startswith("malformed OTLP MetricsData")
     assert Path(reject.source_file).name == "part-0.parquet"
+    assert (bytes(reject.payload), str(reject.date)) == (dialect.MALFORMED, "2026-03-01")
     decoded.unpersist()
 
 
@@ -138,7 +156,7 @@ def test_conform_names_missing_columns(spark: SparkSession) -> None:
     with pytest.raises(SchemaError, match="columns are missing: received_at, client_instance_id"):
         conform(
             spark.createDataFrame([("x", "c")], "push_id string, client_id string").withColumns(
-                {name: F.lit(None) for name in ("source_file", "source_row", "reason")}
+                {name: F.lit(None) for name in ("source_file", "source_row", "reason", "principal", "payload", "date")}
             ),
             REJECTS,
         )

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from fleet.errors import ConnectorError
+from fleet.errors import JarError
 from fleet.selection import Selection
 from fleet.sources import read_bronze
 from fleet.topic.offsets import Span, client_options
@@ -53,7 +53,5 @@ def test_a_fetch_size_of_ones_own_is_taken(spark: SparkSession) -> None:
 
 
 def test_a_session_without_the_connector_says_what_it_lacks(spark: SparkSession) -> None:
-    with pytest.raises(
-        ConnectorError, match=r"without Spark's Kafka connector: give its jars in SessionSettings\.jars"
-    ):
+    with pytest.raises(JarError, match=r"without Spark's Kafka connector: give its jars in SessionSettings\.jars"):
         read_bronze(spark, "kafka://127.0.0.1:1/pushes", Selection())

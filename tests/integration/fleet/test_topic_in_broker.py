@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from support.fleet_commands import FleetCommands
 from support.kafka_broker import KafkaBroker, free_ports
+from support.standing_tables import rows
 
 from exporters.landing import encode
 from exporters.push_log.kafka_topic.record_codec import encode_record
-from fleet.errors import ConnectorError, JavaError
+from fleet.errors import JarError, JavaError
 from fleet.session import check_java
+from fleet.tables.delta import delta_jars
 from fleet.topic.connector import connector_jars
 from telemetry.push_record import PushIds, PushRecord
 from tests.spark.landing_zone import OTHER_INSTANCE, push
@@ -33,6 +36,7 @@ pytestmark = [
 
 VERSION = "4.3.1"
 TOPIC = "fleetgauge-pushes"
+STANDING = "standing"
 LARGEST = 16 * 1024 * 1024
 ROOM = LARGEST + 1024 * 1024
 ANSWERS_WITHIN_S = 900.0
@@ -73,7 +77,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     try:
         check_java()
         connector_jars()
-    except (JavaError, ConnectorError) as error:
+    except (JavaError, JarError) as error:
         pytest.skip(str(error))
     with KafkaBroker(tmp_path_factory.mktemp("broker"), VERSION) as started:
         fill(started.bootstrap)
@@ -239,3 +243,60 @@ def test_the_command_reads_a_topic_with_jars_and_settings_of_ones_own(broker: Ka
     assert done.returncode == 0, done.stderr
     (row,) = [json.loads(line) for line in done.stdout.splitlines()]
     assert (row["client_instance_id"], row["pushes"]) == (OTHER_INSTANCE, 1)
+
+
+def test_standing_tables_take_what_is_new_on_a_topic_and_say_what_retention_took(
+    broker: KafkaBroker, landing: Path, tmp_path: Path
+) -> None:
+    topic, tables = f"kafka://{broker.bootstrap}/{STANDING}", tmp_path / "of topic"
+    common = ("--tables", tables, "--format", "json")
+    try:
+        delta_jars()
+    except JarError as error:
+        pytest.skip(str(error))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(STANDING, 3, 1)])[STANDING].result(20)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.metrics.push": False})
+    for record in [*PUSHES, DELAYED]:
+        produce(producer, STANDING, record)
+    producer.produce(STANDING, key=b"somebody", value=b"{}")
+    flush(producer)
+    with FleetCommands() as fleet:
+        first = fleet.ask("run", "--source", topic, "--max-records", "5", *common)
+        assert first["exit_code"] == 0, first
+        said = json.loads(first["stdout"])
+        assert (said["pushes"], said["repeats"], sum(said["rejects"].values()), said["lost"]) == (5, 1, 2, 0)
+        assert said["batches"] > 1
+        of_landing = fleet.ask("run", "--source", landing, "--tables", tmp_path / "of landing", "--format", "json")
+        assert of_landing["exit_code"] == 0, of_landing
+        for name in ("pushes", "points", "inventory"):
+            found, expected = (rows_as_text(tmp_path / root, name) for root in ("of topic", "of landing"))
+            assert found
+            assert found == expected, name
+        assert fleet.ask("run", "--source", topic, "--tables", tables)["stdout"] == f"nothing new in {topic}\n"
+        take_one_of_two(admin, producer)
+        later = fleet.ask("run", "--source", topic, *common)
+        said = json.loads(later["stdout"])
+        assert (said["pushes"], said["lost"]) == (1, 1), later
+        nowhere = fleet.ask("run", "--source", f"kafka://{broker.bootstrap}/nosuch", *common)
+    assert nowhere["exit_code"] == 1
+    assert f"there is no topic nosuch on {broker.bootstrap}" in nowhere["stderr"]
+
+
+def rows_as_text(tables: Path, name: str) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True, default=repr) for row in rows(tables, name))
+
+
+def take_one_of_two(admin: AdminClient, producer: Producer) -> None:
+    """Two more pushes in one partition, the first of which retention takes before it is read."""
+    offsets: list[int] = []
+    for client_id in ("taken", "left"):
+        key, value, headers = encode_record(pushed(b"", client_id=client_id))
+        producer.produce(
+            *(STANDING, value, key),
+            headers=headers,
+            partition=0,
+            on_delivery=lambda _, sent: offsets.append(sent.offset()),
+        )
+        flush(producer)
+    admin.delete_records([TopicPartition(STANDING, 0, offsets[1])])[TopicPartition(STANDING, 0, offsets[1])].result(20)

@@ -14,7 +14,7 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
         "import sys\nfrom typer.testing import CliRunner\nfrom fleet.cli import app\n"
         "result = CliRunner().invoke(app, ['--help'])\n"
         "assert result.exit_code == 0, result.output\n"
-        "names = ('inventory', 'summary', 'latency', 'points', 'rejects')\n"
+        "names = ('run', 'show', 'maintain', 'inventory', 'summary', 'latency', 'points', 'rejects')\n"
         "assert all(name in result.output for name in names), result.output\n"
         "assert 'pyspark' not in sys.modules\n"
     )
@@ -30,6 +30,15 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
         (["points", "--output", "somewhere"], "a table goes to the terminal"),
         (["summary", "--output", "somewhere"], "with --output add --format"),
         (["summary", "--format", "json"], "with --format add --output"),
+        (["run", "--format", "csv"], "a summary is a table or JSON"),
+        (["run", "--window", "7m"], "'7m' is no window that divides a day"),
+        (["run", "--conf", "executor.memory=2g"], "'executor.memory=2g' is no setting of Spark"),
+        (["run", "--jars", "/nosuch"], "there is no jar at /nosuch, which --jars names"),
+        (["run", "--source", "kafka://nobody"], "has no bootstrap server of the form host:port"),
+        (["show", "nosuch"], "there is no table nosuch: tables are points, pushes"),
+        (["show", "points", "--output", "somewhere"], "a table goes to the terminal"),
+        (["maintain", "--keep", "long"], "'long' is no time"),
+        (["maintain", "--vacuum-after", "2999-01-01"], "are ages, such as 90d"),
     ],
 )
 def test_what_cannot_be_asked_is_one_sentence_and_exit_code_1(arguments: list[str], sentence: str) -> None:

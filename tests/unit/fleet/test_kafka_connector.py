@@ -5,9 +5,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from fleet.errors import ConnectorError
-from fleet.topic import connector
-from fleet.topic.connector import cache_directory, connector_jars
+from fleet import jars
+from fleet.errors import JarError
+from fleet.topic.connector import CONNECTOR, connector_jars
 
 
 @pytest.fixture
@@ -30,11 +30,11 @@ FETCHES = 'ivy="${2#spark.jars.ivy=}"; mkdir -p "$ivy/jars"; echo "$*" > "$ivy/j
 def test_fetched_jars_are_kept_and_fetched_once(tmp_path: Path, pretend_spark: Path) -> None:
     notes: list[str] = []
     says(pretend_spark, FETCHES)
-    jars = connector_jars(cache=tmp_path / "cache" / "kept", note=notes.append)
-    assert jars == (str(tmp_path / "cache" / "kept" / "connector.jar"),)
-    assert f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}" in Path(jars[0]).read_text()
+    found = connector_jars(cache=tmp_path / "cache" / "kept", note=notes.append)
+    assert found == (str(tmp_path / "cache" / "kept" / "connector.jar"),)
+    assert f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}" in Path(found[0]).read_text()
     says(pretend_spark, "exit 1")
-    assert connector_jars(cache=tmp_path / "cache" / "kept", note=notes.append) == jars
+    assert connector_jars(cache=tmp_path / "cache" / "kept", note=notes.append) == found
     assert len(notes) == 1
     assert list((tmp_path / "cache").iterdir()) == [tmp_path / "cache" / "kept"], "nothing else is left behind"
 
@@ -58,7 +58,7 @@ def test_what_cannot_be_fetched_is_one_sentence_with_the_reason_and_the_way_out(
     tmp_path: Path, pretend_spark: Path, script: str, reason: str
 ) -> None:
     says(pretend_spark, script)
-    with pytest.raises(ConnectorError) as refused:
+    with pytest.raises(JarError) as refused:
         connector_jars(cache=tmp_path / "kept")
     assert f"cannot be fetched from Maven Central {reason}: name jars of your own with --kafka-jars" in str(
         refused.value
@@ -69,14 +69,14 @@ def test_what_cannot_be_fetched_is_one_sentence_with_the_reason_and_the_way_out(
 
 def test_a_fetch_without_an_answer_ends(tmp_path: Path, pretend_spark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     says(pretend_spark, "exec sleep 30")
-    monkeypatch.setattr(connector, "_FETCHED_WITHIN_S", 0.1)
-    with pytest.raises(ConnectorError, match="no answer within"):
+    monkeypatch.setattr(jars, "_FETCHED_WITHIN_S", 0.1)
+    with pytest.raises(JarError, match="no answer within"):
         connector_jars(cache=tmp_path / "kept")
 
 
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConnectorError, match=r"cannot be kept in .*file/kept"):
+    with pytest.raises(JarError, match=r"cannot be kept in .*file/kept"):
         connector_jars(cache=tmp_path / "file" / "kept")
 
 
@@ -87,12 +87,12 @@ def test_jars_of_ones_own_are_files_or_directories_and_nothing_is_fetched(tmp_pa
         (directory / name).write_text("")
     single = tmp_path / "c.jar"
     single.write_text("")
-    jars = connector_jars([str(directory), str(single)], cache=tmp_path / "kept")
-    assert jars == (str(directory / "a.jar"), str(directory / "b.jar"), str(single))
+    found = connector_jars([str(directory), str(single)], cache=tmp_path / "kept")
+    assert found == (str(directory / "a.jar"), str(directory / "b.jar"), str(single))
 
 
 def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConnectorError, match=r"there is no jar at .*nosuch\.jar, which --kafka-jars names"):
+    with pytest.raises(JarError, match=r"there is no jar at .*nosuch\.jar, which --kafka-jars names"):
         connector_jars([str(tmp_path / "nosuch.jar")])
 
 
@@ -100,4 +100,4 @@ def test_fetched_jars_are_kept_for_each_version_of_spark_where_caches_belong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_directory() == tmp_path / "fleetgauge" / f"spark-kafka-{pyspark.__version__}"
+    assert CONNECTOR.cache_directory == tmp_path / "fleetgauge" / f"spark-kafka-{pyspark.__version__}"

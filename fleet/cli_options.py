@@ -1,0 +1,110 @@
+"""The options that several `fleet` commands have, and how what is wrong is said."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fleet.errors import FleetError
+from fleet.report.form import Format
+
+DEFAULT_SOURCE = "./fleetgauge-data/landing"
+DEFAULT_LIMIT = 50
+
+Source = Annotated[
+    str,
+    typer.Option(
+        "--source",
+        "-s",
+        help="Landing zone: a directory, or any URI that Spark can read; or the push log's topic: "
+        "kafka://host:port[,host:port]/topic.",
+    ),
+]
+KafkaOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kafka-option",
+        metavar="KEY=VALUE",
+        help="Setting of Kafka's client for a topic, e.g. security.protocol=SASL_SSL; may be repeated.",
+    ),
+]
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--kafka-config",
+        help="Properties file with settings of Kafka's client (passwords!), as Kafka's tools' --command-config.",
+    ),
+]
+KafkaJars = Annotated[
+    str | None,
+    typer.Option(
+        "--kafka-jars",
+        help="Jars of Spark's Kafka connector, or directories of them, comma-separated; without it they are fetched "
+        "from Maven Central once.",
+    ),
+]
+Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], local[2], spark://host:port, yarn, ...")]
+Form = Annotated[Format, typer.Option("--format", "-f", help="JSON is one object a line.")]
+Output = Annotated[
+    str | None, typer.Option("--output", "-o", help="Directory to write to. Without it json and csv go to stdout.")
+]
+Limit = Annotated[int, typer.Option(min=1, help="Rows of the table.")]
+Since = Annotated[
+    str | None,
+    typer.Option(help="Pushes received from then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC)."),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        help="Pushes received before then; forms as for --since. Of a topic, those that reached it within an hour."
+    ),
+]
+ClientIds = Annotated[list[str] | None, typer.Option("--client-id", help="Only this client.id; may be repeated.")]
+Instances = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--instance",
+        help="Only this client instance, its id in any form that clients log (base64, hex, UUID); may be repeated.",
+    ),
+]
+ShowProgress = Annotated[
+    bool | None,
+    typer.Option("--progress/--no-progress", help="Progress on stderr; by default when that is a terminal."),
+]
+SparkLog = Annotated[
+    str, typer.Option("--spark-log-level", help="Spark's own log on stderr: OFF, ERROR, WARN, INFO, DEBUG.")
+]
+Metric = Annotated[str, typer.Option("--metric", "-m", help="Only metrics whose names begin with this.")]
+Tables = Annotated[
+    str, typer.Option("--tables", "-t", help="Root of the standing tables: a directory, or any URI that Hadoop knows.")
+]
+DeltaJars = Annotated[
+    str | None,
+    typer.Option(
+        "--jars",
+        help="Jars of Delta Lake, or directories of them, comma-separated; without it they are fetched from Maven "
+        "Central once.",
+    ),
+]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark, as spark-submit takes it; may be repeated."),
+]
+
+
+@contextmanager
+def said_in_a_sentence(notes: Console) -> Iterator[None]:
+    """What is wrong is one sentence on stderr and exit code 1."""
+    try:
+        yield
+    except FleetError as error:
+        notes.print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from error
+
+
+def listed(text: str | None) -> tuple[str, ...]:
+    """The parts of a comma-separated option."""
+    return tuple(part for part in (text or "").split(",") if part)

@@ -1,0 +1,290 @@
+"""The commands of the standing tables: `fleet run`, `fleet show`, `fleet maintain`."""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+
+from fleet.cli_options import (
+    DEFAULT_LIMIT,
+    DEFAULT_SOURCE,
+    ClientIds,
+    DeltaJars,
+    Form,
+    Instances,
+    KafkaConfig,
+    KafkaJars,
+    KafkaOptions,
+    Limit,
+    Master,
+    Output,
+    ShowProgress,
+    Since,
+    Source,
+    SparkConf,
+    SparkLog,
+    Tables,
+    Until,
+    listed,
+    said_in_a_sentence,
+)
+from fleet.errors import FleetError
+from fleet.report.form import Format
+from fleet.selection import Selection, parse_instance_ids, parse_time
+from fleet.topic.source import TopicSource, parse_source
+from quotas.clock import SystemTime
+
+if TYPE_CHECKING:
+    from fleet.session import SessionSettings
+
+DEFAULT_TABLES: Final = "./fleetgauge-data/fleet"
+EXIT_SET_ASIDE: Final = 3
+"""With --fail-on-rejects: the run is done, and some pushes or files were set aside, or some records were lost."""
+
+_DAY_S: Final = 86_400
+
+
+def run(
+    source: Source = DEFAULT_SOURCE,
+    tables: Tables = DEFAULT_TABLES,
+    kafka_option: KafkaOptions = None,
+    kafka_config: KafkaConfig = None,
+    kafka_jars: KafkaJars = None,
+    jars: DeltaJars = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="Where the place in the source is kept; by default under the tables, one for each source."),
+    ] = None,
+    max_files: Annotated[
+        int | None, typer.Option(min=1, help="Files of a landing zone that one batch reads; by default 1 GiB of them.")
+    ] = None,
+    max_records: Annotated[
+        int | None, typer.Option(min=1, help="Records of a topic that one batch reads; by default two millions.")
+    ] = None,
+    window: Annotated[
+        str, typer.Option(help="Length of the windows of the gold tables, which divides a day: 60s, 5m, 1h.")
+    ] = "5m",
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Compute clients and gold tables of all days anew from the silver ones.")
+    ] = False,
+    fail_on_rejects: Annotated[
+        bool,
+        typer.Option("--fail-on-rejects", help="Exit with 3 when pushes or files were set aside, or records lost."),
+    ] = False,
+    form: Form = Format.TABLE,
+    master: Master = "local[*]",
+    conf: SparkConf = None,
+    progress: ShowProgress = None,
+    spark_log_level: SparkLog = "OFF",
+) -> None:
+    """Bring the standing tables up to date: what is new of the source, once, however often it runs.
+
+    Silver (`pushes`, `points`, `clients`, `rejects`) and gold (`inventory`, `versions`, `latency`, `throttling`,
+    `rebalances`, `consumers`) are Delta Lake tables. Exit code 0 when it is done, also when nothing was new; 1 on an
+    error, 2 on a wrong option; a run that was cut off at any moment is mended by the next.
+
+    `fleetgauge fleet run --source ./fleetgauge-data/landing --tables ./fleet`
+
+    `fleetgauge fleet run --source kafka://broker-1:9092/fleetgauge-pushes --tables s3a://lake/fleet --format json`
+    """
+    options, notes = locals(), Console(stderr=True)
+    with said_in_a_sentence(notes):
+        code = _run(options, notes)
+    raise typer.Exit(code)
+
+
+def show(
+    table: Annotated[
+        str, typer.Argument(help="pushes, points, clients, rejects, inventory, versions, latency, throttling, ...")
+    ],
+    tables: Tables = DEFAULT_TABLES,
+    jars: DeltaJars = None,
+    since: Since = None,
+    until: Until = None,
+    client_id: ClientIds = None,
+    instance: Instances = None,
+    group: Annotated[str | None, typer.Option(help="Only this consumer group.")] = None,
+    form: Form = Format.TABLE,
+    output: Output = None,
+    limit: Limit = DEFAULT_LIMIT,
+    master: Master = "local[*]",
+    conf: SparkConf = None,
+    spark_log_level: SparkLog = "OFF",
+) -> None:
+    """Rows of a standing table, the latest first.
+
+    `fleetgauge fleet show latency --tables ./fleet --since 24h --client-id checkout-service`
+
+    `fleetgauge fleet show consumers --tables ./fleet --group billing --format csv`
+    """
+    options, notes = locals(), Console(stderr=True)
+    with said_in_a_sentence(notes):
+        _show(options, notes)
+
+
+def maintain(
+    tables: Tables = DEFAULT_TABLES,
+    jars: DeltaJars = None,
+    keep: Annotated[
+        str | None, typer.Option(help="Delete pushes, points, windows and silent clients older than this: 90d.")
+    ] = None,
+    vacuum_after: Annotated[
+        str, typer.Option(help="Remove files that were replaced so long ago; readers and time travel need them.")
+    ] = "7d",
+    form: Form = Format.TABLE,
+    master: Master = "local[*]",
+    conf: SparkConf = None,
+    progress: ShowProgress = None,
+    spark_log_level: SparkLog = "OFF",
+) -> None:
+    """Compact the standing tables, delete what is too old, and remove files that nothing needs any more.
+
+    `fleetgauge fleet maintain --tables ./fleet --keep 90d`
+    """
+    options, notes = locals(), Console(stderr=True)
+    with said_in_a_sentence(notes):
+        _maintain(options, notes)
+
+
+def _run(options: dict[str, Any], notes: Console) -> int:
+    _check_form(options["form"])
+    source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
+    window_s = _window_s(options["window"])
+    with _needs_spark():
+        from fleet.pipeline import run as pipeline
+        from fleet.pipeline.stream import MAX_BATCH_RECORDS, Bounds
+        from fleet.pipeline.summary import print_json, print_run, run_as_json
+    request = pipeline.RunRequest(
+        source=source,
+        tables=options["tables"],
+        checkpoint=options["checkpoint"],
+        bounds=Bounds(max_files=options["max_files"], max_records=options["max_records"] or MAX_BATCH_RECORDS),
+        window_s=window_s,
+        rebuild=options["rebuild"],
+    )
+    settings = _session(options, notes, with_topic=isinstance(source, TopicSource))
+    report = pipeline.run(request, settings, clock=SystemTime(), notes=notes, progress=_shows(options, notes))
+    if options["form"] is Format.JSON:
+        print_json(sys.stdout, run_as_json(report))
+    else:
+        print_run(sys.stdout, report)
+    return EXIT_SET_ASIDE if options["fail_on_rejects"] and (report.rejects or report.lost) else 0
+
+
+def _show(options: dict[str, Any], notes: Console) -> None:
+    now = datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
+    since, until = (parse_time(text, now) if (text := options[name]) else None for name in ("since", "until"))
+    with _needs_spark():
+        from fleet.pipeline.run import explained
+        from fleet.pipeline.show import ShowRequest, show
+        from fleet.session import start_session
+    request = ShowRequest(
+        table=options["table"],
+        tables=options["tables"],
+        selection=Selection(
+            since=since,
+            until=until,
+            client_ids=tuple(options["client_id"] or ()),
+            instance_ids=parse_instance_ids(options["instance"] or ()),
+        ),
+        group_id=options["group"],
+        form=options["form"],
+        output=options["output"],
+        limit=options["limit"],
+    )
+    settings = _session(options, notes)
+    with explained(f"fleet show {request.table}"):
+        show(start_session(settings), request, sys.stdout)
+
+
+def _maintain(options: dict[str, Any], notes: Console) -> None:
+    _check_form(options["form"])
+    now = datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
+    keep_from = parse_time(options["keep"], now) if options["keep"] else None
+    vacuum_after_hours = int((now - parse_time(options["vacuum_after"], now)).total_seconds() // 3600)
+    if vacuum_after_hours < 0 or (keep_from is not None and keep_from > now):
+        raise FleetError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")
+    with _needs_spark():
+        from fleet.pipeline.run import keep_up
+        from fleet.pipeline.summary import print_json, print_upkeep, upkeep_as_json
+    done = keep_up(
+        options["tables"],
+        _session(options, notes),
+        keep_from=keep_from,
+        vacuum_after_hours=vacuum_after_hours,
+        notes=notes,
+        progress=_shows(options, notes),
+    )
+    if options["form"] is Format.JSON:
+        print_json(sys.stdout, upkeep_as_json(done))
+    else:
+        print_upkeep(sys.stdout, done)
+
+
+def _session(options: dict[str, Any], notes: Console, *, with_topic: bool = False) -> "SessionSettings":
+    from fleet.pipeline.run import session_settings
+
+    def note(sentence: str) -> None:
+        notes.print(sentence, highlight=False, soft_wrap=True)
+
+    return session_settings(
+        options["master"],
+        spark_log_level=options["spark_log_level"],
+        jars=listed(options["jars"]),
+        kafka_jars=listed(options.get("kafka_jars")),
+        with_topic=with_topic,
+        options=_parse_conf(options["conf"] or ()),
+        note=note,
+    )
+
+
+def _parse_conf(texts: Iterable[str]) -> dict[str, str]:
+    """`key=value` settings of Spark.
+
+    >>> _parse_conf(["spark.executor.memory=2g"])
+    {'spark.executor.memory': '2g'}
+    """
+    parsed = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise FleetError(f"{text!r} is no setting of Spark: give --conf spark.executor.memory=2g")
+        parsed[key] = value
+    return parsed
+
+
+def _window_s(text: str) -> int:
+    """A window's length [s].
+
+    >>> _window_s("5m"), _window_s("1h")
+    (300, 3600)
+    """
+    match = re.fullmatch(r"(\d{1,5})([smh])", text)
+    seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
+    if not seconds or _DAY_S % seconds:
+        raise FleetError(f"{text!r} is no window that divides a day: give --window 60s, 5m or 1h")
+    return seconds
+
+
+def _check_form(form: Format) -> None:
+    if form not in (Format.TABLE, Format.JSON):
+        raise FleetError("a summary is a table or JSON: give --format table or --format json")
+
+
+def _shows(options: dict[str, Any], notes: Console) -> bool:
+    return notes.is_terminal if options["progress"] is None else bool(options["progress"])
+
+
+@contextmanager
+def _needs_spark() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise FleetError(
+            f"{error.name} is not installed: pip install 'fleetgauge[spark]' brings PySpark and what it needs"
+        ) from error

@@ -1,0 +1,316 @@
+"""One batch of a source into the silver tables, once however often it runs.
+
+The writes come in an order that makes a batch which was cut off between any two of them come out the same when it runs
+again, as Spark runs it: with the same files or offsets and the same number.
+
+1. `rejects` and `points` are appended under the batch's transaction. Points are compared with `series` as the batch
+   before left it.
+2. `series` takes the batch's last points. From here on it is not what the points were compared with, but they are
+   written, and a second write of them is nothing.
+3. `batches` says what the batch held, for the gold tables.
+4. `pushes`, by which repeats are told, comes last: what is in it is done altogether. A batch whose transaction is in it
+   is passed over.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.storagelevel import StorageLevel
+
+from fleet import schemas
+from fleet.errors import LandingError
+from fleet.pipeline.stream import Batch
+from fleet.silver import deltas, points, pushes
+from fleet.silver.rejects import rejects
+from fleet.spark_errors import unreadable_file
+from fleet.tables import catalog
+from fleet.tables.delta import Transaction
+from fleet.tables.store import Store
+from telemetry.push_record import SCHEMA_VERSION
+
+MAX_BAD_FILES: Final = 100
+"""Files of one batch that are set aside at most: where so many cannot be read, something else is wrong."""
+
+MAX_REASONS: Final = 50
+"""Reasons that are counted one by one."""
+
+TIMES: Final = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))
+"""Between which a push can have been received."""
+
+_FEW: Final = 100_000  # positions or ids, 100 B each at most: what may well be broadcast
+_POSITION: Final = ("source_file", "source_row")
+_INSTANCE: Final = ("principal", "client_instance_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReport:
+    """What one batch held: `rejects` counts pushes set aside by reason, and files by theirs."""
+
+    number: int
+    files: int = 0
+    pushes: int = 0
+    points: int = 0
+    repeats: int = 0
+    rejects: dict[str, int] = field(default_factory=dict)
+    dates: Sequence[date] = ()
+
+    @property
+    def amount(self) -> int:
+        """Files of a landing zone, or records of a topic."""
+        return self.files or self.pushes + self.repeats + sum(self.rejects.values())
+
+
+class BatchWriter:
+    """Writes the batches of one checkpoint.
+
+    Args:
+        store: the tables.
+        app_id: the checkpoint's own id, which transactions are counted under.
+        source: for an operator.
+        stage: told what is being done.
+    """
+
+    def __init__(self, store: Store, app_id: str, source: str, stage: Callable[[str], None]) -> None:
+        self._store = store
+        self._app_id = app_id
+        self._source = source
+        self._stage = stage
+
+    def write(self, batch: Batch) -> BatchReport | None:
+        """Writes a batch; None if all of it was there.
+
+        Raises:
+            LandingError: pushes are of a newer schema than this release reads, or too many files cannot be read.
+        """
+        last = self._store.last_version(catalog.PUSHES, self._app_id)
+        if last is not None and last >= batch.number:
+            return None
+        with self._read(batch) as read:
+            self._write(batch, read)
+            return read.report
+
+    def _write(self, batch: Batch, read: "_Read") -> None:
+        transaction = Transaction(app_id=self._app_id, version=batch.number)
+        if read.report.rejects or not self._store.has(catalog.REJECTS):
+            self._append(catalog.REJECTS, self._new_rejects(read), transaction)
+        sent = points.points(read.decoded)
+        if read.report.points or not self._store.has(catalog.POINTS):
+            self._append(catalog.POINTS, deltas.mark(sent, self._previous(sent)), transaction)
+            self._stage(catalog.SERIES.name)
+            self._store.merge(catalog.SERIES, deltas.latest(sent), transaction)
+        self._append(catalog.BATCHES, self._batch_row(read.report), transaction)
+        self._append(catalog.PUSHES, pushes.pushes(read.counted), transaction)
+
+    def _append(self, table: catalog.Table, frame: DataFrame, transaction: Transaction) -> None:
+        self._stage(table.name)
+        self._store.append(table, frame, transaction)
+
+    def _previous(self, sent: DataFrame) -> DataFrame | None:
+        """The remembered series of the instances that have points in this batch."""
+        if not self._store.has(catalog.SERIES):
+            return None
+        instances = sent.select(*_INSTANCE).distinct()
+        return self._store.read(catalog.SERIES).join(instances, on=list(_INSTANCE), how="left_semi")
+
+    def _new_rejects(self, read: "_Read") -> DataFrame:
+        """What lies where an earlier checkpoint has set it aside already is not set aside again."""
+        found = rejects(read.counted).unionByName(read.bad_files)
+        if not read.report.rejects or not self._store.has(catalog.REJECTS):
+            return found
+        known = self._store.read(catalog.REJECTS).select(*_POSITION).distinct()
+        same = [F.col(f"found.{name}").eqNullSafe(F.col(f"known.{name}")) for name in _POSITION]
+        return found.alias("found").join(known.alias("known"), on=same[0] & same[1], how="left_anti")
+
+    def _batch_row(self, report: BatchReport) -> DataFrame:
+        row = {
+            "app_id": self._app_id,
+            "batch_id": report.number,
+            "source": self._source,
+            "files": report.files,
+            "pushes": report.pushes,
+            "points": report.points,
+            "repeats": report.repeats,
+            "rejects": report.rejects,
+            "dates": list(report.dates),
+        }
+        return self._store.spark.createDataFrame([row], catalog.BATCHES_SCHEMA)
+
+    @contextmanager
+    def _read(self, batch: Batch) -> Iterator["_Read"]:
+        """The batch, decoded, and kept by Spark's workers on disk while it is written."""
+        bad = self._known_bad(batch)
+        while True:
+            kept = _Kept()
+            try:
+                read = self._decode(batch, bad, kept)
+            except (PySparkException, Py4JError) as error:
+                kept.release()
+                _set_aside(batch, bad, error)
+                continue
+            except BaseException:
+                kept.release()
+                raise
+            try:
+                yield read
+            finally:
+                kept.release()
+            return
+
+    def _known_bad(self, batch: Batch) -> dict[str, str]:
+        """Files that this very batch has set aside before it was cut off, even if they can be read by now."""
+        last = self._store.last_version(catalog.REJECTS, self._app_id)
+        if not batch.files or last is None or last < batch.number:
+            return {}
+        of_files = self._store.read(catalog.REJECTS).where(F.col("source_row").isNull())
+        rows = of_files.select("source_file", "reason").collect()
+        return {row.source_file: row.reason for row in rows if row.source_file in batch.files}
+
+    def _decode(self, batch: Batch, bad: dict[str, str], kept: "_Kept") -> "_Read":
+        self._stage("reading")
+        spark = self._store.spark
+        bronze = batch.bronze(spark, bad)
+        if batch.records is not None:
+            bronze = kept.keep(bronze)  # a topic is read once
+        checked = pushes.check(_with_known_times(bronze))
+        span = _span(checked)
+        if batch.records is None:
+            _refuse_newer(span.schema_version)
+        repeats = kept.keep(self._repeats(checked, span))
+        repeated = repeats.count()
+        if repeated:
+            few = F.broadcast(repeats) if repeated <= _FEW else repeats
+            checked = pushes.drop_repeats(checked, few)
+        self._stage("decoding")
+        counted, decoded = kept.keep(points.count(checked)), kept.keep(points.decode(checked))
+        rows = [_bad_file(path, batch.files[path], reason) for path, reason in bad.items()]
+        report = _report(batch, counted, decoded, repeated, bad)
+        bad_files = spark.createDataFrame(rows, schemas.REJECTS)
+        return _Read(counted=counted, decoded=decoded, bad_files=bad_files, report=report)
+
+    def _repeats(self, checked: DataFrame, span: Row) -> DataFrame:
+        """Positions of pushes that came before, in this batch or an earlier one.
+
+        A push id names a time of receipt, and repeats have the same: only the time that the batch spans is looked at.
+        """
+        within = pushes.find_repeats(checked)
+        if not self._store.has(catalog.PUSHES):
+            return within
+        in_span = F.col("date").isin(span.dates) & F.col("received_at").between(span.first, span.last)
+        known = self._store.read(catalog.PUSHES).where(in_span).select("date", "push_id")
+        good = checked.where(F.col("reason").isNull()).withColumn("date", F.to_date("received_at"))
+        of_earlier = good.join(known, on=["date", "push_id"], how="left_semi").select(*_POSITION)
+        return within.union(of_earlier).distinct()
+
+
+def _set_aside(batch: Batch, bad: dict[str, str], error: Exception) -> None:
+    """Notes the file that could not be read, or raises what is no file's fault."""
+    path = unreadable_file(error)
+    if path is None or path not in batch.files or path in bad:
+        raise error
+    if len(bad) == MAX_BAD_FILES:
+        raise LandingError(
+            f"more than {MAX_BAD_FILES} files cannot be read, {path} among them: is this a landing zone, and may they "
+            "be read?"
+        ) from error
+    bad[path] = "the file cannot be read: it is damaged, or gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """A batch as it is written: COUNTED, DECODED, REJECTS of whole files, and what there is."""
+
+    counted: DataFrame
+    decoded: DataFrame
+    bad_files: DataFrame
+    report: BatchReport
+
+
+class _Kept:
+    """Frames that Spark's workers keep on disk until they are released."""
+
+    def __init__(self) -> None:
+        self._frames: list[DataFrame] = []
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        self._frames.append(frame.persist(StorageLevel.DISK_ONLY))
+        return self._frames[-1]
+
+    def release(self) -> None:
+        for frame in self._frames:
+            frame.unpersist()
+
+
+def _span(checked: DataFrame) -> Row:
+    """The newest `schema_version` of all rows, and of the good ones the `first` and `last` time and the `dates`."""
+    received_at = F.when(F.col("reason").isNull(), F.col("received_at"))
+    return checked.select(
+        F.max("schema_version").alias("schema_version"),
+        F.min(received_at).alias("first"),
+        F.max(received_at).alias("last"),
+        F.collect_set(F.to_date(received_at)).alias("dates"),
+    ).collect()[0]
+
+
+def _refuse_newer(version: int | None) -> None:
+    """A newer sink writes the zone: to set its pushes aside for good would lose what an upgrade can read."""
+    if version is not None and version > SCHEMA_VERSION:
+        raise LandingError(
+            f"the landing zone has pushes of schema_version {version}, and this release reads up to {SCHEMA_VERSION}: "
+            "upgrade Fleetgauge here, and run again; nothing of this batch was written"
+        )
+
+
+def _bad_file(path: str, changed: datetime, reason: str) -> dict[str, Any]:
+    """A row of REJECTS for a whole file: of no push, and of the day that it was written on."""
+    return dict.fromkeys(schemas.REJECTS.names) | {"source_file": path, "reason": reason, "date": changed.date()}
+
+
+def _with_known_times(bronze: DataFrame) -> DataFrame:
+    """Sets aside what no clock of a broker says: a day of its own for every such row would drown the tables."""
+    in_time = F.col("received_at").between(*(F.lit(moment) for moment in TIMES))
+    said = F.lit(f"received_at is not between the years {TIMES[0].year} and {TIMES[1].year}")
+    bad = F.col("received_at").isNotNull() & ~in_time
+    return bronze.withColumn("fault", F.coalesce("fault", F.when(bad, said))).withColumn(
+        "received_at", F.when(~bad, F.col("received_at"))
+    )
+
+
+def _report(batch: Batch, counted: DataFrame, decoded: DataFrame, repeats: int, bad: dict[str, str]) -> BatchReport:
+    """Counts what there is, which has Spark keep it."""
+    is_good = F.col("reason").isNull()
+    totals = counted.select(
+        F.count_if(is_good).alias("pushes"),
+        F.count_if(~is_good).alias("rejects"),
+        F.collect_set(F.when(is_good, F.to_date("received_at"))).alias("dates"),
+    ).collect()[0]
+    return BatchReport(
+        number=batch.number,
+        files=len(batch.files),
+        pushes=totals.pushes,
+        points=decoded.where(is_good).count(),
+        repeats=repeats,
+        rejects=_by_reason(counted, totals.rejects, list(bad.values())),
+        dates=sorted(totals.dates),
+    )
+
+
+def _by_reason(counted: DataFrame, total: int, of_files: list[str]) -> dict[str, int]:
+    """Counts by reason, what a reason quotes left out; the rarest as one where there are many."""
+    found = dict(Counter(of_files))
+    if not total:
+        return found
+    kind = F.regexp_replace("reason", r"'[^']*'|\d{3,}", "...")
+    rows = counted.where(F.col("reason").isNotNull()).groupBy(kind.alias("kind")).count()
+    for row in rows.orderBy(F.desc("count"), "kind").limit(MAX_REASONS).collect():
+        found[row.kind] = row["count"]
+    if rest := total - sum(found.values()) + len(of_files):
+        found["others"] = rest
+    return found

@@ -1,0 +1,56 @@
+"""What a run did, as values."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fleet.pipeline.batch import BatchReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How many rows the run wrote to a table, and how large it is by now."""
+
+    rows_written: int
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a run did.
+
+    Attributes:
+        source: what was read.
+        tables: root of the tables.
+        took_s: from the start of Spark on [s].
+        batches: what each held.
+        lost: records that retention took from a topic before they were read.
+        days: days of receipt that the gold tables were computed anew for.
+        sizes: of silver and gold tables, once there was anything to do.
+    """
+
+    source: str
+    tables: str
+    took_s: float
+    batches: Sequence[BatchReport]
+    lost: int = 0
+    days: int = 0
+    sizes: Mapping[str, Size] = field(default_factory=dict)
+
+    @property
+    def is_news(self) -> bool:
+        """True if there was anything to do."""
+        return bool(self.batches) or self.days > 0
+
+    def total(self, name: str) -> int:
+        """Sum over the batches of `files`, `pushes`, `points` or `repeats`."""
+        return sum(getattr(batch, name) for batch in self.batches)
+
+    @property
+    def rejects(self) -> dict[str, int]:
+        """Pushes and files that were set aside, by reason."""
+        counts: Counter[str] = Counter()
+        for batch in self.batches:
+            counts.update(batch.rejects)
+        return dict(counts.most_common())

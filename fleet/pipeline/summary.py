@@ -1,0 +1,98 @@
+"""What a run or an upkeep did, for an operator's eyes or as one JSON object for machines."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from fleet.pipeline.report import RunReport
+from fleet.tables.maintain import Upkeep
+
+
+def run_as_json(report: RunReport) -> dict[str, Any]:
+    """The report as one object."""
+    return {
+        "source": report.source,
+        "tables": report.tables,
+        "took_s": round(report.took_s, 3),
+        "batches": len(report.batches),
+        **{name: report.total(name) for name in ("files", "pushes", "points", "repeats")},
+        "rejects": report.rejects,
+        "lost": report.lost,
+        "days": report.days,
+        "sizes": {
+            name: {"rows_written": size.rows_written, "files": size.files, "bytes": size.size_bytes}
+            for name, size in report.sizes.items()
+        },
+    }
+
+
+def print_run(out: TextIO, report: RunReport) -> None:
+    """A few lines, and a table of tables."""
+    console = Console(file=out, highlight=False, soft_wrap=True)
+    if not report.is_news:
+        console.print(Text(f"nothing new in {report.source}"))
+    else:
+        console.print(Text(_headline(report)))
+        rows = {
+            name: (f"{size.rows_written:,}", f"{size.files:,}", decimal(size.size_bytes))
+            for name, size in report.sizes.items()
+        }
+        console.print(_table(("table", "rows written", "files", "size"), rows))
+    for reason, count in report.rejects.items():
+        console.print(Text(f"set aside {count:,}: {reason}"))
+    if report.lost:
+        console.print(Text(f"lost {report.lost:,}: retention took these records from the topic before they were read"))
+
+
+def _headline(report: RunReport) -> str:
+    pushes, points, repeats = (report.total(name) for name in ("pushes", "points", "repeats"))
+    files = f"from {report.total('files'):,} files " if report.total("files") else ""
+    repeated = f", {repeats:,} repeats counted once" if repeats else ""
+    return (
+        f"{pushes:,} pushes with {points:,} points {files}in {len(report.batches):,} batches{repeated}; "
+        f"{report.days:,} days computed; {report.took_s:,.1f} s"
+    )
+
+
+def upkeep_as_json(done: Mapping[str, Upkeep]) -> dict[str, Any]:
+    """Of every table: files before and after, bytes, and rows deleted."""
+    return {
+        name: {
+            "files_before": each.files_before,
+            "files": each.files,
+            "bytes": each.size_bytes,
+            "deleted": each.deleted,
+        }
+        for name, each in done.items()
+    }
+
+
+def print_upkeep(out: TextIO, done: Mapping[str, Upkeep]) -> None:
+    """A table of tables."""
+    rows = {
+        name: (f"{each.files_before:,}", f"{each.files:,}", decimal(each.size_bytes), f"{each.deleted:,}")
+        for name, each in done.items()
+    }
+    Console(file=out, highlight=False, soft_wrap=True).print(
+        _table(("table", "files before", "files", "size", "rows deleted"), rows)
+    )
+
+
+def _table(headings: tuple[str, ...], rows: Mapping[str, tuple[str, ...]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left")
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    return table
+
+
+def print_json(out: TextIO, what: dict[str, Any]) -> None:
+    """One line."""
+    out.write(json.dumps(what) + "\n")

@@ -1,0 +1,151 @@
+"""Which standing tables there are, where each lies under the root, and how it is laid out."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import types as T  # noqa: N812
+
+from fleet import schemas
+from fleet.tables.delta import Layout
+
+DATE: Final = "date"
+_STATISTICS: Final = "delta.dataSkippingStatsColumns"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table.
+
+    Attributes:
+        name: what `fleet show` calls it.
+        layer: `silver`, `gold`, or `state` for what the pipeline keeps for itself.
+        schema: its columns.
+        dated: partitioned by `date`, the day of receipt (UTC), which retention goes by.
+        clustered_by: columns that most questions name; compaction lays their rows together.
+        statistics_of: further columns whose least and largest value each file says, so that it may be passed over.
+        seen_at: where it is not partitioned: the time that retention goes by; None keeps every row.
+        key: columns that a row is found by when it is merged.
+        newer_by: columns whose greater values make it the newer row of its key.
+    """
+
+    name: str
+    layer: str
+    schema: T.StructType
+    dated: bool = False
+    clustered_by: tuple[str, ...] = ()
+    statistics_of: tuple[str, ...] = ()
+    seen_at: str | None = None
+    key: tuple[str, ...] = ()
+    newer_by: tuple[str, ...] = ()
+
+    def path(self, root: str) -> str:
+        """Where it lies under `root`."""
+        return f"{root.rstrip('/')}/{self.layer}/{self.name}"
+
+    @property
+    def layout(self) -> Layout:
+        """How it is laid out when it is made."""
+        indexed = [name for name in (*self.clustered_by, *self.statistics_of, self.seen_at) if name is not None]
+        return Layout(
+            partition_by=(DATE,) if self.dated else (),
+            properties={_STATISTICS: ",".join(indexed)} if indexed else {},
+        )
+
+
+def _state_schema(*fields: tuple[str, T.DataType]) -> T.StructType:
+    return T.StructType([T.StructField(name, kind, nullable=True) for name, kind in fields])
+
+
+_COUNTS: Final = T.MapType(T.StringType(), T.LongType(), valueContainsNull=True)
+
+BATCHES_SCHEMA: Final = _state_schema(
+    ("app_id", T.StringType()),
+    ("batch_id", T.LongType()),
+    ("source", T.StringType()),
+    ("files", T.LongType()),
+    ("pushes", T.LongType()),
+    ("points", T.LongType()),
+    ("repeats", T.LongType()),
+    ("rejects", _COUNTS),
+    ("dates", T.ArrayType(T.DateType(), containsNull=True)),
+)
+"""One row a batch: `rejects` counts by reason, `dates` are the days that its pushes were received on."""
+
+RUNS_SCHEMA: Final = _state_schema(
+    ("finished_at", T.TimestampType()),
+    ("source", T.StringType()),
+    ("took_s", T.DoubleType()),
+    ("read_up_to", T.TimestampType()),
+    ("batches", T.LongType()),
+    ("files", T.LongType()),
+    ("pushes", T.LongType()),
+    ("points", T.LongType()),
+    ("repeats", T.LongType()),
+    ("rejects", _COUNTS),
+    ("covered", _COUNTS),
+)
+"""One row a run that came to its end: what it read, the time that states of clients were judged at, and `covered`, the
+last batch of each checkpoint that the gold tables reckon with."""
+
+_CLIENT: Final = ("client_instance_id",)
+
+POINTS: Final = Table(
+    name="points", layer="silver", schema=schemas.POINTS, dated=True, clustered_by=(*_CLIENT, "group_id")
+)
+PUSHES: Final = Table(
+    name="pushes",
+    layer="silver",
+    schema=schemas.PUSHES,
+    dated=True,
+    clustered_by=_CLIENT,
+    statistics_of=("received_at",),
+)
+REJECTS: Final = Table(
+    name="rejects", layer="silver", schema=schemas.REJECTS, dated=True, clustered_by=(*_CLIENT, "source_file")
+)
+CLIENTS: Final = Table(
+    name="clients", layer="silver", schema=schemas.CLIENTS, clustered_by=_CLIENT, seen_at="last_seen"
+)
+SERIES: Final = Table(
+    name="series",
+    layer="state",
+    schema=schemas.SERIES,
+    clustered_by=_CLIENT,
+    seen_at="received_at",
+    key=("principal", "client_instance_id", "series_key"),
+    newer_by=("received_at", "push_id", "point_index"),
+)
+BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA)
+RUNS: Final = Table(name="runs", layer="state", schema=RUNS_SCHEMA, seen_at="finished_at")
+INVENTORY: Final = Table(name="inventory", layer="gold", schema=schemas.INVENTORY, clustered_by=_CLIENT)
+VERSIONS: Final = Table(name="versions", layer="gold", schema=schemas.VERSIONS)
+METRICS: Final = Table(name="metrics", layer="gold", schema=schemas.METRICS)
+LATENCY: Final = Table(name="latency", layer="gold", schema=schemas.LATENCY, dated=True, clustered_by=_CLIENT)
+THROTTLING: Final = Table(name="throttling", layer="gold", schema=schemas.THROTTLING, dated=True, clustered_by=_CLIENT)
+REBALANCES: Final = Table(
+    name="rebalances", layer="gold", schema=schemas.REBALANCES, dated=True, clustered_by=(*_CLIENT, "group_id")
+)
+CONSUMERS: Final = Table(
+    name="consumers", layer="gold", schema=schemas.CONSUMERS, dated=True, clustered_by=(*_CLIENT, "group_id")
+)
+
+TABLES: Final = {
+    table.name: table
+    for table in (
+        POINTS,
+        PUSHES,
+        REJECTS,
+        CLIENTS,
+        INVENTORY,
+        VERSIONS,
+        LATENCY,
+        THROTTLING,
+        REBALANCES,
+        CONSUMERS,
+        METRICS,
+        SERIES,
+        BATCHES,
+        RUNS,
+    )
+}
+"""Every table by its name."""

@@ -1,0 +1,52 @@
+"""One run at a time on tables of this machine: a lock that ends with the process that has it.
+
+On other file systems nothing ends with a process. There Delta's own transactions, and the checkpoint's, admit one of
+two runs and refuse the other in the middle of its work; nothing is written twice in either case.
+"""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from fleet.errors import TableError
+
+_NAME: Final = "_lock"
+
+
+def local_path(root: str) -> Path | None:
+    """The directory of a path or `file:` URI; None for any other URI.
+
+    >>> local_path("file:///var/fleet"), local_path("s3a://lake/fleet")
+    (PosixPath('/var/fleet'), None)
+    """
+    parts = urlsplit(root)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return None if "://" in root else Path(root)
+
+
+@contextmanager
+def only_run(root: str) -> Iterator[None]:
+    """Holds the lock of the tables at `root`, where they lie on this machine.
+
+    Raises:
+        TableError: another run has it, or the directory cannot be written to.
+    """
+    directory = local_path(root)
+    if directory is None:
+        yield
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = (directory / _NAME).open("w")
+    except OSError as error:
+        raise TableError(f"the tables' directory {root} cannot be written to: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TableError(f"another run is at work on the tables in {root}: let it end first") from None
+        yield

@@ -1,0 +1,223 @@
+"""The tables of pushes that real clients sent to a real broker (`recorded/`)."""
+
+import itertools
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from fleet.gold.consumers import consumers
+from fleet.gold.inventory import inventory
+from fleet.gold.latency import latency
+from fleet.gold.metrics import metrics
+from fleet.gold.rebalances import rebalances
+from fleet.gold.throttling import throttling
+from fleet.gold.versions import versions
+from fleet.jobs import read_pushes
+from fleet.schemas import CONSUMERS, LATENCY, REBALANCES, THROTTLING
+from fleet.selection import Selection
+from fleet.silver import points as silver_points
+from fleet.silver.clients import clients
+from fleet.silver.deltas import latest, mark
+from fleet.silver.pushes import pushes as silver_pushes
+
+RECORDED = Path(__file__).parent / "recorded"
+AN_HOUR_LATER = datetime(2026, 11, 21, 23, 46, tzinfo=UTC)
+JAVA_CONSUMERS = {"java-3.7.2-consumer", "java-4.4.0-consumer"}
+GROUPS = {"java-3.7.2-consumer": "java-3.7.2-group", "java-4.4.0-consumer": "java-4.4.0-group"}
+MARKS = ("push_id", "point_index", "delta", "reset", "gap", "before_subscription", "late")
+
+
+@pytest.fixture(scope="module")
+def recorded(spark: SparkSession) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """PUSHES and SENT_POINTS."""
+    checked, repeats = read_pushes(spark, str(RECORDED / "broker"), Selection())
+    assert repeats == 0
+    pushes = silver_pushes(silver_points.count(checked)).cache()
+    sent = silver_points.points(silver_points.decode(checked)).cache()
+    yield pushes, sent
+    pushes.unpersist()
+    sent.unpersist()
+
+
+@pytest.fixture(scope="module")
+def points(recorded: tuple[DataFrame, DataFrame]) -> Iterator[DataFrame]:
+    """POINTS, of one run."""
+    marked = mark(recorded[1]).cache()
+    yield marked
+    marked.unpersist()
+
+
+def by_client(frame: DataFrame) -> dict[str, Any]:
+    rows = frame.collect()
+    found = {row.client_id: row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_every_push_has_its_points_and_every_client_is_known(recorded: tuple[DataFrame, DataFrame]) -> None:
+    pushes, sent = recorded
+    assert (pushes.count(), pushes.agg(F.sum("points")).first()[0]) == (143, sent.count())  # type: ignore[index]
+    found = by_client(clients(pushes, None, AN_HOUR_LATER))
+    assert {name: (row.dialect, row.group_id, row.state) for name, row in found.items()} == {
+        "java-3.7.2-producer": ("java", None, "ended"),
+        "java-3.7.2-consumer": ("java", "java-3.7.2-group", "ended"),
+        "java-4.4.0-producer": ("java", None, "ended"),
+        "java-4.4.0-consumer": ("java", "java-4.4.0-group", "ended"),
+        "rdkafka-producer": ("librdkafka", None, "ended"),
+        "rdkafka-consumer": ("librdkafka", "rdkafka", "ended"),
+        "franz-go-1.22.2": ("franz-go", None, "ended"),
+    }
+    member = found["java-4.4.0-consumer"].group_member_id
+    assert member.startswith("java-4.4.0-consumer-")
+    assert {row.instances for row in versions(clients(pushes, None, AN_HOUR_LATER)).collect()} == {1, 2}
+
+
+def test_clients_seen_in_several_runs_are_those_of_one(recorded: tuple[DataFrame, DataFrame]) -> None:
+    pushes, _ = recorded
+    at_once = clients(pushes, None, AN_HOUR_LATER)
+    is_early = F.col("push_id") < "000660d11dd00000"
+    first, rest = pushes.where(is_early), pushes.where(~is_early)
+    before = clients(first, None, AN_HOUR_LATER)
+    assert {row.state for row in before.collect()} == {"silent"}
+    again = clients(rest, clients(first, before, AN_HOUR_LATER), AN_HOUR_LATER)
+    assert sorted(again.collect()) == sorted(at_once.collect())
+
+
+def test_only_the_first_delta_reaches_back_and_the_lost_push_is_a_gap(points: DataFrame) -> None:
+    total = points.where("metric_name like 'org.apache.kafka.%.request.total' and client_id like 'java-%'")
+    requests = total.where("topic is null and metric_name not like '%node%'").orderBy("push_id").collect()
+    for client in ("java-3.7.2-producer", "java-3.7.2-consumer", "java-4.4.0-producer", "java-4.4.0-consumer"):
+        rows = [row for row in requests if row.client_id == client]
+        assert [row.before_subscription for row in rows] == [True] + [False] * (len(rows) - 1), client
+        assert [row.gap for row in rows].count(True) == 1, "the subscription changed once"
+        assert {row.delta == row.value for row in rows} == {True}
+        assert {row.late or row.reset for row in rows} == {False}
+
+
+def test_deltas_are_the_same_whatever_the_runs_boundaries(
+    spark: SparkSession, recorded: tuple[DataFrame, DataFrame], points: DataFrame
+) -> None:
+    _, sent = recorded
+    at_once = {tuple(row) for row in points.select(*MARKS).collect()}
+    ids = sorted(row.push_id for row in sent.select("push_id").distinct().collect())
+    bounds = [ids[0], ids[1], ids[30], ids[31], ids[100], "g"]
+    remembered, found = None, set()
+    for begin, end in itertools.pairwise(bounds):
+        run = sent.where((F.col("push_id") >= begin) & (F.col("push_id") < end))
+        found |= {tuple(row) for row in mark(run, remembered).select(*MARKS).collect()}
+        remembered = latest(run, remembered).localCheckpoint()
+    assert found == at_once
+    assert latest(points).count() == remembered.count()  # type: ignore[union-attr]
+
+
+def test_latency_has_all_clients_with_unit_and_meaning(points: DataFrame) -> None:
+    found = latency(points, 60)
+    assert found.schema.names == LATENCY.names
+    rows = found.collect()
+    by_node = {row.client_id for row in rows if row.node_id == 1}
+    # Java consumers before 4 have the metric, and never record anything.
+    assert by_node == {
+        "java-3.7.2-producer",
+        "java-4.4.0-producer",
+        "java-4.4.0-consumer",
+        "rdkafka-producer",
+        "rdkafka-consumer",
+    }
+    assert {row.unit for row in rows} == {"ms"}
+    assert {row.meaning for row in rows if row.metric.endswith("record.queue.time")} == {
+        "time that a batch waits in the buffer before it is sent"
+    }
+
+
+def test_a_coordinators_link_is_a_link_to_its_broker_in_every_version(points: DataFrame) -> None:
+    links = points.where("coordinator").select("client_id", "node_id", "attributes").collect()
+    assert {(row.client_id, row.node_id, row.attributes["node_id"]) for row in links} == {
+        ("java-3.7.2-consumer", 1, "node-2147483646"),
+        ("java-4.4.0-consumer", 1, "node-+1"),
+    }
+
+
+def test_throttling_is_known_of_those_who_measure_it_alone(points: DataFrame) -> None:
+    rows = throttling(points, 3600).collect()
+    assert rows[0].__fields__ == THROTTLING.names
+    kinds = {(row.client_id, row.request): row.throttled for row in rows}
+    assert set(kinds) == {
+        ("java-3.7.2-producer", "produce"),
+        ("java-4.4.0-producer", "produce"),
+        ("rdkafka-producer", "produce"),
+        ("java-3.7.2-consumer", "fetch"),
+        ("java-4.4.0-consumer", "fetch"),
+    }
+    assert set(kinds.values()) == {0}
+
+
+def test_rebalances_are_counted_where_the_library_counts_them(points: DataFrame) -> None:
+    found = by_client(rebalances(points, 3600))
+    assert list(next(iter(found.values())).__fields__) == REBALANCES.names
+    assert {name: row.rebalances for name, row in found.items()} == {
+        "java-3.7.2-consumer": 1.0,  # joined after its first push
+        "java-4.4.0-consumer": 0.0,  # before it
+        "rdkafka-consumer": None,
+    }
+    assert "rebalances" in found["rdkafka-consumer"].unknown
+    assert found["java-3.7.2-consumer"].unknown == []
+    assert found["java-3.7.2-consumer"].rebalance_latency_total_ms == 1438.0
+    assert found["java-3.7.2-consumer"].assigned_partitions == 2.0
+    assert {row.gap for row in found.values()} == {True}
+    assert {name: found[name].group_id for name in JAVA_CONSUMERS} == GROUPS
+
+
+def test_a_consumers_lag_is_that_of_its_partitions_once(points: DataFrame) -> None:
+    found = by_client(consumers(points, 3600))
+    assert list(next(iter(found.values())).__fields__) == CONSUMERS.names
+    rdkafka = found["rdkafka-consumer"]
+    assert (rdkafka.lag_records, rdkafka.records_consumed) == (None, None)
+    assert {"lag_records", "lag_max_records", "records_consumed", "last_poll_seconds_ago"} <= set(rdkafka.unknown)
+    assert 0 < rdkafka.poll_idle_ratio_avg <= 1
+    lag = "org.apache.kafka.consumer.fetch.manager.records.lag"
+    for name in JAVA_CONSUMERS:
+        sent = points.where((F.col("client_id") == name) & (F.col("metric_name") == lag)).where("partition is not null")
+        by_push: dict[str, dict[int, float]] = {}
+        for row in sent.collect():
+            by_push.setdefault(row.push_id, {})[row.partition] = row.value or 0.0
+        sums = [sum(lags.values()) for _, lags in sorted(by_push.items())]
+        assert (found[name].lag_records, found[name].lag_max_records) == (sums[-1], max(sums))
+        assert found[name].unknown == []
+        assert found[name].records_consumed > 0
+
+
+def test_every_metric_of_a_java_client_is_in_the_metrics_table_but_those_that_kafka_4_removed(
+    spark: SparkSession, points: DataFrame
+) -> None:
+    """So that each has a unit and a meaning; new ones of a newer client would be missing here first."""
+    names = points.where("dialect = 'java'").select("metric_name").distinct()
+    missing = names.join(metrics(spark), "metric_name", "left_anti").collect()
+    assert {row.metric_name.removeprefix("org.apache.kafka.") for row in missing} == {
+        "consumer.io.waittime.total",
+        "consumer.iotime.total",
+        "producer.bufferpool.wait.time.total",
+        "producer.io.waittime.total",
+        "producer.iotime.total",
+    }
+
+
+def test_the_inventory_says_when_a_client_that_never_ended_fell_silent(recorded: tuple[DataFrame, DataFrame]) -> None:
+    pushes, _ = recorded
+    left = pushes.where("not terminating")
+    assert {row.state for row in inventory(left, AN_HOUR_LATER).collect()} == {"silent"}
+    assert {row.state for row in inventory(left).collect()} == {None}
+
+
+def test_a_franz_go_that_says_no_start_may_reach_back_and_an_admin_client_has_its_latency(spark: SparkSession) -> None:
+    checked, _ = read_pushes(spark, str(RECORDED / "serve"), Selection())
+    marked = mark(silver_points.points(silver_points.decode(checked))).cache()
+    (total,) = marked.where("dialect = 'franz-go' and metric_type = 'sum'").collect()
+    assert (total.start_time_unix_nano, total.delta, total.before_subscription) == (None, 1.0, True)
+    links = latency(marked, 3600).where("role = 'admin'").collect()
+    assert [(row.client_id, row.node_id) for row in links] == [("java-4.4.0-admin", -1)]
+    marked.unpersist()

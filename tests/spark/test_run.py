@@ -1,0 +1,223 @@
+"""`fleet run` on a landing zone that grows, and what an operator sees of the tables."""
+
+import json
+import runpy
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from support.killed_runs import QUICK_SPARK
+from support.standing_tables import assert_equal, contents, for_every_table, rows
+from typer.testing import CliRunner, Result
+
+from fleet.cli import app
+from fleet.tables.lock import only_run
+from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
+from tests.unit.fleet import dialect_payloads as dialect
+
+SECOND_US = 1_000_000
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FIRST = push(dialect.java_consumer(["a.b"]), client_id="billing-1", client_instance_id=OTHER_INSTANCE)
+
+
+def fleet(*arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments])
+
+
+def summary(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A zone that was run twice, grew, and was run again; and what each run said."""
+
+    zone: LandingZone
+    tables: Path
+    damaged: Path
+    first: Result
+    again: Result
+    grown: Result
+
+
+def run(zone: LandingZone, tables: Path, *more: str) -> Result:
+    return fleet("run", "--source", str(zone.root), "--tables", str(tables), *QUICK_SPARK, *more)
+
+
+@pytest.fixture(scope="module")
+def scenario(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Scenario:
+    root = tmp_path_factory.mktemp("scenario")
+    zone, tables = LandingZone(root / "landing"), root / "tables"
+    zone.write([FIRST, FIRST, push(dialect.MALFORMED), push(for_every_table(5.0), client_id="t")])
+    damaged = zone.write([push()], name="part-1 damaged")
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    zone.write([push(dialect.librdkafka_producer([(3, 2.5)]), client_id="rd"), FIRST], name="part-2")
+    first = run(zone, tables, "--max-files", "2", "--format", "json")
+    again = run(zone, tables)
+    late = {"received_at": NOON_US + 60 * SECOND_US}
+    zone.write(
+        [push(dialect.java_producer({"node-1": 3.5}), client_id="p", **late), push(dialect.MALFORMED, **late)],
+        name="part-3",
+    )
+    zone.write([push(client_id="p", terminating=True, received_at=NOON_US + 61 * SECOND_US)], name="part-4", hour="13")
+    grown = run(zone, tables, "--format", "json", "--fail-on-rejects")
+    return Scenario(zone, tables, damaged, first, again, grown)
+
+
+def test_a_run_says_what_it_read_and_what_it_set_aside(scenario: Scenario) -> None:
+    said = summary(scenario.first)
+    assert {name: said[name] for name in ("batches", "files", "pushes", "repeats", "lost", "days")} == {
+        "batches": 2,
+        "files": 3,
+        "pushes": 3,
+        "repeats": 2,
+        "lost": 0,
+        "days": 1,
+    }
+    assert said["points"] == len(
+        [row for row in rows(scenario.tables, "points") if row["received_at"].timestamp() * SECOND_US == NOON_US]
+    )
+    assert sorted(said["rejects"].values()) == [1, 1]
+    assert "the file cannot be read: it is damaged, or gone" in said["rejects"]
+    assert said["sizes"]["pushes"]["rows_written"] == 3
+    assert said["sizes"]["points"]["bytes"] > 0
+
+
+def test_a_run_with_nothing_new_says_so_and_is_no_failure(scenario: Scenario) -> None:
+    assert scenario.again.exit_code == 0, scenario.again.output
+    assert scenario.again.stdout == f"nothing new in {scenario.zone.root}\n"
+
+
+def test_a_run_reads_what_is_new_and_fails_on_rejects_when_told_to(scenario: Scenario) -> None:
+    assert scenario.grown.exit_code == 3, scenario.grown.output
+    said = json.loads(scenario.grown.stdout)
+    assert (said["files"], said["pushes"], said["repeats"], sum(said["rejects"].values())) == (2, 2, 0, 1)
+
+
+def test_a_damaged_file_is_named_among_the_rejects_and_the_rest_is_read(scenario: Scenario) -> None:
+    found = rows(scenario.tables, "rejects")
+    (of_file,) = [row for row in found if row["source_row"] is None]
+    assert of_file["source_file"] == str(scenario.damaged)
+    assert [row["payload"] for row in found if row["source_row"] is not None] == [dialect.MALFORMED] * 2
+
+
+def test_every_push_is_there_once_with_its_points(scenario: Scenario) -> None:
+    pushes = rows(scenario.tables, "pushes")
+    assert sorted(row["client_id"] for row in pushes) == ["billing-1", "p", "p", "rd", "t"]
+    points = rows(scenario.tables, "points")
+    assert (
+        len({(row["push_id"], row["point_index"]) for row in points})
+        == len(points)
+        == sum(row["points"] for row in pushes)
+    )
+    assert {row["date"].isoformat() for row in points} == {"2026-03-01"}
+
+
+def test_the_gold_tables_answer_for_all_runs(scenario: Scenario) -> None:
+    states = {row["client_id"]: row["state"] for row in rows(scenario.tables, "inventory")}
+    assert states == {"billing-1": "silent", "p": "ended"}
+    latencies = {(row["client_id"], row["node_id"], row["latency_avg_ms"]) for row in rows(scenario.tables, "latency")}
+    assert {("rd", 3, 2.5), ("p", 1, 3.5)} <= latencies
+
+
+def test_tables_of_many_runs_equal_those_of_one(scenario: Scenario, tmp_path: Path) -> None:
+    at_once = run(scenario.zone, tmp_path / "at once", "--format", "json")
+    assert summary(at_once)["batches"] == 1
+    assert_equal(contents(scenario.tables), contents(tmp_path / "at once"))
+
+
+def test_a_lost_checkpoint_has_everything_read_again_and_counted_once(scenario: Scenario, tmp_path: Path) -> None:
+    tables = tmp_path / "copy"
+    shutil.copytree(scenario.tables, tables)
+    shutil.rmtree(tables / "_checkpoints")
+    said = summary(run(scenario.zone, tables, "--format", "json"))
+    assert (said["files"], said["pushes"], said["repeats"]) == (5, 0, 7)
+    assert_equal(contents(tables), contents(scenario.tables))
+
+
+def test_lost_tables_are_not_passed_over_in_silence(scenario: Scenario, tmp_path: Path) -> None:
+    tables = tmp_path / "copy"
+    shutil.copytree(scenario.tables / "_checkpoints", tables / "_checkpoints")
+    result = run(scenario.zone, tables)
+    sentence = said_in_a_sentence(result)
+    assert "has read pushes that the tables in" in sentence
+    assert "remove it too, and everything is read again" in sentence
+
+
+def test_a_second_run_on_the_same_tables_is_refused_in_a_sentence(scenario: Scenario) -> None:
+    with only_run(str(scenario.tables)):
+        result = run(scenario.zone, scenario.tables)
+    assert said_in_a_sentence(result) == (
+        f"Error: another run is at work on the tables in file:{scenario.tables}: let it end first"
+    )
+
+
+def test_a_newer_schema_stops_the_run_before_anything_is_written(
+    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    zone.write([push(), push(schema_version=2)])
+    result = run(zone, tmp_path / "tables")
+    assert "has pushes of schema_version 2, and this release reads up to 1: upgrade" in said_in_a_sentence(result)
+    assert rows(tmp_path / "tables", "rejects") == rows(tmp_path / "tables", "pushes") == []
+
+
+def test_an_empty_zone_has_nothing_new(delta_lake: SparkSession, zone: LandingZone, tmp_path: Path) -> None:
+    zone.root.mkdir()
+    result = run(zone, tmp_path / "tables")
+    assert (result.exit_code, result.stdout) == (0, f"nothing new in {zone.root}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "--source", "nosuch/landing"], "there is no landing zone at nosuch/landing"),
+        (
+            ["run", "--source", "foo://landing"],
+            "foo://landing is on no file system that Spark knows: org.apache.hadoop",
+        ),
+        (["show", "latency"], "there is no table latency in file:"),
+        (["maintain"], "there is no table pushes in file:"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(
+    delta_lake: SparkSession, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    assert sentence in said_in_a_sentence(fleet(*arguments, "--tables", str(tmp_path / "tables"), *QUICK_SPARK))
+
+
+def said_in_a_sentence(result: Result) -> str:
+    assert (result.exit_code, result.stdout) == (1, ""), result.output
+    (sentence,) = result.stderr.strip().splitlines()
+    return sentence
+
+
+def test_a_table_of_somebody_else_is_left_alone(delta_lake: SparkSession, zone: LandingZone, tmp_path: Path) -> None:
+    zone.write([push()])
+    path = tmp_path / "tables" / "silver" / "pushes"
+    delta_lake.range(1).write.format("delta").save(str(path))
+    result = run(zone, tmp_path / "tables")
+    assert "has columns that this release does not know (id)" in said_in_a_sentence(result)
+
+
+def test_rows_of_a_table_are_shown_by_client_and_day(scenario: Scenario) -> None:
+    shown = fleet("show", "latency", "--tables", str(scenario.tables), "--client-id", "rd", *QUICK_SPARK)
+    heading, _, *lines = shown.stdout.splitlines()
+    assert heading.split()[:3] == ["date", "window_start", "window_s"]
+    assert lines
+    assert all(" rd " in line for line in lines)
+    none = fleet(
+        *("show", "pushes", "--tables", str(scenario.tables), "--until", "2026-03-01", "--format", "json"), *QUICK_SPARK
+    )
+    assert (none.exit_code, none.stdout) == (0, "")
+
+
+def test_gold_is_read_without_spark_as_the_example_shows(scenario: Scenario) -> None:
+    example = runpy.run_path(str(EXAMPLES / "read_gold_without_spark.py"))
+    assert example["clients_by_state"](str(scenario.tables)) == {"silent": 1, "ended": 1}
+    slowest = [(row["client_id"], row["latency_avg_ms"]) for row in example["slowest_links"](str(scenario.tables))]
+    assert slowest == [("p", 3.5), ("rd", 2.5)]

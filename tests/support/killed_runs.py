@@ -1,0 +1,74 @@
+"""`fleet run` in processes of its own, ended by SIGKILL at random moments."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# A JVM that lives for half a minute is quicker without its second compiler, and Spark without code of its own.
+QUICK_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK_SPARK = (
+    *("--conf", "spark.sql.shuffle.partitions=2"),
+    *("--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
+)
+ENDED_WITHIN_S = 900.0
+_POLL_S = 0.02
+
+
+_WITHOUT_LOCK = (
+    "import contextlib, fleet.cli, fleet.pipeline.run as run; "
+    "run.only_run = lambda root: contextlib.nullcontext(); fleet.cli.main()"
+)
+
+
+def start_run(source: str, tables: Path, *more: str, with_lock: bool = True) -> subprocess.Popen[str]:
+    """In a process group of its own; without the lock it is as on a file system that has none."""
+    program = ("-m", "fleet.cli") if with_lock else ("-c", _WITHOUT_LOCK)
+    return subprocess.Popen(
+        [
+            *(sys.executable, *program, "run", "--master", "local[2]", *QUICK_SPARK),
+            *("--source", source, "--tables", str(tables), *more),
+        ],
+        env={**os.environ, **QUICK_JVM},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def kill_at_random(process: subprocess.Popen[str], tables: Path, chance: random.Random, *, with_jvm: bool) -> bool:
+    """Kills a run a little after it has committed a few times more; False if it came through before.
+
+    Args:
+        process: the run.
+        tables: that it writes.
+        chance: decides when.
+        with_jvm: kill Spark's JVM in the same moment, as a power cut does; else it is left to notice.
+    """
+    goal = _commits(tables) + chance.randint(0, 3)
+    deadline = time.monotonic() + ENDED_WITHIN_S
+    began = _began(tables)
+    while process.poll() is None and (_began(tables) == began or _commits(tables) < goal):
+        assert time.monotonic() < deadline, "the run hangs"
+        time.sleep(_POLL_S)
+    time.sleep(chance.random())
+    alive = process.poll() is None
+    if alive:
+        (os.killpg if with_jvm else os.kill)(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    return alive
+
+
+def _commits(tables: Path) -> int:
+    return sum(1 for _ in tables.glob("*/*/_delta_log/*.json"))
+
+
+def _began(tables: Path) -> int:
+    """Changes when a run takes the lock."""
+    lock = tables / "_lock"
+    return lock.stat().st_mtime_ns if lock.exists() else 0
