@@ -18,15 +18,21 @@ class DeltaSums:
         self._metric = metric
         self._longer_ms = longer_ms
         self._missing: dict[int, int] = {}
+        self._refused = 0
 
-    def missing(self, records: Sequence[dict[str, Any]], own_count: int) -> dict[int, int]:
+    def missing(self, records: Sequence[dict[str, Any]], own_count: int, refused: int = 0) -> dict[int, int]:
         """By the number of pushes at the longer interval, the least that the client counted beyond what has landed.
+
+        `refused` counts pushes that were answered with an error: a client gives up their deltas, so that one more has
+        the comparison begin anew.
 
         A delta that was lost is never made up for: while no more is missing than after the first of these pushes, none
         was. The answer is empty once that is so after three more.
         """
         longer = sum(record["push_interval_ms"] == self._longer_ms for record in records)
         beyond = own_count - sum(map(self._delta, records))
+        if refused != self._refused:
+            self._refused, self._missing = refused, {}
         missing = self._missing
         if longer:
             missing[longer] = min(beyond, missing.get(longer, beyond))

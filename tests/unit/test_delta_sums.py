@@ -30,3 +30,10 @@ def test_nothing_is_said_before_three_more_pushes_have_landed() -> None:
 
 def test_one_delta_that_is_lost_is_never_made_up_for() -> None:
     assert missing([5, 2, 0, 1, 3, 1, 1, 1], [6, 8, 9, 10, 13, 14, 15, 16]) != {}
+
+
+def test_after_a_refusal_the_comparison_begins_anew() -> None:
+    sums = DeltaSums("requests", longer_ms=200)
+    landed = [push(delta) for delta in (5, 0, 1, 1, 1)]
+    found = [sums.missing(landed[: number + 1], 6 + 2 * (number > 0) + number, int(number > 0)) for number in range(5)]
+    assert [bool(each) for each in found] == [True, True, True, True, False]
