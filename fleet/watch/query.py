@@ -47,6 +47,10 @@ _CONFS: Final = {
     "spark.sql.files.ignoreMissingFiles": "true",
 }
 _POLL_S: Final = 0.5
+_STARTS: Final = 10
+_SLOW_WORKER: Final = "Python worker failed to connect back"
+"""Spark gives a worker 10 s to start, whatever else the machine does, and fails the query; nothing is lost by that."""
+
 _STOPPED_WITHIN_POLLS: Final = 60
 
 
@@ -194,7 +198,15 @@ class _Watch:
         writer = said.writeStream.outputMode("update").foreachBatch(self._deliver)
         writer = writer.option("checkpointLocation", self._checkpoint)
         trigger: dict[str, Any] = {"availableNow": True} if request.once else {"processingTime": _milliseconds(request)}
-        self._await(writer.trigger(**trigger).start())
+        writer = writer.trigger(**trigger)
+        for start in range(1, _STARTS + 1):
+            try:
+                self._await(writer.start())
+                return
+            except PySparkException as error:
+                if _SLOW_WORKER not in str(error) or start == _STARTS:
+                    raise
+            self._note("a Python worker of Spark took more than 10 s to start, as on a busy machine: starting anew")
 
     def _deliver(self, said: DataFrame, batch: int) -> None:
         """Called by Spark, from a thread of its own."""
