@@ -33,7 +33,7 @@ from fleet.watch.processor import SAID, WatchClients
 from fleet.watch.progress import read_step
 from fleet.watch.rules import Rule
 from fleet.watch.start import remember_start
-from fleet.watch.table import AlertTable
+from fleet.watch.table import AlertTable, check_table
 from fleet.watch.webhook import Webhook, WebhookSettings
 from quotas.clock import Time
 
@@ -115,6 +115,7 @@ def watch(
         spark = start_session(settings)
         if request.alerts is not None:
             delta.check_session(spark)
+            check_table(spark, qualified(spark, request.alerts))
         checkpoint = qualified(spark, request.checkpoint)
         with only_run(checkpoint, what="watch keeps its checkpoint"), _settings(spark, _CONFS), _until_signal() as stop:
             _Watch(spark, request, checkpoint, clock, stop, out=out, note=note, step=step).run()

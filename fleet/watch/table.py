@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
@@ -47,15 +47,18 @@ def as_json(alert: Mapping[str, Any]) -> str:
     return json.dumps({name: alert[name] for name in ALERTS.names})
 
 
+def check_table(spark: SparkSession, path: str) -> None:
+    """Adds the columns that a table of an earlier release lacks; raises TableError if another table is there."""
+    if delta.exists(spark, path):
+        delta.check_columns(spark, path, ALERTS)
+
+
 class AlertTable:
-    """The Delta table that alerts go to.
+    """The Delta table that alerts go to, made by the first of them.
 
     Args:
         path: a whole URI.
         app_id: the checkpoint's own id, which transactions are counted under.
-
-    Raises:
-        TableError: at its path is another table.
     """
 
     def __init__(self, path: str, app_id: str) -> None:
