@@ -30,6 +30,7 @@ class RuleState:
     """What is remembered of one rule.
 
     Attributes:
+        kind: of the rule's condition; a rule of the same name and another kind has nothing to do with it.
         since_us: since when the condition holds without an end; None while it does not.
         sampled_us: when its metric came last.
         alert: the open one.
@@ -37,6 +38,7 @@ class RuleState:
         totals: the last cumulative value of each metric.
     """
 
+    kind: str
     since_us: int | None = None
     sampled_us: int | None = None
     alert: dict[str, Any] | None = None
@@ -105,11 +107,13 @@ class ClientWatch:
         state.last = [push.received_us, push.push_id]
         self._know(push)
         for name in list(state.rules):
-            if name not in self._rules or not self._rules[name].matches(state.identity):
+            rule = self._rule_of(name)
+            if rule is None or not rule.matches(state.identity):
                 self._clear(name, Cleared.NOT_WATCHED, push.received_us)
                 del state.rules[name]
         for rule in self._rules.values():
             if rule.matches(state.identity):
+                state.rules.setdefault(rule.name, RuleState(kind=rule.kind))
                 self._judge(rule, push)
         if push.terminating:
             self._end(Cleared.ENDED, push.received_us)
@@ -136,6 +140,11 @@ class ClientWatch:
         """When `advance` has something to do [us], unless a push comes before."""
         return min((*self._due().values(), self._forget_us()))
 
+    def _rule_of(self, name: str) -> Rule | None:
+        """The rule that is remembered under this name, if there is still one of its kind."""
+        rule = self._rules.get(name)
+        return rule if rule is not None and rule.kind == self.state.rules[name].kind else None
+
     def _know(self, push: Push) -> None:
         state = self.state
         kept = {name: state.identity.get(name) for name in SAID_BY_PAYLOADS if push.identity.get(name) is None}
@@ -145,7 +154,7 @@ class ClientWatch:
         state.connections = [*others, connection][-MAX_CONNECTIONS:]
 
     def _judge(self, rule: Rule, push: Push) -> None:
-        remembered = self.state.rules.setdefault(rule.name, RuleState())
+        remembered = self.state.rules[rule.name]
         samples = [sample for sample in push.samples if sample.metric_name in rule.metrics]
         match rule.condition:
             case Silence():
@@ -200,7 +209,7 @@ class ClientWatch:
         if state.is_ended:
             return {}
         for name, remembered in state.rules.items():
-            rule = self._rules.get(name)
+            rule = self._rule_of(name)
             match rule.condition if rule else None:
                 case Silence(intervals=intervals) if remembered.alert is None:
                     due[name] = self._last_us + self._silent_after_us(intervals)

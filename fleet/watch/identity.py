@@ -29,7 +29,7 @@ class Sample:
 
     Attributes:
         metric_name: its full name.
-        value: finite.
+        value: finite, and far from where sums are not.
         node_id: the broker that it is about, or None.
         topic: likewise.
         temporality: of a sum `delta` or `cumulative`; None for a gauge.

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, Final
 
 from pyspark.sql import types as T  # noqa: N812
@@ -26,6 +25,9 @@ it was set aside. A principal that is not known is empty.
 """
 
 _COLUMNS: Final = ("push_id", "point_index", "metric_name", "value", "node_id", "topic", "temporality", "twin")
+_LARGEST: Final = 1e100
+"""No measurement is beyond it, nor is infinity one; and however many of them are added, JSON can say the sum."""
+
 _TIMES: Final = ("start_time_unix_nano", "time_unix_nano")
 
 
@@ -50,7 +52,7 @@ class ObservePushes:
         for decoded in DecodePoints(self.metric_names, None)([chunk]):
             for row in decoded.select([*_COLUMNS, *_TIMES, "reason"]).to_pylist():
                 value = row["value"]
-                if row["reason"] is None and value is not None and isfinite(value) and not row["twin"]:
+                if row["reason"] is None and value is not None and abs(value) <= _LARGEST and not row["twin"]:
                     found[row["push_id"]][row["point_index"]] = _sample(row)
         return found
 

@@ -102,6 +102,11 @@ class Rule:
         )
 
     @property
+    def kind(self) -> str:
+        """Names the kind of its condition."""
+        return type(self.condition).__name__
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics that it reads."""
         return () if isinstance(self.condition, Silence) else self.condition.metrics

@@ -248,6 +248,19 @@ def test_an_alert_of_a_rule_that_was_removed_or_is_for_others_clears() -> None:
     assert len(one.said) == 4
 
 
+def test_a_rule_that_became_another_kind_begins_anew() -> None:
+    one = client(SILENT.replace("silent", "r", 1))
+    one.push(0)
+    one.passes(180)
+    one.restart(SLOW.replace("slow", "r"))
+    one.passes(200)
+    one.push(210, slow(6_000))
+    one.push(300, slow(6_000))
+    one.push(391, slow(6_000))
+    one.push(392, slow(7_000))
+    assert one.story == [("r", "open", None, 180), ("r", "cleared", "not_watched", 210), ("r", "open", None, 391)]
+
+
 def test_a_removed_rule_is_not_judged_when_time_passes() -> None:
     one = client(SLOW, SILENT)
     one.push(0, slow(6_000))
