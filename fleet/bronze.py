@@ -27,13 +27,18 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
     _check_form(spark, source)
     selection = selection or Selection()
     raw = _of_days(spark.read.schema(PUSH_RECORD).parquet(source), selection)
+    return select_pushes(with_origin(raw), selection)
+
+
+def with_origin(raw: DataFrame) -> DataFrame:
+    """Parquet files that were read with PUSH_RECORD as their schema -> BRONZE."""
     frame = raw.select(
         *PUSH_RECORD.names,
         F.col("_metadata.file_path").alias("source_file"),
         F.col("_metadata.row_index").alias("source_row"),
         F.lit(None).cast("string").alias("fault"),
     )
-    return conform(select_pushes(frame, selection), BRONZE)
+    return conform(frame, BRONZE)
 
 
 def select_pushes(frame: DataFrame, selection: Selection) -> DataFrame:

@@ -63,7 +63,9 @@ def run(
     max_files: Annotated[
         int | None, typer.Option(min=1, help="Files of a landing zone that one batch reads; by default 1 GiB of them.")
     ] = None,
-    max_records: Annotated[int, typer.Option(min=1, help="Records of a topic that one batch reads.")] = 2_000_000,
+    max_records: Annotated[
+        int | None, typer.Option(min=1, help="Records of a topic that one batch reads; by default two millions.")
+    ] = None,
     window: Annotated[
         str, typer.Option(help="Length of the windows of the gold tables, which divides a day: 60s, 5m, 1h.")
     ] = "5m",
@@ -155,13 +157,13 @@ def _run(options: dict[str, Any], notes: Console) -> int:
     window_s = _window_s(options["window"])
     with needs_spark():
         from fleet.pipeline import run as pipeline
-        from fleet.pipeline.stream import Bounds
+        from fleet.pipeline.stream import MAX_BATCH_RECORDS, Bounds
         from fleet.pipeline.summary import print_json, print_run, run_as_json
     request = pipeline.RunRequest(
         source=source,
         tables=options["tables"],
         checkpoint=options["checkpoint"],
-        bounds=Bounds(max_files=options["max_files"], max_records=options["max_records"]),
+        bounds=Bounds(max_files=options["max_files"], max_records=options["max_records"] or MAX_BATCH_RECORDS),
         window_s=window_s,
         rebuild=options["rebuild"],
     )

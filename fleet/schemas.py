@@ -202,9 +202,14 @@ Unique by (`principal`, `client_instance_id`, `series_key`), where the key is a 
 attributes and occurrence. `amount` is the point's value or count, `amount_sum` its sum.
 """
 
-DECODED: Final = T.StructType(_POINT_PUSH.fields + _POINT.fields + _ORIGIN.fields + _REASON.fields + _PAYLOAD.fields)
+_DECODED_POINT: Final = [
+    T.StructField(field.name, T.ArrayType(DISTRIBUTION)) if field.name == "distribution" else field
+    for field in _POINT.fields
+]
+
+DECODED: Final = T.StructType(_POINT_PUSH.fields + _DECODED_POINT + _ORIGIN.fields + _REASON.fields + _PAYLOAD.fields)
 """The columns of SENT_POINTS that are read from payloads, and the rows set aside, in one frame, so that one pass over
-the payloads gives and counts both."""
+the payloads gives and counts both. `distribution` is a list of one or none, which costs a number nothing."""
 
 REJECTS: Final = _schema(
     ("push_id", T.StringType()),

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from fleet.decode.arrow import pa
 from fleet.decode.descriptor import KINDS, NUMBER_KINDS, metrics_data_class
-from fleet.decode.distribution import DISTRIBUTION_TYPE, of_message
+from fleet.decode.distribution import DISTRIBUTIONS_TYPE, of_message
 from fleet.decode.flat import FlatPoints
 from fleet.errors import PayloadError
 
@@ -102,7 +102,7 @@ def _flat_points(columns: _Columns) -> FlatPoints:
         value=pa.array(value, pa.float64()),
         count=pa.array(count, pa.uint64()),
         sum=pa.array(total, pa.float64()),
-        distribution=pa.array(distribution, DISTRIBUTION_TYPE),
+        distribution=pa.array(distribution, DISTRIBUTIONS_TYPE),
         attributes=pa.array(attributes, _ATTRIBUTES),
         resource_of=np.array(resource_of, dtype=np.int64),
         name=pa.array(name, pa.string()),

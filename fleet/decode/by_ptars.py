@@ -7,7 +7,7 @@ import numpy as np
 
 from fleet.decode.arrow import Array, RecordBatch, pa, pc
 from fleet.decode.descriptor import DISTRIBUTION_KINDS, KINDS, NUMBER_KINDS, metrics_data_descriptor
-from fleet.decode.distribution import DISTRIBUTION_TYPE, of_columns
+from fleet.decode.distribution import DISTRIBUTIONS_TYPE, of_columns
 from fleet.decode.flat import FlatPoints, Indices, RefusedError
 
 _NO_RECORDED_VALUE = 1  # bit of a data point's `flags` (OTLP, DataPointFlags)
@@ -128,7 +128,7 @@ def _columns_of_kind(number: int, kind: str, metric_of: Indices, points: Array) 
         "value": _value(points) if kind in NUMBER_KINDS else pa.nulls(len(points), pa.float64()),
     }
     is_distribution = kind in DISTRIBUTION_KINDS
-    columns["distribution"] = of_columns(kind, points) if is_distribution else pa.nulls(len(points), DISTRIBUTION_TYPE)
+    columns["distribution"] = of_columns(kind, points) if is_distribution else pa.nulls(len(points), DISTRIBUTIONS_TYPE)
     for name, type_ in (("count", pa.uint64()), ("sum", pa.float64())):
         columns[name] = _field(points, name) if is_distribution else pa.nulls(len(points), type_)
     for name in ("start_time_unix_nano", "time_unix_nano", "attributes"):

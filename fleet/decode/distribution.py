@@ -1,8 +1,14 @@
-"""What a histogram, an exponential histogram or a summary holds: one Arrow struct a data point, from either reader."""
+"""What a histogram, an exponential histogram or a summary holds, in Arrow, from either reader.
+
+A list a data point, with one struct, or null for a number: a struct alone would take room for every field of every
+point, and nearly all points are numbers.
+"""
 
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final
+
+import numpy as np
 
 from fleet.decode.arrow import Array, pa, pc
 
@@ -23,6 +29,8 @@ DISTRIBUTION_TYPE: Final = pa.struct(
     ]
 )
 """The Arrow form of `fleet.schemas.DISTRIBUTION`."""
+
+DISTRIBUTIONS_TYPE: Final = pa.list_(DISTRIBUTION_TYPE)
 
 _INT64_MAX: Final = 2**63 - 1
 
@@ -60,14 +68,17 @@ def none_if_nan(numbers: Array) -> Array:
 
 
 def of_columns(kind: str, points: Array) -> Array:
-    """Of an array of one kind's data points, as `ptars` gives them, in `DISTRIBUTION_TYPE`."""
+    """Of an array of one kind's data points, as `ptars` gives them, in `DISTRIBUTIONS_TYPE`."""
     arrays = [
         _column(points, way, field.type)
         if (way := _FIELDS[kind].get(field.name))
         else pa.nulls(len(points), field.type)
         for field in DISTRIBUTION_TYPE
     ]
-    return pa.StructArray.from_arrays(arrays, fields=list(DISTRIBUTION_TYPE))
+    structs = pa.StructArray.from_arrays(arrays, fields=list(DISTRIBUTION_TYPE))
+    return pa.ListArray.from_arrays(pa.array(np.arange(len(points) + 1, dtype=np.int32)), structs).cast(
+        DISTRIBUTIONS_TYPE
+    )
 
 
 def _column(points: Array, way: tuple[str, ...], type_: Any) -> Array:
@@ -94,9 +105,9 @@ def _each(lists: Array, change: Callable[[Array], Array]) -> Array:
     return pa.ListArray.from_arrays(offsets, change(lists.flatten()), mask=lists.is_null())
 
 
-def of_message(kind: str, point: Any) -> dict[str, Any]:
+def of_message(kind: str, point: Any) -> list[dict[str, Any]]:
     """The same of one data point as protobuf's own classes have it."""
-    return {name: _value(point, way) for name, way in _FIELDS[kind].items()}
+    return [{name: _value(point, way) for name, way in _FIELDS[kind].items()}]
 
 
 def _value(point: Any, way: tuple[str, ...]) -> Any:

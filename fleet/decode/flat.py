@@ -29,7 +29,7 @@ class FlatPoints:
     count: Array
     sum: Array
     distribution: Array
-    """In `distribution.DISTRIBUTION_TYPE`; null for a number."""
+    """In `distribution.DISTRIBUTIONS_TYPE`; null for a number."""
     attributes: Array
     """Lists of serialised `KeyValue`."""
 

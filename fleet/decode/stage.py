@@ -9,7 +9,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
 from fleet.decode.attributes import TEXT_MAP_TYPE
-from fleet.decode.distribution import DISTRIBUTION_TYPE
+from fleet.decode.distribution import DISTRIBUTIONS_TYPE
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import DecodedPayloads, count, decode
 from fleet.decode.tally import RejectTally
@@ -28,7 +28,7 @@ _ARROW_TYPES: Final[dict[type[T.DataType], Any]] = {
     T.DoubleType: pa.float64(),
     T.BooleanType: pa.bool_(),
     T.MapType: TEXT_MAP_TYPE,
-    T.StructType: DISTRIBUTION_TYPE,
+    T.ArrayType: DISTRIBUTIONS_TYPE,
     T.BinaryType: pa.binary(),
 }
 

@@ -99,11 +99,13 @@ class BatchWriter:
 
     def _write(self, batch: Batch, read: "_Read") -> None:
         transaction = Transaction(app_id=self._app_id, version=batch.number)
-        self._append(catalog.REJECTS, self._new_rejects(read), transaction)
+        if read.report.rejects or not self._store.has(catalog.REJECTS):
+            self._append(catalog.REJECTS, self._new_rejects(read), transaction)
         sent = points.points(read.decoded)
-        self._append(catalog.POINTS, deltas.mark(sent, self._previous(sent)), transaction)
-        self._stage(catalog.SERIES.name)
-        self._store.merge(catalog.SERIES, deltas.latest(sent), transaction)
+        if read.report.points or not self._store.has(catalog.POINTS):
+            self._append(catalog.POINTS, deltas.mark(sent, self._previous(sent)), transaction)
+            self._stage(catalog.SERIES.name)
+            self._store.merge(catalog.SERIES, deltas.latest(sent), transaction)
         self._append(catalog.BATCHES, self._batch_row(read.report), transaction)
         self._append(catalog.PUSHES, pushes.pushes(read.counted), transaction)
 

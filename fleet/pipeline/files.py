@@ -5,6 +5,8 @@ are read by us, so that a file that cannot be read can be left out, and named, i
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -23,13 +25,8 @@ def qualified(spark: SparkSession, path: str) -> str:
     Raises:
         FleetError: Hadoop knows no such file system.
     """
-    jvm: Any = spark._jvm
-    try:
-        hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
-        system = hadoop_path.getFileSystem(_configuration(spark))
+    with _file_system(spark, path, f"{path} is on no file system that Spark knows") as (system, hadoop_path):
         return str(system.makeQualified(hadoop_path).toString())
-    except Py4JJavaError as error:
-        raise FleetError(f"{path} is on no file system that Spark knows: {what_failed(error)}") from error
 
 
 def exists(spark: SparkSession, path: str) -> bool:
@@ -38,17 +35,8 @@ def exists(spark: SparkSession, path: str) -> bool:
     Raises:
         FleetError: the file system cannot be asked.
     """
-    jvm: Any = spark._jvm
-    try:
-        hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
-        return bool(hadoop_path.getFileSystem(_configuration(spark)).exists(hadoop_path))
-    except Py4JJavaError as error:
-        raise FleetError(f"cannot look for {path}: {what_failed(error)}") from error
-
-
-def _configuration(spark: SparkSession) -> Any:
-    session: Any = spark._jsparkSession
-    return session.sessionState().newHadoopConf()
+    with _file_system(spark, path, f"cannot look for {path}") as (system, hadoop_path):
+        return bool(system.exists(hadoop_path))
 
 
 def count_files(spark: SparkSession, directory: str) -> int:
@@ -57,12 +45,20 @@ def count_files(spark: SparkSession, directory: str) -> int:
     Raises:
         FleetError: the file system cannot be asked.
     """
+    with _file_system(spark, directory, f"cannot list {directory}") as (system, hadoop_path):
+        return int(system.getContentSummary(hadoop_path).getFileCount())
+
+
+@contextmanager
+def _file_system(spark: SparkSession, path: str, trouble: str) -> Iterator[tuple[Any, Any]]:
+    """The file system of a path, and the path as it takes it; what it throws is `trouble`, and why."""
     jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
     try:
-        hadoop_path = jvm.org.apache.hadoop.fs.Path(directory)
-        return int(hadoop_path.getFileSystem(_configuration(spark)).getContentSummary(hadoop_path).getFileCount())
+        hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+        yield hadoop_path.getFileSystem(session.sessionState().newHadoopConf()), hadoop_path
     except Py4JJavaError as error:
-        raise FleetError(f"cannot list {directory}: {what_failed(error)}") from error
+        raise FleetError(f"{trouble}: {what_failed(error)}") from error
 
 
 def count_planned(spark: SparkSession, checkpoint: str) -> int:

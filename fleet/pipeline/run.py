@@ -173,7 +173,7 @@ class _Run:
         checkpoint = qualified(self._spark, given) if given else f"{self._store.root}/_checkpoints/{stream.name}"
         self._progress.stage("looking for what is new")
         self._check(checkpoint)
-        waiting = stream.waiting(self._spark, checkpoint)
+        waiting = stream.waiting(self._spark, checkpoint, count=self._progress.enabled)
         self._progress.expect(waiting)
         self._read(stream, checkpoint)
         self._progress.begin(None)

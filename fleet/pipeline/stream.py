@@ -10,11 +10,11 @@ from typing import Any, Final, Protocol
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
+from fleet.bronze import with_origin
 from fleet.errors import LandingError, TopicError
 from fleet.pipeline.files import count_files, count_planned, exists, files_of_batch, qualified
-from fleet.schemas import BRONZE, PUSH_RECORD, conform
+from fleet.schemas import BRONZE, PUSH_RECORD
 from fleet.sources import Source
 from fleet.spark_errors import plain_path, what_failed
 from fleet.topic.offsets import client_options, find_bounds
@@ -90,8 +90,8 @@ class Stream(Protocol):
     def start(self, spark: SparkSession, bounds: Bounds) -> DataFrame:
         """The stream, for `writeStream`."""
 
-    def waiting(self, spark: SparkSession, checkpoint: str) -> Waiting:
-        """What there is to be read; `checkpoint` is there."""
+    def waiting(self, spark: SparkSession, checkpoint: str, *, count: bool) -> Waiting:
+        """What there is to be read; without `count` an amount that costs something is left at 0."""
 
     def batch(self, spark: SparkSession, checkpoint: str, frame: DataFrame, number: int) -> Batch:
         """What `foreachBatch` was given."""
@@ -130,8 +130,10 @@ class LandingStream:
         except (AnalysisException, Py4JJavaError) as error:
             raise LandingError(f"cannot read {self._uri} as a landing zone: {what_failed(error)}") from error
 
-    def waiting(self, spark: SparkSession, checkpoint: str) -> Waiting:
+    def waiting(self, spark: SparkSession, checkpoint: str, *, count: bool) -> Waiting:
         """Files that the checkpoint does not know, unfinished ones of writers among them."""
+        if not count:
+            return Waiting(amount=0, unit="files")
         return Waiting(amount=max(0, count_files(spark, self._uri) - count_planned(spark, checkpoint)), unit="files")
 
     def batch(self, spark: SparkSession, checkpoint: str, frame: DataFrame, number: int) -> Batch:
@@ -146,17 +148,7 @@ class LandingStream:
 def _read_files(spark: SparkSession, files: list[str]) -> DataFrame:
     if not files:
         return spark.createDataFrame([], BRONZE)
-    return conform(
-        spark.read.schema(PUSH_RECORD)
-        .parquet(*files)
-        .select(
-            *PUSH_RECORD.names,
-            F.col("_metadata.file_path").alias("source_file"),
-            F.col("_metadata.row_index").alias("source_row"),
-            F.lit(None).cast("string").alias("fault"),
-        ),
-        BRONZE,
-    )
+    return with_origin(spark.read.schema(PUSH_RECORD).parquet(*files))
 
 
 class TopicStream:
@@ -178,7 +170,7 @@ class TopicStream:
         }
         return spark.readStream.format("kafka").options(**options).load()
 
-    def waiting(self, spark: SparkSession, checkpoint: str) -> Waiting:
+    def waiting(self, spark: SparkSession, checkpoint: str, *, count: bool) -> Waiting:
         """Records behind the checkpoint's offsets, and those that are gone.
 
         Raises:
@@ -234,11 +226,13 @@ def last_finished_batch(spark: SparkSession, checkpoint: str) -> int | None:
 
 
 def read_offsets(spark: SparkSession, checkpoint: str, topic: str) -> dict[int, int]:
-    """The offset up to which each partition of a topic was planned to be read; empty for a new checkpoint."""
+    """The offset up to which each partition of a topic has been read; empty for a new checkpoint."""
+    if checkpoint_id(spark, checkpoint) is None:
+        return {}
+    finished = last_finished_batch(spark, checkpoint)
+    if finished is None:
+        return {}
     jvm: Any = spark._jvm
     log = jvm.org.apache.spark.sql.execution.streaming.OffsetSeqLog(spark._jsparkSession, f"{checkpoint}/offsets")
-    found = log.getLatest()
-    if not found.isDefined():
-        return {}
-    offsets = json.loads(found.get()._2().offsets().apply(0).get().json())
+    offsets = json.loads(log.get(finished).get().offsets().apply(0).get().json())
     return {int(number): int(offset) for number, offset in offsets.get(topic, {}).items()}

@@ -39,5 +39,9 @@ def points(decoded: DataFrame) -> DataFrame:
     2026-03-01  franz-go  request.latency.avg  3.5
     """
     good = conform(decoded, DECODED).where(F.col("reason").isNull()).drop("reason")
-    dated = good.withColumns({"dialect": dialect(F.col("scope_name")), "date": F.to_date("received_at")})
-    return conform(dated, SENT_POINTS)
+    columns = {
+        "distribution": F.get("distribution", 0),
+        "dialect": dialect(F.col("scope_name")),
+        "date": F.to_date("received_at"),
+    }
+    return conform(good.withColumns(columns), SENT_POINTS)

@@ -28,6 +28,7 @@ DELTA: Final = Package(
     option="--jars",
     names=("delta-spark_2.13-4.0.1", "delta-storage-4.0.1"),
 )
+_LISTING_TASKS_A_CORE: Final = 4
 _TXN_CONFS: Final = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 _CONFLICTS: Final = ("ConcurrentTransactionException", "ConcurrentAppendException", "ConcurrentDeleteReadException",
                      "ConcurrentDeleteDeleteException", "ConcurrentWriteException", "MetadataChangedException",
@@ -175,12 +176,31 @@ def delete(spark: SparkSession, path: str, where: str) -> int:
 
 def vacuum(spark: SparkSession, path: str, keep_hours: int) -> None:
     """Removes files that no version of the last `keep_hours` [h] needs: Delta's VACUUM."""
-    check = "spark.databricks.delta.retentionDurationCheck.enabled"
-    spark.conf.set(check, "false")  # what is asked for has been checked where it was asked
-    try:
+    tasks = spark.sparkContext.defaultParallelism * _LISTING_TASKS_A_CORE
+    settings = {
+        # What is asked for has been checked where it was asked.
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        # Delta lists a table with as many tasks as this says, 10,000 unless told otherwise, however small it is.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(tasks),
+    }
+    with _set(spark, settings):
         spark.sql(f"VACUUM {quoted(path)} RETAIN {keep_hours} HOURS")
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for a while."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
     finally:
-        spark.conf.unset(check)
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,24 +248,14 @@ def merge(
     frame.createOrReplaceTempView(view)
     same = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in key)
     newer = " > ".join(f"struct({', '.join(f'{side}.`{name}`' for name in newer_by)})" for side in "st")
-    with _transaction(session, transaction):
+    # SQL takes a transaction from the session alone, which must not keep it for the next statement.
+    names = zip(_TXN_CONFS, (transaction.app_id, str(transaction.version)), strict=True)
+    with _set(session, dict(names)):
         session.sql(
             f"MERGE INTO {quoted(path)} t USING {view} s ON {same} "
             f"WHEN MATCHED AND {newer} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         )
     session.catalog.dropTempView(view)
-
-
-@contextmanager
-def _transaction(session: SparkSession, transaction: Transaction) -> Iterator[None]:
-    """SQL takes a transaction from the session alone, which must not keep it for the next statement."""
-    for key, value in zip(_TXN_CONFS, (transaction.app_id, str(transaction.version)), strict=True):
-        session.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key in _TXN_CONFS:
-            session.conf.unset(key)
 
 
 def replace(frame: DataFrame, path: str, *, where: str | None = None, layout: Layout | None = None) -> None:

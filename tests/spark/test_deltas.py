@@ -1,6 +1,6 @@
 """What sums grew by, series by series, in one run and over several."""
 
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -10,165 +10,172 @@ from fleet.schemas import POINTS, SENT_POINTS, SERIES
 from fleet.silver.deltas import latest, mark
 from fleet.small_tables import table
 
-SECOND_NANO = 1_000_000_000
-MARKS = ("delta", "reset", "gap", "before_subscription", "late")
-COLUMNS = "received_at metric_name metric_type temporality is_monotonic value start_time_unix_nano time_unix_nano"
+SECOND_NANO: Final = 1_000_000_000
+MARKS: Final = ("delta", "reset", "gap", "before_subscription", "late")
+COLUMNS: Final = (
+    *("client_instance_id", "received_at", "metric_name", "metric_type", "temporality", "is_monotonic", "value"),
+    *("start_time_unix_nano", "time_unix_nano", "count", "sum", "push_interval_ms", "principal", "attributes"),
+    "occurrence",
+)
+NONE: Final = (None,) * 5
+
+Point = dict[str, Any]
 
 
-def delta_point(received_at: str, value: float | None, start_s: float | None, end_s: float, **more: Any) -> Row:
+class Scenario(NamedTuple):
+    """Points of one client in the order of their receipt, and the marks of each."""
+
+    points: list[Point]
+    marks: list[tuple[Any, ...]]
+
+
+def delta(received_at: str, value: float | None, start_s: float | None, end_s: float, **more: Any) -> Point:
     """A point of a delta sum; times by the client's own clock, which is nobody else's."""
     start = None if start_s is None else int(start_s * SECOND_NANO)
-    given = (received_at, "m", "sum", "delta", True, value, start, int(end_s * SECOND_NANO))
-    return Row(**dict(zip(COLUMNS.split(), given, strict=True)) | more)
+    times = {"start_time_unix_nano": start, "time_unix_nano": int(end_s * SECOND_NANO)}
+    return total(received_at, value, temporality="delta", **times, **more)
 
 
-def cumulative_point(received_at: str, value: float, **more: Any) -> Row:
-    given = (received_at, "m", "sum", "cumulative", True, value, None, None)
-    return Row(**dict(zip(COLUMNS.split(), given, strict=True)) | more)
+def total(received_at: str, value: float | None, **more: Any) -> Point:
+    """A point of a cumulative sum."""
+    kind = {"metric_name": "m", "metric_type": "sum", "temporality": "cumulative", "is_monotonic": True}
+    usual = {"principal": "User:app", "push_interval_ms": 60_000, "attributes": {}, "occurrence": 0}
+    return usual | kind | {"received_at": received_at, "value": value} | more
 
 
-def sent(spark: SparkSession, *points: Row) -> DataFrame:
-    names = list(dict.fromkeys(name for point in points for name in point.asDict()))
-    usual = {"client_instance_id": "one", "attributes": {}, "occurrence": 0}
-    rows = [tuple((usual | point.asDict()).get(name) for name in names) for point in points]
-    return table(spark, SENT_POINTS, " ".join(names), *rows)
+def counted(received_at: str, count: int, of_sum: float | None = None, **more: Any) -> Point:
+    """A point of a distribution."""
+    kind = {"metric_type": "histogram", "is_monotonic": None, "count": count, "sum": of_sum}
+    return total(received_at, None) | kind | more
 
 
-def marks(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """Of each point in the order of its receipt."""
-    return [tuple(row[name] for name in MARKS) for row in frame.orderBy("received_at", "push_id").collect()]
+SCENARIOS: Final[dict[str, Scenario]] = {
+    "deltas that follow one another are as sent, and the first reaches back": Scenario(
+        [delta("12:00:00", 90.0, 0, 3600), delta("12:01:00", 4.0, 3600, 3660), delta("12:02:00", 5.0, 3660.05, 3720)],
+        [(90.0, False, False, True, False), (4.0, False, False, False, False), (5.0, False, False, False, False)],
+    ),
+    "a series that begins between two pushes reaches back no further": Scenario(
+        [delta("12:00:00", 2.0, 3560, 3600)], [(2.0, False, False, False, False)]
+    ),
+    "a delta that begins after the one before ended has a gap": Scenario(
+        [delta("12:00:00", 1.0, 3540, 3600), delta("12:01:00", 1.0, 3620, 3660)],
+        [(1.0, False, False, False, False), (1.0, False, True, False, False)],
+    ),
+    "a delta without a start has no gap while no push is missing": Scenario(
+        [delta("12:00:00", 1.0, 3540, 3600), delta("12:01:00", 1.0, None, 3660)],
+        [(1.0, False, False, False, False), (1.0, False, False, False, False)],
+    ),
+    "a delta without a start has a gap when a push is missing": Scenario(
+        [delta("12:00:00", 1.0, 3540, 3600), delta("12:02:00", 1.0, None, 3720)],
+        [(1.0, False, False, False, False), (1.0, False, True, False, False)],
+    ),
+    # A Java client that asks anew for its subscription may count from its start again.
+    "a delta that covers again what was counted says so": Scenario(
+        [delta("12:00:00", 7.0, 3540, 3600), delta("12:01:00", 99.0, 0, 3660)],
+        [(7.0, False, False, False, False), (99.0, False, False, True, False)],
+    ),
+    "a clients clock that is set back silences no series": Scenario(
+        [
+            delta("12:00:00", 1.0, 9_000_000, 9_000_060),
+            delta("12:01:00", 2.0, 3600, 3660),
+            delta("12:02:00", 3.0, 3660, 3720),
+        ],
+        [(1.0, False, False, False, False), (2.0, False, False, True, False), (3.0, False, False, False, False)],
+    ),
+    "a cumulative sum that falls was reset": Scenario(
+        [total("12:00:00", 10.0), total("12:01:00", 4.0)],
+        [(10.0, False, False, True, False), (4.0, True, False, False, False)],
+    ),
+    "a cumulative sum that may fall was not": Scenario(
+        [total("12:00:00", 10.0, is_monotonic=False), total("12:01:00", 4.0, is_monotonic=False)],
+        [(10.0, False, False, True, False), (-6.0, False, False, False, False)],
+    ),
+    "a cumulative sum that begins later was reset though it is larger": Scenario(
+        [
+            total("12:00:00", 10.0, start_time_unix_nano=0, time_unix_nano=60 * SECOND_NANO),
+            total("12:01:00", 12.0, start_time_unix_nano=70 * SECOND_NANO, time_unix_nano=120 * SECOND_NANO),
+        ],
+        [(10.0, False, False, False, False), (12.0, True, False, False, False)],
+    ),
+    "another metric, other attributes and another occurrence are other series": Scenario(
+        [
+            total("12:00:00", 10.0),
+            total("12:01:00", 99.0, metric_name="n"),
+            total("12:02:00", 98.0, attributes={"node_id": "node-1"}),
+            total("12:03:00", 97.0, occurrence=1),
+            total("12:04:00", 96.0, principal="User:other"),
+            total("12:05:00", 11.0, push_interval_ms=300_000),
+        ],
+        [(value, False, False, True, False) for value in (10.0, 99.0, 98.0, 97.0, 96.0)]
+        + [(1.0, False, False, False, False)],
+    ),
+    "attributes in another order are the same series": Scenario(
+        [
+            total("12:00:00", 10.0, attributes={"a": "1", "b": "2"}),
+            total("12:01:00", 11.0, attributes={"b": "2", "a": "1"}),
+        ],
+        [(10.0, False, False, True, False), (1.0, False, False, False, False)],
+    ),
+    "what has no value and what is no sum is not compared": Scenario(
+        [
+            total("12:00:00", 10.0),
+            total("12:00:30", None),
+            total("12:00:40", 3.0, metric_type="gauge", temporality=None),
+            total("12:00:50", 3.0, temporality=None),
+            total("12:01:00", 12.0),
+        ],
+        [(10.0, False, False, True, False), NONE, NONE, NONE, (2.0, False, False, False, False)],
+    ),
+    "a distribution grows by its count": Scenario(
+        [counted("12:00:00", 5, 10.0), counted("12:01:00", 8, 10.5), counted("12:02:00", 1, 0.25)],
+        [(5.0, False, False, True, False), (3.0, False, False, False, False), (1.0, True, False, False, False)],
+    ),
+    "a summary is cumulative without saying so": Scenario(
+        [
+            counted(at, count, metric_type="summary", temporality=None)
+            for at, count in (("12:00:00", 5), ("12:01:00", 8))
+        ],
+        [(5.0, False, False, True, False), (3.0, False, False, False, False)],
+    ),
+}
 
 
-def test_deltas_that_follow_one_another_are_as_sent_and_the_first_reaches_back(spark: SparkSession) -> None:
-    frame = sent(
-        spark,
-        delta_point("12:00:00", 90.0, 0, 3600),
-        delta_point("12:01:00", 4.0, 3600, 3660),
-        delta_point("12:02:00", 5.0, 3660.05, 3720),
-    )
-    assert marks(mark(frame)) == [
-        (90.0, False, False, True, False),
-        (4.0, False, False, False, False),
-        (5.0, False, False, False, False),
-    ]
-    assertSchemaEqual(mark(frame).schema, POINTS)
+def sent(spark: SparkSession, points: list[Point]) -> DataFrame:
+    rows = [tuple(point.get(name) for name in COLUMNS) for point in points]
+    return table(spark, SENT_POINTS, " ".join(COLUMNS), *rows)
 
 
-def test_a_series_that_begins_between_two_pushes_reaches_back_no_further(spark: SparkSession) -> None:
-    (found,) = marks(mark(sent(spark, delta_point("12:00:00", 2.0, 3560, 3600))))
-    assert found == (2.0, False, False, False, False)
+def marks(rows: list[Row]) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in MARKS) for row in sorted(rows, key=lambda row: row.received_at)]
 
 
-@pytest.mark.parametrize(("start_s", "gap"), [(3600, False), (3620, True), (None, False)])
-def test_a_delta_that_begins_after_the_one_before_ended_has_a_gap(
-    spark: SparkSession, start_s: float | None, gap: bool
-) -> None:
-    frame = sent(spark, delta_point("12:00:00", 1.0, 3540, 3600), delta_point("12:01:00", 1.0, start_s, 3660))
-    assert marks(mark(frame))[1] == (1.0, False, gap, False, False)
+@pytest.fixture(scope="module")
+def marked(spark: SparkSession) -> list[Row]:
+    """All scenarios in one run, each under its name as the client instance's id."""
+    points = [point | {"client_instance_id": name} for name, found in SCENARIOS.items() for point in found.points]
+    frame = mark(sent(spark, points))
+    assertSchemaEqual(frame.schema, POINTS)
+    return frame.collect()
 
 
-def test_a_delta_without_a_start_has_a_gap_when_a_push_is_missing_by_the_interval(spark: SparkSession) -> None:
-    frame = sent(spark, delta_point("12:00:00", 1.0, 3540, 3600), delta_point("12:02:00", 1.0, None, 3720))
-    assert marks(mark(frame))[1] == (1.0, False, True, False, False)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_marks_of(name: str, marked: list[Row]) -> None:
+    assert marks([row for row in marked if row.client_instance_id == name]) == SCENARIOS[name].marks
 
 
-def test_a_delta_that_covers_again_what_was_counted_says_so(spark: SparkSession) -> None:
-    """A Java client that asks anew for its subscription may count from its start again."""
-    frame = sent(spark, delta_point("12:00:00", 7.0, 3540, 3600), delta_point("12:01:00", 99.0, 0, 3660))
-    assert marks(mark(frame))[1] == (99.0, False, False, True, False)
-
-
-def test_a_cumulative_sum_that_falls_was_reset_and_one_that_may_fall_was_not(spark: SparkSession) -> None:
-    counter = sent(spark, cumulative_point("12:00:00", 10.0), cumulative_point("12:01:00", 4.0))
-    assert marks(mark(counter))[1] == (4.0, True, False, False, False)
-    level = [cumulative_point(at, value, is_monotonic=False) for at, value in (("12:00:00", 10.0), ("12:01:00", 4.0))]
-    assert marks(mark(sent(spark, *level)))[1] == (-6.0, False, False, False, False)
-
-
-def test_a_cumulative_sum_that_begins_later_was_reset_though_it_is_larger(spark: SparkSession) -> None:
-    times = {"start_time_unix_nano": 0, "time_unix_nano": 60 * SECOND_NANO}
-    later = {"start_time_unix_nano": 70 * SECOND_NANO, "time_unix_nano": 120 * SECOND_NANO}
-    frame = sent(spark, cumulative_point("12:00:00", 10.0, **times), cumulative_point("12:01:00", 12.0, **later))
-    assert marks(mark(frame)) == [(10.0, False, False, False, False), (12.0, True, False, False, False)]
-
-
-def test_series_are_told_by_instance_metric_attributes_and_occurrence(spark: SparkSession) -> None:
-    others: list[dict[str, Any]] = [
-        {"client_instance_id": "two"},
-        {"principal": "User:other"},
-        {"metric_name": "n"},
-        {"attributes": {"node_id": "node-1"}},
-        {"occurrence": 1},
-    ]
-    points = [cumulative_point("12:00:00", 10.0), *(cumulative_point("12:01:00", 99.0, **other) for other in others)]
-    points = [Row(**{"principal": "User:app"} | point.asDict()) for point in points]
-    found = mark(sent(spark, *points, cumulative_point("12:01:00", 11.0, principal="User:app"))).collect()
-    assert sorted(row.delta for row in found) == [1.0, 10.0, 99.0, 99.0, 99.0, 99.0, 99.0]
-
-
-def test_attributes_in_another_order_are_the_same_series(spark: SparkSession) -> None:
-    one, other = {"a": "1", "b": "2"}, {"b": "2", "a": "1"}
-    frame = sent(
-        spark, cumulative_point("12:00:00", 10.0, attributes=one), cumulative_point("12:01:00", 11.0, attributes=other)
-    )
-    assert latest(frame).count() == 1
-
-
-def test_what_has_no_value_and_what_is_no_sum_is_not_compared(spark: SparkSession) -> None:
-    frame = sent(
-        spark,
-        cumulative_point("12:00:00", 10.0),
-        Row(**cumulative_point("12:01:00", 0.0).asDict() | {"value": None}),
-        Row(**cumulative_point("12:01:00", 3.0).asDict() | {"metric_type": "gauge", "temporality": None}),
-        Row(**cumulative_point("12:01:00", 3.0).asDict() | {"temporality": None}),
-        cumulative_point("12:02:00", 12.0, push_interval_ms=120_000),
-    )
-    found = marks(mark(frame))
-    assert found[1:4] == [(None,) * 5] * 3
-    assert found[4] == (2.0, False, False, False, False)
-    assertSchemaEqual(latest(frame).schema, SERIES)
-    assert [row.amount for row in latest(frame).collect()] == [12.0]
-
-
-def test_a_distribution_grows_by_its_count_and_its_sum(spark: SparkSession) -> None:
-    kind = {"metric_type": "histogram", "is_monotonic": None, "value": None}
-    points = [
-        Row(**cumulative_point(at, 0.0).asDict() | kind | {"count": count, "sum": total})
-        for at, count, total in (("12:00:00", 5, 10.0), ("12:01:00", 8, 10.5), ("12:02:00", 1, 0.25))
-    ]
-    found = mark(sent(spark, *points)).orderBy("received_at").collect()
-    assert [(row.delta, row.delta_sum, row.reset) for row in found] == [
-        (5.0, 10.0, False),
-        (3.0, 0.5, False),
-        (1.0, 0.25, True),
-    ]
-
-
-def test_a_summary_is_cumulative_without_saying_so(spark: SparkSession) -> None:
-    kind = {"metric_type": "summary", "temporality": None, "is_monotonic": None, "value": None}
-    points = [
-        Row(**cumulative_point(at, 0.0).asDict() | kind | {"count": count})
-        for at, count in (("12:00:00", 5), ("12:01:00", 8))
-    ]
-    assert [row[0] for row in marks(mark(sent(spark, *points)))] == [5.0, 3.0]
-
-
-def test_a_clients_clock_that_is_set_back_silences_no_series(spark: SparkSession) -> None:
-    frame = sent(
-        spark,
-        delta_point("12:00:00", 1.0, 9_000_000, 9_000_060),
-        delta_point("12:01:00", 2.0, 3600, 3660),
-        delta_point("12:02:00", 3.0, 3660, 3720),
-    )
-    assert marks(mark(frame))[1:] == [(2.0, False, False, True, False), (3.0, False, False, False, False)]
+def test_a_distributions_sum_grows_beside_its_count_and_a_summary_says_what_it_said(marked: list[Row]) -> None:
+    rows = sorted((row for row in marked if row.metric_type == "histogram"), key=lambda row: row.received_at)
+    assert [row.delta_sum for row in rows] == [10.0, 0.5, 0.25]
+    assert {row.temporality for row in marked if row.metric_type == "summary"} == {None}
 
 
 def test_what_comes_after_a_later_point_is_late_and_changes_nothing(spark: SparkSession) -> None:
-    remembered = latest(sent(spark, delta_point("12:02:00", 5.0, 3660, 3720)))
-    frame = sent(spark, delta_point("12:01:00", 9.0, 3600, 3660), delta_point("12:03:00", 2.0, 3720, 3780))
-    assert marks(mark(frame, remembered)) == [
+    one = {"client_instance_id": "one"}
+    remembered = latest(sent(spark, [delta("12:02:00", 5.0, 3660, 3720, **one)])).localCheckpoint()
+    assertSchemaEqual(remembered.schema, SERIES)
+    old, new = delta("12:01:00", 9.0, 3600, 3660, **one), delta("12:03:00", 2.0, 3720, 3780, **one)
+    assert marks(mark(sent(spark, [old, new]), remembered).collect()) == [
         (None, None, None, None, True),
         (2.0, False, False, False, False),
     ]
-    old = sent(spark, delta_point("12:01:00", 9.0, 3600, 3660))
-    assert latest(old, remembered).collect() == remembered.collect()
+    assert latest(sent(spark, [old]), remembered).collect() == remembered.collect()

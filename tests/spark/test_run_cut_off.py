@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from support.killed_runs import ENDED_WITHIN_S, QUICK_SPARK, kill_at_random, start_run
-from support.standing_tables import assert_equal, contents
+from support.standing_tables import assert_equal, contents, for_every_table
 from typer.testing import CliRunner, Result
 
 from fleet.cli import app
@@ -17,7 +17,11 @@ from fleet.tables.store import Store
 from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
-WRITES = ("rejects", "points", "series", "batches", "pushes", "clients", "inventory", "latency", "consumers", "runs")
+SOME_WRITES = ("points", "series", "inventory")
+EVERY_WRITE = (
+    *("rejects", "points", "series", "batches", "pushes", "clients", "inventory", "versions", "metrics"),
+    *("latency", "throttling", "rebalances", "consumers", "runs"),
+)
 
 
 class CutOffError(Exception):
@@ -27,8 +31,8 @@ class CutOffError(Exception):
 class Saboteur:
     """Ends runs after the write of one table after the other, each once."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.waiting = list(WRITES)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, writes: tuple[str, ...]) -> None:
+        self.waiting = list(writes)
         self.cut_off_after: list[str] = []
         for name in ("append", "merge", "replace"):
             monkeypatch.setattr(Store, name, self._cutting(getattr(Store, name)))
@@ -60,7 +64,8 @@ def fill(zone: LandingZone, files: int) -> None:
         consumer = push(
             dialect.java_consumer(["a.b"]), client_id="consumer", client_instance_id=OTHER_INSTANCE, **later
         )
-        zone.write([again, own, own, push(dialect.MALFORMED, **later), consumer], name=f"part-{number}")
+        other = push(for_every_table(number + 1.0), client_id="other", **later)
+        zone.write([again, own, own, push(dialect.MALFORMED, **later), consumer, other], name=f"part-{number}")
         again = own
 
 
@@ -82,15 +87,17 @@ def clean(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     return Clean(zone, contents(root / "tables"))
 
 
-def test_a_run_cut_off_after_any_write_is_mended_by_the_next(
-    clean: Clean, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("writes", [SOME_WRITES, pytest.param(EVERY_WRITE, marks=pytest.mark.soak)])
+@pytest.mark.timeout(2 * ENDED_WITHIN_S)
+def test_a_run_cut_off_after_a_write_is_mended_by_the_next(
+    clean: Clean, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: tuple[str, ...]
 ) -> None:
     with monkeypatch.context() as patched:
-        saboteur = Saboteur(patched)
-        for name in WRITES:
+        saboteur = Saboteur(patched, writes)
+        for name in writes:
             result = run(clean.zone, tmp_path / "mended")
             assert isinstance(result.exception, CutOffError), (name, result.output)
-        assert tuple(saboteur.cut_off_after) == WRITES
+        assert tuple(saboteur.cut_off_after) == writes
         last = run(clean.zone, tmp_path / "mended")
     assert last.exit_code == 0, last.output
     assert_equal(contents(tmp_path / "mended"), clean.tables)
@@ -115,6 +122,23 @@ def test_a_run_killed_ten_times_at_random_moments_leaves_the_tables_of_a_clean_o
     print(f"{kills} of 10 runs were killed before their end")
     assert kills >= 5
     assert_equal(contents(tmp_path / "mended"), contents(tmp_path / "clean"))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3 * ENDED_WITHIN_S)
+def test_two_runs_at_once_without_a_lock_write_nothing_twice(clean: Clean, tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    both = [start_run(str(clean.zone.root), tables, "--max-files", "1", with_lock=False) for _ in range(2)]
+    for process in both:
+        out, err = process.communicate(timeout=ENDED_WITHIN_S)
+        print(process.returncode, out, err)
+        said = [line for line in err.splitlines() if line.startswith("Error: ")]
+        assert process.returncode == len(said) <= 1, err
+        assert all("another run" in line for line in said), err
+    last = start_run(str(clean.zone.root), tables, "--max-files", "1")
+    out, err = last.communicate(timeout=ENDED_WITHIN_S)
+    assert last.returncode == 0, err or out
+    assert_equal(contents(tables), clean.tables)
 
 
 def kill_and_finish(zone: LandingZone, tables: Path, *, rounds: int, seed: int) -> int:

@@ -2,6 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
@@ -104,6 +105,22 @@ def test_a_point_carries_its_push_the_original_and_the_normalised_columns(
     }
     (received,) = points.select(F.unix_micros("received_at").alias("us")).distinct().collect()
     assert received.us == row["received_at"]
+
+
+def test_a_distribution_keeps_what_it_holds_and_a_number_has_none(spark: SparkSession, zone: LandingZone) -> None:
+    data = MetricsData.FromString(dialect.franz_go({1: 2.5}))
+    metric = data.resource_metrics[0].scope_metrics[0].metrics.add(name="size")
+    metric.histogram.data_points.add(count=3, sum=7.5, max=6.0, explicit_bounds=[1, 5], bucket_counts=[1, 1, 1])
+    zone.write([push(data.SerializeToString())])
+    number, histogram = silver.points(silver.decode(checked(spark, zone))).orderBy("point_index").collect()
+    assert (number.value, number.distribution) == (2.5, None)
+    assert (histogram["value"], histogram["count"], histogram["sum"]) == (None, 3, 7.5)
+    found = histogram.distribution.asDict()
+    assert {name: value for name, value in found.items() if value is not None} == {
+        "max": 6.0,
+        "bounds": [1.0, 5.0],
+        "bucket_counts": [1, 1, 1],
+    }
 
 
 def test_a_malformed_payload_among_many_pushes_is_set_aside_alone(spark: SparkSession, zone: LandingZone) -> None:

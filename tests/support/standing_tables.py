@@ -5,8 +5,21 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from tests.unit.fleet import dialect_payloads as dialect
 
 LAYERS = ("silver", "gold")
+THROTTLE = "org.apache.kafka.producer.produce.throttle.time.max"
+REBALANCES = "org.apache.kafka.consumer.coordinator.rebalance.rate.per.hour"
+
+
+def for_every_table(value: float) -> bytes:
+    """A payload of what throttling, rebalances and consumers are told from."""
+    data = MetricsData()
+    dialect.java_metric(data, THROTTLE, value, {}, resource={})
+    dialect.java_metric(data, REBALANCES, value, {}, resource={"group_id": "billing", "group_member_id": "m-1"})
+    return data.SerializeToString()
 
 
 def rows(root: Path, name: str) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from support.kafka_broker import free_ports
 from support.killed_runs import QUICK_JVM, QUICK_SPARK
-from support.standing_tables import assert_equal, contents
+from support.standing_tables import assert_equal, contents, for_every_table
 
 from fleet.errors import JarError, JavaError
 from fleet.session import check_java
@@ -130,6 +130,7 @@ def test_a_cluster_gives_the_tables_that_one_machine_gives(master: str, tmp_path
         rows = [
             push(dialect.java_producer({"node-1": 2.5 + number}), **later),
             push(dialect.java_consumer(["a.b"]), client_id="consumer", client_instance_id=OTHER_INSTANCE, **later),
+            push(for_every_table(number + 1.0), client_id="other", **later),
             push(dialect.MALFORMED, **later),
         ]
         zone.write([*rows, rows[0]], name=f"part-{number}")

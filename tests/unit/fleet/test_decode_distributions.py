@@ -23,8 +23,11 @@ def payload(*metrics: Metric) -> bytes:
     return data.SerializeToString()
 
 
-def column(name: str, content: bytes, reader: Reader) -> list[Any]:
-    return [value for part in decode([content], reader=reader) for value in part.columns[name].to_pylist()]
+def distributions(content: bytes, reader: Reader) -> list[Any]:
+    """Of each point; None for a number."""
+    lists = [value for part in decode([content], reader=reader) for value in part.columns["distribution"].to_pylist()]
+    assert all(each is None or len(each) == 1 for each in lists)
+    return [each and each[0] for each in lists]
 
 
 def test_the_arrow_form_is_that_of_the_schema() -> None:
@@ -38,7 +41,7 @@ def test_a_histogram_keeps_bounds_buckets_and_extremes(reader: Reader) -> None:
         count=3, sum=7.5, min=0.5, max=6.0, explicit_bounds=[1, 5], bucket_counts=[1, 1, 1]
     )
     metric.histogram.data_points.add(count=1)
-    full, bare = column("distribution", payload(metric), reader)
+    full, bare = distributions(payload(metric), reader)
     assert full == NOTHING | {"min": 0.5, "max": 6.0, "bounds": [1.0, 5.0], "bucket_counts": [1, 1, 1]}
     assert bare == NOTHING | {"bounds": [], "bucket_counts": []}
 
@@ -52,7 +55,7 @@ def test_an_exponential_histogram_keeps_scale_zero_bucket_and_both_ranges(reader
     point.negative.offset = 3
     point.negative.bucket_counts.extend([2])
     metric.exponential_histogram.data_points.add(count=1)
-    full, bare = column("distribution", payload(metric), reader)
+    full, bare = distributions(payload(metric), reader)
     assert full == NOTHING | {
         "min": -3.0,
         "scale": -2,
@@ -72,7 +75,7 @@ def test_a_summary_keeps_its_quantiles_and_nan_is_null(reader: Reader) -> None:
     point = metric.summary.data_points.add(count=2, sum=3.0)
     point.quantile_values.add(quantile=0.5, value=1.5)
     point.quantile_values.add(quantile=1.0, value=math.nan)
-    (found,) = column("distribution", payload(metric), reader)
+    (found,) = distributions(payload(metric), reader)
     assert found == NOTHING | {"quantiles": [0.5, 1.0], "quantile_values": [1.5, None]}
 
 
@@ -80,7 +83,7 @@ def test_a_summary_keeps_its_quantiles_and_nan_is_null(reader: Reader) -> None:
 def test_a_count_that_no_signed_number_holds_is_null(reader: Reader) -> None:
     metric = Metric(name="h")
     metric.histogram.data_points.add(count=1, bucket_counts=[2**63, 2**63 - 1])
-    (found,) = column("distribution", payload(metric), reader)
+    (found,) = distributions(payload(metric), reader)
     assert found["bucket_counts"] == [None, 2**63 - 1]
 
 
@@ -89,7 +92,7 @@ def test_kinds_in_one_payload_keep_their_own(reader: Reader) -> None:
     gauge, histogram = Metric(name="g"), Metric(name="h")
     gauge.gauge.data_points.add(as_double=1.0)
     histogram.histogram.data_points.add(count=1, max=2.0)
-    found = column("distribution", payload(gauge, histogram, gauge), reader)
+    found = distributions(payload(gauge, histogram, gauge), reader)
     assert [each and each["max"] for each in found] == [None, 2.0, None]
 
 

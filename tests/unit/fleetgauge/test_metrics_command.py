@@ -56,6 +56,10 @@ def test_json_holds_the_whole_row():
         "kafka_group": "consumer-fetch-manager-metrics",
         "kafka_name": "records-lag-max",
         "clients": ["java"],
+        "unit": "records",
+        "quantity": "records between the consumer's position and the end of the partition",
+        "meaning": "records between the consumer's position and the end of the partition, at most in the client's "
+        "last samples",
     }
 
 
