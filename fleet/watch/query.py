@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
+from fleet.bronze import with_origin
 from fleet.errors import FleetError
 from fleet.pipeline.files import qualified
 from fleet.pipeline.run import explained
 from fleet.pipeline.stream import Bounds, checkpoint_id, open_stream
-from fleet.schemas import BRONZE, PUSH_RECORD, conform
+from fleet.schemas import BRONZE, conform
 from fleet.session import SessionSettings, start_session
 from fleet.silver.pushes import check
 from fleet.sources import Source
@@ -152,16 +153,6 @@ def said_by_clients(bronze: DataFrame, request: WatchRequest, since: datetime) -
     )
 
 
-def _bronze(frame: DataFrame, source: Source) -> DataFrame:
-    """The stream's rows -> BRONZE, without where they lie: nobody asks that of an alert."""
-    if isinstance(source, TopicSource):
-        return to_bronze(frame)
-    nowhere = (("source_file", "string"), ("source_row", "bigint"), ("fault", "string"))
-    return conform(
-        frame.select(*PUSH_RECORD.names, *(F.lit(None).cast(kind).alias(name) for name, kind in nowhere)), BRONZE
-    )
-
-
 class _Watch:
     """One start of the query."""
 
@@ -191,11 +182,13 @@ class _Watch:
     def run(self) -> None:
         request = self._request
         stream = open_stream(self._spark, request.source)
-        lost = stream.waiting(self._spark, self._checkpoint).lost
+        lost = stream.waiting(self._spark, self._checkpoint, count=False).lost
         if lost:
             self._note(f"lost {lost:,}: retention took these records from the topic before they were read")
         since = remember_start(self._spark, self._checkpoint, request.since)
-        said = said_by_clients(_bronze(stream.start(self._spark, request.bounds), request.source), request, since)
+        frame = stream.start(self._spark, request.bounds)
+        bronze = to_bronze(frame) if isinstance(request.source, TopicSource) else with_origin(frame)
+        said = said_by_clients(bronze, request, since)
         writer = said.writeStream.outputMode("update").foreachBatch(self._deliver)
         writer = writer.option("checkpointLocation", self._checkpoint)
         trigger: dict[str, Any] = {"availableNow": True} if request.once else {"processingTime": _milliseconds(request)}

@@ -154,21 +154,3 @@ def test_a_second_watch_on_the_same_checkpoint_is_refused_in_a_sentence(
     assert result.stderr.splitlines() == [
         f"Error: another watch keeps its checkpoint in file:{tmp_path}/checkpoint: let it end first"
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--rules", "nosuch.toml"], "cannot read the rules in nosuch.toml: No such file or directory"),
-        (["--late", "soon"], "--late is 'soon': give a duration above zero and up to 1d, such as 10s, 5m or 1h"),
-        (["--trigger", "0s"], "--trigger is '0s': give a duration above zero"),
-        (["--webhook", "ftp://a"], "the webhook is no URL: give one that begins with http:// or https://"),
-        (["--topic", "alerts"], "alerts is no topic: give --topic kafka://host:port[,host:port]/topic"),
-        (["--format", "csv"], "give --format table or --format json"),
-    ],
-)
-def test_a_wrong_option_is_one_sentence_before_spark_starts(arguments: list[str], sentence: str) -> None:
-    result = CliRunner().invoke(app, ["watch", *arguments])
-    assert (result.exit_code, result.stdout) == (1, "")
-    (line,) = result.stderr.splitlines()
-    assert sentence in line
