@@ -298,12 +298,16 @@ def check_alerts(fleet: FleetCommands, admin: AdminClient, bootstrap: str, direc
     assert "; 2 set aside; " in answer["stderr"]
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "alerts", "enable.metrics.push": False})
     consumer.assign([TopicPartition("alerts", 0, 0)])
-    (record,) = consumer.consume(1, timeout=20)
-    assert consumer.get_watermark_offsets(TopicPartition("alerts", 0), timeout=20) == (0, 1), "one alert, once"
+    records = consumer.consume(2, timeout=20)
+    assert consumer.get_watermark_offsets(TopicPartition("alerts", 0), timeout=20) == (0, 2), "each once"
     consumer.close()
-    assert record.key() == JAVA.client_instance_id.encode()
-    assert json.loads(record.value()) == json.loads(answer["stdout"])
-    assert json.loads(record.value())["value"] == 30
+    alerts = [json.loads(record.value()) for record in records]
+    assert alerts == [json.loads(line) for line in answer["stdout"].splitlines()]
+    assert [(alert["state"], alert["clear_reason"], alert["value"]) for alert in alerts] == [
+        ("open", None, 30),
+        ("cleared", "ended", 30),
+    ]
+    assert {record.key() for record in records} == {JAVA.client_instance_id.encode()}
 
 
 def rows_as_text(tables: Path, name: str) -> list[str]:
