@@ -89,7 +89,7 @@ class WatchClients(StatefulProcessor):
         """Spark's: nothing is held."""
 
     def _load(self) -> ClientWatch:
-        found = self._kept.get() if self._kept.exists() else None
+        found = self._kept.get()
         return ClientWatch(self._rules, self._forget_after_us, load_state(found[0]) if found else None)
 
     def _keep(self, watch: ClientWatch) -> None:

@@ -1,12 +1,13 @@
 """What Spark is started with for a watch: no more jars than its source and its receivers need."""
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from fleet.session import SessionSettings
 from fleet.tables import delta
 from fleet.topic.connector import connector_jars
 
-_LOCAL_SNAPSHOT_PARTITIONS = 2
+_LOCAL_SNAPSHOT_PARTITIONS: Final = 2
 
 
 def watch_session(

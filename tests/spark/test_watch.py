@@ -145,6 +145,23 @@ def test_a_client_that_ended_is_no_longer_remembered(scenario: Scenario) -> None
     assert "; 2 clients remembered" in scenario.starts[-1].stderr.splitlines()[-1]
 
 
+def test_a_damaged_file_is_named_and_the_watch_goes_on_once_it_is_taken_away(
+    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    zone.write([slow(0, 6_000), slow(120, 6_000)])
+    damaged = zone.write([slow(150, 6_000)], name="part-1")
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    refused = once(zone, tmp_path / "checkpoint")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    (sentence,) = [line for line in refused.stderr.splitlines() if line.startswith("Error")]
+    assert f"{damaged} cannot be read: take it out of the landing zone" in sentence
+    damaged.unlink()
+    zone.write([slow(181, 6_000)], name="part-2")
+    again = once(zone, tmp_path / "checkpoint")
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout)["state"] == "open"
+
+
 def test_a_second_watch_on_the_same_checkpoint_is_refused_in_a_sentence(
     delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
 ) -> None:
