@@ -48,7 +48,7 @@ _CONFS: Final = {
     "spark.sql.files.ignoreMissingFiles": "true",
 }
 _POLL_S: Final = 0.5
-_STARTS: Final = 10
+_STARTS: Final = 30
 _SLOW_WORKER: Final = "Python worker failed to connect back"
 """Spark gives a worker 10 s to start, whatever else the machine does, and fails the query; nothing is lost by that."""
 
