@@ -33,6 +33,7 @@ from fleet.cli_options import (
     said_in_a_sentence,
 )
 from fleet.cli_tables import maintain, run, show
+from fleet.cli_watch import watch
 from fleet.errors import FleetError
 from fleet.report.form import Format
 from fleet.selection import Selection, parse_instance_ids, parse_time
@@ -50,6 +51,7 @@ app = typer.Typer(
 app.command()(run)
 app.command()(show)
 app.command()(maintain)
+app.command()(watch)
 
 
 @app.command()

@@ -155,7 +155,7 @@ def _run(options: dict[str, Any], notes: Console) -> int:
     _check_form(options["form"])
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
     window_s = _window_s(options["window"])
-    with _needs_spark():
+    with needs_spark():
         from fleet.pipeline import run as pipeline
         from fleet.pipeline.stream import MAX_BATCH_RECORDS, Bounds
         from fleet.pipeline.summary import print_json, print_run, run_as_json
@@ -179,7 +179,7 @@ def _run(options: dict[str, Any], notes: Console) -> int:
 def _show(options: dict[str, Any], notes: Console) -> None:
     now = datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
     since, until = (parse_time(text, now) if (text := options[name]) else None for name in ("since", "until"))
-    with _needs_spark():
+    with needs_spark():
         from fleet.pipeline.run import explained
         from fleet.pipeline.show import ShowRequest, show
         from fleet.session import start_session
@@ -209,7 +209,7 @@ def _maintain(options: dict[str, Any], notes: Console) -> None:
     vacuum_after_hours = int((now - parse_time(options["vacuum_after"], now)).total_seconds() // 3600)
     if vacuum_after_hours < 0 or (keep_from is not None and keep_from > now):
         raise FleetError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")
-    with _needs_spark():
+    with needs_spark():
         from fleet.pipeline.run import keep_up
         from fleet.pipeline.summary import print_json, print_upkeep, upkeep_as_json
     done = keep_up(
@@ -238,15 +238,15 @@ def _session(options: dict[str, Any], notes: Console, *, with_topic: bool = Fals
         jars=listed(options["jars"]),
         kafka_jars=listed(options.get("kafka_jars")),
         with_topic=with_topic,
-        options=_parse_conf(options["conf"] or ()),
+        options=parse_conf(options["conf"] or ()),
         note=note,
     )
 
 
-def _parse_conf(texts: Iterable[str]) -> dict[str, str]:
+def parse_conf(texts: Iterable[str]) -> dict[str, str]:
     """`key=value` settings of Spark.
 
-    >>> _parse_conf(["spark.executor.memory=2g"])
+    >>> parse_conf(["spark.executor.memory=2g"])
     {'spark.executor.memory': '2g'}
     """
     parsed = {}
@@ -281,7 +281,8 @@ def _shows(options: dict[str, Any], notes: Console) -> bool:
 
 
 @contextmanager
-def _needs_spark() -> Iterator[None]:
+def needs_spark() -> Iterator[None]:
+    """Says in a sentence that PySpark is not there."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -12,8 +12,8 @@ LONGEST_INTERVALS: Final = 1.75
 """Intervals between two pushes of which none is missing, at most: clients draw 0.5 to 1.5 after a new subscription,
 and a push takes its way; with one missing in between it is 2, or 1.5 at the least."""
 
-_SILENT_INTERVALS: Final = 3
-_SILENT_AT_LEAST_US: Final = 60_000_000
+SILENT_INTERVALS: Final = 3
+SILENT_AT_LEAST_US: Final = 60_000_000
 
 
 def interval_ms() -> Column:
@@ -26,4 +26,4 @@ def silent_after_us() -> Column:
 
     A node forgets an instance after as long (see `telemetry`), so that both say the same of it.
     """
-    return F.greatest(F.lit(_SILENT_AT_LEAST_US).cast("bigint"), interval_ms() * (_SILENT_INTERVALS * 1000))
+    return F.greatest(F.lit(SILENT_AT_LEAST_US).cast("bigint"), interval_ms() * (SILENT_INTERVALS * 1000))

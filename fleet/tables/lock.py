@@ -29,8 +29,12 @@ def local_path(root: str) -> Path | None:
 
 
 @contextmanager
-def only_run(root: str) -> Iterator[None]:
+def only_run(root: str, *, what: str = "run is at work on the tables") -> Iterator[None]:
     """Holds the lock of the tables at `root`, where they lie on this machine.
+
+    Args:
+        root: its directory.
+        what: what a second one is told that another is.
 
     Raises:
         TableError: another run has it, or the directory cannot be written to.
@@ -43,10 +47,10 @@ def only_run(root: str) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
         file = (directory / _NAME).open("w")
     except OSError as error:
-        raise TableError(f"the tables' directory {root} cannot be written to: {error.strerror}") from error
+        raise TableError(f"the directory {root} cannot be written to: {error.strerror}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise TableError(f"another run is at work on the tables in {root}: let it end first") from None
+            raise TableError(f"another {what} in {root}: let it end first") from None
         yield

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.fleet_commands import FleetCommands
 from support.kafka_broker import KafkaBroker, free_ports
@@ -278,9 +278,36 @@ def test_standing_tables_take_what_is_new_on_a_topic_and_say_what_retention_took
         later = fleet.ask("run", "--source", topic, *common)
         said = json.loads(later["stdout"])
         assert (said["pushes"], said["lost"]) == (1, 1), later
+        check_alerts(fleet, admin, broker.bootstrap, tmp_path)
         nowhere = fleet.ask("run", "--source", f"kafka://{broker.bootstrap}/nosuch", *common)
     assert nowhere["exit_code"] == 1
     assert f"there is no topic nosuch on {broker.bootstrap}" in nowhere["stderr"]
+
+
+def check_alerts(fleet: FleetCommands, admin: AdminClient, bootstrap: str, directory: Path) -> None:
+    """Rules on the same topic, and their alerts on another one."""
+    admin.create_topics([NewTopic("alerts", 1, 1)])["alerts"].result(20)
+    rules = directory / "rules.toml"
+    rules.write_text(f'[rules.lag]\nmetric = "{dialect.LAG}"\nabove = 20\nmatch = {{ group_id = "billing" }}\n')
+    source, sink = (f"kafka://{bootstrap}/{topic}" for topic in (STANDING, "alerts"))
+    answer = fleet.ask(
+        *("watch", "--once", "--source", source, "--topic", sink, "--rules", rules, "--since", "1d"),
+        *("--checkpoint", directory / "watch", "--format", "json"),
+    )
+    assert answer["exit_code"] == 0, answer
+    assert "; 2 set aside; " in answer["stderr"]
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "alerts", "enable.metrics.push": False})
+    consumer.assign([TopicPartition("alerts", 0, 0)])
+    records = consumer.consume(2, timeout=20)
+    assert consumer.get_watermark_offsets(TopicPartition("alerts", 0), timeout=20) == (0, 2), "each once"
+    consumer.close()
+    alerts = [json.loads(record.value()) for record in records]
+    assert alerts == [json.loads(line) for line in answer["stdout"].splitlines()]
+    assert [(alert["state"], alert["clear_reason"], alert["value"]) for alert in alerts] == [
+        ("open", None, 30),
+        ("cleared", "ended", 30),
+    ]
+    assert {record.key() for record in records} == {JAVA.client_instance_id.encode()}
 
 
 def rows_as_text(tables: Path, name: str) -> list[str]:

@@ -14,7 +14,7 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
         "import sys\nfrom typer.testing import CliRunner\nfrom fleet.cli import app\n"
         "result = CliRunner().invoke(app, ['--help'])\n"
         "assert result.exit_code == 0, result.output\n"
-        "names = ('run', 'show', 'maintain', 'inventory', 'summary', 'latency', 'points', 'rejects')\n"
+        "names = ('run', 'show', 'maintain', 'watch', 'inventory', 'summary', 'latency', 'points', 'rejects')\n"
         "assert all(name in result.output for name in names), result.output\n"
         "assert 'pyspark' not in sys.modules\n"
     )
@@ -38,6 +38,14 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
         (["show", "nosuch"], "there is no table nosuch: tables are points, pushes"),
         (["show", "points", "--output", "somewhere"], "a table goes to the terminal"),
         (["maintain", "--keep", "long"], "'long' is no time"),
+        (["watch", "--rules", "nosuch.toml"], "cannot read the rules in nosuch.toml: No such file or directory"),
+        (["watch", "--late", "soon"], "--late is 'soon': give a duration above zero and up to 1d, such as 10s, 5m or"),
+        (["watch", "--trigger", "0s"], "--trigger is '0s': give a duration above zero and up to 30d"),
+        (["watch", "--webhook", "ftp://a"], "the webhook is no URL: give one that begins with http:// or https://"),
+        (["watch", "--webhook-header", "a"], "a header of the webhook is given as 'Name: value'"),
+        (["watch", "--topic", "alerts"], "alerts is no topic: give --topic kafka://host:port[,host:port]/topic"),
+        (["watch", "--topic-config", "a"], "--topic-config is for a --topic kafka://host:port/topic"),
+        (["watch", "--format", "csv"], "alerts are lines or JSON: give --format table or --format json"),
         (["maintain", "--vacuum-after", "2999-01-01"], "are ages, such as 90d"),
     ],
 )

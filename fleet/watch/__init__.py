@@ -1,0 +1,1 @@
+"""The standing watch: rules on a stream of pushes, and alerts that open once and clear once."""

@@ -1,0 +1,132 @@
+"""Rules in a TOML file: what they mean, and what is said of those that mean nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from fleet.watch.identity import IDENTITY
+from fleet.watch.rules import (
+    DEFAULT_RULES,
+    MAX_RULES,
+    Increase,
+    Rule,
+    RulesError,
+    Silence,
+    Threshold,
+    load_rules,
+    parse_rules,
+)
+from telemetry.standard_metrics import known_metrics
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+SLOW = 'metric = "a.latency.max"\nabove = 5000\n'
+
+
+def one(body: str) -> Rule:
+    (rule,) = parse_rules(f"[rules.r]\n{body}", "rules.toml")
+    return rule
+
+
+def refused(body: str) -> str:
+    with pytest.raises(RulesError) as caught:
+        one(body)
+    return str(caught.value)
+
+
+def test_a_rule_of_each_kind_is_read() -> None:
+    assert one(SLOW + 'for = "180s"').condition == Threshold(
+        metrics=("a.latency.max",), bound=5000, is_upper=True, for_us=180_000_000
+    )
+    assert one('metric = ["a", "b"]\nbelow = 0.5').condition == Threshold(
+        metrics=("a", "b"), bound=0.5, is_upper=False, for_us=0
+    )
+    assert one('metric = "a"\nincrease_above = 5\nwithin = "10m"').condition == Increase(
+        metrics=("a",), bound=5, within_us=600_000_000
+    )
+    assert one("silent_intervals = 3").condition == Silence(intervals=3)
+
+
+@pytest.mark.parametrize("path", [DEFAULT_RULES, EXAMPLES / "watch_rules.toml"], ids=lambda path: path.name)
+def test_the_shipped_rules_are_read_and_name_metrics_that_clients_send(path: Path) -> None:
+    known = {metric.name for metric in known_metrics()}
+    rules = load_rules(path)
+    assert rules
+    for rule in rules:
+        assert set(rule.metrics) <= known, rule.name
+
+
+def test_the_shipped_rules_hold_the_example_of_kip_714() -> None:
+    slow = next(rule for rule in load_rules(DEFAULT_RULES) if rule.name == "slow-requests")
+    assert isinstance(slow.condition, Threshold)
+    assert (slow.condition.bound, slow.condition.for_us) == (5_000, 180_000_000)
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("", "rules.toml: rules.r has no condition: give one of above, below, increase_above, silent_intervals"),
+        (SLOW + "below = 1", "rules.r has several conditions: give one of"),
+        ("above = 1", "rules.r has above and no metric: give both"),
+        ('metric = "a"\nincrease_above = 1', "rules.r has increase_above and no within: give both"),
+        (SLOW + 'within = "10m"', "rules.r.within means nothing beside above: leave it out"),
+        ('silent_intervals = 3\nfor = "1m"', "rules.r.for means nothing beside silent_intervals: leave it out"),
+        (SLOW + "bove = 1", "rules.r.bove is not known: give metric, above, below, for"),
+        ('metric = "a"\nabove = "5000"', "rules.r.above is '5000': give a number, such as 5000"),
+        ('metric = "a"\nabove = true', "rules.r.above is True: give a number, such as 5000"),
+        ('metric = "a"\nabove = nan', "rules.r.above is nan: give a number, such as 5000"),
+        (SLOW + "for = 180", 'rules.r.for is 180: give a duration up to 30d, such as "180s", "5m" or "1h"'),
+        (SLOW + 'for = "31d"', 'rules.r.for is \'31d\': give a duration up to 30d, such as "180s", "5m" or "1h"'),
+        ('metric = "a"\nincrease_above = 1\nwithin = "0s"', "rules.r.within is '0s': give a duration above zero"),
+        ("silent_intervals = 1", "rules.r.silent_intervals is 1: give a number of push intervals from 2 to 1000"),
+        ("metric = []\nabove = 1", "rules.r.metric is []: give the full name of a metric, or a list of 20 at most"),
+        (SLOW + 'severity = "bad"', "rules.r.severity is 'bad': give info, warning or critical"),
+        (SLOW + 'text = "{clientid}"', "rules.r.text names {clientid}: give client_id, client_instance_id"),
+        (SLOW + 'match = { clientid = "a" }', "rules.r.match.clientid is not known: give client_instance_id"),
+        (SLOW + 'match = { client_id = "(" }', "rules.r.match.client_id is '(': give a regular expression that RE2"),
+        (SLOW + "match = { client_id = 1 }", "rules.r.match.client_id is 1: give a regular expression that RE2"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_with_key_value_and_what_is_allowed(body: str, sentence: str) -> None:
+    found = refused(body)
+    assert sentence in found
+    assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[rules.r", "rules.toml is no TOML: "),
+        ("rules = 1", "rules.toml holds no rules, or more than 100: give tables named [rules.NAME]"),
+        ("", "rules.toml holds no rules"),
+        ("[rule.r]\nabove = 1", "rules.toml: rule is not known: rules are tables named [rules.NAME]"),
+        ('[rules."a b"]\nabove = 1', "rules.toml: rules.a b is no rule: give a table named by letters, digits"),
+        (
+            "".join(f"[rules.r{n}]\nsilent_intervals = 3\n" for n in range(MAX_RULES + 1)),
+            "holds no rules, or more than",
+        ),
+    ],
+)
+def test_a_file_that_holds_no_rules_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(RulesError) as caught:
+        parse_rules(text, "rules.toml")
+    assert sentence in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RulesError, match=r"cannot read the rules in .*nosuch\.toml: No such file or directory"):
+        load_rules(tmp_path / "nosuch.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(RulesError, match="it is no UTF-8"):
+        load_rules(tmp_path / "binary.toml")
+    (tmp_path / "huge.toml").write_bytes(b"#" * (1024 * 1024 + 1))
+    with pytest.raises(RulesError, match="longer than"):
+        load_rules(tmp_path / "huge.toml")
+
+
+def test_a_pattern_has_to_match_the_whole_of_what_is_known() -> None:
+    rule = one(SLOW + 'match = { client_id = "billing-.*", receiver_node_id = "1|2" }')
+    known = dict.fromkeys(IDENTITY)
+    assert rule.matches(known | {"client_id": "billing-7", "receiver_node_id": 2})
+    assert not rule.matches(known | {"client_id": "the billing-7", "receiver_node_id": 2})
+    assert not rule.matches(known | {"client_id": "billing-7", "receiver_node_id": 12})
+    assert not rule.matches(known | {"client_id": "billing-7"})
