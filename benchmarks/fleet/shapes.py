@@ -8,6 +8,7 @@ import math
 import re
 import struct
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,6 +108,7 @@ def _hex_digits(numbers: Numbers) -> Numbers:
     return digits
 
 
+@cache
 def load_shape(name: str) -> Shape:
     """The shape of that name."""
     record = _largest_push(*CLIENTS[name])
