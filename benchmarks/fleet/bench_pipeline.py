@@ -152,12 +152,10 @@ def fleet_run(zone: Path, tables: Path, master: str, *more: str) -> dict[str, An
     """`fleet run` into new tables, in a process of its own."""
     shutil.rmtree(tables, ignore_errors=True)
     gc_log = tables.with_name(f"{tables.name}-gc.log")
-    environment = {
-        **os.environ,
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "JDK_JAVA_OPTIONS": f"-Xlog:gc:file={gc_log}:uptime",
-    }
-    command = [sys.executable, "-m", "fleet.cli", "run", "--format", "json", "--master", master]
+    environment = {**os.environ, "SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    # The driver's alone: what stands in the environment would reach the executors too.
+    of_driver = ("--conf", f"spark.driver.extraJavaOptions=-Xlog:gc:file={gc_log}:uptime")
+    command = [sys.executable, "-m", "fleet.cli", "run", "--format", "json", "--master", master, *of_driver]
     began = time.perf_counter()
     done = subprocess.run(
         [*command, *more, "--source", str(zone), "--tables", str(tables)],
