@@ -7,6 +7,7 @@ Both read Delta Lake tables from a directory, or from S3, Azure and Google's sto
 """
 
 import sys
+from datetime import date
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -20,7 +21,7 @@ def slowest_links(root: str, limit: int = 10) -> list[dict[str, object]]:
     if not days:
         return []
     # Only the files of that day are read.
-    last_day = table.to_pyarrow_table(partitions=[("date", "=", days[-1])], columns=columns)
+    last_day = table.to_pyarrow_table(filters=[("date", "=", date.fromisoformat(days[-1]))], columns=columns)
     known = last_day.filter(pc.is_valid(last_day["latency_avg_ms"]))
     rows: list[dict[str, object]] = known.sort_by([("latency_avg_ms", "descending")]).slice(0, limit).to_pylist()
     return rows

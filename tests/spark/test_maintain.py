@@ -18,6 +18,8 @@ from fleet.selection import Selection
 from fleet.tables import catalog, delta
 from fleet.tables.store import Store
 
+pytestmark = pytest.mark.timeout(900)  # dozens of commits, on a machine that may be busy
+
 TODAY = datetime(2026, 3, 2, 12, tzinfo=UTC)
 CLIENTS, POINTS_EACH = 64, 40
 

@@ -18,6 +18,8 @@ from fleet.tables.lock import only_run
 from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
+pytestmark = pytest.mark.timeout(900)  # three runs before the first test, on a machine that may be busy
+
 SECOND_US = 1_000_000
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FIRST = push(dialect.java_consumer(["a.b"]), client_id="billing-1", client_instance_id=OTHER_INSTANCE)

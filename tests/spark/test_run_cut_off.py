@@ -103,6 +103,7 @@ def test_a_run_cut_off_after_a_write_is_mended_by_the_next(
     assert_equal(contents(tmp_path / "mended"), clean.tables)
 
 
+@pytest.mark.soak  # a minute and more; `make test` has the run that is cut off
 @pytest.mark.timeout(2 * ENDED_WITHIN_S)
 def test_a_run_killed_at_random_moments_is_mended_by_the_next(clean: Clean, tmp_path: Path) -> None:
     kills = kill_and_finish(clean.zone, tmp_path / "mended", rounds=2, seed=random.randrange(2**32))

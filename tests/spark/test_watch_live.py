@@ -16,7 +16,7 @@ from fleet.session import check_java
 from tests.spark.landing_zone import NOON_US, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]  # waits for a real trigger and its end
 
 S = 1_000_000
 WITHIN_S = 400

@@ -19,6 +19,7 @@ class DeltaSums:
         self._longer_ms = longer_ms
         self._missing: dict[int, int] = {}
         self._refused = 0
+        self._agreed = False
 
     def missing(self, records: Sequence[dict[str, Any]], own_count: int, refused: int = 0) -> dict[int, int]:
         """By the number of pushes at the longer interval, the least that the client counted beyond what has landed.
@@ -27,7 +28,8 @@ class DeltaSums:
         the comparison begin anew.
 
         A delta that was lost is never made up for: while no more is missing than after the first of these pushes, none
-        was. The answer is empty once that is so after three more.
+        was. The answer is empty once that was so after three more, and stays so: of several clients each agrees at a
+        time of its own.
         """
         longer = sum(record["push_interval_ms"] == self._longer_ms for record in records)
         beyond = own_count - sum(map(self._delta, records))
@@ -37,8 +39,8 @@ class DeltaSums:
         if longer:
             missing[longer] = min(beyond, missing.get(longer, beyond))
         first = min(missing, default=longer)
-        agreed = longer >= first + 3 and missing[longer] <= missing[first]
-        return {} if agreed else missing or {0: beyond}
+        self._agreed = self._agreed or (longer >= first + 3 and missing[longer] <= missing[first])
+        return {} if self._agreed else missing or {0: beyond}
 
     def _delta(self, record: dict[str, Any]) -> int:
         data = MetricsData.FromString(record["metrics"])
