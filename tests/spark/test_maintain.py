@@ -79,6 +79,7 @@ def everything_of_a_day(store: Store) -> int:
     return len(store.read(catalog.POINTS).where(F.col("date") == F.lit(TODAY.date())).inputFiles())
 
 
+@pytest.mark.soak  # a minute
 def test_upkeep_compacts_deletes_old_days_and_vacuums(store: Store) -> None:
     root = Path(store.root)
     result = CliRunner().invoke(

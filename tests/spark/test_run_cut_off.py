@@ -17,6 +17,8 @@ from fleet.tables.store import Store
 from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
+pytestmark = pytest.mark.soak  # minutes
+
 SOME_WRITES = ("points", "series", "inventory")
 EVERY_WRITE = (
     *("rejects", "points", "series", "batches", "pushes", "clients", "inventory", "versions", "metrics"),
@@ -87,7 +89,7 @@ def clean(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     return Clean(zone, contents(root / "tables"))
 
 
-@pytest.mark.parametrize("writes", [SOME_WRITES, pytest.param(EVERY_WRITE, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("writes", [SOME_WRITES, EVERY_WRITE])
 @pytest.mark.timeout(2 * ENDED_WITHIN_S)
 def test_a_run_cut_off_after_a_write_is_mended_by_the_next(
     clean: Clean, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: tuple[str, ...]
@@ -103,7 +105,6 @@ def test_a_run_cut_off_after_a_write_is_mended_by_the_next(
     assert_equal(contents(tmp_path / "mended"), clean.tables)
 
 
-@pytest.mark.soak  # a minute and more; `make test` has the run that is cut off
 @pytest.mark.timeout(2 * ENDED_WITHIN_S)
 def test_a_run_killed_at_random_moments_is_mended_by_the_next(clean: Clean, tmp_path: Path) -> None:
     kills = kill_and_finish(clean.zone, tmp_path / "mended", rounds=2, seed=random.randrange(2**32))
@@ -111,7 +112,6 @@ def test_a_run_killed_at_random_moments_is_mended_by_the_next(clean: Clean, tmp_
     assert_equal(contents(tmp_path / "mended"), clean.tables)
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(7_200)
 def test_a_run_killed_ten_times_at_random_moments_leaves_the_tables_of_a_clean_one(
     delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
@@ -125,7 +125,6 @@ def test_a_run_killed_ten_times_at_random_moments_leaves_the_tables_of_a_clean_o
     assert_equal(contents(tmp_path / "mended"), contents(tmp_path / "clean"))
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(3 * ENDED_WITHIN_S)
 def test_two_runs_at_once_without_a_lock_write_nothing_twice(clean: Clean, tmp_path: Path) -> None:
     tables = tmp_path / "tables"

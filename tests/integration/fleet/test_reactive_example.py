@@ -22,7 +22,7 @@ from fleet.errors import JavaError
 from fleet.session import check_java
 
 pytest.importorskip("confluent_kafka")
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]  # minutes
 
 REPORTED = "billing-worker"
 IDLE = "org.apache.kafka.consumer.poll.idle.ratio.avg"
