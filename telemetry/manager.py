@@ -1,7 +1,7 @@
 """Kafka's `ClientMetricsManager`: answers GetTelemetrySubscriptions and judges PushTelemetry.
 
-Thin: what is due is `gate`'s, who is remembered `instance_cache`'s, what a client is asked for `subscriptions`'. No
-sockets, no clock, no threads: everything is called on the listener's loop, with the time.
+Thin: what is due is `gate`'s, who asks and what it is asked for `known_instances`'. No sockets, no clock, no threads:
+everything is called on the listener's loop, with the time.
 """
 
 import uuid
@@ -14,16 +14,15 @@ from telemetry.client_guard import ClientGuard, GuardRule
 from telemetry.client_metrics import ClientMetrics
 from telemetry.codecs import CompressionType, decompressors
 from telemetry.gate import Turn
-from telemetry.instance import ClientInstance, SharedTexts, attributes_of, kept_client_id
-from telemetry.instance_cache import InstanceCache
+from telemetry.instance import ClientInstance
 from telemetry.instance_register import InstanceRegister
-from telemetry.interval_bound import bounded_for, lengthened
 from telemetry.known_clients import SHIPPED
+from telemetry.known_instances import RESERVED_IDS, KnownInstances
 from telemetry.labels import LabelBound
 from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
 from telemetry.plugin import ClientTelemetryExporterPlugin, ClientTelemetryPayload, RequestContext
 from telemetry.prefix_advice import PrefixAdvice
-from telemetry.push_pace import Pace, TelemetryPace
+from telemetry.push_pace import TelemetryPace
 from telemetry.push_record import SCHEMA_VERSION, PushIds, PushRecord
 from telemetry.refusal import (
     AFTER_TERMINATING,
@@ -42,7 +41,7 @@ from telemetry.refusal import (
     RefusalCounts,
 )
 from telemetry.settings import ClientMetricsSettings
-from telemetry.subscriptions import EffectiveSubscription, Subscriptions
+from telemetry.subscriptions import Subscriptions
 from telemetry.validate import validate_metrics
 from wire.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
 
@@ -53,9 +52,6 @@ __all__ = [
     "GetTelemetrySubscriptionsResult",
     "PushRequest",
 ]
-
-_RESERVED_IDS: Final = frozenset({0, 1})
-"""Kafka's `Uuid.RESERVED`: no client is given these; 0 is the null of the wire."""
 
 _ANY_RATIO_BYTES: Final = 1 << 20
 """Decompressed payloads up to here are checked whatever their compression ratio: that takes a few ms [B]."""
@@ -93,16 +89,16 @@ class ClientMetricsManager:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._push_ids = push_ids
-        self._new_instance_id = new_instance_id
         self._plugin = ClientTelemetryExporterPlugin() if plugin is None else plugin
-        self._cache = InstanceCache(settings.cache_max_size, self._forgotten)
-        self._share = SharedTexts()
         self._subscriptions = Subscriptions(settings.default_interval_ms)
         self._guard = ClientGuard(guard_rules)
         self._pace = pace
         self._advice = PrefixAdvice()
         self._refusals = RefusalCounts()
-        self._stats = ClientMetrics(metrics, self._cache.__len__, settings.instance_metrics_max)
+        self._stats = ClientMetrics(metrics, lambda: len(self._instances.cache), settings.instance_metrics_max)
+        self._instances = KnownInstances(
+            settings.cache_max_size, self._subscriptions, self._guard, self._stats, new_instance_id, pace
+        )
         self._plugin.attach(self._stats)
         self._label = LabelBound(settings.max_label_bytes)
         accepted = {CompressionType.NONE, *settings.compression_types}
@@ -124,9 +120,9 @@ class ClientMetricsManager:
             context: who asks.
             now_ms: monotonic time [ms].
         """
-        instance_id = self._identify(client_instance_id, context)
-        instance = self._instance(instance_id, context, now_ms)
-        instance.describe(context, self._share)
+        instance_id = self._instances.identify(client_instance_id, context)
+        instance = self._instances.of(instance_id, context, now_ms)
+        self._instances.describe(instance, context)
         gate = instance.gate
         if not gate.may_get(instance.subscription.push_interval_ms, now_ms):
             self._stats.record_throttle(instance.metrics, now_ms)
@@ -151,11 +147,11 @@ class ClientMetricsManager:
             calls its `logged` or `not_logged`.
         """
         instance_id = request.client_instance_id
-        if instance_id is None or instance_id.int in _RESERVED_IDS:
+        if instance_id is None or instance_id.int in RESERVED_IDS:
             self._refusals.add(NULL_INSTANCE_ID)
             return NULL_INSTANCE_ID.error_code
         terminating = request.terminating
-        instance = self._instance(instance_id, context, now_ms, is_last=terminating)
+        instance = self._instances.of(instance_id, context, now_ms, is_last=terminating)
         gate = instance.gate
         if gate.is_terminated:
             return self._refuse(AFTER_TERMINATING, instance, now_ms)
@@ -207,17 +203,14 @@ class ClientMetricsManager:
 
     def connection_disconnected(self, connection_id: str, *, now_ms: int) -> int:
         """Forgets a closed connection and the instances that have no other; returns how many those are."""
-        self._cache.expire(now_ms)
-        return self._cache.disconnect(connection_id)
+        return self._instances.disconnect(connection_id, now_ms)
 
     def expire(self, now_ms: int) -> int:
         """Forgets instances of which nothing came for `max(60 s, 3 x push interval)`; returns how many.
 
         To be called now and then; a late call only keeps them longer.
         """
-        if self._pace is not None:
-            self._pace.expire(now_ms)
-        return self._cache.expire(now_ms)
+        return self._instances.expire(now_ms)
 
     @property
     def has_receivers(self) -> bool:
@@ -227,11 +220,11 @@ class ClientMetricsManager:
     @property
     def instance_count(self) -> int:
         """Client instances remembered now."""
-        return len(self._cache)
+        return len(self._instances.cache)
 
     def close(self) -> None:
         """Forgets every instance and unregisters the metrics."""
-        self._cache.clear()
+        self._instances.cache.clear()
         self._stats.close()
 
     # Figures
@@ -243,10 +236,10 @@ class ClientMetricsManager:
     def counters(self) -> dict[str, int]:
         """What became of instances and labels, for `fleetgauge status`."""
         return {
-            "instances": len(self._cache),
-            "instances_evicted": self._cache.evicted,
-            "instances_expired": self._cache.expired,
-            "instance_id_clashes": self._cache.clashes,
+            "instances": len(self._instances.cache),
+            "instances_evicted": self._instances.cache.evicted,
+            "instances_expired": self._instances.cache.expired,
+            "instance_id_clashes": self._instances.cache.clashes,
             "labels_truncated": self._label.truncated,
             "instances_with_metrics": self._stats.instances,
             "instances_without_metrics": self._stats.left_out,
@@ -269,90 +262,13 @@ class ClientMetricsManager:
     @property
     def register(self) -> InstanceRegister:
         """The instances that are remembered, for who goes through them in slices."""
-        return self._cache.register
+        return self._instances.cache.register
 
     def plugin_errors(self) -> dict[str, int]:
         """Failed exports by reporter, for `fleetgauge status`."""
         return self._plugin.errors()
 
     # Steps
-
-    def _identify(self, client_instance_id: uuid.UUID | None, context: RequestContext) -> uuid.UUID:
-        """The id under which a Get is answered."""
-        if client_instance_id is not None and client_instance_id.int not in _RESERVED_IDS:
-            return client_instance_id
-        client_id = kept_client_id(context.client_id)
-        for instance in self._cache.on_connection(context.connection_id):
-            same_client = instance.principal == context.principal and instance.client_id == client_id
-            if same_client and not instance.gate.is_terminated:
-                return instance.instance_id
-        return self._unused_id()
-
-    def _unused_id(self) -> uuid.UUID:
-        """A new id, none whose text begins with `-`: as in Kafka, for the sake of command lines."""
-        while True:
-            made = self._new_instance_id()
-            leading_dash = made.int >> 122 == 0b111110
-            if made.int not in _RESERVED_IDS and not leading_dash and not self._cache.contains_id(made.int):
-                return made
-
-    def _instance(
-        self, instance_id: uuid.UUID, context: RequestContext, now_ms: int, *, is_last: bool = False
-    ) -> ClientInstance:
-        """The instance of a request, made or recovered if it is unknown, with the subscription of now.
-
-        A push that is the client's last one is not refused for the sake of an interval to come.
-        """
-        version = self._subscriptions.version
-        instance = self._cache.get(instance_id.int, context.principal)
-        if instance is None:
-            wanted = self._wanted_of(instance_id, context)
-            pace = self._pace_of(instance_id, context, wanted.push_interval_ms, now_ms)
-            subscription = self._effective(wanted, pace, context)
-            instance = ClientInstance(instance_id, context, subscription, version, self._share)
-            instance.pace = pace
-            self._cache.add(instance, now_ms)
-            self._stats.admit(instance, now_ms)
-        elif instance.subscription_version != version or (
-            not is_last and self._has_other_pace(instance, context, now_ms)
-        ):
-            wanted = self._wanted_of(instance_id, context)
-            if instance.pace is not None:
-                instance.pace.base_interval_ms = wanted.push_interval_ms
-            instance.resubscribe(self._effective(wanted, instance.pace, context), version)
-        if instance.connection_id != context.connection_id:
-            instance.describe(context, self._share)
-        self._cache.touch(instance, context.connection_id, now_ms)
-        return instance
-
-    def _forgotten(self, instance: ClientInstance) -> None:
-        self._stats.dismiss(instance)
-        if self._pace is not None:
-            self._pace.leave(instance)
-
-    def _pace_of(self, instance_id: uuid.UUID, context: RequestContext, interval_ms: int, now_ms: int) -> Pace | None:
-        return None if self._pace is None else self._pace.begin(instance_id, context, interval_ms, now_ms)
-
-    def _has_other_pace(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> bool:
-        """True if a telemetry quota gives the client another interval from now on."""
-        pace = self._pace
-        if pace is None or not (pace.enabled or instance.pace is not None):
-            return False
-        return pace.changes_interval(instance, context, instance.subscription.push_interval_ms, now_ms)
-
-    def _wanted_of(self, instance_id: uuid.UUID, context: RequestContext) -> EffectiveSubscription:
-        """What the operator asks of the client, at an interval that its software can take."""
-        subscription = self._subscriptions.effective_for(attributes_of(instance_id, context))
-        return bounded_for(subscription, context.client_software_name, context.client_software_version)
-
-    def _effective(
-        self, wanted: EffectiveSubscription, pace: Pace | None, context: RequestContext
-    ) -> EffectiveSubscription:
-        """What the client is asked for instead: as seldom as its quota asks for, and as its software can take it."""
-        name, version = context.client_software_name, context.client_software_version
-        if pace is not None and pace.factor > 1:
-            wanted = bounded_for(lengthened(wanted, pace.factor), name, version)
-        return self._guard.guarded(wanted, name, version)
 
     def _subscription_result(self, instance: ClientInstance) -> GetTelemetrySubscriptionsResult:
         settings = self._settings

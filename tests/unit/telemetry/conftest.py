@@ -1,6 +1,7 @@
 """A node's telemetry room on clocks moved by hand, and clients that talk to it."""
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -10,6 +11,7 @@ from quotas.clock import MockTime
 from quotas.metrics import Metrics
 from telemetry.manager import AcceptedPush, ClientMetricsManager, ClientMetricsSettings, GetTelemetrySubscriptionsResult
 from telemetry.plugin import ClientTelemetryExporterPlugin, RequestContext
+from telemetry.push_pace import TelemetryPace
 from telemetry.push_record import PushIds
 from wire.errors import ErrorCode
 from wire.principal import ANONYMOUS, KafkaPrincipal
@@ -36,9 +38,16 @@ class Push:
 
 
 class Node:
-    """The manager with its clocks; `settings` and `interval_ms` by keyword."""
+    """The manager with its clocks; `settings` and `interval_ms` by keyword. `pace_of` makes its telemetry quotas."""
 
-    def __init__(self, *, interval_ms: int = INTERVAL_MS, subscribed: bool = True, **settings: object) -> None:
+    def __init__(
+        self,
+        *,
+        interval_ms: int = INTERVAL_MS,
+        subscribed: bool = True,
+        pace_of: Callable[[MockTime, Metrics], TelemetryPace] | None = None,
+        **settings: object,
+    ) -> None:
         self.time = MockTime()
         self.metrics = Metrics(time=self.time)
         self.plugin = ClientTelemetryExporterPlugin(self.time)
@@ -49,6 +58,7 @@ class Node:
             metrics=self.metrics,
             push_ids=PushIds(writer=1),
             plugin=self.plugin,
+            pace=None if pace_of is None else pace_of(self.time, self.metrics),
         )
         if subscribed:
             self.manager.update_subscription("all", {"metrics": "*", "interval.ms": str(interval_ms)})

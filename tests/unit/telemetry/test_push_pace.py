@@ -74,9 +74,14 @@ def paced(make_node):  # type: ignore[no-untyped-def]
     """A node with telemetry quotas that can be set."""
 
     def make(**settings: object):  # type: ignore[no-untyped-def]
-        node = make_node(**settings)
-        node.quotas = Quotas(node.time, node.metrics)
-        node.manager._pace = node.quotas.pace
+        made: list[Quotas] = []
+
+        def pace_of(time: MockTime, metrics: Metrics) -> TelemetryPace:
+            made.append(Quotas(time, metrics))
+            return made[0].pace
+
+        node = make_node(pace_of=pace_of, **settings)
+        node.quotas = made[0]
         return node
 
     return make

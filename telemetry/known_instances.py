@@ -1,0 +1,149 @@
+"""Which client instance a request is of, and what that client is asked for: Kafka's half of `ClientMetricsManager`
+that makes and recovers instances.
+
+What an operator asks of a client (`subscriptions`) is bounded by what its software can take (`interval_bound`), made
+rarer while it is over a telemetry quota (`push_pace`), and rid of what its software cannot send (`client_guard`).
+"""
+
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from telemetry.client_guard import ClientGuard
+from telemetry.client_metrics import ClientMetrics
+from telemetry.instance import ClientInstance, SharedTexts, attributes_of, kept_client_id
+from telemetry.instance_cache import InstanceCache
+from telemetry.interval_bound import bounded_for, lengthened
+from telemetry.plugin import RequestContext
+from telemetry.push_pace import Pace, TelemetryPace
+from telemetry.subscriptions import EffectiveSubscription, Subscriptions
+
+RESERVED_IDS: Final = frozenset({0, 1})
+"""Kafka's `Uuid.RESERVED`: no client is given these; 0 is the null of the wire."""
+
+
+class KnownInstances:
+    """The client instances of a node with the subscriptions that they have. Times are monotonic [ms].
+
+    Args:
+        max_size: instances that are remembered.
+        subscriptions: what operators ask for.
+        guard: what is withheld from which software.
+        metrics: the own metrics of instances.
+        new_instance_id: makes ids for clients that bring none.
+        pace: the telemetry quotas; None is none.
+
+    Attributes:
+        cache: the instances themselves.
+    """
+
+    __slots__ = ("_guard", "_metrics", "_new_instance_id", "_pace", "_share", "_subscriptions", "cache")
+
+    def __init__(
+        self,
+        max_size: int,
+        subscriptions: Subscriptions,
+        guard: ClientGuard,
+        metrics: ClientMetrics,
+        new_instance_id: Callable[[], uuid.UUID],
+        pace: TelemetryPace | None,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._guard = guard
+        self._metrics = metrics
+        self._new_instance_id = new_instance_id
+        self._pace = pace
+        self._share = SharedTexts()
+        self.cache = InstanceCache(max_size, self._forgotten)
+
+    def identify(self, client_instance_id: uuid.UUID | None, context: RequestContext) -> uuid.UUID:
+        """The id that answers a Get: the client's own, else the one known on its connection, else a new one."""
+        if client_instance_id is not None and client_instance_id.int not in RESERVED_IDS:
+            return client_instance_id
+        client_id = kept_client_id(context.client_id)
+        for instance in self.cache.on_connection(context.connection_id):
+            same_client = instance.principal == context.principal and instance.client_id == client_id
+            if same_client and not instance.gate.is_terminated:
+                return instance.instance_id
+        return self._unused_id()
+
+    def _unused_id(self) -> uuid.UUID:
+        """A new id, none whose text begins with `-`: as in Kafka, for the sake of command lines."""
+        while True:
+            made = self._new_instance_id()
+            leading_dash = made.int >> 122 == 0b111110
+            if made.int not in RESERVED_IDS and not leading_dash and not self.cache.contains_id(made.int):
+                return made
+
+    def of(
+        self, instance_id: uuid.UUID, context: RequestContext, now_ms: int, *, is_last: bool = False
+    ) -> ClientInstance:
+        """The instance of a request, made or recovered if it is unknown, with the subscription of now.
+
+        A push that is the client's last one is not refused for the sake of an interval to come.
+        """
+        version = self._subscriptions.version
+        instance = self.cache.get(instance_id.int, context.principal)
+        if instance is None:
+            wanted = self._wanted_of(instance_id, context)
+            pace = self._pace_of(instance_id, context, wanted.push_interval_ms, now_ms)
+            subscription = self._effective(wanted, pace, context)
+            instance = ClientInstance(instance_id, context, subscription, version, self._share)
+            instance.pace = pace
+            self.cache.add(instance, now_ms)
+            self._metrics.admit(instance, now_ms)
+        elif instance.subscription_version != version or (
+            not is_last and self._has_other_pace(instance, context, now_ms)
+        ):
+            wanted = self._wanted_of(instance_id, context)
+            if instance.pace is not None:
+                instance.pace.base_interval_ms = wanted.push_interval_ms
+            instance.resubscribe(self._effective(wanted, instance.pace, context), version)
+        if instance.connection_id != context.connection_id:
+            instance.describe(context, self._share)
+        self.cache.touch(instance, context.connection_id, now_ms)
+        return instance
+
+    def describe(self, instance: ClientInstance, context: RequestContext) -> None:
+        """Notes what a request says of its client."""
+        instance.describe(context, self._share)
+
+    def expire(self, now_ms: int) -> int:
+        """Forgets instances of which nothing came for `max(60 s, 3 x push interval)`; returns how many."""
+        if self._pace is not None:
+            self._pace.expire(now_ms)
+        return self.cache.expire(now_ms)
+
+    def disconnect(self, connection_id: str, now_ms: int) -> int:
+        """Forgets a closed connection and the instances that have no other; returns how many those are."""
+        self.cache.expire(now_ms)
+        return self.cache.disconnect(connection_id)
+
+    def _forgotten(self, instance: ClientInstance) -> None:
+        self._metrics.dismiss(instance)
+        if self._pace is not None:
+            self._pace.leave(instance)
+
+    def _pace_of(self, instance_id: uuid.UUID, context: RequestContext, interval_ms: int, now_ms: int) -> Pace | None:
+        return None if self._pace is None else self._pace.begin(instance_id, context, interval_ms, now_ms)
+
+    def _has_other_pace(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> bool:
+        """True if a telemetry quota gives the client another interval from now on."""
+        pace = self._pace
+        if pace is None or not (pace.enabled or instance.pace is not None):
+            return False
+        return pace.changes_interval(instance, context, instance.subscription.push_interval_ms, now_ms)
+
+    def _wanted_of(self, instance_id: uuid.UUID, context: RequestContext) -> EffectiveSubscription:
+        """What the operator asks of the client, at an interval that its software can take."""
+        subscription = self._subscriptions.effective_for(attributes_of(instance_id, context))
+        return bounded_for(subscription, context.client_software_name, context.client_software_version)
+
+    def _effective(
+        self, wanted: EffectiveSubscription, pace: Pace | None, context: RequestContext
+    ) -> EffectiveSubscription:
+        """What the client is asked for instead: as seldom as its quota asks for, and as its software can take it."""
+        name, version = context.client_software_name, context.client_software_version
+        if pace is not None and pace.factor > 1:
+            wanted = bounded_for(lengthened(wanted, pace.factor), name, version)
+        return self._guard.guarded(wanted, name, version)
