@@ -40,7 +40,7 @@ MUTATIONS = [
     Mutation(
         "a push has an id",
         "telemetry/manager.py",
-        "if instance_id is None or instance_id.int in _RESERVED_IDS:",
+        "if instance_id is None or instance_id.int in RESERVED_IDS:",
         "if instance_id is None:",
         LADDER,
     ),
