@@ -33,8 +33,7 @@ from typing import Any, Final, cast
 import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2])]  # behind PYTHONPATH: `--against`
 from support.raw_client import ZSTD, get_request, parse_get, push_request
 
 from benchmarks.fleetgauge.load import POINTS, payload

@@ -18,14 +18,17 @@ class DeltaSums:
         self._metric = metric
         self._longer_ms = longer_ms
         self._missing: dict[int, int] = {}
-        self._refused = 0
+        self._failed = 0
         self._agreed = False
 
-    def missing(self, records: Sequence[dict[str, Any]], own_count: int, refused: int = 0) -> dict[int, int]:
+    def missing(
+        self, records: Sequence[dict[str, Any]], own_count: int, *, acknowledged: int = 0, failed: int = 0
+    ) -> dict[int, int]:
         """By the number of pushes at the longer interval, the least that the client counted beyond what has landed.
 
-        `refused` counts pushes that were answered with an error: a client gives up their deltas, so that one more has
-        the comparison begin anew.
+        `acknowledged` and `failed` are pushes, as the client saw them. While fewer have landed than were acknowledged,
+        nothing is compared: the client has counted on for as long as the landing takes. A client gives up the deltas
+        of a push that failed, so that one more has the comparison begin anew.
 
         A delta that was lost is never made up for: while no more is missing than after the first of these pushes, none
         was. The answer is empty once that was so after three more, and stays so: of several clients each agrees at a
@@ -33,9 +36,11 @@ class DeltaSums:
         """
         longer = sum(record["push_interval_ms"] == self._longer_ms for record in records)
         beyond = own_count - sum(map(self._delta, records))
-        if refused != self._refused:
-            self._refused, self._missing = refused, {}
+        if failed != self._failed:
+            self._failed, self._missing = failed, {}
         missing = self._missing
+        if len(records) < acknowledged:
+            return {} if self._agreed else missing or {0: beyond}
         if longer:
             missing[longer] = min(beyond, missing.get(longer, beyond))
         first = min(missing, default=longer)

@@ -32,8 +32,18 @@ def test_one_delta_that_is_lost_is_never_made_up_for() -> None:
     assert missing([5, 2, 0, 1, 3, 1, 1, 1], [6, 8, 9, 10, 13, 14, 15, 16]) != {}
 
 
-def test_after_a_refusal_the_comparison_begins_anew() -> None:
+def test_nothing_is_compared_before_everything_acknowledged_has_landed() -> None:
+    sums = DeltaSums("requests", longer_ms=200)
+    landed = [push(delta) for delta in (5, 1, 1, 1, 1)]
+    late = [sums.missing(landed[: number + 1], 7 + 2 * number, acknowledged=number + 2) for number in range(5)]
+    assert late[-1] == {0: 6}, "the landing lags more and more, and nothing is made of that"
+    found = [sums.missing(landed[: number + 1], 5 + number, acknowledged=number + 1) for number in range(5)]
+    assert found[-1] == {}
+
+
+def test_after_a_failed_push_the_comparison_begins_anew() -> None:
     sums = DeltaSums("requests", longer_ms=200)
     landed = [push(delta) for delta in (5, 0, 1, 1, 1)]
-    found = [sums.missing(landed[: number + 1], 6 + 2 * (number > 0) + number, int(number > 0)) for number in range(5)]
+    own_counts = [6, 9, 10, 11, 12]
+    found = [sums.missing(landed[: n + 1], count, failed=int(n > 0)) for n, count in enumerate(own_counts)]
     assert [bool(each) for each in found] == [True, True, True, True, False]

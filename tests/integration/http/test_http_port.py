@@ -247,6 +247,7 @@ def test_a_node_whose_loop_does_not_turn_is_not_healthy_until_it_does(tmp_path: 
 def test_the_http_process_is_started_again_when_it_dies(tmp_path: Path) -> None:
     with Node(tmp_path, HTTP) as node:
         address = address_of(node)
+        node.wait_for(lambda s: s["http"]["pid"] is not None)
         os.kill(node.status()["http"]["pid"], signal.SIGKILL)
         assert get_at(*address, "/healthz").status == 200, "who asks meanwhile waits for it"
         node.wait_for(lambda s: s["http"]["restarts"] == 1 and s["http"]["pid"] is not None)
