@@ -13,6 +13,7 @@ import uvloop
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
+from fleetgauge.garbage import spare_what_is_there
 from fleetgauge.logs import configure_logging
 from fleetgauge.workers.node import WorkersNode
 from wire.errors import FleetgaugeError
@@ -47,6 +48,7 @@ async def _run(config: ServiceConfig, read: Callable[[], ServiceConfig], came_ea
         loop.add_signal_handler(number, stop.set)
     node = FleetgaugeNode(config) if config.workers == 1 else WorkersNode(config)
     await node.start()
+    spare_what_is_there()
     rereading: set[asyncio.Task[None]] = set()
 
     def reread() -> None:

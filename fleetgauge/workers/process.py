@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from fleetgauge.app import Changes, FleetgaugeNode
 from fleetgauge.config import ServiceConfig
+from fleetgauge.garbage import spare_what_is_there
 from fleetgauge.logs import configure_logging
 from fleetgauge.workers.predecessors import FINISH_MS
 from wire.errors import FleetgaugeError
@@ -76,6 +77,7 @@ async def _run(say: "_Say") -> int:
     except FleetgaugeError as error:
         say({"problem": str(error)})
         return 1
+    spare_what_is_there()
     say({"ready": True})
     await node.stop(await _obey(node, commands, early, say))
     return 0
