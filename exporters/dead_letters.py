@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import apsw
 import structlog
 import zstandard
 
@@ -140,12 +141,11 @@ class DeadLetterStats:
 class DeadLetters:
     """The table; safe for threads. Many processes may have it open.
 
+    It is opened, and made, when it is first used: a disk that has no room for it stops no exporter that needs none.
+
     Args:
         settings: where it is, and its bounds.
         time: the clocks.
-
-    Raises:
-        PushLogError: it cannot be opened.
     """
 
     def __init__(self, settings: DeadLetterSettings, time: Time) -> None:
@@ -155,7 +155,7 @@ class DeadLetters:
         self._lock = threading.RLock()
         self._compressor = zstandard.ZstdCompressor()
         self._payloads = PayloadDecoder()
-        self._open()
+        self._opened: apsw.Connection | None = None
 
     def put(self, exporter: str, refusals: Sequence[Refusal]) -> None:
         """Keeps what was refused, all or nothing; makes room by letting the oldest letters go.
@@ -320,16 +320,21 @@ class DeadLetters:
     def close(self) -> None:
         """Closes the database."""
         with self._lock:
-            self._connection.close()
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
 
-    def _open(self) -> None:
-        self._connection = open_kept(
-            self._path,
-            _CREATE,
-            _MIGRATIONS,
-            check="SELECT sum(replayed) FROM counts",
-            consequence="dead letters begin anew",
-        )
+    @property
+    def _connection(self) -> apsw.Connection:
+        if self._opened is None:
+            self._opened = open_kept(
+                self._path,
+                _CREATE,
+                _MIGRATIONS,
+                check="SELECT sum(replayed) FROM counts",
+                consequence="dead letters begin anew",
+            )
+        return self._opened
 
     def _put(self, exporter: str, refusal: Refusal, now_us: int) -> None:
         record = refusal.record
@@ -411,19 +416,21 @@ class DeadLetters:
 
     def _rows(self, statement: str, bindings: tuple[int | str, ...] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
+            connection = self._connection
             try:
                 with translated(self._path):
-                    return self._connection.execute(statement, bindings).fetchall()
+                    return connection.execute(statement, bindings).fetchall()
             except SegmentCorruptError:
-                if not self._connection.in_transaction:
+                if not connection.in_transaction:
                     self._begin_anew()
                 raise
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._lock:
+            connection = self._connection
             try:
-                with transaction(self._connection, self._path):
+                with transaction(connection, self._path):
                     yield
             except SegmentCorruptError:
                 self._begin_anew()
@@ -432,9 +439,8 @@ class DeadLetters:
     def _begin_anew(self) -> None:
         """A damaged table stops nobody: it is kept to be looked at."""
         log.error("damaged dead letters are set aside", file=str(self._path))
-        self._connection.close()
+        self.close()
         set_aside(self._path)
-        self._open()
 
 
 def _chosen(exporter: str, reason: str, ids: Sequence[int]) -> tuple[str, tuple[int | str, ...]]:

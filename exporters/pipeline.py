@@ -139,8 +139,8 @@ class Pipeline:
                 self._deliver(batch)
             elif self._deadline_ms is not None:
                 return
-            if self._replay_asked.is_set() and self._deadline_ms is None:
-                self._replay_some()
+            if self._replay is not None and self._replay_asked.is_set() and self._deadline_ms is None:
+                self._replay_some(self._replay)
 
     def _next_batch(self) -> Batch | None:
         polled: list[Batch | None] = []
@@ -191,17 +191,16 @@ class Pipeline:
             self._count_refused(refusal)
         return True
 
-    def _replay_some(self) -> None:
+    def _replay_some(self, replay: Replay) -> None:
         """One batch of dead letters; as long as there are more, one follows after each batch of the log."""
-        assert self._replay is not None
         self._replay_asked.clear()
-        outcome = self._guarded(self._replay.take)
+        outcome = self._guarded(replay.take)
         if not isinstance(outcome, Retry):
-            outcome = self._guarded(self._replay.deliver)
+            outcome = self._guarded(replay.deliver)
         if isinstance(outcome, Retry):
             self._say_waits(outcome)
-        self._counters.replayed(self._replay.delivered)
-        if self._replay.more:
+        self._counters.replayed(replay.delivered)
+        if replay.more:
             self.request_replay()
 
     def _export(self, part: Batch) -> Outcome:

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import structlog
 
+from exporters.calm_log import CalmLog
 from exporters.dead_letters import DeadLetters, DeadLetterStats
 from exporters.pipeline import Pipeline
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
@@ -61,6 +62,7 @@ class ExporterProcess:
         self._push_log = exporter_log(job.push_log, tuple(job.exporters), time, job.logs)
         self._letters = DeadLetters(job.dead_letters, time)
         self._letters_age_due_ms = 0
+        self._calm = CalmLog()
         self._pipelines = [self._pipeline(name, keys) for name, keys in job.exporters.items()]
 
     def run(self, commands: "queue.Queue[dict[str, Any] | None]", out: IO[str]) -> None:
@@ -117,7 +119,7 @@ class ExporterProcess:
                 self._letters_age_due_ms = now_ms + _LETTERS_AGE_EVERY_MS
                 self._letters.drop_aged()
         except PushLogError as error:
-            log.warning("the dead letters cannot be looked after now", problem=str(error))
+            self._say_of_letters(error)
             return
         for pipeline in self._pipelines:
             if pipeline.name in asked:
@@ -127,8 +129,12 @@ class ExporterProcess:
         try:
             return self._letters.stats()
         except PushLogError as error:  # what else is known is worth telling
-            log.warning("the dead letters cannot be counted now", problem=str(error))
+            self._say_of_letters(error)
             return {}
+
+    def _say_of_letters(self, error: PushLogError) -> None:
+        if count := self._calm.occurrences("letters", now_ms=self._time.hi_res_clock_ms()):
+            log.warning("the dead letters cannot be used now", problem=str(error), occurrences=count)
 
     def _say(self, out: IO[str]) -> None:
         try:

@@ -7,6 +7,7 @@ file and journal are written in place, where a write-ahead log would have to gro
 migration. A database of an older form is brought up when it is opened, one of a newer form is left alone.
 """
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from typing import Final
 import apsw
 import structlog
 
-from exporters.push_log.log import PushLogError
+from exporters.push_log.log import PushLogError, PushLogFullError
 from exporters.push_log.segment import NewerFormError, SegmentCorruptError, translated
 
 log = structlog.get_logger(__name__)
@@ -106,7 +107,8 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise PushLogError(f"{path.name} cannot be kept in {path.parent}: {error.strerror}") from error
+        kind = PushLogFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else PushLogError
+        raise kind(f"{path.name} cannot be kept in {path.parent}: {error.strerror}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -55,6 +55,17 @@ def test_a_letter_that_has_no_room_is_refused_whole_and_kept_once_there_is(disk:
         assert letters.stats()["collector"].letters == 45
 
 
+def test_a_table_that_has_no_room_to_begin_says_so_and_begins_once_there_is(disk: Path) -> None:
+    ballast = fill_up(disk)
+    with closing(DeadLetters(DeadLetterSettings(path=disk / "dead-letters.db"), MockTime())) as letters:
+        for _ in range(3):
+            with pytest.raises(PushLogFullError):
+                letters.put("collector", [refused(1)])
+        ballast.unlink()
+        letters.put("collector", [refused(1)])
+        assert letters.stats()["collector"].letters == 1
+
+
 def test_a_table_that_has_its_size_goes_on_upon_a_full_disk(disk: Path) -> None:
     settings = DeadLetterSettings(path=disk / "dead-letters.db", retention_bytes=MIB)
     with closing(DeadLetters(settings, MockTime())) as letters:

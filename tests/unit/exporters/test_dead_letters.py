@@ -218,8 +218,8 @@ def test_a_table_of_a_newer_release_is_left_alone(
     letters.close()
     with closing(sqlite3.connect(settings.path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(NewerFormError, match=r"newer Fleetgauge \(form 99\)"):
-        DeadLetters(settings, time)
+    with closing(DeadLetters(settings, time)) as older, pytest.raises(NewerFormError, match=r"newer .* \(form 99\)"):
+        older.put("collector", [refused(2)])
     assert not list(settings.path.parent.glob("*.corrupt"))
 
 
