@@ -6,7 +6,8 @@ the destination cannot take now stays asked for.
 
 from typing import Final
 
-from exporters.dead_letters import DeadLetter, DeadLetters
+from exporters.dead_letter import DeadLetter
+from exporters.dead_letters import DeadLetters
 from exporters.outcome import Delivered, Exporter, Outcome, Retry, halves, refusals
 from exporters.push_log.log import Batch
 

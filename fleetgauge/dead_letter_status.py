@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from exporters.dead_letters import DeadLetterStats
+from exporters.dead_letter import DeadLetterStats
 
 _NONE = DeadLetterStats()
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from exporters.dead_letters import DeadLetterSettings
+from exporters.dead_letter import DeadLetterSettings
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
 from fleetgauge.config import ServiceConfig

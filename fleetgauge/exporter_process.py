@@ -20,7 +20,8 @@ from typing import IO, Any
 import structlog
 
 from exporters.calm_log import CalmLog
-from exporters.dead_letters import DeadLetters, DeadLetterStats
+from exporters.dead_letter import DeadLetterStats
+from exporters.dead_letters import DeadLetters
 from exporters.pipeline import Pipeline
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.log import PushLogError

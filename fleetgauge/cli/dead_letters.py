@@ -14,7 +14,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from rich.console import Console
 from rich.table import Table
 
-from exporters.dead_letters import DeadLetter, DeadLetters, DeadLetterSettings, existing
+from exporters.dead_letter import DeadLetter, DeadLetterSettings
+from exporters.dead_letters import DeadLetters, existing
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, at, size
@@ -60,7 +61,11 @@ def show_list(
             for letter in found:
                 typer.echo(json.dumps(_as_object(letter)))
             return
-        Console(markup=False).print(_table(found))
+        table = _table(found)
+        if not table.row_count:
+            typer.echo("There are no such dead letters." if exporter or reason else "There are no dead letters.")
+            return
+        Console(markup=False).print(table)
 
 
 @app.command()

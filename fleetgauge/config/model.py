@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from exporters.dead_letters import DeadLetterSettings
+from exporters.dead_letter import DeadLetterSettings
 from exporters.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from exporters.push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings

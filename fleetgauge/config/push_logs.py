@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporters.dead_letters import DeadLetterSettings
+from exporters.dead_letter import DeadLetterSettings
 from exporters.push_log.inspect import holds_pushes
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings

@@ -7,7 +7,7 @@ counts by itself how often every one of them came, without our code where that c
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,7 +96,8 @@ class Hook:
         return taken + kept
 
     def _letters(self) -> list[str]:
-        from exporters.dead_letters import DeadLetterSettings, existing
+        from exporters.dead_letter import DeadLetterSettings
+        from exporters.dead_letters import existing
         from quotas.clock import SystemTime
 
         letters = existing(DeadLetterSettings(path=self._dead_letters), SystemTime())
@@ -110,11 +111,12 @@ class Hook:
 class Figures:
     """What came of some rounds; may be added to.
 
-    `lost` are acknowledged pushes that a destination never got, `repeated` those that came more than once, counted by
-    how often more.
+    `hit` are rounds in which the client lost its connection under way; `lost` are acknowledged pushes that a
+    destination never got, `repeated` those that came more than once, counted by how often more.
     """
 
     rounds: int = 0
+    hit: int = 0
     acknowledged: int = 0
     delivered: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
@@ -123,6 +125,7 @@ class Figures:
 
     def add(self, other: "Figures") -> None:
         self.rounds += other.rounds
+        self.hit += other.hit
         self.acknowledged += other.acknowledged
         self.delivered += other.delivered
         self.lost += other.lost
@@ -135,7 +138,8 @@ class Figures:
             for name, count in sorted(self.delivered.items())
         )
         seeds = f"seed {self.seeds[0]}" + (f" and {len(self.seeds) - 1} more" if self.seeds[1:] else "")
-        return f"{self.rounds} rounds of kill -9, {seeds}: acknowledged {self.acknowledged}; {each}"
+        hit = f"{self.hit} of them cut the client off"
+        return f"{self.rounds} rounds of kill -9 ({hit}), {seeds}: acknowledged {self.acknowledged}; {each}"
 
 
 @contextmanager
@@ -153,38 +157,47 @@ def _end(receiver: OtlpReceiver) -> None:
         receiver.process.communicate()
 
 
-def crash_rounds(directory: Path, rounds: int, kill: Callable[[Node, int], None] | None = None) -> Figures:
+def crash_rounds(directory: Path, rounds: int) -> Figures:
     """Kills the listener and the exporter process in turn, at random moments, while a client pushes.
 
     Args:
         directory: for the node and its landing zone.
         rounds: how many kills.
-        kill: what is done in a round, given the port and the number of the round; by default as said above.
     """
     directory.mkdir(parents=True, exist_ok=True)
     seed = random.randrange(2**32)
     chosen = random.Random(seed)
     acknowledged: set[str] = set()
+    hit = 0
     with _destinations(directory, directory / "data") as destinations:
         with Node(directory, config="".join(each.config() for each in destinations)) as node:
             port = node.port
             for number in range(rounds):
                 pusher = Pusher(port, PUSHES_A_ROUND, PAUSE_S)
                 pusher.start()
-                time.sleep(chosen.uniform(0.02, 0.4))
-                (kill or _kill_in_turn)(node, number)
+                _wait_for_a_moment(pusher, chosen)
+                _kill_in_turn(node, number)
                 pusher.join(timeout=60)
                 assert not pusher.is_alive(), f"seed {seed}: the client got stuck: {node.output()}"
                 acknowledged |= pusher.acknowledged
+                hit += pusher.cut_off > 0
             assert node.stop() == 0, node.output()
             assert len(acknowledged) > rounds * PUSHES_A_ROUND // 2, f"seed {seed}: too few to say anything"
-        found = Figures(rounds=rounds, acknowledged=len(acknowledged), seeds=[seed])
+        found = Figures(rounds=rounds, hit=hit, acknowledged=len(acknowledged), seeds=[seed])
         for destination in destinations:
             came = destination.came()
             found.delivered[destination.name] = len(came)
             found.lost[destination.name] = len(acknowledged - came.keys())
             found.repeated[destination.name] = came.total() - len(came)
     return found
+
+
+def _wait_for_a_moment(pusher: Pusher, chosen: random.Random) -> None:
+    """Until some random part of the pushes is acknowledged, and a little longer."""
+    wanted = chosen.uniform(0, 0.9) * PUSHES_A_ROUND
+    while len(pusher.acknowledged) < wanted and pusher.is_alive():
+        time.sleep(0.001)
+    time.sleep(chosen.uniform(0, 0.01))
 
 
 def _kill_in_turn(node: Node, number: int) -> None:

@@ -16,7 +16,8 @@ PIPELINED = 20
 class Pusher(threading.Thread):
     """Pushes once for each of many instances, pipelined, through every restart; notes what was acknowledged.
 
-    `pause_s` is between two times twenty pushes: so a crowd of some size lasts for some time.
+    `cut_off` counts the connections, and tries to connect, that failed. `pause_s` is between two times twenty pushes:
+    so a crowd of some size lasts for some time.
     """
 
     def __init__(self, port: int, pushes: int, pause_s: float = 0.0) -> None:
@@ -26,6 +27,7 @@ class Pusher(threading.Thread):
         self.pause_s = pause_s
         self.acknowledged: set[str] = set()
         self.other_answers = 0
+        self.cut_off = 0
         self.payload = metrics_data()
 
     def run(self) -> None:
@@ -36,6 +38,7 @@ class Pusher(threading.Thread):
                         self.push_some(client, min(PIPELINED, self.left))
                         time.sleep(self.pause_s)
             except OSError:
+                self.cut_off += 1
                 time.sleep(0.02)
 
     def push_some(self, client: RawClient, number: int) -> None:

@@ -11,7 +11,8 @@ from support.landing import landed
 from support.small_disk import fill_up, small_disk
 
 from exporters.conformance import a_push, batch_of, started
-from exporters.dead_letters import DeadLetters, DeadLetterSettings
+from exporters.dead_letter import DeadLetterSettings
+from exporters.dead_letters import DeadLetters
 from exporters.outcome import Delivered, Refusal, Retry
 from exporters.push_log.log import PushLogFullError
 from exporters.push_log.settings import MIB

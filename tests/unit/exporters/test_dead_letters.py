@@ -11,7 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 from support.push_log import push_record
 
-from exporters.dead_letters import MAX_DETAIL_CHARS, DeadLetters, DeadLetterSettings, existing
+from exporters.dead_letter import DeadLetterSettings
+from exporters.dead_letters import MAX_DETAIL_CHARS, DeadLetters, existing
 from exporters.outcome import Refusal
 from exporters.push_log.log import PushLogError
 from exporters.push_log.segment import NewerFormError

@@ -8,7 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 from support.pipelines import Destination, Log, Rig, answers, records, refuses
 
-from exporters.dead_letters import DeadLetters, DeadLetterSettings
+from exporters.dead_letter import DeadLetterSettings
+from exporters.dead_letters import DeadLetters
 from exporters.outcome import Delivered, Refused, RefusedRecord, Retry, TooLarge
 from exporters.push_log.log import Batch, PushLogError, PushLogFullError
 from quotas.clock import MockTime
