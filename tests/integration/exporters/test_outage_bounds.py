@@ -23,9 +23,9 @@ pytestmark = pytest.mark.integration
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MIB = 1 << 20
-RETENTION_BYTES = 40 * MIB
-FLAT_BYTES = 48 * MIB
-"""What the exporter process may grow by while ten times as much waits and is delivered [B]: some batches of 1 MB."""
+RETENTION_BYTES = 32 * MIB
+FLAT_BYTES = 16 * MIB
+"""What the exporter process may grow by while twice as much waits, and more is delivered [B]: some batches of 1 MB."""
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +65,7 @@ url = "{hook.url}"
             with RssWatch(node.exporter_pid()) as memory:
                 outages(node, hook, payload)
             assert node.stop() == 0, node.output()
+        print(f"the exporter process grew by {(memory.peak - memory.at_start) / MIB:.1f} MiB")
         assert memory.peak - memory.at_start < FLAT_BYTES, f"{(memory.peak - memory.at_start) / MIB:.0f} MiB more"
 
 
@@ -80,8 +81,8 @@ def outages(node: Node, hook: Webhook, payload: bytes) -> None:
     assert hook.received[before:] == within, "all of it, in order, once"
 
     hook.stop()
-    beyond = push(node, 400, payload)
-    assert len(beyond) == 400
+    beyond = push(node, 250, payload)
+    assert len(beyond) == 250
     node.wait_for(
         lambda s: (
             s["exporter_process"]["exporters"]["hook"]["lost_records"] > 0
@@ -96,7 +97,7 @@ def outages(node: Node, hook: Webhook, payload: bytes) -> None:
     arrived = hook.received[before + 120 :]
     missing = set(beyond) - set(arrived)
     assert state["lost"] == {"retention": len(missing), "damage": 0}, "counted exactly"
-    assert len(missing) > 100
+    assert len(missing) > 50
     # A batch was on its way when segments began to go: it is the oldest, and arrives all the same.
     assert arrived == [instance for instance in beyond if instance not in missing]
     assert arrived[-100:] == beyond[-100:], "the oldest goes first"

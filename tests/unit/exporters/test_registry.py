@@ -1,4 +1,4 @@
-"""Types of exporter: ours, those of installed packages, any by dotted path; and what an operator reads if it is none."""
+"""Types of exporter: ours, those of installed packages, any by dotted path; and what an operator reads if not."""
 
 from collections.abc import Mapping
 from pathlib import Path
