@@ -11,7 +11,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Final
 
 import apsw
@@ -114,16 +114,17 @@ class DeadLetters:
         now_ms = self._time.milliseconds()
         found: list[DeadLetter] = []
         size_bytes = 0
-        with self._transaction():
-            due = self._rows(
+        with self._transaction(), closing(self._connection.cursor()) as due:
+            due.execute(
                 f"SELECT {_LETTER} FROM letters WHERE exporter = ? AND replay_not_before <= ? ORDER BY id LIMIT ?",  # noqa: S608
                 (exporter, now_ms, max_records),
             )
-            for row in due:
+            for row in due:  # one by one: all of them may be more than has room in memory
                 size_bytes += row[-1]
                 if found and size_bytes > max_bytes:
                     break
                 found.append(self._letter(row))
+            due.close()
             self._wait_until(now_ms + _LEASE_MS, found)
         return tuple(found)
 

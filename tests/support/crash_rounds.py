@@ -20,8 +20,8 @@ from support.pusher import Pusher
 from support.receiver import OtlpReceiver
 from support.webhook import Webhook
 
-PUSHES_A_ROUND = 600
-PAUSE_S = 0.01
+PUSHES_A_ROUND = 1_000
+PAUSE_S = 0.002
 _POINTS = len(metrics_of(metrics_data()))
 """Of the pusher's payload."""
 
