@@ -18,8 +18,14 @@ UNACCEPTABLE = Refused(reason="invalid_argument", detail="no name")
 
 
 @pytest.fixture
-def letters(tmp_path: Path) -> Iterator[DeadLetters]:
-    with closing(DeadLetters(DeadLetterSettings(path=tmp_path / "dead-letters.db"), MockTime())) as opened:
+def clock() -> MockTime:
+    """The table's, which is not the pipeline's."""
+    return MockTime()
+
+
+@pytest.fixture
+def letters(tmp_path: Path, clock: MockTime) -> Iterator[DeadLetters]:
+    with closing(DeadLetters(DeadLetterSettings(path=tmp_path / "dead-letters.db"), clock)) as opened:
         yield opened
 
 
@@ -163,7 +169,7 @@ def test_what_is_refused_again_in_a_replay_stays_with_what_is_said_now(letters: 
 
 
 def test_a_replay_to_a_destination_that_is_away_stays_asked_for_and_holds_back_no_new_push(
-    letters: DeadLetters,
+    letters: DeadLetters, clock: MockTime
 ) -> None:
     before = refused_before(letters, 3)
     rig = replayed(letters, Destination(answers(Retry(reason="unavailable"))))
@@ -171,6 +177,9 @@ def test_a_replay_to_a_destination_that_is_away_stays_asked_for_and_holds_back_n
     assert rig.pauses == []
     assert kept(letters) == before
     assert all(letter.replay_asked for letter in letters.letters(limit=10))
+    assert letters.asked() == frozenset()
+    clock.sleep(rig.destination.retry.backoff_max_ms)
+    assert letters.asked() == {"test"}
 
 
 def test_a_replay_larger_than_a_batch_goes_on_between_the_batches(letters: DeadLetters) -> None:
