@@ -49,19 +49,20 @@ CREATE TABLE letters (
     times INTEGER NOT NULL DEFAULT 1,
     replay_not_before INTEGER,
     context TEXT NOT NULL,
-    metrics BLOB NOT NULL,
     metrics_bytes INTEGER NOT NULL,
+    metrics BLOB NOT NULL,
     UNIQUE (exporter, push_id)
 );
 CREATE INDEX letters_by_time ON letters (refused_at);
+CREATE INDEX letters_to_count ON letters (exporter, refused_at, metrics_bytes);
 CREATE INDEX letters_to_replay ON letters (exporter, id) WHERE replay_not_before IS NOT NULL;
 CREATE TABLE counts (exporter TEXT PRIMARY KEY, {", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in _COUNTS)})
 """
 _MIGRATIONS: Final = ()
 """From form 0, which is the newest; see `open_kept`."""
-_LETTER: Final = "id, exporter, reason, detail, refused_at, times, replay_not_before, context, metrics, metrics_bytes"
+_LETTER: Final = "id, exporter, reason, detail, refused_at, times, replay_not_before, context, metrics_bytes, metrics"
 _PUT: Final = """
-INSERT INTO letters (exporter, push_id, reason, detail, refused_at, context, metrics, metrics_bytes)
+INSERT INTO letters (exporter, push_id, reason, detail, refused_at, context, metrics_bytes, metrics)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (exporter, push_id) DO UPDATE SET
     reason = excluded.reason, detail = excluded.detail, refused_at = excluded.refused_at, times = times + 1,
@@ -87,6 +88,8 @@ class DeadLetters:
         self._compressor = zstandard.ZstdCompressor()
         self._payloads = PayloadDecoder()
         self._opened: apsw.Connection | None = None
+        self._counted: dict[str, DeadLetterStats] = {}
+        self._counted_at: tuple[int, int] | None = None
 
     def put(self, exporter: str, refusals: Sequence[Refusal]) -> None:
         """Keeps what was refused, all or nothing; makes room by letting the oldest letters go.
@@ -120,7 +123,7 @@ class DeadLetters:
                 (exporter, now_ms, max_records),
             )
             for row in due:  # one by one: all of them may be more than has room in memory
-                size_bytes += row[-1]
+                size_bytes += row[-2]
                 if found and size_bytes > max_bytes:
                     break
                 found.append(self._letter(row))
@@ -229,32 +232,24 @@ class DeadLetters:
             return [self._letter(row) for row in rows]
 
     def stats(self) -> dict[str, DeadLetterStats]:
-        """What there is and was, by exporter.
+        """What there is and was, by exporter. Asked once a second: counted when something has changed.
 
         Raises:
             PushLogError: it cannot be read now.
         """
-        there = {
-            row[0]: row[1:]
-            for row in self._rows(
-                "SELECT exporter, count(*), sum(metrics_bytes), min(refused_at) FROM letters GROUP BY exporter"
-            )
-        }
-        counts = {row[0]: row[1:] for row in self._rows(f"SELECT exporter, {', '.join(_COUNTS)} FROM counts")}  # noqa: S608
-        return {
-            exporter: DeadLetterStats(
-                **dict(zip(("letters", "bytes", "oldest_refused_at"), there.get(exporter, (0, 0, None)), strict=True)),
-                **dict(zip(_COUNTS, counts.get(exporter, (0,) * len(_COUNTS)), strict=True)),
-            )
-            for exporter in sorted({*there, *counts})
-        }
+        with self._lock:
+            [[of_others]] = self._rows("PRAGMA data_version")
+            version = (of_others, self._connection.total_changes())
+            if version != self._counted_at:
+                self._counted, self._counted_at = self._count_all(), version
+            return dict(self._counted)
 
     def close(self) -> None:
         """Closes the database."""
         with self._lock:
             if self._opened is not None:
                 self._opened.close()
-                self._opened = None
+                self._opened = self._counted_at = None
 
     @property
     def _connection(self) -> apsw.Connection:
@@ -267,6 +262,22 @@ class DeadLetters:
                 consequence="dead letters begin anew",
             )
         return self._opened
+
+    def _count_all(self) -> dict[str, DeadLetterStats]:
+        there = {
+            row[0]: dict(zip(("letters", "bytes", "oldest_refused_at"), row[1:], strict=True))
+            for row in self._rows(
+                "SELECT exporter, count(*), sum(metrics_bytes), min(refused_at) FROM letters GROUP BY exporter"
+            )
+        }
+        counts = {
+            row[0]: dict(zip(_COUNTS, row[1:], strict=True))
+            for row in self._rows(f"SELECT exporter, {', '.join(_COUNTS)} FROM counts")  # noqa: S608  names of our own
+        }
+        return {
+            exporter: DeadLetterStats(**there.get(exporter, {}), **counts.get(exporter, {}))
+            for exporter in sorted({*there, *counts})
+        }
 
     def _put(self, exporter: str, refusal: Refusal, now_us: int) -> None:
         record = refusal.record
@@ -288,8 +299,8 @@ class DeadLetters:
                 _storable(refusal.detail),
                 now_us,
                 json.dumps(context),
-                stored,
                 len(record.metrics),
+                stored,
             ),
         )
 
@@ -331,7 +342,7 @@ class DeadLetters:
         )
 
     def _letter(self, row: tuple[Any, ...]) -> DeadLetter:
-        *values, context, stored, metrics_bytes = row
+        *values, context, metrics_bytes, stored = row
         number, exporter, reason, detail, refused_at, times, replay_not_before = values
         fields = dict.fromkeys(PushRecord._fields) | json.loads(context)
         fields["metrics"] = self._payloads.plain(stored, "zstd", metrics_bytes)
