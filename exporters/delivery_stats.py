@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from exporters.histogram import EXPORT_BOUNDS_S, FRESHNESS_BOUNDS_S, Histogram, HistogramStats, empty
 from exporters.outcome import Delivered
 from exporters.push_log.log import Batch
 
@@ -38,11 +39,15 @@ class DeliveryStats:
         refused: pushes given up for good, by reason.
         passed_on_records: pushes whose share of the log passed to another process before their cursor had moved: that
             one delivers them, again where this one had already.
+        replayed_records: pushes delivered again since an operator asked for it, after they had been refused.
+        letters_without_room: refused pushes that a full disk kept out of the dead letters: neither delivered nor kept.
         splits: batches cut in halves, since they were too large or held something unacceptable.
         last_error: text of the last failure, with its reason; None before the first.
         last_error_at: wall time of it [us since the epoch].
         last_delivered_at: wall time of the last successful export [us since the epoch].
         last_export_ms: how long that export took [ms].
+        export_s: how long successful exports took [s].
+        freshness_s: of each push delivered, the time from its receipt to the end of its export [s]; without replays.
     """
 
     exporter: str
@@ -54,11 +59,15 @@ class DeliveryStats:
     retried: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
     passed_on_records: int = 0
+    replayed_records: int = 0
+    letters_without_room: int = 0
     splits: int = 0
     last_error: str | None = None
     last_error_at: int | None = None
     last_delivered_at: int | None = None
     last_export_ms: int | None = None
+    export_s: HistogramStats = field(default_factory=lambda: empty(EXPORT_BOUNDS_S))
+    freshness_s: HistogramStats = field(default_factory=lambda: empty(FRESHNESS_BOUNDS_S))
 
 
 class DeliveryCounters:
@@ -69,12 +78,15 @@ class DeliveryCounters:
         self._exporter = exporter
         self._state = PipelineState.STARTING
         self._records = self._bytes = self._batches = self._rejected = self._splits = self._passed_on = 0
+        self._replayed = self._letters_without_room = 0
         self._retried: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._last_error: str | None = None
         self._last_error_at: int | None = None
         self._last_delivered_at: int | None = None
         self._last_export_ms: int | None = None
+        self._export_s = Histogram(EXPORT_BOUNDS_S)
+        self._freshness_s = Histogram(FRESHNESS_BOUNDS_S)
 
     def enter(self, state: PipelineState) -> None:
         """Moves to `state`."""
@@ -92,8 +104,20 @@ class DeliveryCounters:
             self._rejected += outcome.rejected
             self._last_delivered_at = now_us
             self._last_export_ms = took_ms
+            self._export_s.observe((took_ms / 1e3,))
+            self._freshness_s.observe((now_us - record.received_at) / 1e6 for record in taken)
             if outcome.rejected:
                 self._fail("partial_success", f"{outcome.rejected} data points rejected: {outcome.detail}", now_us)
+
+    def replayed(self, records: int) -> None:
+        """Counts pushes that were delivered after they had been refused."""
+        with self._lock:
+            self._replayed += records
+
+    def without_room(self, letters: int) -> None:
+        """Counts refused pushes that could not be kept."""
+        with self._lock:
+            self._letters_without_room += letters
 
     def retried(self, reason: str, detail: str, *, now_us: int) -> None:
         """Counts a failed try."""
@@ -131,11 +155,15 @@ class DeliveryCounters:
                 retried=dict(self._retried),
                 refused=dict(self._refused),
                 passed_on_records=self._passed_on,
+                replayed_records=self._replayed,
+                letters_without_room=self._letters_without_room,
                 splits=self._splits,
                 last_error=self._last_error,
                 last_error_at=self._last_error_at,
                 last_delivered_at=self._last_delivered_at,
                 last_export_ms=self._last_export_ms,
+                export_s=self._export_s.snapshot(),
+                freshness_s=self._freshness_s.snapshot(),
             )
 
     def _fail(self, reason: str, detail: str, now_us: int) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from exporters.push_log.log import Batch
 from exporters.retry import RetrySettings
+from telemetry.push_record import PushRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,31 @@ class Exporter(Protocol):
     def close(self) -> None:
         """Lets go of connections; a running `export` returns soon."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A push that its destination will never take; `reason` and `detail` as everywhere here."""
+
+    record: PushRecord
+    reason: str
+    detail: str
+
+
+def refusals(batch: Batch, outcome: Delivered | TooLarge | Refused) -> tuple[Refusal, ...] | None:
+    """What of a batch its destination refused for good; None where halves of it have to be tried to find out."""
+    if not isinstance(outcome, Delivered):
+        if len(batch.records) > 1:
+            return None
+        return (Refusal(record=batch.records[0], reason=outcome.reason, detail=outcome.detail),)
+    if not outcome.refused:
+        return ()
+    records = {record.push_id: record for record in batch.records}
+    return tuple(
+        Refusal(record=records[each.push_id], reason=each.reason, detail=each.detail)
+        for each in outcome.refused
+        if each.push_id in records
+    )
 
 
 def halves(batch: Batch) -> tuple[Batch, Batch]:

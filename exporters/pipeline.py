@@ -1,7 +1,8 @@
 """One road from the push log to any destination: poll, export, try again, commit (DESIGN, "Exporters").
 
 A destination's outage is a cursor that waits. Nothing is given up but what the destination will never take, and that
-is counted by reason. A pipeline runs in a thread of its own, so that one slow destination holds up no other.
+is counted by reason and kept among the dead letters before the cursor passes it. A pipeline runs in a thread of its
+own, so that one slow destination holds up no other.
 """
 
 import random as _random
@@ -11,10 +12,14 @@ from functools import partial
 
 import structlog
 
+from exporters.burial import Burial
 from exporters.calm_log import CalmLog
+from exporters.dead_letters import DeadLetters
 from exporters.delivery_stats import DeliveryCounters, DeliveryStats, PipelineState
-from exporters.outcome import Delivered, Exporter, Outcome, Refused, Retry, TooLarge, halves
+from exporters.drain import DrainRate
+from exporters.outcome import Delivered, Exporter, Outcome, Refusal, Refused, Retry, TooLarge, halves, refusals
 from exporters.push_log.log import Batch, CursorRevokedError, PushLogError, PushLogReader
+from exporters.replay import Replay
 from exporters.retry import Backoff
 from quotas.clock import Time
 
@@ -32,6 +37,8 @@ class Pipeline:
         reader: where the pushes come from.
         exporter: where they go.
         time: the clocks.
+        dead_letters: where refused pushes are kept; None only counts them.
+        drain_rate_bytes: at which rate a backlog is delivered [B/s of decompressed metrics]; None: as fast as it goes.
         random: uniform in [0, 1), for the backoff's jitter.
         pause: waits so many ms before another try; by default in real time, interrupted by a stop.
     """
@@ -42,6 +49,8 @@ class Pipeline:
         exporter: Exporter,
         *,
         time: Time,
+        dead_letters: DeadLetters | None = None,
+        drain_rate_bytes: int | None = None,
         random: Callable[[], float] = _random.random,
         pause: Callable[[int], None] | None = None,
     ) -> None:
@@ -53,6 +62,10 @@ class Pipeline:
         self._counters = DeliveryCounters(exporter.name)
         self._calm = CalmLog()
         self._log = log.bind(exporter=exporter.name)
+        self._burial = Burial(exporter.name, dead_letters, time)
+        self._replay = None if dead_letters is None else Replay(exporter, dead_letters)
+        self._replay_asked = threading.Event()
+        self._drain = None if drain_rate_bytes is None else DrainRate(drain_rate_bytes, exporter.batch, time)
         self._wake = threading.Event()
         self._deadline_ms: int | None = None
         self._thread: threading.Thread | None = None
@@ -70,6 +83,11 @@ class Pipeline:
         """Runs the pipeline in a thread of its own."""
         self._thread = threading.Thread(target=self.run, name=f"exporter-{self.name}", daemon=True)
         self._thread.start()
+
+    def request_replay(self) -> None:
+        """Has the pipeline deliver, between two batches, the letters whose replay was asked for. From any thread."""
+        self._replay_asked.set()
+        self._reader.wakeup()
 
     def request_stop(self, timeout_ms: int) -> None:
         """Has the pipeline deliver what is in the log now, for at most `timeout_ms`, and end. Returns at once."""
@@ -121,6 +139,8 @@ class Pipeline:
                 self._deliver(batch)
             elif self._deadline_ms is not None:
                 return
+            if self._replay is not None and self._replay_asked.is_set() and self._deadline_ms is None:
+                self._replay_some(self._replay)
 
     def _next_batch(self) -> Batch | None:
         polled: list[Batch | None] = []
@@ -136,20 +156,52 @@ class Pipeline:
 
     def _deliver(self, batch: Batch) -> None:
         """Exports the batch, in parts where the destination will not have it whole, and moves the cursor past it."""
+        self._keep_to_rate(batch)
         parts = [batch]
         while parts:
             part = parts.pop()
             outcome = None if self._out_of_time() else self._until_settled(partial(self._export, part))
             if outcome is None:
                 return
-            if isinstance(outcome, Delivered):
-                self._count_refused(part, outcome)
-            elif len(part.records) == 1:
-                self._refuse(part.records[0].push_id, outcome.reason, outcome.detail)
-            else:
+            refused = refusals(part, outcome)
+            if refused is None:
                 self._counters.split()
                 parts.extend(reversed(halves(part)))
+            elif not self._set_aside(refused):
+                return
+            else:
+                self._count_rejected(part, outcome)
         self._until_settled(partial(self._commit, batch))
+
+    def _keep_to_rate(self, batch: Batch) -> None:
+        """Waits while a backlog is delivered faster than it may be."""
+        while self._drain is not None and not self._out_of_time() and (wait_ms := self._drain.wait_ms(batch)):
+            self._pause(self._within_deadline(wait_ms))
+
+    def _set_aside(self, refused: tuple[Refusal, ...]) -> bool:
+        """Keeps what was refused and counts it; False when a stop's deadline came first."""
+        if not refused:
+            return True
+        outcome = self._until_settled(partial(self._burial.bury, refused))
+        if outcome is None:
+            return False
+        if self._burial.left_out:
+            self._counters.without_room(len(refused))
+        for refusal in refused:
+            self._count_refused(refusal)
+        return True
+
+    def _replay_some(self, replay: Replay) -> None:
+        """One batch of dead letters; as long as there are more, one follows after each batch of the log."""
+        self._replay_asked.clear()
+        outcome = self._guarded(replay.take)
+        if not isinstance(outcome, Retry):
+            outcome = self._guarded(replay.deliver)
+        if isinstance(outcome, Retry):
+            self._say_waits(outcome)
+        self._counters.replayed(replay.delivered)
+        if replay.more:
+            self.request_replay()
 
     def _export(self, part: Batch) -> Outcome:
         """One try; what passed to another process while the destination was away is left to that one."""
@@ -171,10 +223,10 @@ class Pipeline:
             self._log.info("pushes passed to another process with their partitions", pushes=passed_on)
         return Delivered()
 
-    def _count_refused(self, part: Batch, outcome: Delivered) -> None:
-        for record in outcome.refused:
-            self._refuse(record.push_id, record.reason, record.detail)
-        if outcome.rejected and (count := self._occurrences("rejected")):
+    def _count_rejected(self, part: Batch, outcome: _Settled) -> None:
+        if not isinstance(outcome, Delivered) or not outcome.rejected:
+            return
+        if count := self._occurrences("rejected"):
             self._log.warning(
                 "the destination rejected data points of a batch that it took",
                 rejected=outcome.rejected,
@@ -183,14 +235,15 @@ class Pipeline:
                 occurrences=count,
             )
 
-    def _refuse(self, push_id: str, reason: str, detail: str) -> None:
-        self._counters.refused(reason, detail, now_us=self._time.microseconds())
-        if count := self._occurrences(f"refused {reason}"):
+    def _count_refused(self, refusal: Refusal) -> None:
+        self._counters.refused(refusal.reason, refusal.detail, now_us=self._time.microseconds())
+        if count := self._occurrences(f"refused {refusal.reason}"):
             self._log.warning(
                 "a push cannot be delivered and is left out",
-                push_id=push_id,
-                reason=reason,
-                detail=detail,
+                push_id=refusal.record.push_id,
+                reason=refusal.reason,
+                detail=refusal.detail,
+                kept=self._burial.keeps,
                 occurrences=count,
             )
 

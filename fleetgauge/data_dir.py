@@ -40,6 +40,11 @@ class DataDirectory:
         """Segments and cursors of the push log."""
         return self.root / "push-log"
 
+    @property
+    def dead_letters(self) -> Path:
+        """The pushes that destinations refused."""
+        return self.root / "dead-letters.db"
+
     def worker(self, number: int) -> "DataDirectory":
         """What listener process `number` of several has to itself, laid out as a node's: its push log, its sockets."""
         return DataDirectory(self.root / _WORKERS / str(number))

@@ -5,10 +5,17 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from exporters.dead_letter import DeadLetterSettings
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
 from fleetgauge.config import ServiceConfig
-from fleetgauge.config.push_logs import LogPlace, embedded_logs, embedded_settings, topic_settings
+from fleetgauge.config.push_logs import (
+    LogPlace,
+    dead_letter_settings,
+    embedded_logs,
+    embedded_settings,
+    topic_settings,
+)
 from fleetgauge.data_dir import DataDirectory
 
 
@@ -27,6 +34,7 @@ class Job(BaseModel):
         push_log: which log to read; of the embedded one, also what its upkeep needs.
         logs: where the embedded ones lie, if there are several; they share the settings in `push_log`.
         exporters: keys by name, as configured.
+        dead_letters: where the pushes are kept that a destination refused.
         instance: tells the processes apart that share a landing zone and a host; empty where there is one.
         logging: how it logs.
     """
@@ -35,6 +43,7 @@ class Job(BaseModel):
     push_log: PushLogSettings | KafkaTopicSettings
     logs: tuple[LogPlace, ...] = ()
     exporters: dict[str, dict[str, Any]]
+    dead_letters: DeadLetterSettings
     instance: str = ""
     logging: LoggingJob
 
@@ -47,6 +56,7 @@ class Job(BaseModel):
             push_log=topic_settings(config) if config.push_log == "kafka" else embedded_settings(config),
             logs=logs if len(logs) > 1 else (),
             exporters=config.exporters,
+            dead_letters=dead_letter_settings(config),
             instance=instance,
             logging=LoggingJob(level=config.logging_level, format=config.logging_format),
         )

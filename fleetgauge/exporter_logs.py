@@ -96,7 +96,8 @@ class _OnDisk:
 
     def _told(self, stats: LogStats) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         on_disk = {key: value for key, value in asdict(stats).items() if key != "cursors"}
-        return on_disk, {entry.cursor.exporter: _cursor(entry) for entry in stats.cursors}
+        now_us = self._time.microseconds()
+        return on_disk, {entry.cursor.exporter: _cursor(entry, now_us) for entry in stats.cursors}
 
 
 class EmbeddedLog(_OnDisk):
@@ -178,10 +179,9 @@ class TopicLog:
         return {
             "group": self._settings.group_of(name),
             "partitions": list(reader.partitions),
-            "lag_records": lag.records if lag is not None else None,
-            "lag_bytes": lag.bytes if lag is not None else None,
-            "oldest_received_at": lag.oldest_received_at if lag is not None else None,
+            **_lag(lag, self._time.microseconds()),
             "lost_records": reader.lost_records,
+            "lost": {"retention": reader.lost_records},
             "bad_records": reader.bad_records,
         }
 
@@ -194,19 +194,23 @@ def exporter_keys(keys: Mapping[str, Any], name: str, instance: str) -> dict[str
     return chosen
 
 
-def _cursor(entry: CursorStats) -> dict[str, Any]:
-    return {
-        "lag_records": entry.lag.records,
-        "lag_bytes": entry.lag.bytes,
-        "oldest_received_at": entry.lag.oldest_received_at,
-        "lost_records": entry.cursor.lost_by_retention + entry.cursor.lost_by_damage,
-    }
+def _cursor(entry: CursorStats, now_us: int) -> dict[str, Any]:
+    lost = {"retention": entry.cursor.lost_by_retention, "damage": entry.cursor.lost_by_damage}
+    return {**_lag(entry.lag, now_us), "lost_records": sum(lost.values()), "lost": lost}
+
+
+def _lag(lag: Lag | None, now_us: int) -> dict[str, Any]:
+    """How far an exporter is behind; in time, by the age of the oldest push that it has not delivered."""
+    if lag is None:
+        return {"lag_records": None, "lag_bytes": None, "lag_ms": None, "oldest_received_at": None}
+    oldest = lag.oldest_received_at
+    lag_ms = 0 if not lag.records else None if oldest is None else max(0, now_us - oldest) // 1_000
+    return {"lag_records": lag.records, "lag_bytes": lag.bytes, "lag_ms": lag_ms, "oldest_received_at": oldest}
 
 
 NO_CURSOR: Final[Mapping[str, Any]] = {
-    "lag_records": 0,
-    "lag_bytes": 0,
-    "oldest_received_at": None,
+    **_lag(Lag(records=0, bytes=0, oldest_received_at=None), 0),
     "lost_records": 0,
+    "lost": {},
 }
 """What is said of an exporter that has no cursor yet."""

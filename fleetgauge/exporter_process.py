@@ -19,10 +19,15 @@ from typing import IO, Any
 
 import structlog
 
+from exporters.calm_log import CalmLog
+from exporters.dead_letter import DeadLetterStats
+from exporters.dead_letters import DeadLetters
 from exporters.pipeline import Pipeline
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
-from exporters.registry import build_exporter
+from exporters.push_log.log import PushLogError
+from exporters.registry import build_exporter, pipeline_settings
 from fleetgauge.data_dir import DataDirectory
+from fleetgauge.dead_letter_status import told_letters
 from fleetgauge.errors import ConfigError
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
@@ -33,6 +38,7 @@ from wire.errors import FleetgaugeError
 log = structlog.get_logger(__name__)
 
 _STATUS_EVERY_S = 1.0
+_LETTERS_AGE_EVERY_MS = 60_000
 _LOCK_WITHIN_MS = 30_000
 _NICENESS = 10
 """Clients wait for the listener, and nobody for a delivery: where cores are short, the listener goes first."""
@@ -55,10 +61,10 @@ class ExporterProcess:
         self._job = job
         self._time = time
         self._push_log = exporter_log(job.push_log, tuple(job.exporters), time, job.logs)
-        self._pipelines: list[Pipeline] = []
-        for name, keys in job.exporters.items():
-            exporter = build_exporter(name, exporter_keys(keys, name, job.instance))
-            self._pipelines.append(Pipeline(self._push_log.reader(name), exporter, time=time))
+        self._letters = DeadLetters(job.dead_letters, time)
+        self._letters_age_due_ms = 0
+        self._calm = CalmLog()
+        self._pipelines = [self._pipeline(name, keys) for name, keys in job.exporters.items()]
 
     def run(self, commands: "queue.Queue[dict[str, Any] | None]", out: IO[str]) -> None:
         """Delivers until a command says to stop, or None says that the parent is gone."""
@@ -67,6 +73,7 @@ class ExporterProcess:
         while True:
             self._say(out)
             self._push_log.keep(self._time.hi_res_clock_ms())
+            self._keep_letters(self._time.hi_res_clock_ms())
             try:
                 command = commands.get(timeout=_STATUS_EVERY_S)
             except queue.Empty:
@@ -83,14 +90,52 @@ class ExporterProcess:
             PushLogError: the log cannot be read now.
         """
         push_log, cursors = self._push_log.status()
+        letters = self._letter_stats()
         exporters = {}
         for pipeline in self._pipelines:
+            stats = pipeline.stats()
             exporters[pipeline.name] = {
                 "type": self._job.exporters[pipeline.name]["type"],
-                **asdict(pipeline.stats()),
+                **asdict(stats),
                 **cursors.get(pipeline.name, NO_CURSOR),
+                **told_letters(letters.get(pipeline.name), stats.letters_without_room),
             }
         return {"push_log": push_log, "exporters": exporters}
+
+    def _pipeline(self, name: str, keys: dict[str, Any]) -> Pipeline:
+        chosen = exporter_keys(keys, name, self._job.instance)
+        return Pipeline(
+            self._push_log.reader(name),
+            build_exporter(name, chosen),
+            time=self._time,
+            dead_letters=self._letters,
+            drain_rate_bytes=pipeline_settings(name, chosen).drain_rate_bytes,
+        )
+
+    def _keep_letters(self, now_ms: int) -> None:
+        """Has replays begun that were asked for, and lets go what is too old."""
+        try:
+            asked = self._letters.asked()
+            if now_ms >= self._letters_age_due_ms:
+                self._letters_age_due_ms = now_ms + _LETTERS_AGE_EVERY_MS
+                self._letters.drop_aged()
+        except PushLogError as error:
+            self._say_of_letters(error)
+            return
+        for pipeline in self._pipelines:
+            if pipeline.name in asked:
+                pipeline.request_replay()
+
+    def _letter_stats(self) -> dict[str, DeadLetterStats]:
+        try:
+            return self._letters.stats()
+        except PushLogError as error:  # what else is known is worth telling
+            self._say_of_letters(error)
+            return {}
+
+    def _say_of_letters(self, error: PushLogError) -> None:
+        if count := self._calm.occurrences("letters", now_ms=self._time.hi_res_clock_ms()):
+            log.warning("the dead letters cannot be used now", problem=str(error), occurrences=count)
 
     def _say(self, out: IO[str]) -> None:
         try:

@@ -2,31 +2,25 @@
 
 One name has one live reader: opening another counts the row's epoch up, and the older one's commit is refused. What
 retention takes from an exporter is counted here, in the transaction that moves its cursor.
-
-A cursor must move on a full disk too, or nothing would ever make room again. So the journal is one that persists:
-file and journal are written in place, where a write-ahead log would have to grow.
 """
 
-import fcntl
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-import apsw
 import structlog
 
+from exporters.push_log.kept_database import open_kept, transaction
 from exporters.push_log.log import CursorRevokedError, PushLogError
 from exporters.push_log.position import START, Position
-from exporters.push_log.segment import SegmentCorruptError, translated
+from exporters.push_log.segment import translated
 
 log = structlog.get_logger(__name__)
 
 NAME: Final = "cursors.db"
-_BUSY_MS: Final = 5_000
 _CREATE: Final = """
-CREATE TABLE IF NOT EXISTS cursors (
+CREATE TABLE cursors (
     exporter TEXT PRIMARY KEY,
     segment INTEGER NOT NULL,
     row INTEGER NOT NULL,
@@ -38,8 +32,10 @@ CREATE TABLE IF NOT EXISTS cursors (
 )
 """
 
+_MIGRATIONS: Final = ()
+"""From form 0, which is the newest; see `open_kept`."""
+
 LossCause = Literal["retention", "damage"]
-_CREATE_LOCK: Final = "cursors.lock"
 
 
 class Claim(NamedTuple):
@@ -89,13 +85,13 @@ class Cursors:
     def __init__(self, directory: Path) -> None:
         """Opens the database, makes it when it is missing, sets a damaged one aside (delivery then starts over)."""
         self._path = directory / NAME
-        with _one_at_a_time(directory):
-            try:
-                self._connection = _open(self._path)
-            except SegmentCorruptError as error:
-                _set_aside(self._path)
-                log.error("damaged cursors were set aside; exporters start at the oldest record", reason=str(error))
-                self._connection = _open(self._path)
+        self._connection = open_kept(
+            self._path,
+            _CREATE,
+            _MIGRATIONS,
+            check="SELECT sum(epoch) FROM cursors",
+            consequence="exporters start at the oldest record",
+        )
 
     def claim(self, exporter: str, start: Position = START) -> Claim:
         """Takes an exporter's cursor over, or begins it at `start`."""
@@ -183,17 +179,8 @@ class Cursors:
                 (records, records, exporter),
             )
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with translated(self._path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+    def _transaction(self) -> AbstractContextManager[None]:
+        return transaction(self._connection, self._path)
 
 
 def highest_segment(directory: Path) -> int:
@@ -206,40 +193,3 @@ def highest_segment(directory: Path) -> int:
     except PushLogError as error:
         log.warning("the cursors of the push log cannot be read", reason=str(error))
         return 0
-
-
-def _open(path: Path) -> apsw.Connection:
-    with translated(path):
-        connection = apsw.Connection(str(path))
-        try:
-            connection.set_busy_timeout(_BUSY_MS)
-            connection.execute("PRAGMA journal_mode = PERSIST")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute(_CREATE)
-            connection.execute("SELECT sum(epoch) FROM cursors").fetchall()
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-
-@contextmanager
-def _one_at_a_time(directory: Path) -> Iterator[None]:
-    """Opening and setting aside must not meet, between threads and between processes."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / _CREATE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise PushLogError(f"the cursors of the push log cannot be kept in {directory}: {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _set_aside(path: Path) -> None:
-    for side in ("", "-journal"):
-        file = path.with_name(path.name + side)
-        if file.exists():
-            file.rename(file.with_name(file.name + ".corrupt"))

@@ -4,11 +4,15 @@ A segment is *prepared* (the next one, empty), then the *head* (opened, takes ro
 opened; it never changes again). Rows are numbered from 1 without gaps. `end_bytes` is a running total of decompressed
 metrics, so that the bytes between two rows are one subtraction.
 
+`PRAGMA user_version` is the number of the form, and `FORMS` says what each holds. A segment never changes its form: one
+of an older release is read as it is, what it lacks being None, and goes with the log's retention. So an upgrade moves
+nothing, and is as safe as any restart. A segment of a newer release is no damaged one: it is refused, and left alone.
+
 Trap: POSIX locks belong to the process, and closing any descriptor of a file drops them. Nothing but SQLite may open
 these files in a process that uses them.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -21,15 +25,28 @@ from telemetry.push_record import PushRecord
 _CONTEXT: Final = PushRecord._fields[:-1]
 _TERMINATING: Final = _CONTEXT.index("terminating")
 
-_COLUMNS: Final = ("row", *_CONTEXT, "metrics", "encoding", "metrics_bytes", "end_bytes")
+_PAYLOAD: Final = ("metrics", "encoding", "metrics_bytes", "end_bytes")
+_COLUMNS: Final = ("row", *_CONTEXT, *_PAYLOAD)
+
+FORM: Final = 0
+"""The form that is written. A new field of the push record, or another column, makes the next one."""
+FORMS: Final[Mapping[int, tuple[str, ...]]] = {
+    0: (
+        "row", "push_id", "received_at", "receiver_node_id", "cluster_id", "listener", "client_instance_id",
+        "client_id", "client_software_name", "client_software_version", "client_source_address",
+        "client_source_port", "principal", "subscription_id", "push_interval_ms", "terminating",
+        "compression_type", "payload_bytes", "schema_version", *_PAYLOAD,
+    ),
+}  # fmt: skip
+"""The columns of every form that was ever written. What is here is never changed: it is on somebody's disk."""
 
 CREATE: Final = f"""
+PRAGMA user_version = {FORM};
 CREATE TABLE segment (opened_at INTEGER);
 INSERT INTO segment VALUES (NULL);
 CREATE TABLE pushes ({", ".join(_COLUMNS).replace("row", "row INTEGER PRIMARY KEY", 1)});
 """  # noqa: S608  names of our own
 INSERT: Final = f"INSERT INTO pushes VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608  question marks
-_SELECT: Final = "SELECT * FROM pushes WHERE row > ? AND row <= ? ORDER BY row"
 _LAST: Final = "SELECT row, end_bytes, received_at FROM pushes ORDER BY row DESC LIMIT 1"
 
 UNFINISHED: Final = ".new"
@@ -42,6 +59,22 @@ class SegmentCorruptError(PushLogError):
 
 class SegmentGoneError(PushLogError):
     """The file is not there (any more)."""
+
+
+class NewerFormError(PushLogError):
+    """A file of a form that only a newer release knows.
+
+    Attributes:
+        path: the file.
+        form: its number.
+    """
+
+    def __init__(self, path: Path, form: int) -> None:
+        super().__init__(
+            f"{path} was written by a newer Fleetgauge (form {form}): run that release again, or move the file away"
+        )
+        self.path = path
+        self.form = form
 
 
 class Tail(NamedTuple):
@@ -104,6 +137,7 @@ class SegmentReader:
             self._connection.set_busy_timeout(_BUSY_MS)
             # The last one to close a file would checkpoint it, in the way of whoever writes.
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self._select: str | None = None
 
     def is_opened(self) -> bool:
         """True once the segment was made the head; a prepared one is not."""
@@ -133,16 +167,34 @@ class SegmentReader:
         """The rows after `after` up to `last`, in order. Close the generator: an open one holds a snapshot."""
         end = 1 + len(_CONTEXT)
         with translated(self.path):
-            cursor = self._connection.execute(_SELECT, (after, last))
+            if self._select is None:
+                self._select = self._select_of_form()
+            cursor = self._connection.execute(self._select, (after, last))
             try:
                 for values in cast(Iterator[tuple[Any, ...]], cursor):
                     yield StoredRow(values[0], values[1:end], *values[end:-1])
             finally:
                 cursor.close()
 
+    def _select_of_form(self) -> str:
+        form = cast(int, self._connection.execute("PRAGMA user_version").get or 0)
+        if form not in FORMS:
+            raise NewerFormError(self.path, form)
+        return select_rows(FORMS[form])
+
     def close(self) -> None:
         """Ends reading."""
         self._connection.close()
+
+
+def select_rows(columns: Collection[str]) -> str:
+    """The query for the rows of a segment with these columns, in today's order; what it lacks is NULL.
+
+    >>> select_rows([name for name in FORMS[0] if name != "listener"])[:75]
+    'SELECT row, push_id, received_at, receiver_node_id, cluster_id, NULL, clien'
+    """
+    wanted = ", ".join(name if name in columns else "NULL" for name in _COLUMNS)
+    return f"SELECT {wanted} FROM pushes WHERE row > ? AND row <= ? ORDER BY row"  # noqa: S608  names of our own
 
 
 @contextmanager

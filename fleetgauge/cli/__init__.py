@@ -11,6 +11,7 @@ from fleetgauge.cli.clients import clients
 from fleetgauge.cli.credentials import credentials
 from fleetgauge.cli.demo import demo
 from fleetgauge.cli.export import export
+from fleetgauge.cli.exporters import exporters
 from fleetgauge.cli.log import app as log
 from fleetgauge.cli.metrics import metrics
 from fleetgauge.cli.serve import serve
@@ -31,6 +32,7 @@ app.command()(serve)
 app.command()(export)
 app.command()(status)
 app.command()(clients)
+app.command()(exporters)
 app.add_typer(log, name="log")
 app.command(name="config")(show_config)
 app.command()(metrics)

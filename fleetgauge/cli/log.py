@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from exporters.push_log.inspect import LogStats, added_stats, all_stats, is_log, records_after, tail
+from fleetgauge.cli.dead_letters import app as dead_letters
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory, read_config
 from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, at, size
@@ -20,6 +21,7 @@ from fleetgauge.errors import ConfigError
 from telemetry.push_record import PushRecord
 
 app = typer.Typer(help="Read the push log of a node, whether it runs or not.", no_args_is_help=True)
+app.add_typer(dead_letters, name="dead")
 
 _FOLLOW_EVERY_S = 0.5
 _Form = Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="json: one object a line.")]

@@ -27,7 +27,7 @@ def status(
 
     The node is found by its data directory: --log-dirs, or log.dirs of the configuration. Exits with 1 where none runs.
     """
-    found = _read(data_directory(config, override, log_dirs))
+    found = read_node_and_exports(data_directory(config, override, log_dirs))
     if form == "json":
         typer.echo(json.dumps(found, indent=2))
         return
@@ -40,7 +40,7 @@ def status(
             console.print(table)
 
 
-def _read(directory: DataDirectory) -> Status:
+def read_node_and_exports(directory: DataDirectory) -> Status:
     """What the node says, and under `exports` what every `fleetgauge export` of this directory says.
 
     Raises:
@@ -208,16 +208,22 @@ def _exporters(found: Status) -> Table:
         if "group" in state:
             shared = ", ".join(str(partition) for partition in state["partitions"])
             table.add_row(f"  in group {state['group']}", f"partitions {shared}" if shared else "no partitions now")
-        for what, text in (("retried", "retried"), ("refused", "refused"), ("bad_records", "no push records")):
-            if state.get(what):
-                table.add_row(f"  {text}, by reason", _counts(state[what]))
-        if state["passed_on_records"]:
-            table.add_row("  passed to others", f"{amount(state['passed_on_records'])} pushes")
-        if state["lost_records"]:
-            table.add_row("  lost in the log", f"{amount(state['lost_records'])} pushes")
-        if state["last_error"]:
-            table.add_row("  last error", printable(f"{state['last_error']} ({ago(state['last_error_at'])})"))
+        _add_trouble(table, state)
     return table
+
+
+def _add_trouble(table: Table, state: dict[str, Any]) -> None:
+    for what, text in (("retried", "retried"), ("refused", "refused"), ("bad_records", "no push records")):
+        if state.get(what):
+            table.add_row(f"  {text}, by reason", _counts(state[what]))
+    if state["passed_on_records"]:
+        table.add_row("  passed to others", f"{amount(state['passed_on_records'])} pushes")
+    if state["letters"]:
+        table.add_row("  dead letters", f"{amount(state['letters'])} pushes: fleetgauge log dead")
+    if state["lost_records"]:
+        table.add_row("  lost in the log", f"{amount(state['lost_records'])} pushes")
+    if state["last_error"]:
+        table.add_row("  last error", printable(f"{state['last_error']} ({ago(state['last_error_at'])})"))
 
 
 def _delivery(state: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from exporters.dead_letter import DeadLetterSettings
 from exporters.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from exporters.push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
@@ -26,6 +27,7 @@ _WIRE = ListenerSettings()
 _TELEMETRY = ClientMetricsSettings()
 _LOG = PushLogSettings(dir=Path("push-log"))
 _TOPIC = KafkaTopicSettings(bootstrap_servers="-")
+_DEAD = DeadLetterSettings(path=Path("dead-letters.db"))
 _QUOTAS = QuotaConfig()
 
 TABLES = (
@@ -310,6 +312,18 @@ class ServiceConfig(ListenerKeys):
         ge=1,
         alias="push.log.ack.timeout.ms",
         description="A push that is not in the log after so long is answered THROTTLING_QUOTA_EXCEEDED [ms].",
+    )
+    dead_letter_retention_bytes: int = Field(
+        default=_DEAD.retention_bytes,
+        ge=1 << 20,
+        alias="dead.letter.retention.bytes",
+        description="Beyond this size the push that was refused longest ago goes, counted [B].",
+    )
+    dead_letter_retention_ms: int = Field(
+        default=_DEAD.retention_ms,
+        ge=1000,
+        alias="dead.letter.retention.ms",
+        description="A push that was refused longer ago goes, counted [ms].",
     )
     shutdown_timeout_ms: int = Field(
         default=10_000,

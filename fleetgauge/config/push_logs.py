@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporters.dead_letter import DeadLetterSettings
 from exporters.push_log.inspect import holds_pushes
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
@@ -49,6 +50,15 @@ def embedded_logs(config: ServiceConfig) -> tuple[LogPlace, ...]:
     return (
         *(LogPlace(name=name, dir=path, is_abandoned=False) for name, path in written.items()),
         *(LogPlace(name=name, dir=path, is_abandoned=True) for name, path in left.items()),
+    )
+
+
+def dead_letter_settings(config: ServiceConfig) -> DeadLetterSettings:
+    """Of the pushes that destinations refused: in the data directory, whichever the push log is."""
+    return DeadLetterSettings(
+        path=DataDirectory(config.log_dirs.absolute()).dead_letters,
+        retention_bytes=config.dead_letter_retention_bytes,
+        retention_ms=config.dead_letter_retention_ms,
     )
 
 

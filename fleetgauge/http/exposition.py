@@ -10,12 +10,20 @@ entities nearest to their limits; series of single clients come only where
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    UntypedMetricFamily,
+)
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from fleetgauge.status import Status
 from telemetry.client_metrics import INSTANCE_METRICS, INSTANCE_TAG, TOTAL_METRICS
@@ -108,9 +116,14 @@ EXPORTERS: Final[Mapping[str, Count]] = {
     "rejected_points": Count("exporter_rejected_points_total", "Data points that the destination threw away."),
     "passed_on_records": Count("exporter_passed_on_pushes_total", "Pushes that passed to another process."),
     "splits": Count("exporter_splits_total", "Batches cut in halves."),
+    "letters": Count("exporter_dead_letters", "Refused pushes that are kept."),
+    "letter_bytes": Count("exporter_dead_letter_bytes", "Their metrics, decompressed."),
+    "oldest_letter_at": Count("exporter_oldest_dead_letter_timestamp_seconds", "When the first was refused.", _US),
+    "replayed_records": Count("exporter_replayed_pushes_total", "Refused pushes that were delivered after all."),
+    "letters_dropped": Count("exporter_dropped_dead_letters_total", "Refused pushes that an operator let go."),
     "lag_records": Count("exporter_lag_pushes", "Pushes in the log that the exporter has not delivered."),
     "lag_bytes": Count("exporter_lag_bytes", "Their metrics, decompressed."),
-    "lost_records": Count("exporter_lost_pushes_total", "Pushes that the log lost before they were delivered."),
+    "lag_ms": Count("exporter_lag_seconds", "How long ago the oldest undelivered push came; 0 without any.", _MS),
     "oldest_received_at": Count(
         "exporter_oldest_undelivered_timestamp_seconds", "When the oldest undelivered push came.", _US
     ),
@@ -130,7 +143,14 @@ BY_REASON: Final[Mapping[str, Count]] = {
     "retried": Count("exporter_retries_total", "Failed tries."),
     "refused": Count("exporter_refused_pushes_total", "Pushes given up for good."),
     "bad_records": Count("exporter_bad_records_total", "Records of the topic that are no push."),
+    "lost": Count("exporter_lost_pushes_total", "Pushes that the log lost before they were delivered."),
+    "letters_lost": Count("exporter_lost_dead_letters_total", "Refused pushes that are no longer kept, or never were."),
 }
+HISTOGRAMS: Final[Mapping[str, Count]] = {
+    "export_s": Count("exporter_export_duration_seconds", "How long successful exports took."),
+    "freshness_s": Count("exporter_freshness_seconds", "From the receipt of a push to its delivery."),
+}
+"""Of each exporter; values in seconds."""
 STATES: Final = ("starting", "running", "retrying", "stopped", "revoked")
 
 
@@ -271,9 +291,22 @@ def _exporters(exporters: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
     for key, count in BY_REASON.items():
         reasons = [((name, why), n) for name, each in exporters.items() for why, n in _reasons(each.get(key))]
         yield from _counts(count, ("exporter", "reason"), reasons)
+    for key, count in HISTOGRAMS.items():
+        told = [(name, each[key]) for name, each in exporters.items() if key in each]
+        if told:
+            yield _histogram(count, told)
     states = Count("exporter_state", "1 for the state in which the exporter is.")
     current = [((name, each["type"], s), float(each["state"] == s)) for name, each in exporters.items() for s in STATES]
     yield from _counts(states, ("exporter", "type", "state"), current)
+
+
+def _histogram(count: Count, told: Sequence[tuple[str, Mapping[str, Any]]]) -> Metric:
+    family = HistogramMetricFamily(_PREFIX + count.name, count.text, labels=["exporter"])
+    for name, each in told:
+        ends = [*map(floatToGoString, each["bounds"]), "+Inf"]
+        buckets = list(zip(ends, accumulate(each["counts"]), strict=True))
+        family.add_metric([name], buckets, each["sum"])
+    return family
 
 
 def _reasons(counts: Mapping[str, int] | None) -> Iterable[tuple[str, int]]:

@@ -14,14 +14,20 @@ PIPELINED = 20
 
 
 class Pusher(threading.Thread):
-    """Pushes once for each of many instances, pipelined, through every restart; notes what was acknowledged."""
+    """Pushes once for each of many instances, pipelined, through every restart; notes what was acknowledged.
 
-    def __init__(self, port: int, pushes: int) -> None:
+    `cut_off` counts the connections, and tries to connect, that failed. `pause_s` is between two times twenty pushes:
+    so a crowd of some size lasts for some time.
+    """
+
+    def __init__(self, port: int, pushes: int, pause_s: float = 0.0) -> None:
         super().__init__(daemon=True)
         self.port = port
         self.left = pushes
+        self.pause_s = pause_s
         self.acknowledged: set[str] = set()
         self.other_answers = 0
+        self.cut_off = 0
         self.payload = metrics_data()
 
     def run(self) -> None:
@@ -30,7 +36,9 @@ class Pusher(threading.Thread):
                 with RawClient(self.port, timeout_s=5.0) as client:
                     while self.left > 0:
                         self.push_some(client, min(PIPELINED, self.left))
+                        time.sleep(self.pause_s)
             except OSError:
+                self.cut_off += 1
                 time.sleep(0.02)
 
     def push_some(self, client: RawClient, number: int) -> None:

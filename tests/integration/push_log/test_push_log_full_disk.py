@@ -1,13 +1,13 @@
 """A disk that is really full: pushes are refused with the reason, nothing breaks, and service resumes with room."""
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from support.push_log import at_once, poll_all, push_record, small_log
+from support.small_disk import fill_up, small_disk
 
 from exporters.push_log.inspect import log_stats
 from exporters.push_log.log import PushLogFullError
@@ -21,18 +21,8 @@ DISK_BYTES = 2 * 1024 * 1024
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MiB."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    mount = shutil.which("mount")
-    if mount is None:
-        pytest.skip("a small file system cannot be made: there is no mount command")
-    command = [mount, "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"a small file system cannot be made: {made.stderr.strip()}")
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    with small_disk(tmp_path / "disk", DISK_BYTES) as path:
+        yield path
 
 
 def fill(
@@ -90,7 +80,7 @@ def test_both_processes_start_on_a_full_disk_and_make_room(disk: Path) -> None:
     settings = small_log(disk / "log", segment_bytes=300_000)
     with closing(SqlitePushLogWriter(settings)) as writer, closing(SqlitePushLogReader(settings, "otlp")):
         written, _ = fill(writer, 1)
-    (disk / "ballast").write_bytes(b"x" * (shutil.disk_usage(disk).free))
+    ballast = fill_up(disk)
     time = MockTime()
     files_before = len(list(settings.dir.glob("*")))
     with closing(SqlitePushLogWriter(settings, time, spawn=at_once)) as writer:
@@ -102,7 +92,7 @@ def test_both_processes_start_on_a_full_disk_and_make_room(disk: Path) -> None:
         assert len(list(settings.dir.glob("*"))) == files_before
         with closing(SqlitePushLogReader(settings, "otlp")) as reader:
             assert poll_all(reader) == written
-            (disk / "ballast").unlink()
+            ballast.unlink()
             time.sleep(1_000)
             later, _ = fill(writer, 10_000)
             assert poll_all(reader) == later

@@ -14,6 +14,7 @@ from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
 from support.receiver import OtlpReceiver
+from support.small_disk import small_disk
 
 pytestmark = pytest.mark.integration
 
@@ -21,32 +22,22 @@ THROTTLING_QUOTA_EXCEEDED = 89
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 8 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"needs the right to mount a tmpfs: {mounted.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+@pytest.fixture(name="disk")
+def _disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", 8 << 20) as path:
+        yield path
 
 
-def test_on_a_full_disk_pushes_are_throttled_and_service_resumes_when_there_is_room(
-    tmp_path: Path, small_disk: Path
-) -> None:
+def test_on_a_full_disk_pushes_are_throttled_and_service_resumes_when_there_is_room(tmp_path: Path, disk: Path) -> None:
     landing = tmp_path / "landing"
     config = f'[exporters.landing]\ntype = "landing"\npath = "{landing}"\nlinger.ms = 200\n'
-    node = Node(tmp_path, f"log.dirs={small_disk}/data", config=config)
-    node.data = small_disk / "data"
+    node = Node(tmp_path, f"log.dirs={disk}/data", config=config)
+    node.data = disk / "data"
     payload = metrics_data(2_000)  # 200 kB: some forty fill the disk
     acknowledged = 0
     with node, RawClient(node.port) as client:
-        filler = small_disk / "filler"
-        free = shutil.disk_usage(small_disk).free
+        filler = disk / "filler"
+        free = shutil.disk_usage(disk).free
         filler.write_bytes(bytes(max(0, free - 2 * 1024 * 1024)))
         codes = [client.push(client.get(uuid.uuid4()), payload).error_code for _ in range(40)]
         acknowledged += codes.count(0)

@@ -188,6 +188,19 @@ def test_a_reread_configuration_is_taken_over_by_all_workers_or_by_none(node: No
     assert before == [INTERVAL_MS, INTERVAL_MS]
 
 
+def test_an_exporter_is_told_once_with_the_pushes_of_all_workers(node: Node) -> None:
+    with clients_of_both_workers(node) as pair:
+        for client in pair:
+            assert client.push(client.get(uuid.uuid4()), metrics_data()).error_code == 0
+    logged = node.status()["push_log"]["logged"]
+    node.wait_for(lambda s: s["exporter_process"]["exporters"]["landing"]["delivered_records"] >= logged)
+    [told] = json.loads(CliRunner().invoke(app, ["exporters", "-f", "json", "-d", str(node.data)]).stdout)
+    assert told["process"] == "node"
+    assert told["exporters"]["landing"]["delivered_records"] >= logged
+    assert told["exporters"]["landing"]["lag_records"] == 0
+    assert told["push_log"]["segments"] >= 2, "a log for each worker"
+
+
 def push_through_both(node: Node, pushes: int) -> list[Pusher]:
     """Clients that have begun to push on both workers, and go on."""
     pushers = [Pusher(node.port, pushes) for _ in range(8)]

@@ -14,6 +14,7 @@ from fleetgauge.http.exposition import (
     BY_REASON,
     CONNECTIONS,
     EXPORTERS,
+    HISTOGRAMS,
     PUSH_LOG,
     QUOTAS,
     STATES,
@@ -37,6 +38,9 @@ def status(**changes: Any) -> dict[str, Any]:
         "retried": {"unavailable": 3},
         "refused": {"invalid_argument": 1},
         "bad_records": {"no_push_id": 2},
+        "lost": {"retention": 5, "damage": 0},
+        "letters_lost": {"retention_bytes": 4},
+        **{key: {"bounds": [0.5, 1.0], "counts": [3, 2, 1], "sum": 12.5} for key in HISTOGRAMS},
     }
     found: dict[str, Any] = {
         "node": {"node_id": 1, "cluster_id": 'c"\\\n1', "started_at_ms": 1_750_000_000_500, "not_ready": []},
@@ -93,11 +97,23 @@ def test_numbers_are_told_in_base_units_with_their_labels() -> None:
     assert found["fleetgauge_push_log_oldest_timestamp_seconds", ()] == 2
     assert found["fleetgauge_exporter_last_export_seconds", (("exporter", "collector"),)] == 0.007
     assert found["fleetgauge_exporter_retries_total", (("exporter", "collector"), ("reason", "unavailable"))] == 3
+    lost = (("exporter", "collector"), ("reason", "retention"))
+    assert found["fleetgauge_exporter_lost_pushes_total", lost] == 5
     states = {labels: value for (name, labels), value in found.items() if name == "fleetgauge_exporter_state"}
     assert sum(states.values()) == 1
     assert states[("exporter", "collector"), ("state", "running"), ("type", "otlp")] == 1
     assert found["kafka_server_client_metrics_throttle_count", ()] == 1.5
     assert math.isnan(found["kafka_server_client_metrics_plugin_export_time_max", ()]), "nothing was exported of late"
+
+
+def test_times_are_told_in_buckets_that_include_the_smaller_ones() -> None:
+    found = samples(text_of(status()))
+    name = "fleetgauge_exporter_freshness_seconds"
+    ends = {"0.5": 3, "1.0": 5, "+Inf": 6}
+    for end, count in ends.items():
+        assert found[f"{name}_bucket", (("exporter", "collector"), ("le", end))] == count
+    assert found[f"{name}_count", (("exporter", "collector"),)] == 6
+    assert found[f"{name}_sum", (("exporter", "collector"),)] == 12.5
 
 
 def test_the_usage_of_a_quota_is_told_over_its_limit_with_who_shares_it() -> None:
@@ -147,7 +163,7 @@ def test_our_own_names_are_as_prometheus_would_have_them() -> None:
     for family in parse(text_of(status())):
         if not family.name.startswith("fleetgauge_"):
             continue
-        assert family.type in ("counter", "gauge")
+        assert family.type in ("counter", "gauge", "histogram")
         assert re.fullmatch(r"[a-z_]+", family.name)
         assert not re.search(r"_(ms|us|kb|count|sum|bucket|info_total)$", family.name), family.name
         assert {sample.name.endswith("_total") for sample in family.samples} == {family.type == "counter"}
@@ -165,7 +181,8 @@ def test_single_instances_come_only_where_they_are_asked_for() -> None:
 
 def test_every_number_and_reason_of_a_delivery_is_told() -> None:
     texts = {"exporter", "state", "last_error"}
-    told = EXPORTERS.keys() | BY_REASON.keys()
+    by_reason = {"letters_without_room"}  # of the letters lost
+    told = EXPORTERS.keys() | BY_REASON.keys() | HISTOGRAMS.keys() | by_reason
     assert {name for name in DeliveryStats.__dataclass_fields__ if name not in told} == texts
     assert set(STATES) == {state.value for state in PipelineState}
 

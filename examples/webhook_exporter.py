@@ -1,0 +1,157 @@
+"""An exporter of one's own: sends pushes as JSON to a web server, in one POST a batch. docs/write-an-exporter.md.
+
+    [exporters.hook]
+    type = "webhook_exporter:webhook_exporter"      # the module must be importable, for example by PYTHONPATH
+    url = "http://localhost:8080/pushes"
+
+The body is `{"pushes": [...]}`: of each push who sent it, when it came, and its metrics, OTLP `MetricsData` in base64.
+The server answers 2xx when it has them all. It may name pushes that it will never take, `{"refused": [{"push_id": ...,
+"reason": ..., "detail": ...}]}`: those go to the dead letters.
+"""
+
+import base64
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from exporters.common_options import batch_settings, retry_settings
+from exporters.options import Options
+from exporters.outcome import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry, TooLarge
+from exporters.push_log.log import Batch
+from exporters.retry import RetrySettings
+from telemetry.push_record import PushRecord
+
+DEFAULT_BATCH = BatchSettings(max_bytes=1_000_000, max_records=1_000, linger_ms=500)
+TELLS_OF_US = {401: "check its credentials", 403: "check its credentials", 404: "check its url", 405: "check its url"}
+"""Answers that say nothing against the pushes: they wait in the log until an operator has put things right."""
+
+
+class WebhookExporter:
+    """Delivers to one URL, one request at a time."""
+
+    def __init__(self, name: str, url: str, *, timeout_s: float, batch: BatchSettings, retry: RetrySettings) -> None:
+        self.name = name
+        self.batch = batch
+        self.retry = retry
+        self._url = urlsplit(url)
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._connection: http.client.HTTPConnection | None = None
+        self._is_exporting = False
+        self._closed = False
+
+    def start(self) -> None:
+        """Nothing to prepare: the connection is made with the first batch, where a failure has a reason."""
+
+    def export(self, batch: Batch) -> Outcome:
+        """One POST. What the network does to it is a reason to try again, never an exception."""
+        body = json.dumps({"pushes": [as_object(record) for record in batch.records]}).encode()
+        try:
+            status, retry_after, answer = self._post(body)
+        except (OSError, http.client.HTTPException) as error:
+            return Retry(reason="unreachable", detail=f"{self._url.geturl()}: {error or type(error).__name__}")
+        return outcome(status, retry_after, answer)
+
+    def close(self) -> None:
+        """Ends a running request: `close` comes from another thread when a stop has waited long enough."""
+        with self._lock:
+            self._closed = True
+            connection = self._connection
+            if not self._is_exporting:
+                self._disconnect()
+            elif connection is not None and connection.sock is not None:
+                with suppress(OSError):  # the peer was faster
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _post(self, body: bytes) -> tuple[int, str | None, bytes]:
+        with self._lock:
+            connection = self._connected()
+            self._is_exporting = True
+        try:
+            return self._answer(connection, body)
+        except BaseException:
+            with self._lock:
+                self._disconnect()
+            raise
+        finally:
+            with self._lock:
+                self._is_exporting = False
+                if self._closed:
+                    self._disconnect()
+
+    def _answer(self, connection: http.client.HTTPConnection, body: bytes) -> tuple[int, str | None, bytes]:
+        path = self._url.path or "/"
+        query = f"?{self._url.query}" if self._url.query else ""
+        connection.request("POST", path + query, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.status, response.getheader("Retry-After"), response.read(1_000_000)
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._closed:
+            raise ConnectionError("the exporter is closed")
+        if self._connection is None:
+            kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
+            self._connection = kind(self._url.hostname or "", self._url.port, timeout=self._timeout_s)
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def outcome(status: int, retry_after: str | None, answer: bytes) -> Outcome:
+    """What an answer means for the batch."""
+    if 200 <= status < 300:
+        return Delivered(refused=refused_records(answer))
+    said = f"answered {status}: {answer[:200].decode(errors='replace')}"
+    if status == 413:
+        return TooLarge(reason="too_large", detail=said)
+    if status in TELLS_OF_US:
+        return Retry(reason=f"http_{status}", detail=f"{said} ({TELLS_OF_US[status]})")
+    if 400 <= status < 500 and status not in (408, 425, 429):
+        return Refused(reason=f"http_{status}", detail=said)
+    after_ms = int(retry_after) * 1_000 if retry_after is not None and retry_after.isdecimal() else None
+    return Retry(reason=f"http_{status}", detail=said, after_ms=after_ms)
+
+
+def refused_records(answer: bytes) -> tuple[RefusedRecord, ...]:
+    """The pushes that the server names as refused; none where it names none, or answers with something else."""
+    try:
+        named = json.loads(answer)["refused"]
+        return tuple(
+            RefusedRecord(push_id=each["push_id"], reason=str(each["reason"]), detail=str(each.get("detail", "")))
+            for each in named
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
+
+
+def as_object(record: PushRecord) -> dict[str, object]:
+    """A push as JSON has it."""
+    return {**record._asdict(), "metrics": base64.b64encode(record.metrics).decode()}
+
+
+def webhook_exporter(name: str, values: Mapping[str, object]) -> WebhookExporter:
+    """Makes the exporter out of the keys of `[exporters.<name>]`: `url`, `timeout.ms`, and those that all types have.
+
+    Raises:
+        ExporterConfigError: a key is unknown, `url` is missing, or a value is not allowed.
+    """
+    options = Options(name, values)
+    url = options.text("url", "")
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise options.error("url", url, "expected http://host/path or https://host/path")
+    exporter = WebhookExporter(
+        name,
+        url,
+        timeout_s=options.integer("timeout.ms", 10_000, minimum=1) / 1_000,
+        batch=batch_settings(options, DEFAULT_BATCH),
+        retry=retry_settings(options, RetrySettings()),
+    )
+    options.finish()
+    return exporter

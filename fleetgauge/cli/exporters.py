@@ -1,0 +1,151 @@
+"""`fleetgauge exporters`: how each exporter does: how far it is, what it could not deliver, how long things take."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from exporters.histogram import quantile
+from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
+from fleetgauge.cli.status import read_node_and_exports
+from fleetgauge.cli.text import printable
+from fleetgauge.cli.units import ago, amount, duration, size
+from fleetgauge.status import Status
+
+_Told = Mapping[str, Any]
+
+
+def exporters(
+    config: ConfigFile = None,
+    override: Overrides = None,
+    log_dirs: LogDirs = None,
+    form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
+) -> None:
+    """Show how the exporters of a running node do, and of every fleetgauge export beside it.
+
+    Of each exporter: its state, how far it is behind the log's end, what it delivered, retried, refused and lost, how
+    long exports take, and how old a push is when it is delivered. Exits with 1 where no node runs.
+    """
+    found = _processes(read_node_and_exports(data_directory(config, override, log_dirs)))
+    if form == "json":
+        typer.echo(json.dumps(found, indent=2))
+        return
+    console = Console(markup=False)  # names and reasons may hold brackets
+    for process in found:
+        for table in (_log(process), _progress(process["exporters"]), *_trouble(process["exporters"])):
+            console.print(table)
+
+
+def _processes(status: Status) -> list[dict[str, Any]]:
+    """What is told of each process that exports: the node's, and those of `fleetgauge export`."""
+    parts = ([("node", status)] if "node" in status else []) + [
+        (f"export {each['export']['number']}", each) for each in status.get("exports", ())
+    ]
+    return [
+        {
+            "process": name,
+            "push_log": part["push_log"],
+            "exporters": {
+                exporter: {**told, "export_quantiles_s": _quantiles(told.get("export_s")),
+                           "freshness_quantiles_s": _quantiles(told.get("freshness_s"))}
+                for exporter, told in part["exporter_process"]["exporters"].items()
+            },
+        }
+        for name, part in parts
+        if part["exporter_process"]["wanted"]
+    ]  # fmt: skip
+
+
+def _quantiles(histogram: _Told | None) -> dict[str, float | None]:
+    """Of the values since the process was started [s]; None where there are none."""
+    if histogram is None:
+        return {}
+    return {
+        f"p{share:.0%}".rstrip("%"): quantile(share, histogram["bounds"], histogram["counts"]) for share in (0.5, 0.99)
+    }
+
+
+def _log(process: _Told) -> Table:
+    log = process["push_log"]
+    table = Table(title=f"Push log ({process['process']})", title_justify="left", show_header=False, box=None)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    if "topic" in log:
+        table.add_row("topic", f"{log['topic']} at {log['bootstrap_servers']}")
+    if log.get("records") is not None:
+        table.add_row("pushes", amount(log["records"]))
+        table.add_row("on the disk", size(log["disk_bytes"]))
+        table.add_row("oldest", ago(log["oldest_received_at"]) if log["oldest_received_at"] else "-")
+    return table
+
+
+def _progress(found: Mapping[str, _Told]) -> Table:
+    table = Table(title="\nExporters", title_justify="left", box=None, pad_edge=False)
+    for heading in ("name", "type", "state"):
+        table.add_column(heading)
+    for heading in ("behind", "delivered", "export p50, p99", "fresh p50, p99", "retried", "refused", "dead", "lost"):
+        table.add_column(heading, justify="right")
+    for name, told in found.items():
+        table.add_row(
+            printable(name),
+            printable(str(told["type"])),
+            told["state"],
+            _behind(told),
+            f"{amount(told['delivered_records'])}, {size(told['delivered_bytes'])}",
+            _times(told["export_quantiles_s"]),
+            _times(told["freshness_quantiles_s"]),
+            amount(sum(told["retried"].values())),
+            amount(sum(told["refused"].values())),
+            amount(told["letters"]),
+            amount(told["lost_records"]),
+        )
+    return table
+
+
+def _behind(told: _Told) -> str:
+    if told["lag_records"] is None:
+        return "unknown"
+    parts = [amount(told["lag_records"])]
+    if told["lag_records"] and told["lag_bytes"] is not None:
+        parts.append(size(told["lag_bytes"]))
+    if told["lag_ms"]:
+        parts.append(duration(told["lag_ms"] / 1e3))
+    return ", ".join(parts)
+
+
+def _times(quantiles: Mapping[str, float | None]) -> str:
+    known = [value for value in quantiles.values() if value is not None]
+    return ", ".join(duration(value) if value >= 1 else f"{value * 1e3:.0f} ms" for value in known) or "-"
+
+
+def _trouble(found: Mapping[str, _Told]) -> list[Table]:
+    """What went wrong, by reason, of the exporters of which something did."""
+    tables = []
+    for name, told in found.items():
+        rows = [
+            (what, _counts(told.get(key) or {}))
+            for what, key in (
+                ("retried", "retried"), ("refused", "refused"), ("no push records", "bad_records"),
+                ("lost in the log", "lost"), ("dead letters lost", "letters_lost"),
+            )
+        ]  # fmt: skip
+        if told["letters"]:
+            rows.append(("dead letters", f"{amount(told['letters'])}: fleetgauge log dead --exporter {name}"))
+        if told["last_error"]:
+            rows.append(("last error", f"{told['last_error']} ({ago(told['last_error_at'])})"))
+        if any(text for _, text in rows):
+            table = Table(title=f"\n{printable(name)}", title_justify="left", show_header=False, box=None)
+            table.add_column(style="dim", no_wrap=True)
+            table.add_column(overflow="fold")
+            for what, text in rows:
+                if text:
+                    table.add_row(what, printable(text))
+            tables.append(table)
+    return tables
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {amount(count)}" for name, count in sorted(counts.items()) if count)

@@ -1,0 +1,134 @@
+"""A destination that is away for longer: within the log's bounds nothing is lost, beyond them it is counted exactly."""
+
+import time
+import uuid
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.node import Node
+from support.payloads import metrics_data
+from support.push_log import push_record
+from support.raw_client import RawClient
+from support.rss import RssWatch
+from support.webhook import Webhook
+
+from exporters.pipeline import Pipeline
+from exporters.push_log.sqlite import PushLogSettings, SqlitePushLogReader, SqlitePushLogWriter
+from exporters.registry import build_exporter, pipeline_settings
+from quotas.clock import SystemTime
+from telemetry.push_record import format_instance_id
+
+pytestmark = pytest.mark.integration
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+MIB = 1 << 20
+RETENTION_BYTES = 20 * MIB
+FLAT_BYTES = 12 * MIB
+"""What the exporter process may grow by while almost twice as much waits [B]: some batches of 1 MB."""
+
+
+@pytest.fixture(autouse=True)
+def _examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+
+
+def push(node: Node, count: int, payload: bytes) -> list[str]:
+    """Pushes so often, each time as another instance, and returns whose pushes were acknowledged."""
+    instances = [uuid.uuid4() for _ in range(count)]
+    with RawClient(node.port) as client:
+        return [
+            format_instance_id(instance)
+            for instance in instances
+            if client.push(client.get(instance), payload).error_code == 0
+        ]
+
+
+@pytest.mark.timeout(300)
+def test_an_outage_within_the_bounds_loses_nothing_and_one_beyond_them_what_is_counted(tmp_path: Path) -> None:
+    payload = metrics_data(2_000)
+    with Webhook() as hook:
+        hook.stop()
+        config = f"""
+[exporters.hook]
+type = "webhook_exporter:webhook_exporter"
+url = "{hook.url}"
+"linger.ms" = 50
+"""
+        bounds = (f"push.log.retention.bytes={RETENTION_BYTES}", f"push.log.segment.bytes={MIB}")
+        with Node(tmp_path, *bounds, config=config) as node:
+            hook.start()
+            first = push(node, 20, payload)
+            node.wait_for(lambda s: s["exporter_process"]["exporters"]["hook"]["delivered_records"] == len(first))
+            hook.stop()
+            with RssWatch(node.exporter_pid()) as memory:
+                outages(node, hook, payload)
+            assert node.stop() == 0, node.output()
+        print(f"the exporter process grew by {(memory.peak - memory.at_start) / MIB:.1f} MiB")
+        assert memory.peak - memory.at_start < FLAT_BYTES, f"{(memory.peak - memory.at_start) / MIB:.0f} MiB more"
+
+
+def outages(node: Node, hook: Webhook, payload: bytes) -> None:
+    """One within the bounds of the log, and one beyond them; the destination is away at first."""
+    before = len(hook.received)
+    within = push(node, 80, payload)
+    assert len(within) == 80
+    backlog = node.wait_for(lambda s: s["exporter_process"]["exporters"]["hook"]["lag_records"] == 80)
+    assert backlog["exporter_process"]["exporters"]["hook"]["lag_bytes"] == 80 * len(payload)
+    hook.start()
+    node.wait_for(lambda s: s["exporter_process"]["exporters"]["hook"]["lag_records"] == 0, what="the drain")
+    assert hook.received[before:] == within, "all of it, in order, once"
+
+    hook.stop()
+    beyond = push(node, 160, payload)
+    assert len(beyond) == 160
+    node.wait_for(
+        lambda s: (
+            s["exporter_process"]["exporters"]["hook"]["lost_records"] > 0
+            and s["push_log"]["disk_bytes"] <= RETENTION_BYTES
+        ),
+        what="the retention",
+    )
+    hook.start()
+    state = node.wait_for(
+        lambda s: s["exporter_process"]["exporters"]["hook"]["lag_records"] == 0, what="the second drain"
+    )["exporter_process"]["exporters"]["hook"]
+    arrived = hook.received[before + 80 :]
+    missing = set(beyond) - set(arrived)
+    assert state["lost"] == {"retention": len(missing), "damage": 0}, "counted exactly"
+    assert len(missing) > 30
+    # A batch was on its way when segments began to go: it is the oldest, and arrives all the same.
+    assert arrived == [instance for instance in beyond if instance not in missing]
+    assert arrived[-60:] == beyond[-60:], "the oldest goes first"
+
+
+def test_a_backlog_drains_in_order_and_no_faster_than_it_may(tmp_path: Path) -> None:
+    """200 pushes of an hour ago with 4 kB each at 200 kB/s: some four seconds of traffic."""
+    settings = PushLogSettings(dir=tmp_path / "log", min_free_bytes=0)
+    clock = SystemTime()
+    long_ago_us = clock.microseconds() - 3_600_000_000
+    with closing(SqlitePushLogWriter(settings)) as writer:
+        for number in range(200):
+            writer.append(push_record(number, b"m" * 4_000, received_at=long_ago_us + number))
+        writer.commit()
+    with Webhook() as hook:
+        keys = {
+            "type": "webhook_exporter:webhook_exporter",
+            "url": hook.url,
+            "batch.max.bytes": 40_000,
+            "linger.ms": 0,
+            "drain.rate.bytes": 200_000,
+        }
+        rate = pipeline_settings("hook", keys).drain_rate_bytes
+        reader = SqlitePushLogReader(settings, "hook")
+        pipeline = Pipeline(reader, build_exporter("hook", keys), time=clock, drain_rate_bytes=rate)
+        began = time.monotonic()
+        pipeline.start()
+        while len(hook.pushes) < 200 and time.monotonic() - began < 60:
+            time.sleep(0.05)
+        took_s = time.monotonic() - began
+        assert pipeline.stop(5_000)
+        assert [each["push_id"] for each in hook.pushes] == [f"{number:032x}" for number in range(200)]
+        # The first window may be filled at once; after it, no more than the rate.
+        assert took_s > 1.5

@@ -1,0 +1,199 @@
+"""The alert rules and the dashboard of `examples/`, against a real Prometheus that scrapes a real node.
+
+Needs Prometheus: `apt-get install --no-install-recommends prometheus` on Debian, or any `prometheus` and `promtool` on
+the PATH.
+"""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.http import address_of, get
+from support.node import Node
+from support.payloads import metrics_data
+from support.raw_client import RawClient
+from support.webhook import Webhook
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        shutil.which("prometheus") is None or shutil.which("promtool") is None,
+        reason="needs Prometheus: apt-get install --no-install-recommends prometheus",
+    ),
+]
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+RULES = EXAMPLES / "prometheus" / "fleetgauge.rules.yml"
+DASHBOARD = EXAMPLES / "grafana" / "fleetgauge-delivery.json"
+WITHIN_S = 60.0
+_NAME = re.compile(r"\bfleetgauge_[a-z_]+")
+_FAMILY = re.compile(r"_(total|bucket)$")
+"""What a sample's name has more than that of its family, in OpenMetrics."""
+_GRAFANA = {"$instance": ".+", "$exporter": ".+", "$__rate_interval": "1m"}
+"""What Grafana puts in the place of its variables."""
+
+
+class Prometheus:
+    """A server of its own that scrapes one address once a second."""
+
+    def __init__(self, directory: Path, target: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as reserved:
+            self.port = reserved.getsockname()[1]
+        config = directory / "prometheus.yml"
+        config.write_text(
+            "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
+            f"rule_files: ['{RULES}']\n"
+            f"scrape_configs: [{{job_name: fleetgauge, static_configs: [{{targets: ['{target}']}}]}}]\n"
+        )
+        with (directory / "prometheus.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    "prometheus",
+                    f"--config.file={config}",
+                    f"--storage.tsdb.path={directory / 'tsdb'}",
+                    f"--web.listen-address=127.0.0.1:{self.port}",
+                ],
+                stdout=log,
+                stderr=log,
+            )
+
+    def ask(self, path: str, **query: str) -> Any:
+        """The data that the API answers with; raises OSError where it refuses."""
+        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=10) as response:
+            answer = json.load(response)
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+    def rules(self) -> dict[str, dict[str, Any]]:
+        """Every rule by its name."""
+        return {rule["name"]: rule for group in self.ask("rules")["groups"] for rule in group["rules"]}
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while time.monotonic() < deadline:
+            with suppress(OSError):
+                if condition():
+                    return
+            time.sleep(0.2)
+        raise AssertionError(f"waited in vain for {what}")
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Prometheus]]:
+    """A node with an exporter that delivers, one whose destination is away, and one that refuses; and Prometheus."""
+    directory = tmp_path_factory.mktemp("scraped")
+    with pytest.MonkeyPatch.context() as patch, Webhook() as hook, Webhook() as away:
+        patch.setenv("PYTHONPATH", str(EXAMPLES))
+        patch.syspath_prepend(str(EXAMPLES))
+        away.stop()
+        hook.refuses = lambda push: push["client_id"] == "bad"
+        tables = [f'[exporters.landing]\ntype = "landing"\npath = "{directory / "landing"}"\n"linger.ms" = 100\n']
+        for name, served in (("hook", hook), ("away", away)):
+            kind = "webhook_exporter:webhook_exporter"
+            tables.append(f'[exporters.{name}]\ntype = "{kind}"\nurl = "{served.url}"\n"linger.ms" = 50\n')
+        with Node(directory, "http.listeners=http://127.0.0.1:0", config="".join(tables)) as node:
+            for client_id in ("good", "bad"):
+                with RawClient(node.port, client_id=client_id) as client:
+                    assert client.push(client.get(), metrics_data()).error_code == 0
+            node.wait_for(
+                lambda s: (
+                    s["exporter_process"]["exporters"]["hook"]["letters"] == 1
+                    and s["exporter_process"]["exporters"]["away"]["retried"]
+                    and s["exporter_process"]["exporters"]["landing"]["delivered_records"] == 2
+                ),
+                what="each to do its part",
+            )
+            host, port = address_of(node)
+            prometheus = Prometheus(directory, f"{host}:{port}")
+            try:
+                scraped_twice = "count_over_time(fleetgauge_ready[1m]) > 1"
+                prometheus.wait_for(lambda: bool(prometheus.ask("query", query=scraped_twice)["result"]), "two scrapes")
+                yield node, prometheus
+            finally:
+                prometheus.process.kill()
+                prometheus.process.wait()
+
+
+def dashboard_expressions() -> list[str]:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    found = [target["expr"] for panel in panels for target in panel["targets"]]
+    for variable, value in _GRAFANA.items():
+        found = [expression.replace(variable, value) for expression in found]
+    assert not [expression for expression in found if "$" in expression], "a variable that Grafana has no value for"
+    return found
+
+
+def test_every_rule_is_evaluated_and_reads_metrics_that_there_are(scraped: tuple[Node, Prometheus]) -> None:
+    _, prometheus = scraped
+    prometheus.wait_for(lambda: {rule["health"] for rule in prometheus.rules().values()} == {"ok"}, "healthy rules")
+    known = prometheus.ask("metadata")
+    for rule in prometheus.rules().values():
+        names = set(_NAME.findall(rule["query"]))
+        assert names, rule["name"]
+        unknown = {name for name in names if _FAMILY.sub("", name) not in known}
+        assert not unknown, f"{rule['name']} reads what no node tells: {unknown}"
+        assert {"summary"} <= set(rule["annotations"])
+
+
+def test_the_rules_see_what_is_wrong_and_nothing_else(scraped: tuple[Node, Prometheus]) -> None:
+    _, prometheus = scraped
+
+    def alerting() -> set[str]:
+        return {name for name, rule in prometheus.rules().items() if rule["state"] != "inactive"}
+
+    wanted = {"FleetgaugeDeadLetters", "FleetgaugeExporterRetrying"}
+    prometheus.wait_for(lambda: wanted <= alerting(), f"{wanted}")
+    assert alerting() == wanted
+    [letter] = prometheus.rules()["FleetgaugeDeadLetters"]["alerts"]
+    assert (letter["labels"]["exporter"], letter["state"]) == ("hook", "firing")
+    assert letter["annotations"]["summary"] == "1 pushes are refused by hook"
+    [retrying] = prometheus.rules()["FleetgaugeExporterRetrying"]["alerts"]
+    assert (retrying["labels"]["exporter"], retrying["state"]) == ("away", "pending")
+
+
+def test_every_panel_of_the_dashboard_shows_something(scraped: tuple[Node, Prometheus]) -> None:
+    _, prometheus = scraped
+    for expression in dashboard_expressions():
+        assert prometheus.ask("query", query=expression)["result"], expression
+    assert prometheus.ask("label/exporter/values", **{"match[]": "fleetgauge_exporter_state"}) == [
+        "away",
+        "hook",
+        "landing",
+    ]
+
+
+def test_the_dashboard_is_made_as_grafana_reads_it() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for panel in panels
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(cells) == len(set(cells)), "panels lie over each other"
+    assert {x for x, _ in cells} == set(range(24))
+    variables = {variable["name"] for variable in dashboard["templating"]["list"]}
+    assert variables == {"datasource", "instance", "exporter"}
+    assert all(panel["description"] and panel["fieldConfig"]["defaults"]["unit"] for panel in panels)
+
+
+def test_promtool_finds_nothing_wrong_with_our_own_metrics(scraped: tuple[Node, Prometheus]) -> None:
+    node, _ = scraped
+    page = get(node, "/metrics").body.decode()
+    ours = "".join(line + "\n" for line in page.splitlines() if "fleetgauge_" in line)
+    assert "fleetgauge_exporter_freshness_seconds_bucket" in ours
+    linted = subprocess.run(["promtool", "check", "metrics"], input=ours, capture_output=True, text=True, check=False)
+    assert (linted.returncode, linted.stdout + linted.stderr) == (0, "")
