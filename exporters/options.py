@@ -5,8 +5,12 @@ arrive joined by dots (`headers.authorization`), or as text, `a=b,c=d`.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from wire.errors import FleetgaugeError
+
+HIDDEN: Final = "(hidden)"
+"""What a message shows in the place of a value that may be a secret."""
 
 
 class ExporterConfigError(FleetgaugeError):
@@ -38,16 +42,25 @@ class Options:
     Args:
         exporter: its name, for messages.
         values: key -> value; `type` is taken as read.
+        sources: key -> the environment variable that its value is from, where it is from one.
     """
 
-    def __init__(self, exporter: str, values: Mapping[str, object]) -> None:
+    def __init__(
+        self, exporter: str, values: Mapping[str, object], *, sources: Mapping[str, str] | None = None
+    ) -> None:
         self.exporter = exporter
+        self._sources = dict(sources or {})
         self._left = {key: value for key, value in values.items() if key != "type"}
         self._known: list[str] = []
 
     def error(self, key: str, value: object, allowed: str) -> ExporterConfigError:
-        """The error that says what is wrong with `key`."""
-        return ExporterConfigError(self.exporter, key, value, allowed)
+        """The error that says what is wrong with `key`, and which variable set it, if one did."""
+        source = self.source(key) or self.source(key.partition(".")[0])
+        return ExporterConfigError(self.exporter, key, value, f"{allowed} (from {source})" if source else allowed)
+
+    def source(self, key: str) -> str:
+        """The environment variable that the value of `key` is from; empty where it is from none."""
+        return self._sources.get(key, "")
 
     def text(self, key: str, default: str) -> str:
         """A text that is not empty."""
@@ -96,15 +109,15 @@ class Options:
                 raise self.error(key, value, f"{name!r} is not one of {', '.join(allowed)}")
         return tuple(dict.fromkeys(stripped))
 
-    def mapping(self, key: str) -> tuple[tuple[str, str], ...]:
-        """A map of texts: a table, dotted keys below `key`, or `a=b,c=d`; sorted by name."""
+    def mapping(self, key: str, *, secret: bool = False) -> tuple[tuple[str, str], ...]:
+        """A map of texts: a table, dotted keys below `key`, or `a=b,c=d`; sorted by name. A secret one is not shown."""
         value = self._take(key, {})
-        found = dict(value) if isinstance(value, Mapping) else self._pairs(key, value)
+        found = dict(value) if isinstance(value, Mapping) else self._pairs(key, value, secret=secret)
         below = [name for name in self._left if name.startswith(f"{key}.")]
         found.update((name[len(key) + 1 :], self._left.pop(name)) for name in below)
         for name, content in found.items():
             if not isinstance(content, (str, int, float)):
-                raise self.error(f"{key}.{name}", content, "expected a text")
+                raise self.error(f"{key}.{name}", HIDDEN if secret else content, "expected a text")
         return tuple(sorted((str(name), str(content)) for name, content in found.items()))
 
     def finish(self) -> None:
@@ -121,13 +134,14 @@ class Options:
         self._known.append(key)
         return self._left.pop(key, default)
 
-    def _pairs(self, key: str, value: object) -> dict[str, object]:
+    def _pairs(self, key: str, value: object, *, secret: bool) -> dict[str, object]:
+        shown = HIDDEN if secret else value
         if not isinstance(value, str):
-            raise self.error(key, value, "expected a table of texts, or name=value,name=value")
+            raise self.error(key, shown, "expected a table of texts, or name=value,name=value")
         pairs: dict[str, object] = {}
         for pair in filter(None, (part.strip() for part in value.split(","))):
             name, equals, content = pair.partition("=")
             if not equals or not name.strip():
-                raise self.error(key, value, "expected name=value,name=value")
+                raise self.error(key, shown, "expected name=value,name=value")
             pairs[name.strip()] = content.strip()
         return pairs

@@ -6,8 +6,9 @@ import pytest
 
 from exporters.landing import LandingExporter, LandingSettings
 from exporters.options import ExporterConfigError
-from exporters.otlp import OtlpExporter, OtlpSettings
-from exporters.otlp_channel import OtlpEndpoint
+from exporters.otlp import OtlpExporter, otlp_exporter
+from exporters.otlp_endpoint import HTTP_PROTOBUF, OtlpEndpoint
+from exporters.otlp_settings import OtlpSettings
 from exporters.registry import EXPORTER_TYPES, build_exporter
 
 
@@ -73,8 +74,13 @@ def test_endpoints_that_gRPC_could_not_use_are_refused(text: str) -> None:  # no
         ({"labels": 5}, r"labels is 5: expected a list"),
         ({"static.labels": "env"}, r"static\.labels is 'env': expected name=value"),
         ({"static.labels": {"client_id": "x"}}, r"static\.labels is .*cannot be named 'client_id'"),
-        ({"headers": {"a b": "x"}}, r"headers\.a b is 'x': a header's name"),
-        ({"headers": {"grpc-timeout": "x"}}, r"headers\.grpc-timeout is 'x': a header's name"),
+        ({"headers": {"a b": "x"}}, r"headers\.a b is '\(hidden\)': a header's name"),
+        ({"headers": {"grpc-timeout": "x"}}, r"headers\.grpc-timeout is '\(hidden\)': a header's name"),
+        (
+            {"headers": {"Content-Type": "x"}},
+            r"headers\.content-type is '\(hidden\)': that header is set by Fleetgauge",
+        ),
+        ({"protocol": "http/json"}, r"protocol is 'http/json': expected one of grpc, http/protobuf"),
         ({"retry.backoff.ms": 9_000}, r"retry\.backoff\.ms is 9000: expected a whole number from 1 to 3000"),
         ({"endpoint": ""}, r"endpoint is '': expected a text"),
         ({"tls.ca.file": "/ca.pem"}, r"tls\.ca\.file is '/ca\.pem': TLS needs an endpoint that begins with https://"),
@@ -88,6 +94,91 @@ def test_endpoints_that_gRPC_could_not_use_are_refused(text: str) -> None:  # no
 def test_a_wrong_key_or_value_is_named_with_what_is_allowed(values: dict[str, object], message: str) -> None:
     with pytest.raises(ExporterConfigError, match=message):
         build_exporter("collector", {"type": "otlp", **values})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://localhost:4318", "http://localhost:4318/v1/metrics"),
+        ("collector", "http://collector:4318/v1/metrics"),
+        ("https://otlp.example.com", "https://otlp.example.com:443/v1/metrics"),
+        ("http://[::1]/", "http://[::1]:80/v1/metrics"),
+        ("https://x:1/otlp/", "https://x:1/otlp/v1/metrics"),
+        ("https://x:1/otlp/v1/metrics", "https://x:1/otlp/v1/metrics"),
+    ],
+)
+def test_an_endpoint_of_http_is_a_base_url(text: str, expected: str) -> None:
+    assert str(otlp(protocol="http/protobuf", endpoint=text).endpoint) == expected
+
+
+def test_http_needs_no_endpoint_either() -> None:
+    assert str(otlp(protocol="http/protobuf").endpoint) == "http://localhost:4318/v1/metrics"
+
+
+@pytest.mark.parametrize("text", ["http://x/?a=b", "http://u:p@x", "http://x/a b", "http://x:0/", "x:99999", "//x"])
+def test_endpoints_that_http_could_not_use_are_refused(text: str) -> None:
+    with pytest.raises(ExporterConfigError, match=r"exporters\.collector\.endpoint is .*expected http://host:port"):
+        otlp(protocol="http/protobuf", endpoint=text)
+
+
+def from_variables(values: dict[str, object] | None = None, **variables: str) -> OtlpSettings:
+    environment = {f"OTEL_EXPORTER_OTLP_{name}": value for name, value in variables.items()}
+    return otlp_exporter("collector", values or {}, environment).settings
+
+
+def test_the_standard_variables_set_what_the_file_does_not() -> None:
+    found = from_variables(
+        {"timeout.ms": 7, "headers.x-team": "payments"},
+        ENDPOINT="http://collector:4317", HEADERS="api-key=a%20b,x=y", TIMEOUT="1500", COMPRESSION="gzip",
+    )  # fmt: skip
+    assert str(found.endpoint) == "http://collector:4317"
+    assert (found.timeout_ms, found.compression) == (7, "gzip")
+    assert found.headers == (("x-team", "payments"),)
+    assert from_variables(HEADERS="api-key=a%20b, x=y").headers == (("api-key", "a b"), ("x", "y"))
+
+
+def test_variables_for_metrics_win_over_those_for_every_signal_and_empty_ones_say_nothing() -> None:
+    found = from_variables(
+        ENDPOINT="http://all:4318/base", METRICS_ENDPOINT="http://metrics:4318/take", PROTOCOL="grpc",
+        METRICS_PROTOCOL="http/protobuf", TIMEOUT="1", METRICS_TIMEOUT="2", METRICS_COMPRESSION="", COMPRESSION="gzip",
+    )  # fmt: skip
+    assert (found.protocol, str(found.endpoint)) == (HTTP_PROTOBUF, "http://metrics:4318/take")
+    assert (found.timeout_ms, found.compression) == (2, "gzip")
+
+
+def test_an_endpoint_for_metrics_is_taken_as_it_is_and_one_for_all_signals_is_a_base() -> None:
+    http = {"protocol": "http/protobuf"}
+    assert from_variables(dict(http), METRICS_ENDPOINT="http://x:1").endpoint.path == "/"
+    assert from_variables(dict(http), ENDPOINT="http://x:1").endpoint.path == "/v1/metrics"
+    own = {**http, "endpoint": "http://y:2/base"}
+    assert str(from_variables(own, METRICS_ENDPOINT="http://x:1").endpoint) == "http://y:2/base/v1/metrics"
+
+
+def test_an_endpoint_variable_without_a_scheme_means_tls_unless_it_is_said_to_be_insecure() -> None:
+    assert from_variables(ENDPOINT="x:1").endpoint.tls
+    assert not from_variables(ENDPOINT="x:1", INSECURE="true").endpoint.tls
+    assert from_variables(ENDPOINT="x:1", INSECURE="true", METRICS_INSECURE="false").endpoint.tls
+
+
+def test_certificate_variables_say_nothing_about_an_endpoint_without_tls(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("x")
+    names = {"CERTIFICATE": str(tmp_path / "ca.pem")}
+    assert from_variables({"endpoint": "http://x:1"}, **names).tls.ca_file is None
+    assert from_variables({"endpoint": "https://x:1"}, **names).tls.ca_file == tmp_path / "ca.pem"
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"PROTOCOL": "http/json"}, r"protocol is 'http/json': .*\(from OTEL_EXPORTER_OTLP_PROTOCOL\)"),
+        ({"METRICS_TIMEOUT": "10s"}, r"timeout\.ms is '10s': .*\(from OTEL_EXPORTER_OTLP_METRICS_TIMEOUT\)"),
+        ({"HEADERS": "api-key"}, r"headers is '\(hidden\)': .*\(from OTEL_EXPORTER_OTLP_HEADERS\)"),
+        ({"ENDPOINT": "http://x:1/base"}, r"a path belongs to protocol = .*\(from OTEL_EXPORTER_OTLP_ENDPOINT\)"),
+    ],
+)
+def test_a_wrong_variable_is_named(variables: dict[str, str], message: str) -> None:
+    with pytest.raises(ExporterConfigError, match=message):
+        from_variables(**variables)
 
 
 def test_a_header_that_may_be_a_secret_is_not_shown() -> None:
