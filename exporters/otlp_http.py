@@ -76,6 +76,8 @@ class HttpTransport:
         try:
             with self._bounded(late):
                 response, body = self._post(self._compress(request))
+            if late.is_set():  # a head that is cut short reads like a whole one
+                raise TimeoutError
         except _TlsFilesError as error:
             return Retry(reason="tls_files", detail=str(error))
         except (HTTPError, OSError, http.client.HTTPException) as error:
