@@ -118,7 +118,18 @@ class Options:
         for name, content in found.items():
             if not isinstance(content, (str, int, float)):
                 raise self.error(f"{key}.{name}", HIDDEN if secret else content, "expected a text")
-        return tuple(sorted((str(name), str(content)) for name, content in found.items()))
+        return tuple(sorted((str(name), _text(content)) for name, content in found.items()))
+
+    def listed(self, key: str) -> tuple[str, ...]:
+        """Texts, as a list or as one text separated by commas; at least one."""
+        value = self._take(key, "")
+        texts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+            raise self.error(key, value, "expected a list of texts, or text separated by commas")
+        found = tuple(text.strip() for text in texts if text.strip())
+        if not found:
+            raise self.error(key, value, "expected at least one")
+        return found
 
     def finish(self) -> None:
         """Call after the last key was read.
@@ -145,3 +156,7 @@ class Options:
                 raise self.error(key, shown, "expected name=value,name=value")
             pairs[name.strip()] = content.strip()
         return pairs
+
+
+def _text(content: object) -> str:
+    return str(content).lower() if isinstance(content, bool) else str(content)

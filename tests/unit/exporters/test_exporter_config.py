@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from exporters.kafka_topic import KafkaTopicExporter, KafkaTopicExporterSettings
 from exporters.landing import LandingExporter, LandingSettings
 from exporters.options import ExporterConfigError
 from exporters.otlp import OtlpExporter, otlp_exporter
@@ -85,7 +86,7 @@ def test_endpoints_that_gRPC_could_not_use_are_refused(text: str) -> None:  # no
         ({"endpoint": ""}, r"endpoint is '': expected a text"),
         ({"tls.ca.file": "/ca.pem"}, r"tls\.ca\.file is '/ca\.pem': TLS needs an endpoint that begins with https://"),
         ({"endpoint": "https://x", "tls.ca.file": "/no/ca.pem"}, r"tls\.ca\.file is .*there is no such file"),
-        ({"type": "kafka"}, r"exporters\.collector\.type is 'kafka': expected one of landing, otlp"),
+        ({"type": "pulsar"}, r"exporters\.collector\.type is 'pulsar': expected one of .*kafka_topic, landing, otlp"),
         ({"type": "landing"}, r"exporters\.collector\.path is '': expected a text"),
         ({"type": "landing", "path": "bogus://x"}, r"path is 'bogus://x': expected a path, or a URI"),
         ({"type": "landing", "path": "x", "labels": []}, r"labels is \[\]: there is no such key"),
@@ -201,6 +202,66 @@ def test_a_landing_zone_needs_its_path_alone_and_touches_nothing_yet(tmp_path: P
 
 
 def test_every_type_of_exporter_has_a_name_and_batches() -> None:
+    needed = {"landing": {"path": "y"}, "kafka_topic": {"bootstrap.servers": "127.0.0.1:1", "topic": "pushes"}}
     for kind in EXPORTER_TYPES:
-        exporter = build_exporter("x", {"type": kind} | ({"path": "y"} if kind == "landing" else {}))
+        exporter = build_exporter("x", {"type": kind, **needed.get(kind, {})})
         assert (exporter.name, exporter.batch.max_records > 0) == ("x", True)
+
+
+def kafka(**values: object) -> KafkaTopicExporterSettings:
+    keys = {"bootstrap.servers": "127.0.0.1:1", "topic": "pushes", **values}
+    exporter = build_exporter("lake", {"type": "kafka_topic", **keys})
+    assert isinstance(exporter, KafkaTopicExporter)
+    return exporter.settings
+
+
+def test_a_topic_needs_its_name_and_its_brokers_alone() -> None:
+    found = kafka()
+    assert (found.format, found.timeout_ms, found.topic.bootstrap_servers) == ("record", 10_000, "127.0.0.1:1")
+    assert found.topic.client["client.id"] == "fleetgauge-lake"
+    assert found.topic.client["delivery.timeout.ms"] == "10000"
+
+
+def test_every_key_of_a_topic_is_taken_typed_or_as_text() -> None:
+    typed = kafka(
+        **{
+            "bootstrap.servers": ["127.0.0.1:1", "127.0.0.1:2"], "format": "otlp", "timeout.ms": 5_000,
+            "topic.partitions": 3, "topic.replication.factor": 2, "topic.retention.ms": -1, "max.record.bytes": 100,
+            "client": {"socket.keepalive.enable": True}, "labels": ["client_id"], "batch.max.records": 7,
+        }
+    )  # fmt: skip
+    text = kafka(
+        **{
+            "bootstrap.servers": "127.0.0.1:1, 127.0.0.1:2", "format": "OTLP", "timeout.ms": "5000",
+            "topic.partitions": "3", "topic.replication.factor": "2", "topic.retention.ms": "-1",
+            "max.record.bytes": "100", "client.socket.keepalive.enable": "true", "labels": "client_id",
+            "batch.max.records": "7",
+        }
+    )  # fmt: skip
+    assert typed == text
+    assert typed.topic.client["socket.keepalive.enable"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"topic": ""}, r"exporters\.lake\.topic is '': expected a text"),
+        ({"bootstrap.servers": []}, r"bootstrap\.servers is \[\]: expected at least one"),
+        ({"bootstrap.servers": [5]}, r"bootstrap\.servers is \[5\]: expected a list of texts"),
+        ({"format": "avro"}, r"format is 'avro': expected one of record, otlp"),
+        ({"labels": "client_id"}, r"labels is 'client_id': there is no such key"),
+        ({"client.acks": "1"}, r"client\.acks is '\(hidden\)': that is set by Fleetgauge"),
+        ({"client.transactional.id": "x"}, r"client\.transactional\.id is .*that is set by Fleetgauge"),
+        ({"client.delivery.timeout.ms": "1"}, r"client\.delivery\.timeout\.ms is .*that is what timeout\.ms sets"),
+        (
+            {"client.sasl.pasword": "s3cret"},
+            r"client is '\(hidden\)': the Kafka client refuses its settings.*sasl\.pasword",
+        ),
+        ({"topic.replication.factor": 0}, r"topic\.replication\.factor is 0: expected a positive number, or -1"),
+        ({"topic.retention.ms": 0}, r"topic\.retention\.ms is 0: expected a positive number, or -1"),
+    ],
+)
+def test_a_wrong_key_of_a_topic_is_named_and_no_secret_shown(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ExporterConfigError, match=message) as caught:
+        kafka(**values)
+    assert "s3cret" not in str(caught.value)
