@@ -4,6 +4,7 @@ Values may come typed (TOML) or as text (environment variables, overrides). A ma
 arrive joined by dots (`headers.authorization`), or as text, `a=b,c=d`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -11,6 +12,18 @@ from wire.errors import FleetgaugeError
 
 HIDDEN: Final = "(hidden)"
 """What a message shows in the place of a value that may be a secret."""
+
+
+_USER_INFO = re.compile(r"(?<=://)[^/?#\s]*@")
+
+
+def without_credentials(text: str) -> str:
+    """A URI, or a text that speaks of one, without the user and password in it.
+
+    >>> without_credentials("s3://key:secret@bucket/landing?region=eu-west-1")
+    's3://bucket/landing?region=eu-west-1'
+    """
+    return _USER_INFO.sub("", text)
 
 
 class ExporterConfigError(FleetgaugeError):
@@ -56,7 +69,9 @@ class Options:
     def error(self, key: str, value: object, allowed: str) -> ExporterConfigError:
         """The error that says what is wrong with `key`, and which variable set it, if one did."""
         source = self.source(key) or self.source(key.partition(".")[0])
-        return ExporterConfigError(self.exporter, key, value, f"{allowed} (from {source})" if source else allowed)
+        shown = without_credentials(value) if isinstance(value, str) else value
+        why = f"{allowed} (from {source})" if source else allowed
+        return ExporterConfigError(self.exporter, key, shown, without_credentials(why))
 
     def source(self, key: str) -> str:
         """The environment variable that the value of `key` is from; empty where it is from none."""
@@ -89,6 +104,13 @@ class Options:
         if not minimum <= number <= maximum:
             raise self.error(key, value, allowed)
         return number
+
+    def optional_integer(self, key: str, *, minimum: int, maximum: int = 2**31 - 1) -> int | None:
+        """A whole number as `integer` reads it, or None where the key is missing."""
+        if key not in self._left:
+            self._known.append(key)
+            return None
+        return self.integer(key, minimum, minimum=minimum, maximum=maximum)
 
     def choice(self, key: str, default: str, allowed: Sequence[str]) -> str:
         """One of `allowed`, in any case."""

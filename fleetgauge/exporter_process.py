@@ -12,7 +12,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import IO, Any
@@ -56,8 +56,10 @@ class ExporterProcess:
         self._time = time
         self._push_log = exporter_log(job.push_log, tuple(job.exporters), time, job.logs)
         self._pipelines: list[Pipeline] = []
+        self._own_counters: dict[str, Callable[[], dict[str, int]]] = {}
         for name, keys in job.exporters.items():
             exporter = build_exporter(name, exporter_keys(keys, name, job.instance))
+            self._own_counters[name] = getattr(exporter, "counters", dict)
             self._pipelines.append(Pipeline(self._push_log.reader(name), exporter, time=time))
 
     def run(self, commands: "queue.Queue[dict[str, Any] | None]", out: IO[str]) -> None:
@@ -89,6 +91,7 @@ class ExporterProcess:
                 "type": self._job.exporters[pipeline.name]["type"],
                 **asdict(pipeline.stats()),
                 **cursors.get(pipeline.name, NO_CURSOR),
+                **self._own_counters[pipeline.name](),
             }
         return {"push_log": push_log, "exporters": exporters}
 

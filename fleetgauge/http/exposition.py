@@ -108,6 +108,8 @@ EXPORTERS: Final[Mapping[str, Count]] = {
     "rejected_points": Count("exporter_rejected_points_total", "Data points that the destination threw away."),
     "passed_on_records": Count("exporter_passed_on_pushes_total", "Pushes that passed to another process."),
     "splits": Count("exporter_splits_total", "Batches cut in halves."),
+    "retired_files": Count("exporter_retired_files_total", "Files of a landing zone removed since they were too old."),
+    "retired_bytes": Count("exporter_retired_bytes_total", "Size of the files of a landing zone that were removed."),
     "lag_records": Count("exporter_lag_pushes", "Pushes in the log that the exporter has not delivered."),
     "lag_bytes": Count("exporter_lag_bytes", "Their metrics, decompressed."),
     "lost_records": Count("exporter_lost_pushes_total", "Pushes that the log lost before they were delivered."),
