@@ -36,10 +36,10 @@ class Failure(NamedTuple):
     """False if the topic was deleted, and is to be looked for again."""
 
 
-def failed_delivery(errors: Sequence["KafkaError"], topic: str, last_words: str = "") -> Failure:
+def failed_delivery(errors: Sequence["KafkaError"], topic: str, client_words: str = "") -> Failure:
     """What is to be done about these errors, at least one.
 
-    `last_words` are the client's own about its connections, put behind what may pass.
+    `client_words` are the client's own about its connections, put behind what may pass.
 
     What may pass at the next try comes first: the records that arrived meanwhile are left out of it, so that what is
     too large or refused remains for the try after that.
@@ -53,7 +53,7 @@ def failed_delivery(errors: Sequence["KafkaError"], topic: str, last_words: str 
     detail = f"topic {topic} did not take {by_name[name]} records: {texts[name]}"
     if passing:
         advice = f" ({_ADVICE[name]})" if name in _ADVICE else ""
-        return Failure(Retry(reason=reason, detail=detail + advice + last_words), not _MISSING & by_name.keys())
+        return Failure(Retry(reason=reason, detail=detail + advice + client_words), not _MISSING & by_name.keys())
     if name in _TOO_LARGE:
         return Failure(TooLarge(reason=reason, detail=detail), topic_is_there=True)
     return Failure(Refused(reason=reason, detail=detail), topic_is_there=True)

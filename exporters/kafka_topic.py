@@ -99,7 +99,7 @@ class KafkaTopicExporter:
         self._labeller = Labeller(settings.labels) if settings.format == "otlp" else None
         self._producer: Producer | None = None
         self._fatal = self._topic_is_there = self._closed = False
-        self._last_words = ""
+        self._first_words = ""
         self._has_already: set[str] = set()
 
     def start(self) -> None:
@@ -138,7 +138,7 @@ class KafkaTopicExporter:
     def _ready_producer(self) -> "Producer":
         if self._closed:
             raise PushLogError("the exporter is closed")
-        self._last_words = ""
+        self._first_words = ""
         producer = self._producer
         if producer is None or self._fatal:
             self._fatal = False
@@ -148,14 +148,15 @@ class KafkaTopicExporter:
                 ensure_topic(make_admin(self.settings.topic), self.settings.topic)
             except PushLogError as error:
                 producer.poll(0)  # which says why, where the one who looked for the topic saw a time-out
-                raise PushLogError(f"{error}{self._last_words}") from error
+                raise PushLogError(f"{error}{self._first_words}") from error
             self._topic_is_there = True
         return producer
 
     def _on_error(self, error: "KafkaError") -> None:
         """The producer's own: after a fatal error it is of no more use, and the next try makes another."""
         self._fatal = self._fatal or error.fatal()
-        self._last_words = f"; the Kafka client says: {text_of(error)}"
+        if not self._first_words:  # what comes after it is that all brokers are down
+            self._first_words = f"; the Kafka client says: {text_of(error)}"
 
     def _encoded(
         self, records: Sequence[PushRecord]
@@ -210,7 +211,7 @@ class KafkaTopicExporter:
         if self._closed and (flight.waiting or flight.errors):
             return Retry(reason="cancelled", detail="the exporter is closed")
         if flight.errors:
-            failure = failed_delivery(flight.errors, self.settings.topic.topic, self._last_words)
+            failure = failed_delivery(flight.errors, self.settings.topic.topic, self._first_words)
             self._topic_is_there = failure.topic_is_there
             self._fatal = self._fatal or any(error.fatal() for error in flight.errors)
             return failure.outcome

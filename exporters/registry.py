@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from exporters.console import console_exporter
 from exporters.kafka_topic import kafka_topic_exporter
 from exporters.landing import landing_exporter
 from exporters.options import ExporterConfigError
@@ -10,6 +11,7 @@ from exporters.otlp import otlp_exporter
 from exporters.outcome import Exporter
 
 EXPORTER_TYPES: Final[Mapping[str, Callable[[str, Mapping[str, object]], Exporter]]] = {
+    "console": console_exporter,
     "kafka_topic": kafka_topic_exporter,
     "landing": landing_exporter,
     "otlp": otlp_exporter,
