@@ -86,6 +86,9 @@ _CLOSED_AT_ONCE: Final = {
 }
 """By whether we speak TLS."""
 
+_CLOSED_WORDS: Final = ("Socket closed", "Unwrap failed")
+"""Of gRPC, where the other side ends a connection in or right after its handshake."""
+
 _Metadata = Iterable[tuple[str, str | bytes]]
 
 
@@ -94,7 +97,7 @@ def failure(code: grpc.StatusCode, details: str, trailers: _Metadata, *, tls: bo
     reason = str(code.value[1]).replace(" ", "_")
     after_ms = _retry_delay_ms(trailers)
     if code is grpc.StatusCode.UNAVAILABLE:
-        if "failed to connect" in details and "Socket closed" in details:
+        if "failed to connect" in details and any(word in details for word in _CLOSED_WORDS):
             return Retry(reason=reason, detail=f"{details} ({_CLOSED_AT_ONCE[tls]})")
         if (fault := tls_fault(details)) is not None:
             return fault

@@ -124,6 +124,8 @@ def main() -> None:
     configure_logging(job.logging.level, job.logging.format)
     structlog.contextvars.bind_contextvars(process="exporters")
     os.nice(_NICENESS)
+    # gRPC would print each failed handshake; what fails is told by the pipelines, once a minute.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     time = SystemTime()
     commands: queue.Queue[dict[str, Any] | None] = queue.Queue()
     threading.Thread(target=_listen, args=(commands,), daemon=True).start()
