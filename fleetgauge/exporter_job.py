@@ -29,6 +29,7 @@ class Job(BaseModel):
         exporters: keys by name, as configured.
         instance: tells the processes apart that share a landing zone and a host; empty where there is one.
         logging: how it logs.
+        status_socket: where whoever started the process says how all of it does, for `self_metrics`.
     """
 
     log_dirs: Path
@@ -37,9 +38,10 @@ class Job(BaseModel):
     exporters: dict[str, dict[str, Any]]
     instance: str = ""
     logging: LoggingJob
+    status_socket: Path | None = None
 
     @classmethod
-    def of(cls, config: ServiceConfig, instance: str = "") -> "Job":
+    def of(cls, config: ServiceConfig, instance: str = "", status_socket: Path | None = None) -> "Job":
         """The job out of a configuration."""
         logs = () if config.push_log == "kafka" else embedded_logs(config)
         return cls(
@@ -49,6 +51,7 @@ class Job(BaseModel):
             exporters=config.exporters,
             instance=instance,
             logging=LoggingJob(level=config.logging_level, format=config.logging_format),
+            status_socket=status_socket or DataDirectory(config.log_dirs.absolute()).status_socket,
         )
 
     @classmethod

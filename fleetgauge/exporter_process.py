@@ -22,11 +22,13 @@ import structlog
 from exporters.pipeline import Pipeline
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.registry import build_exporter
+from exporters.self_metrics import SELF_METRICS, SelfMetricsExporter, self_metrics_settings
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
 from fleetgauge.logs import configure_logging
+from fleetgauge.own_metrics import own_metrics
 from quotas.clock import SystemTime, Time
 from wire.errors import FleetgaugeError
 
@@ -54,10 +56,13 @@ class ExporterProcess:
     def __init__(self, job: Job, time: Time) -> None:
         self._job = job
         self._time = time
-        self._push_log = exporter_log(job.push_log, tuple(job.exporters), time, job.logs)
-        self._pipelines: list[Pipeline] = []
+        fed = {name: keys for name, keys in job.exporters.items() if keys["type"] != SELF_METRICS}
+        self._push_log = exporter_log(job.push_log, tuple(fed), time, job.logs)
+        self._pipelines: list[Pipeline | SelfMetricsExporter] = [
+            self._self_metrics(name, keys) for name, keys in job.exporters.items() if name not in fed
+        ]
         self._own_counters: dict[str, Callable[[], dict[str, int]]] = {}
-        for name, keys in job.exporters.items():
+        for name, keys in fed.items():
             exporter = build_exporter(name, exporter_keys(keys, name, job.instance))
             self._own_counters[name] = getattr(exporter, "counters", dict)
             self._pipelines.append(Pipeline(self._push_log.reader(name), exporter, time=time))
@@ -91,9 +96,14 @@ class ExporterProcess:
                 "type": self._job.exporters[pipeline.name]["type"],
                 **asdict(pipeline.stats()),
                 **cursors.get(pipeline.name, NO_CURSOR),
-                **self._own_counters[pipeline.name](),
+                **self._own_counters.get(pipeline.name, dict)(),
             }
         return {"push_log": push_log, "exporters": exporters}
+
+    def _self_metrics(self, name: str, keys: dict[str, Any]) -> SelfMetricsExporter:
+        assert self._job.status_socket is not None
+        settings = self_metrics_settings(name, keys)
+        return SelfMetricsExporter(name, settings, own_metrics(self._job.status_socket), time=self._time)
 
     def _say(self, out: IO[str]) -> None:
         try:

@@ -262,11 +262,11 @@ def _check_quotas(config: ServiceConfig) -> None:
 
 def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
     # Not at the head: a worker is given a configuration that was checked, and shall not hold pyarrow and gRPC for it.
-    from exporters.registry import build_exporter
+    from exporters.registry import check_exporter
 
     for name, keys in config.exporters.items():
         try:
-            build_exporter(name, keys)  # connects to nothing yet
+            check_exporter(name, keys)  # connects to nothing yet
         except ExporterConfigError as error:
             raise ConfigError(f"exporters.{name}", str(error), source=_source_of("exporters", name, sourced)) from error
         _check_loop(config, name, keys)

@@ -10,7 +10,8 @@ from exporters.options import ExporterConfigError
 from exporters.otlp import OtlpExporter, otlp_exporter
 from exporters.otlp_endpoint import HTTP_PROTOBUF, OtlpEndpoint
 from exporters.otlp_settings import OtlpSettings
-from exporters.registry import EXPORTER_TYPES, build_exporter
+from exporters.registry import EXPORTER_TYPES, build_exporter, check_exporter
+from exporters.self_metrics import self_metrics_settings
 
 
 def otlp(**values: object) -> OtlpSettings:
@@ -265,3 +266,25 @@ def test_a_wrong_key_of_a_topic_is_named_and_no_secret_shown(values: dict[str, o
     with pytest.raises(ExporterConfigError, match=message) as caught:
         kafka(**values)
     assert "s3cret" not in str(caught.value)
+
+
+def test_self_metrics_take_the_keys_and_variables_of_an_otlp_connection() -> None:
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
+    found = self_metrics_settings(
+        "own", {"type": "self_metrics", "interval.ms": "5000", "compression": "gzip"}, variables
+    )
+    assert (str(found.connection.endpoint), found.interval_ms) == ("http://collector:4317", 5_000)
+    assert found.connection.compression == "gzip"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"interval.ms": 5}, r"exporters\.own\.interval\.ms is 5: expected a whole number from 100"),
+        ({"linger.ms": 5}, r"exporters\.own\.linger\.ms is 5: there is no such key"),
+        ({"endpoint": "x y"}, r"exporters\.own\.endpoint is 'x y': expected http://host:port"),
+    ],
+)
+def test_a_wrong_key_of_self_metrics_is_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ExporterConfigError, match=message):
+        check_exporter("own", {"type": "self_metrics", **values})
