@@ -137,9 +137,9 @@ def test_both_forms_can_be_parsed_and_every_metric_is_described() -> None:
     own = [("Tm-1TLjmRReIm-FbmcCcIA", *range(len(INSTANCE_METRICS)))]
     body, content_type = exposition(status(), own, "application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
-    for families in (list(parse_openmetrics(body.decode())), list(parse(text_of(status(), own)))):
-        assert len(families) > 60
-        for family in families:
+    for parsed in (list(parse_openmetrics(body.decode())), list(parse(text_of(status(), own)))):
+        assert len(parsed) > 60
+        for family in parsed:
             assert family.documentation, family.name
             assert family.samples, family.name
 
