@@ -2,7 +2,10 @@
 
 `<path>/date=YYYY-MM-DD/hour=HH/pushes-<first position>_<last position>-<push id>.parquet`: whole files only, one for
 each hour that a batch touches. Names sort as the log does; the push id of the first row keeps files of different
-nodes, and of a log that was begun anew, apart. A batch that is delivered twice gives the same files.
+nodes, and of a log that was begun anew, apart.
+
+Nothing is written twice: a batch that comes again after a crash begins with the same push, whatever else has joined it
+meanwhile, and by its push id the file is found that holds what was written already.
 """
 
 import errno
@@ -13,9 +16,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
+import structlog
 from pyarrow import parquet as pq
 
 from exporters.common_options import batch_settings, retry_settings
+from exporters.landing_retention import MIN_RETENTION_MS, LandingRetention
 from exporters.landing_schema import (
     DICTIONARY_COLUMNS,
     LANDING_SCHEMA,
@@ -24,11 +29,14 @@ from exporters.landing_schema import (
     record_batch,
 )
 from exporters.landing_storage import LandingStorage, open_storage
-from exporters.options import Options
+from exporters.options import Options, without_credentials
 from exporters.outcome import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry
 from exporters.push_log.log import Batch
 from exporters.retry import RetrySettings
+from quotas.clock import SystemTime, Time
 from telemetry.push_record import PushRecord
+
+log = structlog.get_logger(__name__)
 
 _ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 """Metrics of one row group [B]: what is converted at a time, and what one Spark task reads at least."""
@@ -50,12 +58,14 @@ class LandingSettings:
         path: root of the landing zone, a local path or a `pyarrow.fs` URI (key `path`).
         writer: name of the folder for unfinished files, the same after a restart and no other writer's (key
             `writer.id`); the host's name and the exporter's when None.
+        retention_ms: folders of hours that ended longer ago are removed (key `retention.ms`) [ms]; None keeps all.
         batch: keys `batch.max.bytes`, `batch.max.records`, `linger.ms`: when a file is closed.
         retry: keys `retry.backoff.ms`, `retry.backoff.max.ms`.
     """
 
     path: str
     writer: str | None = None
+    retention_ms: int | None = None
     batch: BatchSettings = field(
         default_factory=lambda: BatchSettings(max_bytes=64 * 1024 * 1024, max_records=100_000, linger_ms=60_000)
     )
@@ -69,13 +79,18 @@ class LandingExporter:
         ValueError: `settings.path` names a kind of file system that does not exist.
     """
 
-    def __init__(self, name: str, settings: LandingSettings, *, storage: LandingStorage | None = None) -> None:
+    def __init__(
+        self, name: str, settings: LandingSettings, *, storage: LandingStorage | None = None, time: Time | None = None
+    ) -> None:
         self.name = name
         self.settings = settings
         self.batch = settings.batch
         self.retry = settings.retry
         self._storage = storage or open_storage(settings.path, settings.writer or f"{platform.node()}-{name}")
         self._started = False
+        self._written: set[str] = set()
+        retention_ms = settings.retention_ms
+        self._retention = retention_ms and LandingRetention(self._storage, retention_ms, time or SystemTime())
 
     def start(self) -> None:
         """Nothing yet: the storage is prepared with the first batch, where a failure has a reason."""
@@ -87,17 +102,53 @@ class LandingExporter:
         """Writes the batch's files, and returns when they are safe on the disk."""
         partitions, refused = _partitioned(batch.records)
         try:
-            files = [(partition, rows[0].push_id, encode(rows)) for partition, rows in partitions.items()]
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            return Refused(reason="bad_record", detail=str(error))
-        try:
             self._prepare()
+            partitions = {partition: self._unwritten(partition, rows) for partition, rows in partitions.items()}
+            files = [(partition, rows[0].push_id, encode(rows)) for partition, rows in partitions.items() if rows]
             for partition, push_id, data in files:
                 self._storage.publish(partition, _file_name(batch, push_id), data)
         except OSError as error:
             reason = _REASONS.get(error.errno or 0, "io")
-            return Retry(reason=reason, detail=f"cannot write to {self.settings.path}: {error}")
+            where = without_credentials(self.settings.path)
+            return Retry(reason=reason, detail=f"cannot write to {where}: {without_credentials(str(error))}")
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            return Refused(reason="bad_record", detail=str(error))
+        if self._written:
+            self._written.difference_update(record.push_id for record in batch.records)
+        if self._retention:
+            self._retention.keep()
         return Delivered(refused=refused)
+
+    def counters(self) -> dict[str, int]:
+        """What retention has removed so far; nothing without retention."""
+        return self._retention.counters() if self._retention else {}
+
+    def _unwritten(self, partition: str, rows: list[PushRecord]) -> list[PushRecord]:
+        """The rows that no file holds yet.
+
+        A file that holds some of them is named for the first: what comes again after a crash begins where the cursor
+        stands, so its first row is the first row of a file, if it was written at all.
+        """
+        names = self._storage.files(partition)
+        while rows := [row for row in rows if row.push_id not in self._written] if self._written else rows:
+            name = next((name for name in names if name.endswith(_name_end(rows[0].push_id))), None)
+            if name is None:
+                break
+            found = self._push_ids(partition, name)
+            if rows[0].push_id not in found:
+                break
+            self._written |= found
+        return rows
+
+    def _push_ids(self, partition: str, name: str) -> set[str]:
+        """The push ids of a file; none if it cannot be read as one of ours, and is to be written anew."""
+        try:
+            with self._storage.open(partition, name) as file:
+                table = pq.read_table(file, columns=["push_id"])
+            return set(map(str, table.column("push_id").to_pylist()))
+        except (pa.ArrowException, KeyError) as error:
+            log.warning("a file of the landing zone cannot be read", file=f"{partition}/{name}", problem=str(error))
+            return set()
 
     def _prepare(self) -> None:
         if not self._started:
@@ -136,6 +187,7 @@ def landing_exporter(name: str, values: Mapping[str, object]) -> LandingExporter
     settings = LandingSettings(
         path=path,
         writer=options.optional_text("writer.id"),
+        retention_ms=options.optional_integer("retention.ms", minimum=MIN_RETENTION_MS, maximum=2**53),
         batch=batch_settings(options, default.batch),
         retry=retry_settings(options, default.retry),
     )
@@ -171,4 +223,8 @@ def _row_groups(records: Sequence[PushRecord]) -> Iterator[Sequence[PushRecord]]
 
 def _file_name(batch: Batch, first_push_id: str) -> str:
     positions = re.sub(r"[^A-Za-z0-9_.-]", "-", f"{batch.first_position}_{batch.last_position}")
-    return f"pushes-{positions}-{first_push_id}.parquet"
+    return f"pushes-{positions}{_name_end(first_push_id)}"
+
+
+def _name_end(first_push_id: str) -> str:
+    return f"-{first_push_id}.parquet"

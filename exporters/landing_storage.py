@@ -5,6 +5,7 @@ A local file is written under `_writing/`, which Spark and pyarrow ignore, synce
 
 import os
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
@@ -35,6 +36,38 @@ class LandingStorage(Protocol):
 
         Raises:
             OSError: it cannot be written; nothing of it is visible.
+        """
+        ...
+
+    def files(self, partition: str) -> dict[str, int]:
+        """The visible files of a partition, with their sizes [B]; none where there is no such folder.
+
+        Raises:
+            OSError: it cannot be listed.
+        """
+        ...
+
+    def open(self, partition: str, name: str) -> pa.NativeFile:
+        """A file that was published, for reading.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        ...
+
+    def partitions(self) -> list[str]:
+        """The folders `date=.../hour=...` that there are.
+
+        Raises:
+            OSError: they cannot be listed.
+        """
+        ...
+
+    def remove(self, partition: str, names: Iterable[str]) -> None:
+        """Removes these files, and the partition's folders where nothing else is left in them.
+
+        Raises:
+            OSError: a file cannot be removed; one that is gone already is no matter.
         """
         ...
 
@@ -89,6 +122,32 @@ class LocalStorage:
                 unfinished.unlink()
             raise
 
+    def files(self, partition: str) -> dict[str, int]:
+        """See `LandingStorage.files`."""
+        found: dict[str, int] = {}
+        with suppress(FileNotFoundError), os.scandir(self._root / partition) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    found[entry.name] = entry.stat().st_size
+        return found
+
+    def open(self, partition: str, name: str) -> pa.NativeFile:
+        """See `LandingStorage.open`."""
+        return pa.OSFile(str(self._root / partition / name), "r")
+
+    def partitions(self) -> list[str]:
+        """See `LandingStorage.partitions`."""
+        return [f"{hour.parent.name}/{hour.name}" for hour in self._root.glob("date=*/hour=*")]
+
+    def remove(self, partition: str, names: Iterable[str]) -> None:
+        """See `LandingStorage.remove`."""
+        hour = self._root / partition
+        for name in names:
+            (hour / name).unlink(missing_ok=True)
+        with suppress(OSError):  # something is left, or somebody else was quicker
+            hour.rmdir()
+            hour.parent.rmdir()
+
 
 class RemoteStorage:
     """Any other `pyarrow.fs` file system.
@@ -126,6 +185,39 @@ class RemoteStorage:
             with suppress(OSError):
                 self._filesystem.delete_file(unfinished)
             raise
+
+    def files(self, partition: str) -> dict[str, int]:
+        """See `LandingStorage.files`."""
+        return {info.base_name: info.size or 0 for info in self._below(partition) if info.is_file}
+
+    def open(self, partition: str, name: str) -> pa.NativeFile:
+        """See `LandingStorage.open`."""
+        return self._filesystem.open_input_file(f"{self._root}/{partition}/{name}")
+
+    def partitions(self) -> list[str]:
+        """See `LandingStorage.partitions`."""
+        dates = [info.base_name for info in self._below("") if info.base_name.startswith("date=")]
+        return [
+            f"{date}/{info.base_name}"
+            for date in dates
+            for info in self._below(date)
+            if info.base_name.startswith("hour=")
+        ]
+
+    def remove(self, partition: str, names: Iterable[str]) -> None:
+        """See `LandingStorage.remove`."""
+        for name in names:
+            with suppress(FileNotFoundError):
+                self._filesystem.delete_file(f"{self._root}/{partition}/{name}")
+        for folder in (partition, partition.partition("/")[0]):
+            if self._below(folder):
+                return
+            with suppress(OSError):  # an object store has no folders, but may have a marker for one
+                self._filesystem.delete_dir(f"{self._root}/{folder}")
+
+    def _below(self, folder: str) -> list[pa_fs.FileInfo]:
+        path = f"{self._root}/{folder}".rstrip("/")
+        return self._filesystem.get_file_info(pa_fs.FileSelector(path, allow_not_found=True))
 
     def _write(self, path: str, data: pa.Buffer) -> None:
         with self._filesystem.open_output_stream(path) as stream:

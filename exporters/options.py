@@ -4,9 +4,26 @@ Values may come typed (TOML) or as text (environment variables, overrides). A ma
 arrive joined by dots (`headers.authorization`), or as text, `a=b,c=d`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from wire.errors import FleetgaugeError
+
+HIDDEN: Final = "(hidden)"
+"""What a message shows in the place of a value that may be a secret."""
+
+
+_USER_INFO = re.compile(r"(?<=://)[^/?#\s]*@")
+
+
+def without_credentials(text: str) -> str:
+    """A URI, or a text that speaks of one, without the user and password in it.
+
+    >>> without_credentials("s3://key:secret@bucket/landing?region=eu-west-1")
+    's3://bucket/landing?region=eu-west-1'
+    """
+    return _USER_INFO.sub("", text)
 
 
 class ExporterConfigError(FleetgaugeError):
@@ -38,16 +55,27 @@ class Options:
     Args:
         exporter: its name, for messages.
         values: key -> value; `type` is taken as read.
+        sources: key -> the environment variable that its value is from, where it is from one.
     """
 
-    def __init__(self, exporter: str, values: Mapping[str, object]) -> None:
+    def __init__(
+        self, exporter: str, values: Mapping[str, object], *, sources: Mapping[str, str] | None = None
+    ) -> None:
         self.exporter = exporter
+        self._sources = dict(sources or {})
         self._left = {key: value for key, value in values.items() if key != "type"}
         self._known: list[str] = []
 
     def error(self, key: str, value: object, allowed: str) -> ExporterConfigError:
-        """The error that says what is wrong with `key`."""
-        return ExporterConfigError(self.exporter, key, value, allowed)
+        """The error that says what is wrong with `key`, and which variable set it, if one did."""
+        source = self.source(key) or self.source(key.partition(".")[0])
+        shown = without_credentials(value) if isinstance(value, str) else value
+        why = f"{allowed} (from {source})" if source else allowed
+        return ExporterConfigError(self.exporter, key, shown, without_credentials(why))
+
+    def source(self, key: str) -> str:
+        """The environment variable that the value of `key` is from; empty where it is from none."""
+        return self._sources.get(key, "")
 
     def text(self, key: str, default: str) -> str:
         """A text that is not empty."""
@@ -77,6 +105,13 @@ class Options:
             raise self.error(key, value, allowed)
         return number
 
+    def optional_integer(self, key: str, *, minimum: int, maximum: int = 2**31 - 1) -> int | None:
+        """A whole number as `integer` reads it, or None where the key is missing."""
+        if key not in self._left:
+            self._known.append(key)
+            return None
+        return self.integer(key, minimum, minimum=minimum, maximum=maximum)
+
     def choice(self, key: str, default: str, allowed: Sequence[str]) -> str:
         """One of `allowed`, in any case."""
         value = self._take(key, default)
@@ -96,16 +131,27 @@ class Options:
                 raise self.error(key, value, f"{name!r} is not one of {', '.join(allowed)}")
         return tuple(dict.fromkeys(stripped))
 
-    def mapping(self, key: str) -> tuple[tuple[str, str], ...]:
-        """A map of texts: a table, dotted keys below `key`, or `a=b,c=d`; sorted by name."""
+    def mapping(self, key: str, *, secret: bool = False) -> tuple[tuple[str, str], ...]:
+        """A map of texts: a table, dotted keys below `key`, or `a=b,c=d`; sorted by name. A secret one is not shown."""
         value = self._take(key, {})
-        found = dict(value) if isinstance(value, Mapping) else self._pairs(key, value)
+        found = dict(value) if isinstance(value, Mapping) else self._pairs(key, value, secret=secret)
         below = [name for name in self._left if name.startswith(f"{key}.")]
         found.update((name[len(key) + 1 :], self._left.pop(name)) for name in below)
         for name, content in found.items():
             if not isinstance(content, (str, int, float)):
-                raise self.error(f"{key}.{name}", content, "expected a text")
-        return tuple(sorted((str(name), str(content)) for name, content in found.items()))
+                raise self.error(f"{key}.{name}", HIDDEN if secret else content, "expected a text")
+        return tuple(sorted((str(name), _text(content)) for name, content in found.items()))
+
+    def listed(self, key: str) -> tuple[str, ...]:
+        """Texts, as a list or as one text separated by commas; at least one."""
+        value = self._take(key, "")
+        texts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+            raise self.error(key, value, "expected a list of texts, or text separated by commas")
+        found = tuple(text.strip() for text in texts if text.strip())
+        if not found:
+            raise self.error(key, value, "expected at least one")
+        return found
 
     def finish(self) -> None:
         """Call after the last key was read.
@@ -121,13 +167,18 @@ class Options:
         self._known.append(key)
         return self._left.pop(key, default)
 
-    def _pairs(self, key: str, value: object) -> dict[str, object]:
+    def _pairs(self, key: str, value: object, *, secret: bool) -> dict[str, object]:
+        shown = HIDDEN if secret else value
         if not isinstance(value, str):
-            raise self.error(key, value, "expected a table of texts, or name=value,name=value")
+            raise self.error(key, shown, "expected a table of texts, or name=value,name=value")
         pairs: dict[str, object] = {}
         for pair in filter(None, (part.strip() for part in value.split(","))):
             name, equals, content = pair.partition("=")
             if not equals or not name.strip():
-                raise self.error(key, value, "expected name=value,name=value")
+                raise self.error(key, shown, "expected name=value,name=value")
             pairs[name.strip()] = content.strip()
         return pairs
+
+
+def _text(content: object) -> str:
+    return str(content).lower() if isinstance(content, bool) else str(content)

@@ -1,5 +1,9 @@
-"""What a gRPC status means for a batch of OTLP. Source: OTLP specification, "Failures" and "OTLP/gRPC Throttling"."""
+"""What a receiver's answer means for a batch of OTLP: gRPC and HTTP statuses, and faults of TLS.
 
+Source: OTLP specification, "Failures", "OTLP/gRPC Throttling", "OTLP/HTTP Response" and "OTLP/HTTP Throttling".
+"""
+
+import http
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
@@ -7,12 +11,17 @@ from typing import Final
 import grpc
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from urllib3.exceptions import HTTPError
+from urllib3.util import Retry as Retries
 
 from exporters.outcome import Delivered, Outcome, Refused, Retry, TooLarge
 from exporters.protobuf_wire import MalformedPayloadError, fields, read_varint
 
 MAX_SERVER_DELAY_MS: Final = 300_000
 """A longer wait that a server asks for is cut to this [ms]."""
+
+_MAX_MESSAGE: Final = 500
+"""Characters that are kept of what an answer says."""
 
 _SECONDS: Final = 0x08
 _NANOS: Final = 0x10
@@ -37,13 +46,61 @@ _MISCONFIGURED: Final = {
 """Permanent by the specification, whose client has no log to wait in. They say nothing against the pushes: an expired
 token must not cost the whole log, so they wait for the operator."""
 
+_HTTP_RETRYABLE: Final = frozenset({408, 429, 502, 503, 504})
+"""As the OTLP specification lists them, and 408, which says of itself that the request may be repeated (RFC 9110)."""
+
+_HTTP_MISCONFIGURED: Final = {
+    401: "check the exporter's headers or client certificate",
+    403: "check the exporter's headers or client certificate",
+    404: "check the endpoint's path",
+    405: "check the endpoint: it takes no POST",
+    407: "a proxy stands in between and wants credentials",
+    415: "check that the endpoint takes protobuf and this compression",
+    421: "check the endpoint's host name",
+}
+"""As `_MISCONFIGURED`; so are all statuses that are no errors: redirects are not followed."""
+
+_TLS_FAULTS: Final = (
+    (
+        ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed", "is not in peer certificate"),
+        "the receiver's certificate is not trusted, or not for this host: check tls.ca.file and the endpoint",
+    ),
+    (
+        ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"),
+        "the receiver speaks no TLS: check whether the endpoint should begin with http://",
+    ),
+    (
+        ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_UNKNOWN_CA", "ALERT_CERTIFICATE", "HANDSHAKE_FAILURE"),
+        "the receiver does not accept our certificate: check tls.cert.file and tls.key.file",
+    ),
+    (
+        ("HTTP request to an HTTPS server", "plain HTTP request was sent to HTTPS port"),
+        "the receiver wants TLS: check whether the endpoint should begin with https://",
+    ),
+)
+"""Words of OpenSSL, BoringSSL and HTTP servers, and what an operator makes of them."""
+
+_CLOSED_AT_ONCE: Final = {
+    True: "a receiver that wants another client certificate closes connections so: check tls.cert.file, tls.key.file",
+    False: "a receiver that wants TLS closes connections so: check whether the endpoint should begin with https://",
+}
+"""By whether we speak TLS."""
+
+_CLOSED_WORDS: Final = ("Socket closed", "Unwrap failed")
+"""Of gRPC, where the other side ends a connection in or right after its handshake."""
+
 _Metadata = Iterable[tuple[str, str | bytes]]
 
 
-def failure(code: grpc.StatusCode, details: str, trailers: _Metadata) -> Outcome:
-    """The outcome of a call that ended with a status other than OK."""
+def failure(code: grpc.StatusCode, details: str, trailers: _Metadata, *, tls: bool = False) -> Outcome:
+    """The outcome of a call that ended with a status other than OK; `tls` says whether the call was to go over TLS."""
     reason = str(code.value[1]).replace(" ", "_")
     after_ms = _retry_delay_ms(trailers)
+    if code is grpc.StatusCode.UNAVAILABLE:
+        if "failed to connect" in details and any(word in details for word in _CLOSED_WORDS):
+            return Retry(reason=reason, detail=f"{details} ({_CLOSED_AT_ONCE[tls]})")
+        if (fault := tls_fault(details)) is not None:
+            return fault
     if code in _RETRYABLE:
         return Retry(reason=reason, detail=details, after_ms=after_ms)
     if code in _MISCONFIGURED:
@@ -53,6 +110,37 @@ def failure(code: grpc.StatusCode, details: str, trailers: _Metadata) -> Outcome
             return Retry(reason=reason, detail=details, after_ms=after_ms)
         return TooLarge(reason=reason, detail=details)
     return Refused(reason=reason, detail=details)
+
+
+def http_failure(status: int, retry_after: str | None, body: bytes) -> Outcome:
+    """The outcome of a request that was not answered with success.
+
+    Args:
+        status: the answer's, not of the 200s.
+        retry_after: its header of that name [s, or a date].
+        body: a `google.rpc.Status`, or whatever a proxy says.
+    """
+    reason, detail = f"http_{status}", _message(body)
+    after_ms = _retry_after_ms(retry_after)
+    if status in _HTTP_RETRYABLE:
+        return Retry(reason=reason, detail=detail, after_ms=after_ms)
+    hint = _HTTP_MISCONFIGURED.get(status) if 400 <= status < 600 else "check the endpoint: no OTLP receiver says that"
+    if hint is not None:
+        return Retry(reason=reason, detail=f"{detail} ({hint})".lstrip(), after_ms=after_ms)
+    if (fault := tls_fault(detail)) is not None:  # in an answer without TLS, as a 400
+        return fault
+    if status == http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return TooLarge(reason=reason, detail=detail)
+    return Refused(reason=reason, detail=detail)
+
+
+def tls_fault(text: str) -> Retry | None:
+    """What to check, where a connection failed for its TLS; None where `text` speaks of something else."""
+    upper = text.upper()
+    for words, advice in _TLS_FAULTS:
+        if any(word.upper() in upper for word in words):
+            return Retry(reason="tls", detail=f"{advice} ({text})")
+    return None
 
 
 def success(response: bytes) -> Delivered:
@@ -81,6 +169,26 @@ def _retry_delay_ms(trailers: _Metadata) -> int | None:
                     if b"".join(_contents(detail, 1)).endswith(b"/google.rpc.RetryInfo"):
                         return _duration_ms(b"".join(_contents(b"".join(_contents(detail, 2)), 1)))
     return None
+
+
+def _retry_after_ms(text: str | None) -> int | None:
+    """The header `Retry-After` [ms], between 0 and `MAX_SERVER_DELAY_MS`; None where there is none that can be read."""
+    if text is None:
+        return None
+    try:
+        delay_s = Retries().parse_retry_after(text)
+    except (HTTPError, ValueError, OverflowError):
+        return None
+    return round(max(0.0, min(delay_s * 1000, MAX_SERVER_DELAY_MS)))
+
+
+def _message(body: bytes) -> str:
+    """The words of an answer: those of the `google.rpc.Status` that it is (field 2), or its text."""
+    with suppress(MalformedPayloadError, UnicodeDecodeError):
+        words = b"".join(_contents(body, 2)).decode()
+        if words:
+            return words[:_MAX_MESSAGE]
+    return body.decode(errors="replace").strip()[:_MAX_MESSAGE]
 
 
 def _duration_ms(duration: bytes) -> int:

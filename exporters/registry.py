@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Final
 
+from exporters.console import console_exporter
+from exporters.kafka_topic import kafka_topic_exporter
 from exporters.landing import landing_exporter
 from exporters.options import ExporterConfigError, Options
 from exporters.otlp import otlp_exporter
 from exporters.outcome import Exporter
+from exporters.self_metrics import SELF_METRICS, self_metrics_settings
 
 ENTRY_POINT_GROUP: Final = "fleetgauge.exporters"
 """Where a package names its types: `webhook = "fleetgauge_webhook:webhook_exporter"`."""
@@ -21,6 +24,8 @@ Factory = Callable[[str, Mapping[str, object]], Exporter]
 """Makes an exporter of its name and its keys; connects to nothing yet, and raises `ExporterConfigError`."""
 
 EXPORTER_TYPES: Final[Mapping[str, Factory]] = {
+    "console": console_exporter,
+    "kafka_topic": kafka_topic_exporter,
     "landing": landing_exporter,
     "otlp": otlp_exporter,
 }
@@ -53,6 +58,18 @@ def build_exporter(name: str, values: Mapping[str, object]) -> Exporter:
     return _factory(name, values.get("type"))(name, own)
 
 
+def check_exporter(name: str, values: Mapping[str, object]) -> None:
+    """Checks the table `[exporters.<name>]`, of whatever type; connects to nothing.
+
+    Raises:
+        ExporterConfigError: as `build_exporter`, to which `self_metrics` is unknown, since no push log feeds it.
+    """
+    if values.get("type") == SELF_METRICS:
+        self_metrics_settings(name, values)
+    else:
+        build_exporter(name, values)
+
+
 def pipeline_settings(name: str, values: Mapping[str, object]) -> PipelineSettings:
     """What the table `[exporters.<name>]` says of the pipeline.
 
@@ -73,7 +90,7 @@ def _factory(name: str, kind: object) -> Factory:
         return _callable(name, kind, _loaded(name, kind, installed[kind].load))
     if isinstance(kind, str) and ":" in kind:
         return _callable(name, kind, _loaded(name, kind, lambda: _at_path(kind)))
-    known = ", ".join(sorted({*EXPORTER_TYPES, *installed}))
+    known = ", ".join(sorted({*EXPORTER_TYPES, SELF_METRICS, *installed}))
     raise ExporterConfigError(name, "type", kind, f"expected one of {known}, or package.module:factory")
 
 

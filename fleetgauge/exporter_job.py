@@ -37,6 +37,7 @@ class Job(BaseModel):
         dead_letters: where the pushes are kept that a destination refused.
         instance: tells the processes apart that share a landing zone and a host; empty where there is one.
         logging: how it logs.
+        status_socket: where whoever started the process says how all of it does, for `self_metrics`.
     """
 
     log_dirs: Path
@@ -46,9 +47,10 @@ class Job(BaseModel):
     dead_letters: DeadLetterSettings
     instance: str = ""
     logging: LoggingJob
+    status_socket: Path | None = None
 
     @classmethod
-    def of(cls, config: ServiceConfig, instance: str = "") -> "Job":
+    def of(cls, config: ServiceConfig, instance: str = "", status_socket: Path | None = None) -> "Job":
         """The job out of a configuration."""
         logs = () if config.push_log == "kafka" else embedded_logs(config)
         return cls(
@@ -59,6 +61,7 @@ class Job(BaseModel):
             dead_letters=dead_letter_settings(config),
             instance=instance,
             logging=LoggingJob(level=config.logging_level, format=config.logging_format),
+            status_socket=status_socket or DataDirectory(config.log_dirs.absolute()).status_socket,
         )
 
     @classmethod

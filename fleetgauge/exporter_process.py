@@ -12,7 +12,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import IO, Any
@@ -26,12 +26,14 @@ from exporters.pipeline import Pipeline
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.log import PushLogError
 from exporters.registry import build_exporter, pipeline_settings
+from exporters.self_metrics import SELF_METRICS, SelfMetricsExporter, self_metrics_settings
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.dead_letter_status import told_letters
 from fleetgauge.errors import ConfigError
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
 from fleetgauge.logs import configure_logging
+from fleetgauge.own_metrics import own_metrics
 from quotas.clock import SystemTime, Time
 from wire.errors import FleetgaugeError
 
@@ -60,11 +62,17 @@ class ExporterProcess:
     def __init__(self, job: Job, time: Time) -> None:
         self._job = job
         self._time = time
-        self._push_log = exporter_log(job.push_log, tuple(job.exporters), time, job.logs)
+        fed = {name: keys for name, keys in job.exporters.items() if keys["type"] != SELF_METRICS}
+        self._push_log = exporter_log(job.push_log, tuple(fed), time, job.logs)
         self._letters = DeadLetters(job.dead_letters, time)
         self._letters_age_due_ms = 0
         self._calm = CalmLog()
-        self._pipelines = [self._pipeline(name, keys) for name, keys in job.exporters.items()]
+        self._own_counters: dict[str, Callable[[], dict[str, int]]] = {}
+        self._fed = [self._pipeline(name, keys) for name, keys in fed.items()]
+        self._pipelines: list[Pipeline | SelfMetricsExporter] = [
+            *self._fed,
+            *(self._self_metrics(name, keys) for name, keys in job.exporters.items() if name not in fed),
+        ]
 
     def run(self, commands: "queue.Queue[dict[str, Any] | None]", out: IO[str]) -> None:
         """Delivers until a command says to stop, or None says that the parent is gone."""
@@ -98,19 +106,27 @@ class ExporterProcess:
                 "type": self._job.exporters[pipeline.name]["type"],
                 **asdict(stats),
                 **cursors.get(pipeline.name, NO_CURSOR),
+                **self._own_counters.get(pipeline.name, dict)(),
                 **told_letters(letters.get(pipeline.name), stats.letters_without_room),
             }
         return {"push_log": push_log, "exporters": exporters}
 
     def _pipeline(self, name: str, keys: dict[str, Any]) -> Pipeline:
         chosen = exporter_keys(keys, name, self._job.instance)
+        exporter = build_exporter(name, chosen)
+        self._own_counters[name] = getattr(exporter, "counters", dict)
         return Pipeline(
             self._push_log.reader(name),
-            build_exporter(name, chosen),
+            exporter,
             time=self._time,
             dead_letters=self._letters,
             drain_rate_bytes=pipeline_settings(name, chosen).drain_rate_bytes,
         )
+
+    def _self_metrics(self, name: str, keys: dict[str, Any]) -> SelfMetricsExporter:
+        assert self._job.status_socket is not None
+        settings = self_metrics_settings(name, keys)
+        return SelfMetricsExporter(name, settings, own_metrics(self._job.status_socket), time=self._time)
 
     def _keep_letters(self, now_ms: int) -> None:
         """Has replays begun that were asked for, and lets go what is too old."""
@@ -122,7 +138,7 @@ class ExporterProcess:
         except PushLogError as error:
             self._say_of_letters(error)
             return
-        for pipeline in self._pipelines:
+        for pipeline in self._fed:
             if pipeline.name in asked:
                 pipeline.request_replay()
 
@@ -166,6 +182,8 @@ def main() -> None:
     configure_logging(job.logging.level, job.logging.format)
     structlog.contextvars.bind_contextvars(process="exporters")
     os.nice(_NICENESS)
+    # gRPC would print each failed handshake; what fails is told by the pipelines, once a minute.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     time = SystemTime()
     commands: queue.Queue[dict[str, Any] | None] = queue.Queue()
     threading.Thread(target=_listen, args=(commands,), daemon=True).start()

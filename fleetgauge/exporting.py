@@ -90,8 +90,9 @@ class ExportNode:
         self._data.create()
         self._number, self._lock = self._data.claim_export_number()
         instance = f"{self._data.identifier}-{self._number}"
-        self._exporters = ExporterSupervisor(Job.of(self._config, instance), self._time)
-        self._status = StatusServer(self._data.export_socket(self._number), self.status)
+        socket = self._data.export_socket(self._number)
+        self._exporters = ExporterSupervisor(Job.of(self._config, instance, socket), self._time)
+        self._status = StatusServer(socket, self.status)
         await self._status.start()
         await self._exporters.start()
 

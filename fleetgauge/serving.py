@@ -10,6 +10,7 @@ import structlog
 import typer
 import uvloop
 
+from exporters.options import without_credentials
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
@@ -98,7 +99,7 @@ def exporter_lines(config: ServiceConfig) -> list[str]:
     """A line for each exporter: its name, its type, and where it delivers."""
     lines = []
     for name, keys in config.exporters.items():
-        target = keys.get("endpoint") or keys.get("path") or ""
+        target = without_credentials(str(keys.get("endpoint") or keys.get("path") or keys.get("topic") or ""))
         lines.append(f"  exporter      {name}: {keys.get('type', '')} {target}".rstrip())
     return lines or ["  exporter      none here: fleetgauge export delivers from the topic"]
 

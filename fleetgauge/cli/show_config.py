@@ -10,6 +10,7 @@ from fleetgauge.cli.options import ConfigFile, Overrides, read_config
 
 def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
     """Check a configuration and print it whole: every key, its value in force and its meaning, as TOML."""
+    from exporters.options import without_credentials
     from fleetgauge.config.model import TABLES  # with every room: only once it is needed
     from fleetgauge.config.security import SECRETS, ListenerKeys
 
@@ -47,7 +48,8 @@ def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
         for entry, properties in entries.items():
             typer.echo(f"\n[{table}.{_toml(entry)}]")
             for key, value in properties.items():
-                typer.echo(f"{_toml_key(key)} = {_toml('[hidden]' if _is_secret(key) else value)}")
+                told = without_credentials(value) if isinstance(value, str) else value
+                typer.echo(f"{_toml_key(key)} = {_toml('[hidden]' if _is_secret(key) else told)}")
 
 
 def _is_secret(key: str) -> bool:

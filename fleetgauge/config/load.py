@@ -262,13 +262,26 @@ def _check_quotas(config: ServiceConfig) -> None:
 
 def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
     # Not at the head: a worker is given a configuration that was checked, and shall not hold pyarrow and gRPC for it.
-    from exporters.registry import build_exporter
+    from exporters.registry import check_exporter
 
     for name, keys in config.exporters.items():
         try:
-            build_exporter(name, keys)  # connects to nothing yet
+            check_exporter(name, keys)  # connects to nothing yet
         except ExporterConfigError as error:
             raise ConfigError(f"exporters.{name}", str(error), source=_source_of("exporters", name, sourced)) from error
+        _check_loop(config, name, keys)
+
+
+def _check_loop(config: ServiceConfig, name: str, keys: Mapping[str, Any]) -> None:
+    """A push that is delivered to the topic that it was read from would be read again, for ever."""
+    if config.push_log != "kafka" or keys["type"] != "kafka_topic" or keys["topic"] != config.push_log_kafka_topic:
+        return
+    named = keys["bootstrap.servers"]
+    servers = {each.strip() for each in (named.split(",") if isinstance(named, str) else named)}
+    if servers & set(config.push_log_kafka_bootstrap_servers):
+        raise ConfigError(
+            f"exporters.{name}.topic", f"is {keys['topic']}, which is the push log: every push would come back to it"
+        )
 
 
 def _check_topic(config: ServiceConfig) -> None:

@@ -121,6 +121,8 @@ EXPORTERS: Final[Mapping[str, Count]] = {
     "oldest_letter_at": Count("exporter_oldest_dead_letter_timestamp_seconds", "When the first was refused.", _US),
     "replayed_records": Count("exporter_replayed_pushes_total", "Refused pushes that were delivered after all."),
     "letters_dropped": Count("exporter_dropped_dead_letters_total", "Refused pushes that an operator let go."),
+    "retired_files": Count("exporter_retired_files_total", "Files of a landing zone removed since they were too old."),
+    "retired_bytes": Count("exporter_retired_bytes_total", "Size of the files of a landing zone that were removed."),
     "lag_records": Count("exporter_lag_pushes", "Pushes in the log that the exporter has not delivered."),
     "lag_bytes": Count("exporter_lag_bytes", "Their metrics, decompressed."),
     "lag_ms": Count("exporter_lag_seconds", "How long ago the oldest undelivered push came; 0 without any.", _MS),
@@ -168,6 +170,28 @@ def exposition(status: Status, own: OwnMetrics, accept: str) -> tuple[bytes, str
     return encode(registry), content_type
 
 
+def families(status: Status, own: OwnMetrics) -> Iterator[Metric]:
+    """The metrics of a status; that of exporters alone (`fleetgauge export`) has fewer."""
+    if "node" in status:
+        yield from _of_node(status)
+    yield from _scalars(PUSH_LOG, [({}, status["push_log"])])
+    yield from _exporter_process(status["exporter_process"])
+    yield from _exporters(status["exporter_process"]["exporters"])
+    if "telemetry" in status:
+        yield from _kafka(status["telemetry"]["client_metrics"], own)
+
+
+def _of_node(status: Status) -> Iterator[Metric]:
+    """What only a node with listeners has."""
+    yield from _node(status["node"])
+    yield from _scalars(WORKERS, [({"worker": str(each["worker"])}, each) for each in status.get("workers", ())])
+    yield from _scalars(CONNECTIONS, [({"listener": each["listener"]}, each) for each in status["connections"]])
+    yield from _listeners(status["connections"])
+    yield from _scalars(QUOTAS, [({}, status["quotas"])])
+    yield from _quota_usage(status["quotas"]["usage"])
+    yield from _telemetry(status["telemetry"])
+
+
 class _Collector(Collector):
     def __init__(self, status: Status, own: OwnMetrics) -> None:
         self._status = status
@@ -177,18 +201,7 @@ class _Collector(Collector):
         return ()  # nothing is asked for at registration
 
     def collect(self) -> Iterator[Metric]:
-        status = self._status
-        yield from _node(status["node"])
-        yield from _scalars(WORKERS, [({"worker": str(each["worker"])}, each) for each in status.get("workers", ())])
-        yield from _scalars(CONNECTIONS, [({"listener": each["listener"]}, each) for each in status["connections"]])
-        yield from _listeners(status["connections"])
-        yield from _scalars(QUOTAS, [({}, status["quotas"])])
-        yield from _quota_usage(status["quotas"]["usage"])
-        yield from _telemetry(status["telemetry"])
-        yield from _scalars(PUSH_LOG, [({}, status["push_log"])])
-        yield from _exporter_process(status["exporter_process"])
-        yield from _exporters(status["exporter_process"]["exporters"])
-        yield from _kafka(status["telemetry"]["client_metrics"], self._own)
+        return families(self._status, self._own)
 
 
 def _family(count: Count, labels: Iterable[str]) -> Any:

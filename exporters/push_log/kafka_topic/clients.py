@@ -26,7 +26,8 @@ class KafkaClientMissingError(PushLogError):
 
     def __str__(self) -> str:
         return (
-            "a Kafka topic as push log needs confluent-kafka, which is not installed: pip install 'fleetgauge[kafka]'"
+            "a Kafka topic, as push log or destination, needs confluent-kafka, which is not installed: "
+            "pip install 'fleetgauge[kafka]'"
         )
 
 

@@ -60,7 +60,7 @@ def _create(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
                 f"topic {settings.topic} does not exist and cannot be created: {text_of(error.args[0])}"
             ) from error
     else:
-        log.info("created the push log's topic", topic=settings.topic, partitions=settings.partitions)
+        log.info("created a topic", topic=settings.topic, partitions=settings.partitions)
 
 
 def _warn_of_small_records(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
@@ -76,7 +76,7 @@ def _warn_of_small_records(admin: "AdminClient", settings: KafkaTopicSettings) -
     allowed = int(entries["max.message.bytes"].value)
     if allowed < settings.max_record_bytes:
         log.warning(
-            "the push log's topic takes smaller records than the largest push; larger ones are refused when they do "
+            "a topic takes smaller records than the largest push; larger ones are refused when they do "
             "not compress below it",
             topic=settings.topic,
             max_message_bytes=allowed,

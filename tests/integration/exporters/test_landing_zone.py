@@ -10,12 +10,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import dataset, fs
 from pyarrow import parquet as pq
+from support.delivery import Delivery, real_records
 
 from exporters.landing import LandingExporter, LandingSettings, landing_exporter
 from exporters.landing_schema import LANDING_SCHEMA, partition_of
 from exporters.landing_storage import WRITING, LocalStorage, RemoteStorage
 from exporters.outcome import Delivered, Refused, Retry
 from exporters.push_log.log import Batch
+from quotas.clock import MockTime
 from telemetry.push_record import PushIds, PushRecord
 
 pytestmark = pytest.mark.integration
@@ -102,6 +104,89 @@ def test_a_batch_that_is_delivered_again_gives_no_second_copy(tmp_path: Path) ->
     landing(tmp_path).export(batch)
     assert visible(tmp_path) == files
     assert len(rows(tmp_path)) == 10
+
+
+def test_what_was_written_before_a_crash_is_not_written_again_though_the_batch_has_grown(tmp_path: Path) -> None:
+    everything = pushes(40, every_us=HOUR_US // 8)
+    landing(tmp_path).export(batch_of(everything[:20]))  # and the process dies before the cursor moves
+    assert landing(tmp_path).export(batch_of(everything[:33])) == Delivered()
+    landing(tmp_path).export(batch_of(everything[33:], first=34))
+    assert [row["push_id"] for row in rows(tmp_path)] == [push.push_id for push in everything]
+
+
+def test_what_was_written_before_a_crash_is_not_written_again_though_batches_are_smaller_now(tmp_path: Path) -> None:
+    everything = pushes(40, every_us=HOUR_US // 8)
+    landing(tmp_path).export(batch_of(everything[:35]))
+    exporter = landing(tmp_path)
+    for start in range(0, 40, 3):
+        exporter.export(batch_of(everything[start : start + 3], first=start + 1))
+    assert [row["push_id"] for row in rows(tmp_path)] == [push.push_id for push in everything]
+
+
+def test_a_file_that_cannot_be_read_is_no_reason_to_leave_pushes_out(tmp_path: Path) -> None:
+    exporter = landing(tmp_path)
+    exporter.export(batch_of(pushes(5)))
+    [file] = visible(tmp_path)
+    (tmp_path / file).write_bytes(b"PAR1 and no more")
+    exporter.export(batch_of(pushes(5)))
+    assert len(rows(tmp_path)) == 5
+
+
+KILLED_BEFORE_COMMIT = """
+import os, sys, time
+from pathlib import Path
+sys.path[:0] = {path!r}
+from exporters.push_log.sqlite import SqlitePushLogReader
+from support.delivery import Delivery, real_records
+SqlitePushLogReader.commit = lambda self, batch: os.kill(os.getpid(), 9)
+with Delivery(Path({root!r}), type="landing", path={zone!r}, linger__ms=1) as delivery:
+    delivery.push(*real_records(50))
+    delivery.wait_delivered()
+"""
+
+
+def test_every_push_lands_once_though_the_exporter_is_killed_before_its_cursor_moves(tmp_path: Path) -> None:
+    zone = tmp_path / "zone"
+    script = KILLED_BEFORE_COMMIT.format(path=sys.path, root=str(tmp_path), zone=str(zone))
+    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == -9
+    assert len(rows(zone)) == 50
+    with Delivery(tmp_path, type="landing", path=str(zone), linger__ms=1) as delivery:
+        delivery.push(*real_records(70, start=50))
+        delivery.wait_delivered()
+        assert delivery.stats().delivered_records == 120
+    assert [row["push_id"] for row in rows(zone)] == [record.push_id for record in real_records(120)]
+
+
+def test_hours_that_ended_longer_ago_than_retention_are_removed_and_counted_and_nothing_else_is(
+    tmp_path: Path,
+) -> None:
+    landing(tmp_path).export(batch_of(pushes(6, every_us=HOUR_US)))
+    foreign = tmp_path / "date=2023-11-14" / "hour=22" / "compacted.parquet"
+    foreign.write_bytes(b"x")
+    (tmp_path / "date=yesterday" / "hour=22").mkdir(parents=True)
+    time = MockTime(wall_ms=(T0 + 5 * HOUR_US) // 1_000)  # the hours 22 to 01 have ended two hours ago and more
+    settings = LandingSettings(path=str(tmp_path), writer="node-7", retention_ms=2 * 3_600_000)
+    exporter = LandingExporter("landing", settings, time=time)
+    new = pushes(1, start=T0 + 5 * HOUR_US)
+    assert exporter.export(batch_of(new, first=7)) == Delivered()
+    left = [str(path.parent) for path in visible(tmp_path)]
+    assert left == [
+        "date=2023-11-14/hour=22",
+        "date=2023-11-15/hour=01",
+        "date=2023-11-15/hour=02",
+        "date=2023-11-15/hour=03",
+        "date=2023-11-15/hour=03",
+    ]
+    assert foreign.exists()
+    assert not (tmp_path / "date=2023-11-14" / "hour=23").exists()
+    assert (tmp_path / "date=yesterday" / "hour=22").exists()
+    assert exporter.counters()["retired_files"] == 3
+    assert exporter.counters()["retired_bytes"] > 0
+    foreign.unlink()
+    time.sleep(3_600_000)
+    exporter.export(batch_of(new, first=8))
+    assert exporter.counters()["retired_files"] == 4
+    assert not (tmp_path / "date=2023-11-14").exists()
 
 
 def test_a_log_that_was_begun_anew_does_not_overwrite_what_is_there(tmp_path: Path) -> None:

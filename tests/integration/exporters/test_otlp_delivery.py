@@ -18,7 +18,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from exporters.labels import LabelSettings, labelled
-from exporters.otlp import EXPORT_METHOD, OtlpExporter, otlp_exporter
+from exporters.otlp import OtlpExporter, otlp_exporter
+from exporters.otlp_grpc import EXPORT_METHOD
 from exporters.outcome import Delivered, Refused, Retry, TooLarge
 from exporters.pipeline import Pipeline
 from exporters.push_log.log import Batch, Lag

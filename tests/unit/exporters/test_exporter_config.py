@@ -4,11 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from exporters.kafka_topic import KafkaTopicExporter, KafkaTopicExporterSettings
 from exporters.landing import LandingExporter, LandingSettings
 from exporters.options import ExporterConfigError
-from exporters.otlp import OtlpExporter, OtlpSettings
-from exporters.otlp_channel import OtlpEndpoint
-from exporters.registry import EXPORTER_TYPES, build_exporter
+from exporters.otlp import OtlpExporter, otlp_exporter
+from exporters.otlp_endpoint import HTTP_PROTOBUF, OtlpEndpoint
+from exporters.otlp_settings import OtlpSettings
+from exporters.registry import EXPORTER_TYPES, build_exporter, check_exporter
+from exporters.self_metrics import self_metrics_settings
 
 
 def otlp(**values: object) -> OtlpSettings:
@@ -73,13 +76,18 @@ def test_endpoints_that_gRPC_could_not_use_are_refused(text: str) -> None:  # no
         ({"labels": 5}, r"labels is 5: expected a list"),
         ({"static.labels": "env"}, r"static\.labels is 'env': expected name=value"),
         ({"static.labels": {"client_id": "x"}}, r"static\.labels is .*cannot be named 'client_id'"),
-        ({"headers": {"a b": "x"}}, r"headers\.a b is 'x': a header's name"),
-        ({"headers": {"grpc-timeout": "x"}}, r"headers\.grpc-timeout is 'x': a header's name"),
+        ({"headers": {"a b": "x"}}, r"headers\.a b is '\(hidden\)': a header's name"),
+        ({"headers": {"grpc-timeout": "x"}}, r"headers\.grpc-timeout is '\(hidden\)': a header's name"),
+        (
+            {"headers": {"Content-Type": "x"}},
+            r"headers\.content-type is '\(hidden\)': that header is set by Fleetgauge",
+        ),
+        ({"protocol": "http/json"}, r"protocol is 'http/json': expected one of grpc, http/protobuf"),
         ({"retry.backoff.ms": 9_000}, r"retry\.backoff\.ms is 9000: expected a whole number from 1 to 3000"),
         ({"endpoint": ""}, r"endpoint is '': expected a text"),
         ({"tls.ca.file": "/ca.pem"}, r"tls\.ca\.file is '/ca\.pem': TLS needs an endpoint that begins with https://"),
         ({"endpoint": "https://x", "tls.ca.file": "/no/ca.pem"}, r"tls\.ca\.file is .*there is no such file"),
-        ({"type": "kafka"}, r"exporters\.collector\.type is 'kafka': expected one of landing, otlp"),
+        ({"type": "pulsar"}, r"exporters\.collector\.type is 'pulsar': expected one of .*kafka_topic, landing, otlp"),
         ({"type": "landing"}, r"exporters\.collector\.path is '': expected a text"),
         ({"type": "landing", "path": "bogus://x"}, r"path is 'bogus://x': expected a path, or a URI"),
         ({"type": "landing", "path": "x", "labels": []}, r"labels is \[\]: there is no such key"),
@@ -88,6 +96,91 @@ def test_endpoints_that_gRPC_could_not_use_are_refused(text: str) -> None:  # no
 def test_a_wrong_key_or_value_is_named_with_what_is_allowed(values: dict[str, object], message: str) -> None:
     with pytest.raises(ExporterConfigError, match=message):
         build_exporter("collector", {"type": "otlp", **values})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://localhost:4318", "http://localhost:4318/v1/metrics"),
+        ("collector", "http://collector:4318/v1/metrics"),
+        ("https://otlp.example.com", "https://otlp.example.com:443/v1/metrics"),
+        ("http://[::1]/", "http://[::1]:80/v1/metrics"),
+        ("https://x:1/otlp/", "https://x:1/otlp/v1/metrics"),
+        ("https://x:1/otlp/v1/metrics", "https://x:1/otlp/v1/metrics"),
+    ],
+)
+def test_an_endpoint_of_http_is_a_base_url(text: str, expected: str) -> None:
+    assert str(otlp(protocol="http/protobuf", endpoint=text).endpoint) == expected
+
+
+def test_http_needs_no_endpoint_either() -> None:
+    assert str(otlp(protocol="http/protobuf").endpoint) == "http://localhost:4318/v1/metrics"
+
+
+@pytest.mark.parametrize("text", ["http://x/?a=b", "http://u:p@x", "http://x/a b", "http://x:0/", "x:99999", "//x"])
+def test_endpoints_that_http_could_not_use_are_refused(text: str) -> None:
+    with pytest.raises(ExporterConfigError, match=r"exporters\.collector\.endpoint is .*expected http://host:port"):
+        otlp(protocol="http/protobuf", endpoint=text)
+
+
+def from_variables(values: dict[str, object] | None = None, **variables: str) -> OtlpSettings:
+    environment = {f"OTEL_EXPORTER_OTLP_{name}": value for name, value in variables.items()}
+    return otlp_exporter("collector", values or {}, environment).settings
+
+
+def test_the_standard_variables_set_what_the_file_does_not() -> None:
+    found = from_variables(
+        {"timeout.ms": 7, "headers.x-team": "payments"},
+        ENDPOINT="http://collector:4317", HEADERS="api-key=a%20b,x=y", TIMEOUT="1500", COMPRESSION="gzip",
+    )  # fmt: skip
+    assert str(found.endpoint) == "http://collector:4317"
+    assert (found.timeout_ms, found.compression) == (7, "gzip")
+    assert found.headers == (("x-team", "payments"),)
+    assert from_variables(HEADERS="api-key=a%20b, x=y").headers == (("api-key", "a b"), ("x", "y"))
+
+
+def test_variables_for_metrics_win_over_those_for_every_signal_and_empty_ones_say_nothing() -> None:
+    found = from_variables(
+        ENDPOINT="http://all:4318/base", METRICS_ENDPOINT="http://metrics:4318/take", PROTOCOL="grpc",
+        METRICS_PROTOCOL="http/protobuf", TIMEOUT="1", METRICS_TIMEOUT="2", METRICS_COMPRESSION="", COMPRESSION="gzip",
+    )  # fmt: skip
+    assert (found.protocol, str(found.endpoint)) == (HTTP_PROTOBUF, "http://metrics:4318/take")
+    assert (found.timeout_ms, found.compression) == (2, "gzip")
+
+
+def test_an_endpoint_for_metrics_is_taken_as_it_is_and_one_for_all_signals_is_a_base() -> None:
+    http = {"protocol": "http/protobuf"}
+    assert from_variables(dict(http), METRICS_ENDPOINT="http://x:1").endpoint.path == "/"
+    assert from_variables(dict(http), ENDPOINT="http://x:1").endpoint.path == "/v1/metrics"
+    own = {**http, "endpoint": "http://y:2/base"}
+    assert str(from_variables(own, METRICS_ENDPOINT="http://x:1").endpoint) == "http://y:2/base/v1/metrics"
+
+
+def test_an_endpoint_variable_without_a_scheme_means_tls_unless_it_is_said_to_be_insecure() -> None:
+    assert from_variables(ENDPOINT="x:1").endpoint.tls
+    assert not from_variables(ENDPOINT="x:1", INSECURE="true").endpoint.tls
+    assert from_variables(ENDPOINT="x:1", INSECURE="true", METRICS_INSECURE="false").endpoint.tls
+
+
+def test_certificate_variables_say_nothing_about_an_endpoint_without_tls(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("x")
+    names = {"CERTIFICATE": str(tmp_path / "ca.pem")}
+    assert from_variables({"endpoint": "http://x:1"}, **names).tls.ca_file is None
+    assert from_variables({"endpoint": "https://x:1"}, **names).tls.ca_file == tmp_path / "ca.pem"
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"PROTOCOL": "http/json"}, r"protocol is 'http/json': .*\(from OTEL_EXPORTER_OTLP_PROTOCOL\)"),
+        ({"METRICS_TIMEOUT": "10s"}, r"timeout\.ms is '10s': .*\(from OTEL_EXPORTER_OTLP_METRICS_TIMEOUT\)"),
+        ({"HEADERS": "api-key"}, r"headers is '\(hidden\)': .*\(from OTEL_EXPORTER_OTLP_HEADERS\)"),
+        ({"ENDPOINT": "http://x:1/base"}, r"a path belongs to protocol = .*\(from OTEL_EXPORTER_OTLP_ENDPOINT\)"),
+    ],
+)
+def test_a_wrong_variable_is_named(variables: dict[str, str], message: str) -> None:
+    with pytest.raises(ExporterConfigError, match=message):
+        from_variables(**variables)
 
 
 def test_a_header_that_may_be_a_secret_is_not_shown() -> None:
@@ -110,6 +203,88 @@ def test_a_landing_zone_needs_its_path_alone_and_touches_nothing_yet(tmp_path: P
 
 
 def test_every_type_of_exporter_has_a_name_and_batches() -> None:
+    needed = {"landing": {"path": "y"}, "kafka_topic": {"bootstrap.servers": "127.0.0.1:1", "topic": "pushes"}}
     for kind in EXPORTER_TYPES:
-        exporter = build_exporter("x", {"type": kind} | ({"path": "y"} if kind == "landing" else {}))
+        exporter = build_exporter("x", {"type": kind, **needed.get(kind, {})})
         assert (exporter.name, exporter.batch.max_records > 0) == ("x", True)
+
+
+def kafka(**values: object) -> KafkaTopicExporterSettings:
+    keys = {"bootstrap.servers": "127.0.0.1:1", "topic": "pushes", **values}
+    exporter = build_exporter("lake", {"type": "kafka_topic", **keys})
+    assert isinstance(exporter, KafkaTopicExporter)
+    return exporter.settings
+
+
+def test_a_topic_needs_its_name_and_its_brokers_alone() -> None:
+    found = kafka()
+    assert (found.format, found.timeout_ms, found.topic.bootstrap_servers) == ("record", 10_000, "127.0.0.1:1")
+    assert found.topic.client["client.id"] == "fleetgauge-lake"
+    assert found.topic.client["delivery.timeout.ms"] == "10000"
+
+
+def test_every_key_of_a_topic_is_taken_typed_or_as_text() -> None:
+    typed = kafka(
+        **{
+            "bootstrap.servers": ["127.0.0.1:1", "127.0.0.1:2"], "format": "otlp", "timeout.ms": 5_000,
+            "topic.partitions": 3, "topic.replication.factor": 2, "topic.retention.ms": -1, "max.record.bytes": 100,
+            "client": {"socket.keepalive.enable": True}, "labels": ["client_id"], "batch.max.records": 7,
+        }
+    )  # fmt: skip
+    text = kafka(
+        **{
+            "bootstrap.servers": "127.0.0.1:1, 127.0.0.1:2", "format": "OTLP", "timeout.ms": "5000",
+            "topic.partitions": "3", "topic.replication.factor": "2", "topic.retention.ms": "-1",
+            "max.record.bytes": "100", "client.socket.keepalive.enable": "true", "labels": "client_id",
+            "batch.max.records": "7",
+        }
+    )  # fmt: skip
+    assert typed == text
+    assert typed.topic.client["socket.keepalive.enable"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"topic": ""}, r"exporters\.lake\.topic is '': expected a text"),
+        ({"bootstrap.servers": []}, r"bootstrap\.servers is \[\]: expected at least one"),
+        ({"bootstrap.servers": [5]}, r"bootstrap\.servers is \[5\]: expected a list of texts"),
+        ({"format": "avro"}, r"format is 'avro': expected one of record, otlp"),
+        ({"labels": "client_id"}, r"labels is 'client_id': there is no such key"),
+        ({"client.acks": "1"}, r"client\.acks is '\(hidden\)': that is set by Fleetgauge"),
+        ({"client.transactional.id": "x"}, r"client\.transactional\.id is .*that is set by Fleetgauge"),
+        ({"client.delivery.timeout.ms": "1"}, r"client\.delivery\.timeout\.ms is .*that is what timeout\.ms sets"),
+        (
+            {"client.sasl.pasword": "s3cret"},
+            r"client is '\(hidden\)': the Kafka client refuses its settings.*sasl\.pasword",
+        ),
+        ({"topic.replication.factor": 0}, r"topic\.replication\.factor is 0: expected a positive number, or -1"),
+        ({"topic.retention.ms": 0}, r"topic\.retention\.ms is 0: expected a positive number, or -1"),
+    ],
+)
+def test_a_wrong_key_of_a_topic_is_named_and_no_secret_shown(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ExporterConfigError, match=message) as caught:
+        kafka(**values)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_self_metrics_take_the_keys_and_variables_of_an_otlp_connection() -> None:
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
+    found = self_metrics_settings(
+        "own", {"type": "self_metrics", "interval.ms": "5000", "compression": "gzip"}, variables
+    )
+    assert (str(found.connection.endpoint), found.interval_ms) == ("http://collector:4317", 5_000)
+    assert found.connection.compression == "gzip"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"interval.ms": 5}, r"exporters\.own\.interval\.ms is 5: expected a whole number from 100"),
+        ({"linger.ms": 5}, r"exporters\.own\.linger\.ms is 5: there is no such key"),
+        ({"endpoint": "x y"}, r"exporters\.own\.endpoint is 'x y': expected http://host:port"),
+    ],
+)
+def test_a_wrong_key_of_self_metrics_is_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ExporterConfigError, match=message):
+        check_exporter("own", {"type": "self_metrics", **values})

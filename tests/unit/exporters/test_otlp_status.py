@@ -7,7 +7,7 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo  # type: ignore[im
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
-from exporters.otlp_status import MAX_SERVER_DELAY_MS, failure, success
+from exporters.otlp_status import MAX_SERVER_DELAY_MS, failure, http_failure, success, tls_fault
 from exporters.outcome import Delivered, Refused, Retry, TooLarge
 
 
@@ -81,3 +81,66 @@ def test_rejected_points_are_counted_with_the_receivers_words() -> None:
 
 def test_an_unreadable_success_is_no_reason_to_send_again() -> None:
     assert isinstance(success(b"\xff\xff"), Delivered)
+
+
+@pytest.mark.parametrize("status", [408, 429, 502, 503, 504])
+def test_what_http_calls_retryable_is_tried_again(status: int) -> None:
+    assert http_failure(status, None, b"") == Retry(reason=f"http_{status}")
+
+
+@pytest.mark.parametrize("status", [400, 406, 422, 500, 501])
+def test_what_an_http_receiver_will_never_take_is_refused(status: int) -> None:
+    assert http_failure(status, "5", b"no") == Refused(reason=f"http_{status}", detail="no")
+
+
+@pytest.mark.parametrize("status", [100, 304, 401, 403, 404, 405, 407, 415, 421, 700])
+def test_a_wrong_url_or_token_costs_no_push_and_says_what_to_check(status: int) -> None:
+    outcome = http_failure(status, None, b"")
+    assert isinstance(outcome, Retry)
+    assert "check" in outcome.detail or "proxy" in outcome.detail
+
+
+def test_too_much_for_an_http_receiver_is_cut() -> None:
+    assert http_failure(413, None, b"") == TooLarge(reason="http_413")
+
+
+@pytest.mark.parametrize(
+    ("text", "after_ms"),
+    [
+        ("3", 3_000), ("0", 0), ("-3", None), ("1.5", None), ("soon", None), ("", None), ("9" * 400, 300_000),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 0), ("Fri, 31 Dec 9999 23:59:59 GMT", 300_000),
+        ("Fri, 31 Dec 99999 23:59:59 GMT", None),
+    ],
+)  # fmt: skip
+def test_a_retry_after_is_read_as_seconds_or_a_date_and_bounded(text: str, after_ms: int | None) -> None:
+    assert http_failure(503, text, b"") == Retry(reason="http_503", after_ms=after_ms)
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (Status(code=3, message="bad data").SerializeToString(), "bad data"), (b"<html>\n", "<html>"),
+        (b"\xff\xfe", "\ufffd\ufffd"), (b"", ""), (b"x" * 1_000, "x" * 500),
+    ],
+)  # fmt: skip
+def test_the_words_of_an_answer_are_kept_whatever_it_is(body: bytes, detail: str) -> None:
+    assert http_failure(400, None, body) == Refused(reason="http_400", detail=detail)
+
+
+def test_http_to_a_receiver_that_wants_tls_costs_no_push() -> None:
+    outcome = http_failure(400, None, b"Client sent an HTTP request to an HTTPS server.\n")
+    assert isinstance(outcome, Retry)
+    assert outcome.reason == "tls"
+    assert "https://" in outcome.detail
+
+
+@pytest.mark.parametrize(("tls", "advice"), [(True, "tls.cert.file"), (False, "https://")])
+def test_a_connection_that_is_closed_at_once_says_what_may_be_wrong(tls: bool, advice: str) -> None:
+    details = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed"
+    outcome = failure(grpc.StatusCode.UNAVAILABLE, details, [], tls=tls)
+    assert isinstance(outcome, Retry)
+    assert advice in outcome.detail
+
+
+def test_a_connection_that_is_refused_is_no_fault_of_tls() -> None:
+    assert tls_fault("Failed to connect to remote host: Connection refused") is None

@@ -99,3 +99,12 @@ def test_printing_the_configuration_hides_the_topic_s_secrets() -> None:
     assert "hunter2" not in shown
     assert 'push.log.kafka.client.sasl.password = "[hidden]"' in shown
     assert 'push.log.kafka.client.client.id = "me"' in shown
+
+
+DESTINATION = (*KAFKA, "exporters.lake.type=kafka_topic", "exporters.lake.bootstrap.servers=broker2:9092")
+
+
+def test_pushes_are_not_delivered_to_the_topic_that_they_are_read_from() -> None:
+    with pytest.raises(ConfigError, match=r"exporters\.lake\.topic: is fleetgauge-pushes, which is the push log"):
+        load_config(None, overrides=[*DESTINATION, "exporters.lake.topic=fleetgauge-pushes"])
+    load_config(None, overrides=[*DESTINATION, "exporters.lake.topic=others"])

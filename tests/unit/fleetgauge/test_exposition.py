@@ -21,6 +21,7 @@ from fleetgauge.http.exposition import (
     TELEMETRY,
     WORKERS,
     exposition,
+    families,
 )
 from fleetgauge.http.routes import ENDPOINTS, PARAMETERS
 from telemetry.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
@@ -152,9 +153,9 @@ def test_both_forms_can_be_parsed_and_every_metric_is_described() -> None:
     own = [("Tm-1TLjmRReIm-FbmcCcIA", *range(len(INSTANCE_METRICS)))]
     body, content_type = exposition(status(), own, "application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
-    for families in (list(parse_openmetrics(body.decode())), list(parse(text_of(status(), own)))):
-        assert len(families) > 60
-        for family in families:
+    for parsed in (list(parse_openmetrics(body.decode())), list(parse(text_of(status(), own)))):
+        assert len(parsed) > 60
+        for family in parsed:
             assert family.documentation, family.name
             assert family.samples, family.name
 
@@ -185,6 +186,15 @@ def test_every_number_and_reason_of_a_delivery_is_told() -> None:
     told = EXPORTERS.keys() | BY_REASON.keys() | HISTOGRAMS.keys() | by_reason
     assert {name for name in DeliveryStats.__dataclass_fields__ if name not in told} == texts
     assert set(STATES) == {state.value for state in PipelineState}
+
+
+def test_exporters_alone_tell_of_themselves_and_their_log() -> None:
+    whole = status()
+    alone = {"export": {"pid": 1}, **{key: whole[key] for key in ("push_log", "exporter_process")}}
+    found = {family.name for family in families(alone, ())}
+    assert "fleetgauge_exporter_delivered_pushes" in found
+    assert "fleetgauge_push_log_segments" in found
+    assert found < {family.name for family in families(whole, ())}
 
 
 def test_the_documentation_lists_every_metric_with_its_help() -> None:

@@ -1,0 +1,146 @@
+"""Pushes on standard error, a line each: to look on, and to pipe into something else.
+
+Not on standard output: an exporter process speaks with its parent there.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final, TextIO
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from exporters.common_options import batch_settings, retry_settings
+from exporters.options import Options
+from exporters.outcome import BatchSettings, Delivered, Outcome, RefusedRecord, Retry
+from exporters.push_log.log import Batch
+from exporters.retry import RetrySettings
+from telemetry.push_record import PushRecord
+
+FORMATS: Final = ("line", "json")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleSettings:
+    """A `console` exporter's settings; the keys are those of `[exporters.<name>]`.
+
+    Attributes:
+        format: `line`, for people, or `json`, with the metrics as OTLP's JSON (key `format`).
+        batch: keys `batch.max.bytes`, `batch.max.records`, `linger.ms`.
+        retry: keys `retry.backoff.ms`, `retry.backoff.max.ms`.
+    """
+
+    format: str = "line"
+    batch: BatchSettings = field(
+        default_factory=lambda: BatchSettings(max_bytes=1_048_576, max_records=1_000, linger_ms=0)
+    )
+    retry: RetrySettings = field(default_factory=RetrySettings)
+
+
+class ConsoleExporter:
+    """Writes each push to a stream.
+
+    Args:
+        name: the exporter's.
+        settings: which form.
+        stream: standard error, as it is at the time, when None.
+    """
+
+    def __init__(self, name: str, settings: ConsoleSettings, *, stream: TextIO | None = None) -> None:
+        self.name = name
+        self.settings = settings
+        self.batch = settings.batch
+        self.retry = settings.retry
+        self._stream = stream
+        self._told = as_json if settings.format == "json" else as_line
+
+    def start(self) -> None:
+        """Nothing to make ready."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def export(self, batch: Batch) -> Outcome:
+        """Writes the batch at once; a push whose metrics cannot be read is left out."""
+        lines: list[str] = []
+        refused: list[RefusedRecord] = []
+        for record in batch.records:
+            try:
+                lines.append(self._told(record) + "\n")
+            except (DecodeError, OverflowError) as error:
+                refused.append(RefusedRecord(push_id=record.push_id, reason="malformed_payload", detail=str(error)))
+        stream = self._stream or sys.stderr
+        try:
+            stream.write("".join(lines))
+            stream.flush()
+        except (OSError, ValueError) as error:  # a pipe that nobody reads any more, or a closed stream
+            return Retry(reason="io", detail=f"cannot write to standard error: {error}")
+        return Delivered(refused=tuple(refused))
+
+
+def as_line(record: PushRecord) -> str:
+    """A push for people: who, from where, how much.
+
+    Raises:
+        DecodeError: its metrics cannot be read.
+        OverflowError: its time is none.
+    """
+    metrics, points = _counted(MetricsData.FromString(record.metrics))
+    said = f"{metrics} metrics, {points} points, {len(record.metrics)} B" if record.metrics else "heartbeat"
+    software = f"{record.client_software_name} {record.client_software_version}"
+    port = "" if record.client_source_port is None else f":{record.client_source_port}"
+    end = ", terminating" if record.terminating else ""
+    return _printable(
+        f"{_time(record)} {record.client_id} ({record.client_instance_id}, {software}) "
+        f"{record.principal} from {record.client_source_address}{port}: {said}{end}"
+    )
+
+
+def as_json(record: PushRecord) -> str:
+    """A push as one JSON object: the fields of the push record, with `metrics` as OTLP's JSON.
+
+    Raises:
+        DecodeError: its metrics cannot be read.
+        OverflowError: its time is none.
+    """
+    metrics = MessageToDict(MetricsData.FromString(record.metrics))
+    return json.dumps({**record._asdict(), "received_at": _time(record), "metrics": metrics})
+
+
+def _time(record: PushRecord) -> str:
+    moment = _EPOCH + timedelta(microseconds=record.received_at)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _counted(data: MetricsData) -> tuple[int, int]:
+    """How many metrics, and how many data points."""
+    metrics = [metric for each in data.resource_metrics for scope in each.scope_metrics for metric in scope.metrics]
+    kinds = ((metric, metric.WhichOneof("data")) for metric in metrics)
+    return len(metrics), sum(len(getattr(metric, kind).data_points) for metric, kind in kinds if kind)
+
+
+def _printable(text: str) -> str:
+    """What strangers wrote, with no line ends and no commands to a terminal."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def console_exporter(name: str, values: Mapping[str, object]) -> ConsoleExporter:
+    """Makes an exporter from the keys of `[exporters.<name>]`, which `ConsoleSettings` lists.
+
+    Raises:
+        ExporterConfigError: a key is unknown, or a value is not allowed.
+    """
+    options = Options(name, values)
+    default = ConsoleSettings()
+    settings = ConsoleSettings(
+        format=options.choice("format", default.format, FORMATS),
+        batch=batch_settings(options, default.batch),
+        retry=retry_settings(options, default.retry),
+    )
+    options.finish()
+    return ConsoleExporter(name, settings)

@@ -1,0 +1,69 @@
+"""The standard `OTEL_EXPORTER_OTLP_*` variables, as keys of an exporter.
+
+Source: OpenTelemetry specification, "OpenTelemetry Protocol Exporter" (Configuration Options) and "Environment Variable
+Specification". Of the two forms of a name the one for metrics wins, whole: headers are not joined. An empty variable
+counts as none. Times are in milliseconds, as the specification has it.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+_KEYS: Final[Mapping[str, str]] = {
+    "ENDPOINT": "endpoint",
+    "PROTOCOL": "protocol",
+    "HEADERS": "headers",
+    "TIMEOUT": "timeout.ms",
+    "COMPRESSION": "compression",
+    "CERTIFICATE": "tls.ca.file",
+    "CLIENT_CERTIFICATE": "tls.cert.file",
+    "CLIENT_KEY": "tls.key.file",
+}
+"""What follows `OTEL_EXPORTER_OTLP_` or `OTEL_EXPORTER_OTLP_METRICS_` -> key of `[exporters.<name>]`."""
+
+_ANY: Final = "OTEL_EXPORTER_OTLP_"
+METRICS_VARIABLES: Final = "OTEL_EXPORTER_OTLP_METRICS_"
+"""How the names of the variables for metrics alone begin."""
+
+
+class FromVariable(NamedTuple):
+    """A key's value, and where it is from."""
+
+    value: object
+    variable: str
+
+
+def environment_values(environment: Mapping[str, str]) -> dict[str, FromVariable]:
+    """What the variables set, by key."""
+    found: dict[str, FromVariable] = {}
+    for suffix, key in _KEYS.items():
+        variable = _chosen(environment, suffix)
+        if variable is not None:
+            found[key] = FromVariable(environment[variable].strip(), variable)
+    if "endpoint" in found:
+        found["endpoint"] = found["endpoint"]._replace(value=_with_scheme(str(found["endpoint"].value), environment))
+    if "headers" in found:
+        found["headers"] = found["headers"]._replace(value=_decoded(str(found["headers"].value)))
+    return found
+
+
+def _chosen(environment: Mapping[str, str], suffix: str) -> str | None:
+    names = (METRICS_VARIABLES + suffix, _ANY + suffix)
+    return next((name for name in names if environment.get(name, "").strip()), None)
+
+
+def _with_scheme(endpoint: str, environment: Mapping[str, str]) -> str:
+    """`host:port` means TLS, unless `..._INSECURE` is true (configuration option "Insecure")."""
+    if "://" in endpoint:
+        return endpoint
+    variable = _chosen(environment, "INSECURE")
+    insecure = variable is not None and environment[variable].strip().lower() == "true"
+    return f"{'http' if insecure else 'https'}://{endpoint}"
+
+
+def _decoded(headers: str) -> str | dict[str, object]:
+    """`name=value,name=value` with values percent-encoded (W3C Baggage); what is not of this form is left as it is."""
+    pairs = [part.partition("=") for part in headers.split(",") if part.strip()]
+    if not all(equals and name.strip() for name, equals, _ in pairs):
+        return headers
+    return {unquote(name.strip()): unquote(value.strip()) for name, _, value in pairs}

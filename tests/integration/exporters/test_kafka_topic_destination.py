@@ -1,0 +1,182 @@
+"""A Kafka topic as destination, at a real Apache Kafka broker."""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+from structlog.testing import capture_logs
+from support.delivery import Delivery, real_records
+from support.kafka_broker import KafkaBroker, free_ports
+from support.push_log import push_record
+
+from exporters.kafka_topic import kafka_topic_exporter
+from exporters.labels import LabelSettings, labelled
+from exporters.outcome import Retry
+from exporters.push_log.kafka_topic.record_codec import decode_record
+from exporters.push_log.log import Batch
+from telemetry.push_record import PushRecord
+
+pytestmark = pytest.mark.integration
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ana="right";'
+
+
+class Broker(KafkaBroker):
+    """With a second listener that wants a password."""
+
+    def __init__(self, directory: Path) -> None:
+        [self.sasl_port] = free_ports(1)
+        super().__init__(directory, "4.3.1", heap="384m")
+
+    def _defaults(self) -> dict[str, str]:
+        usual, sasl = super()._defaults(), f",SASL://127.0.0.1:{self.sasl_port}"
+        protocols = usual["listener.security.protocol.map"] + ",SASL:SASL_PLAINTEXT"
+        return {
+            **usual,
+            "listeners": usual["listeners"] + sasl,
+            "advertised.listeners": usual["advertised.listeners"] + sasl,
+            "listener.security.protocol.map": protocols,
+            "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl.plain.sasl.jaas.config": JAAS,
+        }
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            pytest.skip(f"a real broker needs {program}")
+    with Broker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+@pytest.fixture
+def keys(broker: Broker) -> dict[str, Any]:
+    """Of an exporter to a topic that does not exist yet."""
+    name = f"pushes-{uuid.uuid4().hex[:12]}"
+    return {
+        "type": "kafka_topic", "bootstrap.servers": broker.bootstrap, "topic": name, "topic.partitions": 3,
+        "linger.ms": 20,
+    }  # fmt: skip
+
+
+def consumed(broker: Broker, topic: str) -> list[Message]:
+    """Every record of the topic."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test", "enable.partition.eof": False})
+    try:
+        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        found: list[Message] = []
+        for partition in partitions:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+            consumer.assign([TopicPartition(topic, partition, low)])
+            while low < high:
+                message = consumer.poll(20)
+                assert message is not None
+                assert message.error() is None, message.error()
+                found.append(message)
+                low = message.offset() + 1  # type: ignore[operator]  # a record that came has an offset
+        return found
+    finally:
+        consumer.close()
+
+
+def decoded(message: Message) -> PushRecord:
+    return decode_record(message.key(), message.value(), message.headers())  # type: ignore[arg-type]
+
+
+def test_push_records_arrive_as_they_are_a_clients_in_one_partition_and_in_order(
+    broker: Broker, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    records = real_records(200)
+    again = [record._replace(push_id=f"{number + 1_000:032x}") for number, record in enumerate(records)]
+    with Delivery(tmp_path, **keys) as delivery:
+        delivery.push(*records, *again)
+        delivery.wait_delivered()
+        assert delivery.stats().delivered_records == 400
+        assert delivery.stats().retried == {}
+    messages = consumed(broker, keys["topic"])
+    by_id = {record.push_id: record for record in map(decoded, messages)}
+    assert len(messages) == 400
+    assert by_id == {record.push_id: record for record in (*records, *again)}
+    places: dict[bytes, list[tuple[int, str]]] = {}
+    for message in messages:
+        places.setdefault(message.key(), []).append((message.partition(), decoded(message).push_id))  # type: ignore[arg-type]
+    assert all(len({partition for partition, _ in place}) == 1 for place in places.values())
+    assert all(
+        [push_id for _, push_id in place] == sorted(push_id for _, push_id in place) for place in places.values()
+    )
+    assert len({message.partition() for message in messages}) == 3
+
+
+def test_labelled_otlp_arrives_with_the_push_id_and_heartbeats_have_none(
+    broker: Broker, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    records = real_records(50)
+    with Delivery(tmp_path, **keys, format="otlp", static__labels={"environment": "test"}) as delivery:
+        delivery.push(*records)
+        delivery.wait_delivered()
+    settings = LabelSettings(static=(("environment", "test"),))
+    expected = {record.push_id: labelled(record, settings) for record in records if record.metrics}
+    found = {dict(message.headers() or ())["push_id"].decode(): message for message in consumed(broker, keys["topic"])}  # type: ignore[union-attr, arg-type]
+    assert {push_id: message.value() for push_id, message in found.items()} == expected
+    assert {message.key().decode() for message in found.values()} == {  # type: ignore[union-attr]
+        record.client_instance_id for record in records if record.metrics
+    }
+
+
+def test_a_record_that_is_too_large_is_left_out_and_the_rest_arrives_once(
+    broker: Broker, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    records = [push_record(number, b"\x0a\x00") for number in range(20)]
+    records[7] = records[7]._replace(metrics=os.urandom(2 << 20))
+    with Delivery(tmp_path, **keys, max__record__bytes=1) as delivery:
+        delivery.push(*records)
+        delivery.wait_delivered()
+        assert delivery.stats().refused == {"msg_size_too_large": 1}
+    found = [decoded(message).push_id for message in consumed(broker, keys["topic"])]
+    assert sorted(found) == [record.push_id for record in records if len(record.metrics) < 100]
+
+
+def test_a_wrong_password_is_told_in_words_and_the_right_one_delivers(
+    broker: Broker, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    sasl = {
+        **keys, "bootstrap.servers": [f"127.0.0.1:{broker.sasl_port}"], "client.security.protocol": "SASL_PLAINTEXT",
+        "client.sasl.mechanism": "PLAIN", "client.sasl.username": "ana", "timeout.ms": 1_000,
+    }  # fmt: skip
+    records = tuple(real_records(3))
+    batch = Batch(exporter="it", records=records, first_position="1", last_position="3", size_bytes=1)
+    wrong = kafka_topic_exporter("it", {**sasl, "client.sasl.password": "wrong"})
+    outcome = wrong.export(batch)
+    wrong.close()
+    assert isinstance(outcome, Retry)
+    assert "uthentication" in outcome.detail
+    assert "wrong" not in outcome.detail.replace("wrong password", "")
+    with Delivery(tmp_path, **{**sasl, "client.sasl.password": "right", "timeout.ms": 10_000}) as delivery:
+        delivery.push(*records)
+        delivery.wait_delivered()
+    assert len(consumed(broker, keys["topic"])) == 3
+
+
+def test_every_push_arrives_through_a_kill_and_restart_of_the_broker(
+    broker: Broker, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    with capture_logs() as logs, Delivery(tmp_path, **keys, timeout__ms=2_000) as delivery:
+        delivery.push(*real_records(300))
+        delivery.wait_delivered()
+        broker.kill()
+        delivery.push(*real_records(300, start=300))
+        delivery.wait(lambda stats: sum(stats.retried.values()) >= 2)
+        broker.start()
+        delivery.wait_delivered()
+        assert delivery.stats().refused == {}
+    found = [decoded(message).push_id for message in consumed(broker, keys["topic"])]
+    missing = {f"{number:032x}" for number in range(600)} - set(found)
+    assert not missing
+    print(f"pushed 600, delivered {len(found)}, lost {len(missing)}, repeated {len(found) - 600}")
+    assert [log["event"] for log in logs].count("cannot deliver now, and tries again") <= 4

@@ -1,0 +1,107 @@
+"""A node's own metrics at a real OpenTelemetry Collector, beside what its clients pushed."""
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, ResourceMetrics
+from support.node import Node
+from support.otel_collector import OtelCollector, missing_tools
+
+from exporters.delivery_stats import PipelineState
+from exporters.self_metrics import Reading, SelfMetricsExporter, self_metrics_settings
+from fleetgauge.http.exposition import families
+from quotas.clock import SystemTime
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterable[OtelCollector]:
+    if missing_tools():
+        pytest.skip(missing_tools())
+    with OtelCollector(tmp_path_factory.mktemp("collector")) as started:
+        started.start()
+        yield started
+
+
+def until(done: Callable[[], object], within_s: float = 60.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not done():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+def service_of(found: ResourceMetrics) -> str:
+    return {each.key: each.value.string_value for each in found.resource.attributes}.get("service.name", "")
+
+
+def metrics_of(collector: OtelCollector) -> dict[str, Metric]:
+    """The own metrics that came last, by name."""
+    return {
+        metric.name: metric
+        for found in collector.received()
+        if service_of(found) == "fleetgauge"
+        for scope in found.scope_metrics
+        for metric in scope.metrics
+    }
+
+
+def test_every_metric_of_a_running_node_arrives_as_it_is_on_metrics(collector: OtelCollector, tmp_path: Path) -> None:
+    config = f"""
+[exporters.own]
+type = "self_metrics"
+protocol = "http/protobuf"
+endpoint = "http://127.0.0.1:{collector.http_port}"
+"interval.ms" = 200
+
+[exporters.look]
+type = "console"
+"""
+    with Node(tmp_path, config=config) as node:
+        until(lambda: "fleetgauge_exporter_delivered_batches" in metrics_of(collector))
+        status = node.status()
+        told = {family.name: family for family in families(status, ()) if family.samples}
+        found = metrics_of(collector)
+        node.stop()
+    absent = {name for name, family in told.items() if any(s.value == s.value for s in family.samples)} - set(found)
+    assert not absent
+    assert found["fleetgauge_push_log_logged"].sum.is_monotonic
+    assert found["fleetgauge_push_log_logged"].description == told["fleetgauge_push_log_logged"].documentation
+    [build] = found["fleetgauge_build_info"].gauge.data_points
+    assert {each.key for each in build.attributes} == {"version", "node_id", "cluster_id"}
+    states = found["fleetgauge_exporter_state"].gauge.data_points
+    assert len(states) == 2 * len(PipelineState)
+
+
+def test_a_collector_that_comes_late_gets_the_counters_as_they_are_then(
+    collector: OtelCollector, tmp_path: Path
+) -> None:
+    late = OtelCollector(tmp_path)
+    total = [0.0]
+
+    def source() -> Iterable[Reading]:
+        total[0] += 1
+        if total[0] == 2:
+            raise ValueError("not now")
+        return [
+            Reading("things", "Things.", True, (({"kind": "a"}, total[0]), ({"kind": "b"}, 1.0))),
+            Reading("level", "A level.", False, (({}, float("nan")),)),
+        ]
+
+    keys = {"endpoint": f"http://127.0.0.1:{late.grpc_port}", "interval.ms": 100, "timeout.ms": 2_000}
+    exporter = SelfMetricsExporter("own", self_metrics_settings("own", keys, {}), source, time=SystemTime())
+    with late:
+        exporter.start()
+        until(lambda: exporter.stats().retried.get("error") and exporter.stats().retried.get("unavailable"))
+        late.start()
+        until(lambda: metrics_of(late))
+        exporter.request_stop(2_000)
+        assert exporter.join()
+        found = metrics_of(late)
+    assert exporter.stats().state is PipelineState.STOPPED
+    assert set(found) == {"things"}  # no value is no point
+    points = {point.attributes[0].value.string_value: point.as_double for point in found["things"].sum.data_points}
+    assert points["b"] == 1
+    assert points["a"] > 2

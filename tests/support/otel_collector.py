@@ -1,0 +1,237 @@
+"""A real OpenTelemetry Collector on loopback, built once under `.setup/` from the pinned modules of `tests/otelcol`.
+
+`python tests/support/otel_collector.py` builds it. It writes what it received to a file, which is read back exactly.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ResourceMetrics
+from support.kafka_broker import free_ports, with_the_test_run
+from support.kafka_jars import ROOT, SETUP, alone
+
+from exporters.labels import LabelSettings, labelled
+from telemetry.push_record import PushRecord
+
+VERSION = "v0.155.0"
+SOURCES = ROOT / "tests" / "otelcol"
+BUILD_WITHIN_S = 1_800.0
+READY_WITHIN_S = 60.0
+
+_GO = {"GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
+
+
+def missing_tools() -> str:
+    """Why there is no collector here; empty if there can be one."""
+    return "" if shutil.which("go") else "a real OpenTelemetry Collector is built with Go, which is not installed"
+
+
+def collector_program() -> Path:
+    """The program; fetched and built the first time, which takes minutes."""
+    target = SETUP / f"otelcol-{VERSION}"
+    program = target / "dist" / "otelcol"
+    with alone(target.name):
+        newest = max(file.stat().st_mtime for file in SOURCES.iterdir())
+        if not program.exists() or program.stat().st_mtime < newest:
+            _build(target)
+    return program
+
+
+def _build(target: Path) -> None:
+    """The builder writes the Go sources alone: its own `go mod tidy` asks for modules that other tests need."""
+    builder = target / "builder"
+    target.mkdir(parents=True, exist_ok=True)
+    if not builder.exists():
+        environment = {**os.environ, **_GO, "GOFLAGS": "-buildvcs=false", "GOBIN": str(target)}
+        _run(["go", "install", f"go.opentelemetry.io/collector/cmd/builder@{VERSION}"], target, environment)
+    shutil.rmtree(target / "dist", ignore_errors=True)
+    command = [str(builder), "--skip-get-modules", "--skip-compilation", "--config", str(SOURCES / "builder.yaml")]
+    _run(command, target, {**os.environ, **_GO})
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(SOURCES / name, target / "dist" / name)
+    build = ["go", "build", "-trimpath", "-ldflags=-s -w", "-o", "otelcol", "."]
+    _run(build, target / "dist", {**os.environ, **_GO})
+
+
+def _run(command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=BUILD_WITHIN_S
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed: {done.stdout}{done.stderr}")
+
+
+class OtelCollector:
+    """One collector, on ports that stay its own; may be stopped, killed, held up and started again.
+
+    Args:
+        directory: for its configuration, log and what it received.
+        receiver: settings of both of its protocols.
+        processors: in the order of the pipeline.
+        exporter: what it does with what it took; by default it is written to a file.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        receiver: Mapping[str, Any] | None = None,
+        processors: Mapping[str, Any] | None = None,
+        exporter: Mapping[str, Any] | None = None,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.grpc_port, self.http_port = free_ports(2)
+        self.receiver = dict(receiver or {})
+        self.processors = dict(processors or {})
+        self.exporter = dict(exporter or self._file())
+        self.process: subprocess.Popen[bytes] | None = None
+        self._program = collector_program()
+
+    def _file(self) -> dict[str, Any]:
+        # With a rotation nothing is buffered: what was acknowledged is in the file, and a restart goes on at its end.
+        path = str(self.directory / "received.pb")
+        return {"file": {"path": path, "format": "proto", "rotation": {"max_megabytes": 4_096}}}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def port(self, protocol: str) -> int:
+        """Where it takes that protocol."""
+        return self.http_port if protocol == "http/protobuf" else self.grpc_port
+
+    def start(self) -> None:
+        """Starts it and waits until both ports answer."""
+
+        config = self.directory / "config.yaml"
+        config.write_text(json.dumps(self._config()))  # JSON is YAML
+        with (self.directory / "collector.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*with_the_test_run(), str(self._program), "--config", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + READY_WITHIN_S
+        for port in (self.grpc_port, self.http_port):
+            while not _answers(port):
+                assert self.process.poll() is None, f"the collector ended: {self.output()}"
+                assert time.monotonic() < deadline, f"the collector was not ready in time: {self.output()}"
+                time.sleep(0.02)
+
+    def _config(self) -> dict[str, Any]:
+        ports = {"grpc": self.grpc_port, "http": self.http_port}
+        protocols = {
+            name: {"endpoint": f"127.0.0.1:{port}", **self.receiver.get("both", {}), **self.receiver.get(name, {})}
+            for name, port in ports.items()
+        }
+        pipeline = {"receivers": ["otlp"], "processors": [*self.processors], "exporters": [*self.exporter]}
+        return {
+            "receivers": {"otlp": {"protocols": protocols}},
+            "processors": self.processors,
+            "exporters": self.exporter,
+            "service": {
+                "telemetry": {"metrics": {"level": "none"}, "logs": {"level": "warn"}},
+                "pipelines": {"metrics": pipeline},
+            },
+        }
+
+    def stop(self, within_s: float = 30.0) -> int:
+        """SIGTERM, and the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(within_s)
+
+    def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def hold(self) -> None:
+        """It hangs: its connections stay open, and nothing is answered, until `go_on`."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Goes on where it was held."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def received(self) -> Iterator[ResourceMetrics]:
+        """Everything that it has written to its file, in order: 4 bytes of length (big endian) and a message each."""
+        path = self.directory / "received.pb"
+        data = path.read_bytes() if path.exists() else b""
+        position = 0
+        while position + 4 <= len(data):
+            (size,) = struct.unpack_from(">I", data, position)
+            if position + 4 + size > len(data):
+                return  # killed in mid-write: that request was not acknowledged
+            yield from MetricsData.FromString(data[position + 4 : position + 4 + size]).resource_metrics
+            position += 4 + size
+
+    def output(self) -> str:
+        """The end of what it logged."""
+        log = self.directory / "collector.log"
+        return log.read_text(errors="replace")[-4_000:] if log.exists() else ""
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def compare(
+    collector: OtelCollector, pushed: Sequence[PushRecord], settings: LabelSettings | None = None
+) -> tuple[int, int]:
+    """How many pushes arrived, and how often one came again; each is a client's only one, and equal to what was pushed.
+
+    A push that arrived differs in nothing from what its client sent but for the labels.
+    """
+    expected = {
+        record.client_instance_id: [
+            _canonical(each)
+            for each in MetricsData.FromString(labelled(record, settings or LabelSettings())).resource_metrics
+        ]
+        for record in pushed
+        if record.metrics
+    }
+    found: dict[str, list[bytes]] = {}
+    for resource_metrics in collector.received():
+        labels = {item.key: item.value.string_value for item in resource_metrics.resource.attributes}
+        found.setdefault(labels["client_instance_id"], []).append(_canonical(resource_metrics))
+    repeated = 0
+    for client, parts in found.items():
+        once = expected[client]
+        times, rest = divmod(len(parts), len(once))
+        assert rest == 0, f"{client} arrived in part"
+        assert parts == once * times, f"{client} arrived changed"
+        repeated += times - 1
+    return len(found), repeated
+
+
+def _canonical(resource_metrics: ResourceMetrics) -> bytes:
+    """Bytes that are equal for equal meaning: the Collector writes an empty scope where a client wrote none."""
+    for scope_metrics in resource_metrics.scope_metrics:
+        scope_metrics.scope.SetInParent()
+    return resource_metrics.SerializeToString(deterministic=True)
+
+
+if __name__ == "__main__":
+    if missing_tools():
+        sys.exit(missing_tools())
+    print(collector_program())

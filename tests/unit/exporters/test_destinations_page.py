@@ -1,0 +1,43 @@
+"""docs/destinations.md names every destination with every key."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from exporters.options import ExporterConfigError
+from exporters.registry import EXPORTER_TYPES, check_exporter
+from exporters.self_metrics import SELF_METRICS
+from fleetgauge.config import load_config
+
+PAGE = (Path(__file__).parents[3] / "docs" / "destinations.md").read_text(encoding="utf-8")
+NEEDED = {
+    "landing": {"path": "y"},
+    "kafka_topic": {"bootstrap.servers": "127.0.0.1:1", "topic": "pushes", "format": "otlp"},
+}
+
+
+@pytest.mark.parametrize("kind", [*EXPORTER_TYPES, SELF_METRICS])
+def test_every_key_of_a_type_is_on_the_page(kind: str) -> None:
+    with pytest.raises(ExporterConfigError, match="there is no such key") as caught:
+        check_exporter("x", {"type": kind, **NEEDED.get(kind, {}), "no.such.key": 1})
+    known = caught.value.allowed.partition("there are type, ")[2].split(", ")
+    assert len(known) > 4
+    shared, _, sections = PAGE.partition("\n## otlp\n")
+    own = re.search(rf"^## {kind}\n(.*?)(?=^## |\Z)", "## otlp\n" + sections, re.DOTALL | re.MULTILINE)
+    assert own is not None, f"{kind} has no section"
+    listed = shared + own[1]
+    for key in known:
+        assert f"`{key}`" in listed or f"`{key}.<" in listed or f"`{key.partition('.')[0]}.*`" in listed, (kind, key)
+    assert f'type = "{kind}"' in own[1]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_every_example_is_a_configuration_that_is_taken(number: int, tmp_path: Path) -> None:
+    example = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[number]
+    authority = tmp_path / "ca.pem"
+    authority.touch()
+    file = tmp_path / "fleetgauge.toml"
+    file.write_text(example.replace("/etc/fleetgauge/ca.pem", str(authority)))
+    [name] = load_config(file, environment={}).exporters
+    assert f"[exporters.{name}]" in example
