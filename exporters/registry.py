@@ -7,10 +7,12 @@ from exporters.landing import landing_exporter
 from exporters.options import ExporterConfigError
 from exporters.otlp import otlp_exporter
 from exporters.outcome import Exporter
+from exporters.prometheus.exporter import prometheus_exporter
 
 EXPORTER_TYPES: Final[Mapping[str, Callable[[str, Mapping[str, object]], Exporter]]] = {
     "landing": landing_exporter,
     "otlp": otlp_exporter,
+    "prometheus": prometheus_exporter,
 }
 """Type -> factory of (name, key -> value)."""
 

@@ -57,7 +57,7 @@ class ExporterProcess:
         self._push_log = exporter_log(job.push_log, tuple(job.exporters), time, job.logs)
         self._pipelines: list[Pipeline] = []
         for name, keys in job.exporters.items():
-            exporter = build_exporter(name, exporter_keys(keys, name, job.instance))
+            exporter = build_exporter(name, exporter_keys(keys, name, job.instance, job.log_dirs))
             self._pipelines.append(Pipeline(self._push_log.reader(name), exporter, time=time))
 
     def run(self, commands: "queue.Queue[dict[str, Any] | None]", out: IO[str]) -> None:

@@ -79,7 +79,7 @@ def test_endpoints_that_gRPC_could_not_use_are_refused(text: str) -> None:  # no
         ({"endpoint": ""}, r"endpoint is '': expected a text"),
         ({"tls.ca.file": "/ca.pem"}, r"tls\.ca\.file is '/ca\.pem': TLS needs an endpoint that begins with https://"),
         ({"endpoint": "https://x", "tls.ca.file": "/no/ca.pem"}, r"tls\.ca\.file is .*there is no such file"),
-        ({"type": "kafka"}, r"exporters\.collector\.type is 'kafka': expected one of landing, otlp"),
+        ({"type": "kafka"}, r"exporters\.collector\.type is 'kafka': expected one of landing, otlp, prometheus"),
         ({"type": "landing"}, r"exporters\.collector\.path is '': expected a text"),
         ({"type": "landing", "path": "bogus://x"}, r"path is 'bogus://x': expected a path, or a URI"),
         ({"type": "landing", "path": "x", "labels": []}, r"labels is \[\]: there is no such key"),
