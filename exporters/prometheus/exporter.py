@@ -113,9 +113,10 @@ class PrometheusExporter:
     def _apply(self, batch: Batch, state: StateFile) -> tuple[RefusedRecord, ...]:
         """Takes the pushes that were not taken before; those of a batch whose save failed wait in `_applied`."""
         refused: list[RefusedRecord] = []
-        waiting = {record.push_id for record in self._applied}
+        unsaved = {record.push_id for record in self._applied}
+        taken: set[str] = set()
         for record in batch.records:
-            if record.push_id in waiting:
+            if record.push_id in unsaved:
                 continue
             try:
                 points = self._reader.read(record.metrics) if record.metrics else PushPoints()
@@ -123,12 +124,13 @@ class PrometheusExporter:
                 detail = f"the payload is no well-formed MetricsData: {error}"
                 refused.append(RefusedRecord(push_id=record.push_id, reason="malformed_payload", detail=detail))
                 continue
-            if state.taken.is_repeat(record, self._table.latest(record), points.time_unix_nano):
+            latest = self._table.latest(record)
+            if record.push_id in taken or state.taken.is_repeat(record, latest, points.time_unix_nano):
                 self._table.counts.repeated_pushes += 1
                 continue
             self._table.apply(record, points, self._now())
             self._applied.append(record._replace(metrics=b""))
-            waiting.add(record.push_id)
+            taken.add(record.push_id)
         return tuple(refused)
 
     def _restore(self, state: StateFile) -> None:

@@ -53,7 +53,7 @@ class Families:
         own_names: metric names that no client's may have.
 
     Attributes:
-        cost: samples on the page, as far as they were charged here.
+        cost: samples of clients on the page.
     """
 
     def __init__(self, settings: SeriesSettings, own_names: Iterable[str]) -> None:
@@ -77,12 +77,9 @@ class Families:
     def place(self, client: Client, metric: MetricId, series: Series, description: str) -> str | None:
         """Puts a series on the page; or says why there is no place for it: the key of a bound, or `NO_NAME`."""
         family = self._families.get(metric)
-        if client.key != FOLDED and client.cost + series.cost > self._settings.max_per_client:
-            return "series.max.per.client"
-        if (family.cost if family else 0) + series.cost > self._settings.max_per_metric:
-            return "series.max.per.metric"
-        if not self.has_room(series.cost):
-            return "series.max"
+        bound = None if client.key == FOLDED else self._bound(client, family, series.cost)
+        if bound is not None:
+            return bound
         family = family or self._new_family(metric, description)
         if family is None:
             return NO_NAME
@@ -90,13 +87,11 @@ class Families:
         return None
 
     def join(self, client: Client, family: Family, series: Series) -> None:
-        """Puts a series on the page, whatever the bounds."""
+        """Puts a series on the page, whatever the bounds say."""
         client.series.setdefault(family.metric, {})[series.labels] = series
         client.layout_changed = True
         family.members[series] = client
-        client.cost += series.cost
-        family.cost += series.cost
-        self.cost += series.cost
+        self._charge(client, family, series.cost)
 
     def leave(self, client: Client, metric: MetricId, series: Series) -> None:
         """Takes a series off the page and from its client; its metric goes with the last."""
@@ -106,13 +101,28 @@ class Families:
         client.layout_changed = True
         family = self._families[metric]
         del family.members[series]
-        client.cost -= series.cost
-        family.cost -= series.cost
-        self.cost -= series.cost
+        self._charge(client, family, -series.cost)
         if not family.members:
             del self._families[metric]
             for name in reserved_names(family.name, family.kind):
                 self._names.pop(name, None)
+
+    def _bound(self, client: Client, family: Family | None, cost: int) -> str | None:
+        """The key of the bound that has no room for so many samples more; None if all have."""
+        if client.cost + cost > self._settings.max_per_client:
+            return "series.max.per.client"
+        if (family.cost if family else 0) + cost > self._settings.max_per_metric:
+            return "series.max.per.metric"
+        return None if self.has_room(cost) else "series.max"
+
+    def _charge(self, client: Client, family: Family, cost: int) -> None:
+        """Counts samples; those that others were folded into have no bound, since there are three of a metric at most,
+        and would keep the room from them that they stand for.
+        """
+        if client.key != FOLDED:
+            client.cost += cost
+            family.cost += cost
+            self.cost += cost
 
     def _new_family(self, metric: MetricId, description: str) -> Family | None:
         """A metric under a name of its own; with its kind as suffix where another has the name; None without one."""

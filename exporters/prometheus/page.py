@@ -166,8 +166,8 @@ def _histogram(name: str, sample: Sample) -> Iterator[str]:
             continue
         yield _line(f"{name}_bucket", _joined(labels, f'le="{_number(bound)}"'), reached)
     yield _line(f"{name}_bucket", _joined(labels, 'le="+Inf"'), count)
-    yield _line(f"{name}_count", labels, count)
-    if not math.isnan(total):
+    if not math.isnan(total):  # OpenMetrics has count and sum together; the last bucket is the count, too
+        yield _line(f"{name}_count", labels, count)
         yield _line(f"{name}_sum", labels, total)
 
 

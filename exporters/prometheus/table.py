@@ -314,7 +314,7 @@ class SeriesTable:
         series = self._folded.series.get(metric, {}).get(labels)
         if series is None:
             series = Series(labels, len(said.values), said.bounds)
-            self._families.join(self._folded, family, series)  # over the bounds: three at most for a metric
+            self._families.join(self._folded, family, series)
         self.counts.folded[cause] += 1
         series.apply(said, before_unix_nano=0)
         series.expires_ms = now.monotonic_ms + _FOLDED_LIFETIME_MS
