@@ -6,6 +6,7 @@ is served here: the node's HTTP port is another one, in another process.
 
 import http.client
 import io
+import os
 import socket
 import threading
 import time
@@ -82,7 +83,7 @@ class PageServer:
         try:
             self._socket = socket.create_server((address.host, address.port), family=family, backlog=MAX_CONNECTIONS)
         except OSError as error:
-            problem = f"client series cannot be served on {address}: {error.strerror}"
+            problem = f"client series cannot be served on {address}: {os.strerror(error.errno or 0)}"
             raise PageError(f"{problem}; set listen to an address that is free") from error
         self.address = Address(host=address.host, port=self._socket.getsockname()[1])
         self._thread = threading.Thread(target=self._accept, name="prometheus-page", daemon=True)
