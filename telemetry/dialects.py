@@ -81,6 +81,11 @@ def text_of(value: Any) -> str | None:
     """The value of an attribute, an OTLP `AnyValue`, as text: numbers in decimal, `true` or `false`, base64 for bytes,
     JSON for the nested ones; None if it has no value.
     """
+    kind = value.WhichOneof("value")
+    if kind == "string_value":
+        return str(value.string_value)
+    if kind == "int_value":
+        return str(value.int_value)
     plain = _plain(value)
     if plain is None or isinstance(plain, str):
         return plain

@@ -149,11 +149,13 @@ class PushReader:
                 continue
             if attributes.with_topic is not None:
                 topics.setdefault(metric_id, {})[attributes.labels] = attributes.with_topic
-            _note_times(found, mode, point)
-            _take(found, by_labels, attributes.labels, measurement, kind)
-        if len(data.data_points) > room:
-            found.left_out["push_too_large"] += len(data.data_points) - room
-        return max(0, room - len(data.data_points))
+            _note_times(found, measurement, point)
+            if by_labels.setdefault(attributes.labels, measurement) is not measurement:
+                _join(found, by_labels, attributes.labels, measurement, kind)
+        points = len(data.data_points)
+        if points > room:
+            found.left_out["push_too_large"] += points - room
+        return max(0, room - points)
 
     def _attributes(self, attributes: Iterable[Any]) -> AttributeSet | None:
         """The attributes as labels; None where they are too long."""
@@ -259,21 +261,19 @@ def _sum(point: Any) -> float:
     return float(point.sum) if known else math.nan
 
 
-def _note_times(found: PushPoints, mode: Mode, point: Any) -> None:
+def _note_times(found: PushPoints, measurement: Measurement, point: Any) -> None:
     found.time_unix_nano = max(found.time_unix_nano, point.time_unix_nano)
-    start = point.start_time_unix_nano
-    if mode == Mode.DELTA and start:
+    start = measurement.start_unix_nano
+    if start and measurement.mode == Mode.DELTA:
         earliest = found.delta_start_unix_nano
         found.delta_start_unix_nano = start if earliest is None else min(earliest, start)
 
 
-def _take(
+def _join(
     found: PushPoints, by_labels: dict[str, Measurement], labels: str, measurement: Measurement, kind: Kind
 ) -> None:
-    """Puts a measurement in; one with the same labels is there already where a push says one identity twice."""
-    before = by_labels.setdefault(labels, measurement)
-    if before is measurement:
-        return
+    """Makes one of two measurements with the same labels: a push may say one identity twice."""
+    before = by_labels[labels]
     found.folded["double_identity"] += 1
     if before.bounds != measurement.bounds or kind == "summary":
         by_labels[labels] = max(before, measurement, key=lambda each: each.values[0])
