@@ -193,7 +193,7 @@ def _opened(path: Path) -> apsw.Connection:
         connection.set_busy_timeout(_BUSY_MS)
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # one exporter alone counts into it
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA synchronous = FULL")  # on the disk before the log's cursor passes the batch
         version = connection.execute("PRAGMA user_version").get
         if version > VERSION:
             raise StateError(
