@@ -7,6 +7,7 @@ bytes.
 import json
 import struct
 from array import array
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from exporters.prometheus.clients import About, Client, ClientKey
@@ -16,6 +17,7 @@ from exporters.prometheus.series import NEVER, Series
 _HEADER: Final = struct.Struct("<qQq?")
 """When the latest push was received [us], its time [ns], the push interval [ms], whether it was the last."""
 _DESCRIPTION: Final = 300
+"""As much as is shown of it [characters]."""
 
 
 class SavedClient(NamedTuple):
@@ -31,15 +33,15 @@ def encode_key(key: ClientKey) -> str:
     return json.dumps(key)
 
 
-def encode_client(client: Client, descriptions: dict[MetricId, str]) -> SavedClient:
-    """A client as it is saved."""
+def encode_client(client: Client, describe: Callable[[MetricId], str]) -> SavedClient:
+    """A client as it is saved; `describe` says what is told of a metric."""
     state = array("d")
     for _, series in client.every_series():
         state.extend(series.base)
         state.extend(series.last)
         state.append(series.start_unix_nano)
     header = _HEADER.pack(client.received_at, client.time_unix_nano, client.interval_ms, client.terminated)
-    layout = json.dumps(_layout(client, descriptions)) if client.layout_changed else None
+    layout = json.dumps(_layout(client, describe)) if client.layout_changed else None
     return SavedClient(encode_key(client.key), layout, header + state.tobytes())
 
 
@@ -63,9 +65,9 @@ def decode_client(saved: SavedClient) -> tuple[Client, dict[MetricId, str]]:
     return client, descriptions
 
 
-def _layout(client: Client, descriptions: dict[MetricId, str]) -> dict[str, Any]:
+def _layout(client: Client, describe: Callable[[MetricId], str]) -> dict[str, Any]:
     metrics = [
-        [*metric, descriptions.get(metric, "")[:_DESCRIPTION], [_series_layout(series) for series in found.values()]]
+        [*metric, describe(metric)[:_DESCRIPTION], [_series_layout(series) for series in found.values()]]
         for metric, found in client.series.items()
     ]
     return {"record": client.about.record, "resource": client.about.resource, "metrics": metrics}

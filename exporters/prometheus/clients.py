@@ -19,7 +19,7 @@ _MAX_INFO_TEXT: Final = 8_192
 ClientKey = tuple[str, str]
 """Principal and client instance id: nobody disturbs another's series by pushing under its id."""
 
-FOLDED: Final[ClientKey] = ("", "")
+FOLDED: Final[ClientKey] = ("\0folded", "")
 """The key of the one that is no client: it has the series into which others were folded."""
 
 

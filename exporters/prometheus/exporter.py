@@ -27,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 _MAX_POINTS: Final = 20_000
 """Of one push: several times what any client sends."""
+_END_OF_TIME_US: Final = 1 << 60
+"""A record of a topic may say that it was received at any time."""
 
 
 class PrometheusExporter:
@@ -118,6 +120,10 @@ class PrometheusExporter:
         for record in batch.records:
             if record.push_id in unsaved:
                 continue
+            if not 0 <= record.received_at < _END_OF_TIME_US:
+                detail = f"received_at is {record.received_at}"
+                refused.append(RefusedRecord(push_id=record.push_id, reason="bad_received_at", detail=detail))
+                continue
             try:
                 points = self._reader.read(record.metrics) if record.metrics else PushPoints()
             except DecodeError as error:
@@ -128,9 +134,10 @@ class PrometheusExporter:
             if record.push_id in taken or state.taken.is_repeat(record, latest, points.time_unix_nano):
                 self._table.counts.repeated_pushes += 1
                 continue
-            self._table.apply(record, points, self._now())
+            # Noted before it is applied: what fails half-way is never applied twice.
             self._applied.append(record._replace(metrics=b""))
             taken.add(record.push_id)
+            self._table.apply(record, points, self._now())
         return tuple(refused)
 
     def _restore(self, state: StateFile) -> None:

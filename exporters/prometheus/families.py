@@ -66,6 +66,10 @@ class Families:
         """The metric, if it has series."""
         return self._families.get(metric)
 
+    def description(self, metric: MetricId) -> str:
+        """What a client says of a metric that is there."""
+        return self._families[metric].description
+
     def by_name(self) -> list[Family]:
         """Every metric, sorted."""
         return sorted(self._families.values(), key=lambda family: family.name)

@@ -11,12 +11,15 @@ from typing import Final, NamedTuple
 
 from exporters.prometheus.families import Family
 from exporters.prometheus.names import Kind, escaped, label_text, reserved_names
+from exporters.prometheus.points import Values
 from exporters.prometheus.table import Counts, Sample, SeriesTable
 
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _PIECE_SAMPLES: Final = 1_000
+_MANY_BOUNDS: Final = 32
+"""Of histograms with more bounds, empty buckets at both ends are not told: a grid for everything holds little."""
 _INFO: Final = "fleetgauge_client"
 
 
@@ -116,7 +119,7 @@ def render(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
     for own in OWN:
         lines = [_head(own.name, own.kind, own.help, "", openmetrics=openmetrics)]
         name = f"{own.name}_total" if own.kind == "counter" else own.name
-        lines += [_line(name, labels, value) for labels, value in own.samples(table)]
+        lines += [_line(name, labels, float(value)) for labels, value in own.samples(table)]
         yield "".join(lines)
     if openmetrics:
         yield "# EOF\n"
@@ -130,10 +133,10 @@ def _family(family: Family, samples: list[Sample], *, openmetrics: bool) -> Iter
         piece = samples[at : at + _PIECE_SAMPLES]
         if family.kind in ("counter", "gauge"):
             name = f"{family.name}_total" if family.kind == "counter" else family.name
-            yield "".join(_line(name, _joined(s.identity, s.labels), s.values[0]) for s in piece)
+            yield "".join([_line(name, _joined(identity, labels), value) for identity, labels, _, (value, *_) in piece])
         else:
             distribution = _histogram if family.kind == "histogram" else _summary
-            yield "".join(line for sample in piece for line in distribution(family.name, sample))
+            yield "".join(line for sample in piece for line in distribution(family.name, *sample))
 
 
 def _infos(infos: list[str], *, openmetrics: bool) -> Iterator[str]:
@@ -155,37 +158,33 @@ def _head(name: str, kind: Kind, text: str, unit: str, *, openmetrics: bool) -> 
     return f"# HELP {full} {text}\n# TYPE {full} {kind}\n"
 
 
-def _histogram(name: str, sample: Sample) -> Iterator[str]:
-    """Buckets up to the last that holds anything, from the first: the others say nothing more."""
-    count, total, *buckets = sample.values
-    labels = _joined(sample.identity, sample.labels)
+def _histogram(name: str, identity: str, labels: str, bounds: Values, values: Values) -> Iterator[str]:
+    """Buckets from the first to the last that holds anything, where there are many: the others say nothing more."""
+    count, total, *buckets = values
+    joined = _joined(identity, labels)
     reached = 0.0
-    for place, (bound, inside) in enumerate(zip(sample.bounds, buckets, strict=False)):
+    for place, (bound, inside) in enumerate(zip(bounds, buckets, strict=False)):
         before, reached = reached, reached + inside
-        if len(sample.bounds) > _MANY_BOUNDS and (reached == 0 or (before == count and place)):
+        if len(bounds) > _MANY_BOUNDS and (reached == 0 or (before == count and place)):
             continue
-        yield _line(f"{name}_bucket", _joined(labels, f'le="{_number(bound)}"'), reached)
-    yield _line(f"{name}_bucket", _joined(labels, 'le="+Inf"'), count)
+        yield _line(f"{name}_bucket", _joined(joined, f'le="{_number(bound)}"'), reached)
+    yield _line(f"{name}_bucket", _joined(joined, 'le="+Inf"'), count)
     if not math.isnan(total):  # OpenMetrics has count and sum together; the last bucket is the count, too
-        yield _line(f"{name}_count", labels, count)
-        yield _line(f"{name}_sum", labels, total)
+        yield _line(f"{name}_count", joined, count)
+        yield _line(f"{name}_sum", joined, total)
 
 
-_MANY_BOUNDS: Final = 32
-"""Of histograms with more bounds, empty buckets at both ends are not told: a grid for everything holds little."""
+def _summary(name: str, identity: str, labels: str, bounds: Values, values: Values) -> Iterator[str]:
+    count, total, *quantiles = values
+    joined = _joined(identity, labels)
+    for quantile, value in zip(bounds, quantiles, strict=True):
+        yield _line(name, _joined(joined, f'quantile="{_number(quantile)}"'), value)
+    yield _line(f"{name}_sum", joined, total)
+    yield _line(f"{name}_count", joined, count)
 
 
-def _summary(name: str, sample: Sample) -> Iterator[str]:
-    count, total, *values = sample.values
-    labels = _joined(sample.identity, sample.labels)
-    for quantile, value in zip(sample.bounds, values, strict=True):
-        yield _line(name, _joined(labels, f'quantile="{_number(quantile)}"'), value)
-    yield _line(f"{name}_sum", labels, total)
-    yield _line(f"{name}_count", labels, count)
-
-
-def _joined(*labels: str) -> str:
-    return ",".join(filter(None, labels))
+def _joined(left: str, right: str) -> str:
+    return f"{left},{right}" if left and right else left or right
 
 
 def _line(name: str, labels: str, value: float) -> str:
@@ -200,5 +199,5 @@ def _number(value: float) -> str:
     ('0.5', '3.0', '+Inf', '-Inf', 'NaN')
     """
     if math.isfinite(value):
-        return repr(float(value))
+        return repr(value)
     return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"

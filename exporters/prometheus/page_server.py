@@ -112,7 +112,11 @@ class PageServer:
             if not self._free.acquire(blocking=False):
                 connection.close()  # as many read already as may
                 continue
-            threading.Thread(target=self._serve, args=(connection,), name="prometheus-page", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection,), name="prometheus-page", daemon=True).start()
+            except RuntimeError:  # no more threads
+                connection.close()
+                self._free.release()
 
     def _serve(self, connection: socket.socket) -> None:
         try:

@@ -138,8 +138,9 @@ class PushReader:
         if metric.description:
             found.descriptions.setdefault(metric_id, metric.description)
         by_labels = found.measurements.setdefault(metric_id, {})
+        is_number = data_kind in ("gauge", "sum")
         for point in data.data_points[:room]:
-            measurement = _measurement(data_kind, kind, mode, point)
+            measurement = _number(kind, mode, point) if is_number else _distribution(data_kind, mode, point)
             if isinstance(measurement, str):
                 found.left_out[measurement] += 1
                 continue
@@ -204,18 +205,21 @@ def _kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
     return "histogram", Mode.CUMULATIVE if temporality == _CUMULATIVE else Mode.DELTA
 
 
-def _measurement(data_kind: str, kind: Kind, mode: Mode, point: Any) -> Measurement | str:
-    """What a data point says, or why it says nothing: `no_value`, `malformed`."""
+def _number(kind: Kind, mode: Mode, point: Any) -> Measurement | str:
+    """What a data point of a gauge or a sum says, or why it says nothing: `no_value`, `malformed`."""
+    member = point.WhichOneof("value")
+    value = float(getattr(point, member)) if member else math.nan
+    if math.isnan(value) or point.flags & _NO_RECORDED_VALUE:
+        return "no_value"
+    if mode != Mode.AS_IS and (math.isinf(value) or (kind == "counter" and value < 0)):
+        return "malformed"  # added up, it would spoil the series for good
+    return Measurement(mode, point.start_time_unix_nano, (value,))
+
+
+def _distribution(data_kind: str, mode: Mode, point: Any) -> Measurement | str:
+    """The same of a histogram or a summary."""
     if point.flags & _NO_RECORDED_VALUE:
         return "no_value"
-    if data_kind in ("gauge", "sum"):
-        member = point.WhichOneof("value")
-        value = float(getattr(point, member)) if member else math.nan
-        if math.isnan(value):
-            return "no_value"
-        if mode != Mode.AS_IS and (math.isinf(value) or (kind == "counter" and value < 0)):
-            return "malformed"  # added up, it would spoil the series for good
-        return Measurement(mode, point.start_time_unix_nano, (value,))
     if data_kind == "summary":
         return _summary(point)
     found = _explicit(point) if data_kind == "histogram" else _exponential(point)

@@ -39,13 +39,8 @@ class Moment(NamedTuple):
     wall_us: int
 
 
-class Sample(NamedTuple):
-    """One series as the page shows it."""
-
-    identity: str
-    labels: str
-    bounds: Values
-    values: Values
+Sample = tuple[str, str, Values, Values]
+"""One series as the page shows it: labels of the client and of the data point, bounds, values."""
 
 
 @dataclass(slots=True)
@@ -145,8 +140,9 @@ class SeriesTable:
         """What changed since the last time; to be saved, and then published, or given back."""
         with self._lock:
             clients = list(self._dirty.values())
-            described = {family.metric: family.description for family in self._families.by_name()}
-            saved = [encode_client(client, described) for client in clients]
+            saved = [encode_client(client, self._families.description) for client in clients]
+            for client in clients:
+                client.layout_changed = False
             changes = Changes(clients, saved, list(self._gone))
             self._dirty.clear()
             self._gone.clear()
@@ -156,7 +152,6 @@ class SeriesTable:
         """Shows what was saved."""
         with self._lock:
             for client in changes.clients:
-                client.layout_changed = False
                 for _, series in client.every_series():
                     series.publish()
 
@@ -164,7 +159,10 @@ class SeriesTable:
         """Keeps what could not be saved for the next time."""
         with self._lock:
             self._gone.update(dict.fromkeys(key for key in changes.gone if key not in self._clients))
-            self._dirty.update((each.key, each) for each in changes.clients if self._clients.get(each.key) is each)
+            for client in changes.clients:
+                if self._clients.get(client.key) is client:
+                    client.layout_changed = True
+                    self._dirty[client.key] = client
 
     def restore(self, saved: Client, descriptions: dict[MetricId, str], now: Moment) -> None:
         """Puts a client as it was saved on the page, as far as the bounds allow; it stays for a while at least."""
@@ -201,7 +199,7 @@ class SeriesTable:
         """The series of a metric that may be shown, as of now."""
         with self._lock:
             return [
-                Sample(client.identity, series.labels, series.bounds, series.shown)
+                (client.identity, series.labels, series.bounds, series.shown)
                 for series, client in family.members.items()
                 if series.shown is not None
             ]
@@ -259,7 +257,7 @@ class SeriesTable:
             self.counts.gaps += 1
         client.received_at = record.received_at
         client.time_unix_nano = points.time_unix_nano or client.time_unix_nano
-        client.interval_ms = record.push_interval_ms or DEFAULT_INTERVAL_MS
+        client.interval_ms = min(record.push_interval_ms or DEFAULT_INTERVAL_MS, _LONGEST_INTERVAL_MS)
         client.terminated = record.terminating
         client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now)
 
@@ -270,9 +268,8 @@ class SeriesTable:
         """
         if client.terminated:
             return self.settings.linger_ms
-        interval_ms = min(client.interval_ms, _LONGEST_INTERVAL_MS)
         age_ms = max(0, now.wall_us - client.received_at) // 1_000
-        return max(self.settings.linger_ms, _EXPIRE_INTERVALS * interval_ms - age_ms)
+        return max(self.settings.linger_ms, _EXPIRE_INTERVALS * client.interval_ms - age_ms)
 
     def _take(self, client: Client, points: PushPoints, now: Moment, before: int, *, deltas_alone: bool) -> None:
         """Takes a push's measurements; of a push that was overtaken, `deltas_alone`: the rest is not news."""
