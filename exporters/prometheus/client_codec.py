@@ -16,8 +16,6 @@ from exporters.prometheus.series import NEVER, Series
 
 _HEADER: Final = struct.Struct("<qQq?")
 """When the latest push was received [us], its time [ns], the push interval [ms], whether it was the last."""
-_DESCRIPTION: Final = 300
-"""As much as is shown of it [characters]."""
 
 
 class SavedClient(NamedTuple):
@@ -67,7 +65,7 @@ def decode_client(saved: SavedClient) -> tuple[Client, dict[MetricId, str]]:
 
 def _layout(client: Client, describe: Callable[[MetricId], str]) -> dict[str, Any]:
     metrics = [
-        [*metric, describe(metric)[:_DESCRIPTION], [_series_layout(series) for series in found.values()]]
+        [*metric, describe(metric), [_series_layout(series) for series in found.values()]]
         for metric, found in client.series.items()
     ]
     return {"record": client.about.record, "resource": client.about.resource, "metrics": metrics}

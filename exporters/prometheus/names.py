@@ -17,7 +17,10 @@ Kind = Literal["counter", "gauge", "histogram", "summary"]
 
 MAX_NAME_BYTES: Final = 512
 """Longer metric names are left out [B]."""
-_MAX_HELP: Final = 300
+_MAX_UNIT: Final = 63
+"""UCUM has none so long, and OTLP's instruments may not."""
+MAX_DESCRIPTION: Final = 300
+"""As much as is shown and kept of what a client says of its metric [characters]."""
 
 _UNITS: Final = {
     "d": "days", "h": "hours", "min": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds",
@@ -52,9 +55,8 @@ class FamilyName(NamedTuple):
     unit: str
 
 
-@lru_cache(maxsize=8_192)
 def family_name(metric: MetricId) -> FamilyName | None:
-    """The name that a metric has on the page; None where it has none or is too long.
+    """The name that a metric has on the page; None where it has none, or name or unit are too long.
 
     A metric that clients are known to send under another kind gets its kind as a suffix, so that nobody can take the
     name from the others.
@@ -66,8 +68,13 @@ def family_name(metric: MetricId) -> FamilyName | None:
     >>> family_name(MetricId("org.apache.kafka.producer.request.total", "gauge", "")).name
     'org_apache_kafka_producer_request_total_gauge'
     """
-    if not metric.name or len(metric.name) > MAX_NAME_BYTES:
+    if not metric.name or len(metric.name) > MAX_NAME_BYTES or len(metric.unit) > _MAX_UNIT:
         return None
+    return _family_name(metric)
+
+
+@lru_cache(maxsize=8_192)
+def _family_name(metric: MetricId) -> FamilyName:
     name = re.sub(r"_{2,}", "_", re.sub(r"[^a-zA-Z0-9_]", "_", metric.name))
     if metric.kind == "counter":
         name = name.removesuffix("_total")
@@ -94,7 +101,7 @@ def help_text(metric: MetricId, description: str) -> str:
     known = _known().get(metric.name)
     meaning = known.meaning if known else None
     unit = metric.unit or (known.unit if known else None) or ""
-    text = " ".join((meaning or description or f"{metric.name}, as its client says it").split())[:_MAX_HELP]
+    text = " ".join((meaning or description or f"{metric.name}, as its client says it").split())[:MAX_DESCRIPTION]
     return f"{text} [{unit}]" if unit and unit != "1" else text
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-from exporters.prometheus.names import Kind, MetricId, cut, label_text, normalised
+from exporters.prometheus.names import MAX_DESCRIPTION, Kind, MetricId, cut, label_text, normalised
 from telemetry.dialects import text_of, twin_families
 
 GRID: Final = tuple(2.0**exponent for exponent in range(-20, 44))
@@ -26,6 +26,9 @@ _DELTA: Final = 1
 _CUMULATIVE: Final = 2
 _MAX_LABEL_TEXT: Final = 8_192
 """All attributes of a data point together as labels [characters]; points with more are left out."""
+_MAX_RESOURCE: Final = 32
+"""Attributes of a client's resource that are looked at; clients have five at most."""
+_MAX_RESOURCE_KEY: Final = 256
 _CACHED_SETS: Final = 65_536
 _CACHED_LABEL_TEXT: Final = 512
 """Longer ones are made anew each time, so that nobody fills the memory with them [characters]."""
@@ -117,13 +120,20 @@ class PushReader:
         topics: dict[MetricId, dict[str, dict[str, str | None]]] = {}
         room = self._max_points
         for metric, resource in _metrics(MetricsData.FromString(payload)):
-            for attribute in resource:
-                if attribute.key not in found.resource and (text := text_of(attribute.value)):
-                    found.resource[attribute.key] = cut(text, self._max_value_bytes)
+            self._read_resource(resource, found.resource)
             room = self._read_metric(metric, found, topics, room)
         for metric_id, sets in topics.items():
             _drop_twins(found, metric_id, sets)
         return found
+
+    def _read_resource(self, attributes: Sequence[Any], known: dict[str, str]) -> None:
+        """Adds what is not known yet."""
+        for attribute in attributes[:_MAX_RESOURCE]:
+            key = attribute.key
+            if key in known or len(known) >= _MAX_RESOURCE or len(key) > _MAX_RESOURCE_KEY:
+                continue
+            if text := text_of(attribute.value):
+                known[key] = cut(text, self._max_value_bytes)
 
     def _read_metric(
         self, metric: Metric, found: PushPoints, topics: dict[MetricId, dict[str, dict[str, str | None]]], room: int
@@ -136,7 +146,7 @@ class PushReader:
         kind, mode = _kind_and_mode(data_kind, data)
         metric_id = MetricId(metric.name, kind, metric.unit)
         if metric.description:
-            found.descriptions.setdefault(metric_id, metric.description)
+            found.descriptions.setdefault(metric_id, metric.description[:MAX_DESCRIPTION])
         by_labels = found.measurements.setdefault(metric_id, {})
         is_number = data_kind in ("gauge", "sum")
         for point in data.data_points[:room]:

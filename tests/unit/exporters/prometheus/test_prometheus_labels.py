@@ -182,3 +182,21 @@ def test_units_that_a_push_says_are_in_the_name_and_known_ones_in_the_help(expor
         in page
     )
     assert "xxx" not in page
+
+
+def test_nothing_that_a_client_makes_long_is_kept_long(exporter: PrometheusExporter) -> None:
+    endless = "x" * 100_000
+    unit = gauge(1, name="app.unit")
+    unit.unit = endless
+    described = gauge(1, name="app.described")
+    described.description = endless
+    resource = {endless: "1", "group_id": endless, **{f"key{number}": "1" for number in range(1_000)}}
+    export(exporter, push(1, gauge(1, name=endless), unit, described, gauge(1, **{endless: "1"}), resource=resource))
+    page = page_of(exporter)
+    assert len(page) < 10_000
+    found = samples_of(exporter)
+    assert found.names() == {"app_described"}
+    assert found.one("fleetgauge_prometheus_left_out_points_total", cause="name") == 2
+    [(labels, _)] = found.all("fleetgauge_client_info")
+    assert labels["group_id"] == "x" * 1_024
+    assert len(labels) < 50
