@@ -6,6 +6,7 @@ bytes.
 
 import json
 import struct
+import sys
 from array import array
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -83,7 +84,7 @@ def _fill(client: Client, metrics: list[Any], numbers: "array[float]") -> dict[M
         metric = MetricId(name, kind, unit)
         descriptions[metric] = description
         for labels, count, bounds, expires in found:
-            series = Series(labels, count, tuple(bounds))
+            series = Series(sys.intern(labels), count, tuple(bounds))  # the same for many clients
             series.base = tuple(numbers[at : at + count])
             series.last = tuple(numbers[at + count : at + 2 * count])
             series.start_unix_nano = int(numbers[at + 2 * count])
