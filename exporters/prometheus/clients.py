@@ -10,6 +10,7 @@ from telemetry.push_record import PushRecord
 
 INSTANCE_LABEL: Final = "client_instance_id"
 PRINCIPAL_LABEL: Final = "principal"
+_CLASH_LABEL: Final = "clash"
 _LABEL_NAMES: Final = {"node_id": "receiver_node_id"}
 """`node_id` of a data point is the broker of a link; the node that received the push is named as its record has it."""
 _LEFT_OUT_OF_INFO: Final = frozenset({"client_source_port"})
@@ -56,21 +57,28 @@ class ClientLabels:
             fixed.append((NAMESPACE, settings.namespace))
         self._fixed = [(name, cut(value, settings.max_value_bytes)) for name, value in fixed]
         names = {_LABEL_NAMES.get(name, name) for name in self._chosen} | {name for name, _ in self._fixed}
-        self.reserved = frozenset(names | {PRINCIPAL_LABEL})
+        self.reserved = frozenset(names | {PRINCIPAL_LABEL, _CLASH_LABEL})
 
     def of_record(self, record: PushRecord) -> dict[str, str]:
         """What a push record says of its client, by label."""
         values = {name: getattr(record, field) for name, field in RECORD_LABELS.items()}
         limit = self._settings.max_value_bytes
-        return {name: cut(str(value), limit) for name, value in values.items() if value is not None and value != ""}
+        found = {name: cut(str(value), limit) for name, value in values.items() if value is not None and value != ""}
+        return found | {INSTANCE_LABEL: record.client_instance_id}
 
-    def identity(self, about: About, *, with_principal: bool = False) -> str:
-        """The labels of every series of a client; with its principal where another client has the same id."""
-        return label_text(self._identity(about, with_principal=with_principal).items())
+    def identity(self, about: About, clashes: int = 0) -> str:
+        """The labels of every series of a client.
 
-    def info(self, about: About, *, with_principal: bool = False) -> str:
+        Args:
+            about: the client.
+            clashes: which of those with the same labels it is. The second one has its principal, too, and those after
+                it, whose principals are the same as far as they are not cut, a number.
+        """
+        return label_text(self._identity(about, clashes).items())
+
+    def info(self, about: About) -> str:
         """The labels of the series that tells of a client what its other series do not."""
-        labels = self._identity(about, with_principal=with_principal)
+        labels = self._identity(about, 0)
         for name, value in _renamed(about.record.items()):
             if name not in _LEFT_OUT_OF_INFO:
                 labels.setdefault(name, value)
@@ -80,12 +88,12 @@ class ClientLabels:
         text = label_text(labels.items())
         return text if len(text) <= _MAX_INFO_TEXT else plain
 
-    def _identity(self, about: About, *, with_principal: bool) -> dict[str, str]:
-        names = (*self._chosen, PRINCIPAL_LABEL) if with_principal else self._chosen
+    def _identity(self, about: About, clashes: int) -> dict[str, str]:
+        names = (*self._chosen, PRINCIPAL_LABEL) if clashes else self._chosen
         labels = dict(_renamed((name, about.record[name]) for name in names if name in about.record))
         for name, value in self._fixed:
             labels.setdefault(name, value)
-        return labels
+        return labels | {_CLASH_LABEL: str(clashes)} if clashes > 1 else labels
 
 
 def _renamed(labels: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
@@ -98,7 +106,9 @@ class Client:
     Attributes:
         key: who it is.
         about: what is told of it.
-        identity, info: labels as text.
+        identity, info: labels as text. A client whose labels clash with another's has no `info`: there is one for an
+            instance id, or queries that join by it would fail.
+        clashes: see `ClientLabels.identity`.
         series: by metric and labels of the data point.
         received_at: when its latest push was received [us since the epoch].
         time_unix_nano: the latest time of a point of it; 0 before the first.
@@ -110,14 +120,15 @@ class Client:
     """
 
     __slots__ = (
-        "about", "cost", "expires_ms", "identity", "info", "interval_ms", "key", "layout_changed", "received_at",
-        "series", "terminated", "time_unix_nano",
+        "about", "clashes", "cost", "expires_ms", "identity", "info", "interval_ms", "key", "layout_changed",
+        "received_at", "series", "terminated", "time_unix_nano",
     )  # fmt: skip
 
     def __init__(self, key: ClientKey, about: About) -> None:
         self.key = key
         self.about = about
         self.identity = self.info = ""
+        self.clashes = 0
         self.series: dict[MetricId, dict[str, Series]] = {}
         self.received_at = self.time_unix_nano = self.interval_ms = 0
         self.terminated = False

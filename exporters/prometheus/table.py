@@ -207,7 +207,7 @@ class SeriesTable:
     def infos(self) -> list[str]:
         """The labels of what is told of each client."""
         with self._lock:
-            return [client.info for client in self._clients.values() if client is not self._folded]
+            return [client.info for client in self._clients.values() if client.info]
 
     def _client(self, record: PushRecord, resource: dict[str, str]) -> Client | None:
         """The client of a push; None if there is no room for another."""
@@ -222,6 +222,8 @@ class SeriesTable:
             # What a push does not say again may be gone: attributes do not pile up.
             client.about = About(said, resource or about.resource)
             self._identify(client)
+        elif client.clashes:
+            self._identify(client)  # the other one may have gone
         return client
 
     def _admit(self, client: Client) -> bool:
@@ -239,11 +241,12 @@ class SeriesTable:
         """Makes a client's labels, which no other client may have."""
         client.layout_changed = True
         self._forget_identity(client)
+        client.clashes = 0
         client.identity = self.labels.identity(client.about)
-        clashes = client.identity in self._identities
-        if clashes:
-            client.identity = self.labels.identity(client.about, with_principal=True)
-        client.info = self.labels.info(client.about, with_principal=clashes)
+        while client.identity in self._identities:
+            client.clashes += 1
+            client.identity = self.labels.identity(client.about, client.clashes)
+        client.info = "" if client.clashes else self.labels.info(client.about)
         self._identities[client.identity] = client.key
 
     def _forget_identity(self, client: Client) -> None:

@@ -21,6 +21,7 @@ from support.client_series import (
 
 from exporters.labels import LabelSettings
 from exporters.prometheus.exporter import PrometheusExporter
+from quotas.clock import MockTime
 
 LAG = "org.apache.kafka.consumer.fetch.manager.records.lag"
 LAG_ON_PAGE = "org_apache_kafka_consumer_fetch_manager_records_lag"
@@ -105,7 +106,30 @@ def test_who_pushes_under_anothers_id_has_series_of_its_own(exporter: Prometheus
     found = samples_of(exporter)
     values = {labels.get("principal"): value for labels, value in found.all(REQUESTS_ON_PAGE)}
     assert values == {None: 2, "User:eve": 200}
-    assert len(found.all("fleetgauge_client_info")) == 2
+    [(labels, _)] = found.all("fleetgauge_client_info")
+    assert labels["principal"] == "User:ANONYMOUS", "one for an instance id, or joins would fail"
+
+
+def test_who_is_left_alone_with_an_id_has_it_to_itself(exporter: PrometheusExporter, clock: MockTime) -> None:
+    """A client that has reconnected with another principal."""
+    export(exporter, push(1, counter(1)), push(2, counter(1), principal="User:new"))
+    clock.sleep(240_000)
+    export(exporter, push(240, counter(1), principal="User:new", push_interval_ms=300_000))
+    export(exporter, push(241, counter(1), principal="User:new", push_interval_ms=300_000))
+    found = samples_of(exporter)
+    [(labels, value)] = found.all(REQUESTS_ON_PAGE)
+    assert ("principal" in labels, value) == (False, 3)
+    assert found.one("fleetgauge_client_info", principal="User:new") == 1
+
+
+def test_clients_stay_apart_where_their_labels_are_cut(start: Any) -> None:
+    exporter = start(labels=LabelSettings(labels=("client_id",), max_value_bytes=4))
+    principals = ["User:alice", "User:bob", "User:carol", "Team:alice"]
+    export(exporter, *(push(n, counter(n), principal=principal) for n, principal in enumerate(principals, start=1)))
+    export(exporter, *(push(n, counter(n), client_instance_id=f"Tm-1TLjmRReIm-FbmcCc{n}") for n in (10, 11)))
+    found = samples_of(exporter)  # where a series is there twice, it says so
+    assert sorted(value for _, value in found.all(REQUESTS_ON_PAGE)) == [1, 2, 3, 4, 10, 11]
+    assert len(found.all("fleetgauge_client_info")) == 3
 
 
 def test_chosen_labels_are_on_every_series_and_replace_the_clients_own(start: Any) -> None:
