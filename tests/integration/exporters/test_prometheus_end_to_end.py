@@ -8,8 +8,9 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from support.client_fleet import ALL_EACH_SECOND
-from support.client_series import LATENCY_ON_PAGE, REQUESTS, REQUESTS_ON_PAGE, Samples, counter, gauge, payload
+from support.client_series import DELTA, LATENCY_ON_PAGE, REQUESTS_ON_PAGE, Samples, counter, gauge, payload
 from support.http import wait_until
 from support.node import Node
 from support.prometheus_server import MISSING, PrometheusServer, free_port
@@ -39,7 +40,10 @@ class Pushing:
                 self._push(client, subscription, delta, terminating=terminating and delta == deltas)
 
     def _push(self, client: RawClient, subscription: Subscription, delta: int, *, terminating: bool) -> None:
-        metrics = payload(counter(delta, node__id=1), gauge(delta, node__id=1), group_id="billing")
+        latency = Metric(name="app.latency", unit="ms", description="how long it takes")
+        latency.histogram.aggregation_temporality = DELTA
+        latency.histogram.data_points.add(count=3, sum=33, bucket_counts=[1, 2, 0], explicit_bounds=[10, 20])
+        metrics = payload(counter(delta, node__id=1), gauge(delta, node__id=1), latency, group_id="billing")
         answer = client.push(subscription, metrics, instance_id=self.instance_id, terminating=terminating)
         assert answer.error_code == 0
         self.acknowledged += delta
@@ -49,7 +53,7 @@ class Pushing:
 def page(tmp_path: Path) -> Iterator[tuple[Node, str]]:
     port = free_port()
     config = (
-        f'[client-metrics.fast]\nmetrics = "{REQUESTS}"\ninterval.ms = 100\nmatch = "client_id=pushing"\n'
+        f'[client-metrics.fast]\nmetrics = "*"\ninterval.ms = 100\nmatch = "client_id=pushing"\n'
         f'[exporters.page]\ntype = "prometheus"\nlisten = "127.0.0.1:{port}"\nlinger.ms = 50\n'
         f"series.linger.ms = {TERMINATED_STAY_MS}\n"
     )
@@ -84,6 +88,7 @@ def test_counters_are_exact_in_prometheus_through_stops_and_kills(page: tuple[No
         assert prometheus.wait_for(f'{LATENCY_ON_PAGE}{{client_id="pushing",node_id="1"}}', 2)
         joined = prometheus.wait_for(f"{mine} * on (client_instance_id) group_left (group_id) fleetgauge_client_info")
         assert joined[0][0]["group_id"] == "billing"
+        assert prometheus.wait_for("histogram_quantile(0.5, app_latency_milliseconds_bucket)", 12.5)
         assert prometheus.query("up")[0][1] == 1
 
         pushing.push(node.port, 1, terminating=True)
