@@ -15,6 +15,7 @@ from exporters.landing import landing_exporter
 from exporters.options import ExporterConfigError, Options
 from exporters.otlp import otlp_exporter
 from exporters.outcome import Exporter
+from exporters.prometheus.exporter import prometheus_exporter
 from exporters.self_metrics import SELF_METRICS, self_metrics_settings
 
 ENTRY_POINT_GROUP: Final = "fleetgauge.exporters"
@@ -28,6 +29,7 @@ EXPORTER_TYPES: Final[Mapping[str, Factory]] = {
     "kafka_topic": kafka_topic_exporter,
     "landing": landing_exporter,
     "otlp": otlp_exporter,
+    "prometheus": prometheus_exporter,
 }
 """Type -> factory of (name, key -> value)."""
 

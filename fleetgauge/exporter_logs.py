@@ -5,6 +5,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import structlog
@@ -186,11 +187,20 @@ class TopicLog:
         }
 
 
-def exporter_keys(keys: Mapping[str, Any], name: str, instance: str) -> dict[str, Any]:
-    """An exporter's keys in one of several processes: writers of a landing zone must not share unfinished files."""
+def exporter_keys(keys: Mapping[str, Any], name: str, instance: str, data: Path) -> dict[str, Any]:
+    """An exporter's keys in one of several processes: what they write must not be shared.
+
+    Args:
+        keys: as configured.
+        name: the exporter's.
+        instance: tells the process from others that read the same log; empty where there is one.
+        data: the data directory.
+    """
     chosen = dict(keys)
     if instance and keys.get("type") == "landing":
         chosen.setdefault("writer.id", f"{platform.node()}-{name}-{instance}")
+    if keys.get("type") == "prometheus":
+        chosen.setdefault("state.file", str(data / "-".join(filter(None, ("prometheus", name, instance)))) + ".db")
     return chosen
 
 

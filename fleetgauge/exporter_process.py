@@ -112,7 +112,7 @@ class ExporterProcess:
         return {"push_log": push_log, "exporters": exporters}
 
     def _pipeline(self, name: str, keys: dict[str, Any]) -> Pipeline:
-        chosen = exporter_keys(keys, name, self._job.instance)
+        chosen = exporter_keys(keys, name, self._job.instance, self._job.log_dirs)
         exporter = build_exporter(name, chosen)
         self._own_counters[name] = getattr(exporter, "counters", dict)
         return Pipeline(

@@ -21,9 +21,9 @@ from typing import Any
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from fleet.decode import by_protobuf, by_ptars
-from fleet.decode.attributes import text_of
 from fleet.decode.payloads import decode
 from fleet.decode.stage import MAX_CHUNK_BYTES
+from telemetry.dialects import text_of
 
 ROUNDS = 3
 

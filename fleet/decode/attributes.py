@@ -1,18 +1,16 @@
 """Serialised attributes and resources to text maps. Each distinct one is decoded once a batch."""
 
-import base64
-import json
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from fleet.decode.arrow import Array, pa
 from fleet.decode.flat import Indices
 from fleet.errors import PayloadError
+from telemetry.dialects import text_of
 
 TextMap = dict[str, str | None]
 TEXT_MAP_TYPE = pa.map_(pa.string(), pa.string())
@@ -88,28 +86,3 @@ def _parse_key_value(serialised: bytes) -> tuple[str, str | None]:
     except DecodeError as error:
         raise PayloadError(f"malformed OTLP KeyValue: {error}") from error
     return pair.key, text_of(pair.value)
-
-
-def text_of(value: AnyValue) -> str | None:
-    """An attribute's value as text: numbers in decimal, `true` or `false`, base64 for bytes, JSON for the nested
-    ones; None if it has no value.
-    """
-    plain = _plain(value)
-    if plain is None or isinstance(plain, str):
-        return plain
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-
-
-def _plain(value: AnyValue) -> Any:
-    kind = value.WhichOneof("value")
-    match kind:
-        case "string_value" | "bool_value" | "int_value" | "double_value":
-            return getattr(value, kind)
-        case "bytes_value":
-            return base64.b64encode(value.bytes_value).decode()
-        case "array_value":
-            return [_plain(item) for item in value.array_value.values]
-        case "kvlist_value":
-            return {pair.key: _plain(pair.value) for pair in value.kvlist_value.values}
-        case _:
-            return None

@@ -17,8 +17,9 @@ from fleet.decode.attributes import TEXT_MAP_TYPE, TextMap, distinct_lists, key_
 from fleet.decode.descriptor import KINDS
 from fleet.decode.distribution import int64, none_if_nan
 from fleet.decode.flat import FlatPoints, Indices, RefusedError
-from fleet.dialects import Sender, identity_of, sender_of, twin_families
+from fleet.dialects import Sender, identity_of, sender_of
 from fleet.errors import PayloadError
+from telemetry.dialects import twin_families
 
 _TEMPORALITIES = pa.array([None, "delta", "cumulative"], pa.string())
 _IDENTITY_TYPES = {

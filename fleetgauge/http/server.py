@@ -4,10 +4,9 @@ What a peer may cost is bounded here: how many there are, how large a request is
 """
 
 import asyncio
-import ipaddress
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -15,6 +14,7 @@ from typing import Any, Final
 import h11
 import structlog
 
+from exporters.loopback import is_loopback, names_this_machine
 from fleetgauge.http.messages import HttpError, HttpRequest, HttpResponse
 from fleetgauge.node_socket import close_within
 
@@ -104,7 +104,7 @@ class HttpServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         local = str(writer.get_extra_info("sockname")[0])
-        peer = _Peer(reader, writer, self._settings.max_request_bytes, is_local=_is_loopback(local))
+        peer = _Peer(reader, writer, self._settings.max_request_bytes, is_local=is_loopback(local))
         if not self._make_room():
             writer.transport.abort()
             return
@@ -231,26 +231,7 @@ def _checked(event: h11.Request, *, is_local: bool) -> HttpRequest:
     if event.method not in (b"GET", b"HEAD"):
         raise HttpError(405, "only GET and HEAD are served here", {"Allow": "GET, HEAD"})
     headers = {name: value.decode("latin-1") for name, value in event.headers}
-    if is_local and not _names_this_machine(headers.get(b"host", "")):
-        # A web page whose name was made to point to this machine would have its visitor's browser read us.
+    if is_local and not names_this_machine(headers.get(b"host", "")):
         raise HttpError(421, "on a loopback address only requests to localhost or to an IP address are served")
     path, _, query = event.target.decode("latin-1").partition("?")
     return HttpRequest(path=path, query=query, accept=headers.get(b"accept", ""))
-
-
-def _names_this_machine(host: str) -> bool:
-    name = host.rpartition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
-    if name in ("", "localhost"):
-        return True
-    with suppress(ValueError):
-        ipaddress.ip_address(name)
-        return True
-    return False
-
-
-def _is_loopback(address: str) -> bool:
-    with suppress(ValueError):
-        found = ipaddress.ip_address(address)
-        mapped = getattr(found, "ipv4_mapped", None)
-        return bool((mapped or found).is_loopback)
-    return False

@@ -1,6 +1,7 @@
 import pytest
 
-from fleet.dialects import identity_of, parse_node, twin_families
+from fleet.dialects import identity_of
+from telemetry.dialects import parse_node, twin_families
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,161 @@
+"""The page of client series at full size: what a scrape and a push cost, and what it weighs.
+
+    python benchmarks/exporters/bench_prometheus.py [--clients 16384] [--series 20] [--scrapes 5]
+
+A process of its own holds the exporter with its state file, as the exporter process does. Every client pushes twice:
+once for its series to be made, and once as ever after. Then the page is scraped, plain and with gzip, over a socket;
+at last pushes go on while one scrape follows the other. Prints one JSON object.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import Request, urlopen
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from support.client_series import batch_of, counter, gauge, payload
+from support.push_log import push_record
+from support.rss import rss_bytes
+
+from exporters.prometheus.exporter import PrometheusExporter
+from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
+from telemetry.push_record import PushRecord
+
+BATCH: Final = 1_000
+NAMES: Final = 10
+
+
+def push(number: int, client: int, metrics: bytes) -> PushRecord:
+    """A push of one client, received now."""
+    now = {"received_at": time.time_ns() // 1_000, "terminating": False, "push_interval_ms": 300_000}
+    return push_record(number, metrics, client_instance_id=f"{client:022}", client_id=f"client-{client % 500}", **now)
+
+
+def metrics_of(series: int) -> bytes:
+    """Half counters and half gauges, of ten names, by node."""
+    points = [
+        (counter if number % 2 else gauge)(
+            number + 0.25, name=f"org.apache.kafka.app.{number % NAMES}", node__id=number
+        )
+        for number in range(series)
+    ]
+    return payload(*points)
+
+
+def export_all(exporter: PrometheusExporter, clients: int, metrics: bytes, first: int) -> float:
+    """Pushes a second, of one push of each client."""
+    began = time.perf_counter()
+    for start in range(0, clients, BATCH):
+        stop = min(start + BATCH, clients)
+        exporter.export(batch_of(*(push(first + client, client, metrics) for client in range(start, stop))))
+    return clients / (time.perf_counter() - began)
+
+
+def hold(pipe: Connection, clients: int, series: int) -> None:
+    """The process: fills the page, then goes on pushing while it is told to."""
+    limits = SeriesSettings(max_series=clients * (series + 1), max_per_metric=clients * series)
+    with tempfile.TemporaryDirectory() as directory:
+        settings = PrometheusSettings(listen=Address(port=0), state_file=Path(directory) / "state.db", series=limits)
+        exporter = PrometheusExporter("page", settings)
+        exporter.start()
+        empty = rss_bytes(os.getpid())
+        metrics = metrics_of(series)
+        new = export_all(exporter, clients, metrics, 0)
+        known = export_all(exporter, clients, metrics, clients)
+        state = sum(file.stat().st_size for file in Path(directory).iterdir())
+        pipe.send({"url": exporter.url, "empty": empty, "new": new, "known": known, "state": state})
+        pipe.recv()
+        stopped = threading.Event()
+        threading.Thread(target=_stop_when_told, args=(pipe, stopped), daemon=True).start()
+        number, began = 2 * clients, time.perf_counter()
+        while not stopped.is_set():
+            clients_now = range(number % clients, min(number % clients + 100, clients))
+            exporter.export(batch_of(*(push(number + each, each, metrics) for each in clients_now)))
+            number += len(clients_now)
+        pipe.send((number - 2 * clients) / (time.perf_counter() - began))
+        exporter.close()
+        again = time.perf_counter()
+        restarted = PrometheusExporter("page", settings)
+        restarted.start()
+        pipe.send(time.perf_counter() - again)
+        restarted.close()
+
+
+def _stop_when_told(pipe: Connection, stopped: threading.Event) -> None:
+    pipe.recv()
+    stopped.set()
+
+
+def scrape(url: str, *, zipped: bool) -> tuple[float, float, int]:
+    """Seconds to the first byte and to the last, and bytes."""
+    headers = {"Accept": "application/openmetrics-text", **({"Accept-Encoding": "gzip"} if zipped else {})}
+    began = time.perf_counter()
+    with urlopen(Request(url, headers=headers), timeout=120) as response:
+        size = len(response.read(1))
+        first = time.perf_counter() - began
+        while piece := response.read(1 << 16):
+            size += len(piece)
+    return first, time.perf_counter() - began, size
+
+
+def scrapes(url: str, count: int, *, zipped: bool) -> dict[str, Any]:
+    """The medians of several."""
+    found = [scrape(url, zipped=zipped) for _ in range(count)]
+    first, whole, size = (sorted(each[place] for each in found)[count // 2] for place in range(3))
+    return {"first_byte_s": round(first, 3), "seconds": round(whole, 2), "bytes": size}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--clients", type=int, default=16_384)
+    arguments.add_argument("--series", type=int, default=20)
+    arguments.add_argument("--scrapes", type=int, default=5)
+    chosen = arguments.parse_args()
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=hold, args=(theirs, chosen.clients, chosen.series))
+    process.start()
+    filled = ours.recv()
+    assert process.pid is not None
+    rss = rss_bytes(process.pid)
+    plain = scrapes(filled["url"], chosen.scrapes, zipped=False)
+    zipped = scrapes(filled["url"], chosen.scrapes, zipped=True)
+    after = rss_bytes(process.pid)
+    ours.send("go on")
+    busy = scrapes(filled["url"], chosen.scrapes, zipped=True)
+    ours.send("end")
+    pushed, restart = ours.recv(), ours.recv()
+    process.join()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    result = {
+        "clients": chosen.clients,
+        "series": chosen.clients * chosen.series,
+        "pushes_per_second_of_new_clients": round(filled["new"]),
+        "pushes_per_second_of_known_clients": round(filled["known"]),
+        "pushes_per_second_under_scrapes": round(pushed),
+        "scrape": plain,
+        "scrape_gzip": zipped,
+        "scrape_gzip_under_pushes": busy,
+        "rss_empty_bytes": filled["empty"],
+        "rss_bytes": rss,
+        "rss_after_scrapes_bytes": after,
+        "bytes_a_series": round((rss - filled["empty"]) / (chosen.clients * chosen.series)),
+        "state_file_bytes": filled["state"],
+        "restart_s": round(restart, 2),
+    }
+    machine = {"commit": commit.stdout.strip(), "python": platform.python_version(), "cpus": os.cpu_count()}
+    print(json.dumps({**result, **machine, "load_after": os.getloadavg()}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

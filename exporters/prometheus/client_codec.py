@@ -1,0 +1,96 @@
+"""A client in its form on the disk: a layout, which says what its series are, and a state, which has their numbers.
+
+A push changes the numbers of most series and the layout hardly ever: they are apart, so that a push costs a few hundred
+bytes.
+"""
+
+import json
+import struct
+import sys
+from array import array
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from exporters.prometheus.clients import About, Client, ClientKey
+from exporters.prometheus.names import MetricId
+from exporters.prometheus.series import NEVER, Series
+
+_HEADER: Final = struct.Struct("<qQq?")
+"""When the latest push was received [us], its time [ns], the push interval [ms], whether it was the last."""
+
+
+class SavedClient(NamedTuple):
+    """One row: `layout` is None where the one that was saved before still holds."""
+
+    key: str
+    layout: str | None
+    state: bytes
+
+
+def encode_key(key: ClientKey) -> str:
+    """A client's key as text."""
+    return json.dumps(key)
+
+
+def encode_client(client: Client, describe: Callable[[MetricId], str]) -> SavedClient:
+    """A client as it is saved; `describe` says what is told of a metric."""
+    state = array("d")
+    for _, series in client.every_series():
+        state.extend(series.base)
+        state.extend(series.last)
+        state.append(series.start_unix_nano)
+    header = _HEADER.pack(client.received_at, client.time_unix_nano, client.interval_ms, client.terminated)
+    layout = json.dumps(_layout(client, describe)) if client.layout_changed else None
+    return SavedClient(encode_key(client.key), layout, header + state.tobytes())
+
+
+def decode_client(saved: SavedClient) -> tuple[Client, dict[MetricId, str]]:
+    """The client, not yet on a page, and the descriptions of its metrics.
+
+    Raises:
+        ValueError: the row is damaged.
+    """
+    try:
+        layout = json.loads(saved.layout or "")
+        numbers = array("d")
+        numbers.frombytes(saved.state[_HEADER.size :])
+        principal, instance_id = json.loads(saved.key)
+        client = Client((principal, instance_id), About(layout["record"], layout["resource"]))
+        header = _HEADER.unpack_from(saved.state)
+        client.received_at, client.time_unix_nano, client.interval_ms, client.terminated = header
+        descriptions = _fill(client, layout["metrics"], numbers)
+    except (KeyError, TypeError, IndexError, struct.error) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    return client, descriptions
+
+
+def _layout(client: Client, describe: Callable[[MetricId], str]) -> dict[str, Any]:
+    metrics = [
+        [*metric, describe(metric), [_series_layout(series) for series in found.values()]]
+        for metric, found in client.series.items()
+    ]
+    return {"record": client.about.record, "resource": client.about.resource, "metrics": metrics}
+
+
+def _series_layout(series: Series) -> list[Any]:
+    return [series.labels, len(series.base), series.bounds, series.expires_ms != NEVER]
+
+
+def _fill(client: Client, metrics: list[Any], numbers: "array[float]") -> dict[MetricId, str]:
+    """Gives a client its series; raises what a damaged layout makes it raise."""
+    descriptions: dict[MetricId, str] = {}
+    at = 0
+    for name, kind, unit, description, found in metrics:
+        metric = MetricId(name, kind, unit)
+        descriptions[metric] = description
+        for labels, count, bounds, expires in found:
+            series = Series(sys.intern(labels), count, tuple(bounds))  # the same for many clients
+            series.base = tuple(numbers[at : at + count])
+            series.last = tuple(numbers[at + count : at + 2 * count])
+            series.start_unix_nano = int(numbers[at + 2 * count])
+            series.expires_ms = 0 if expires else NEVER
+            client.series.setdefault(metric, {})[labels] = series
+            at += 2 * count + 1
+    if at != len(numbers):
+        raise IndexError(f"{len(numbers)} numbers for {at}")
+    return descriptions

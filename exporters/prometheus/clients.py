@@ -1,0 +1,141 @@
+"""One client as the page knows it: the labels of its series, what else is told of it, and the series themselves."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from exporters.labels import NAMESPACE, RECORD_LABELS, LabelSettings
+from exporters.prometheus.names import MetricId, cut, label_name, label_text, normalised
+from exporters.prometheus.series import NEVER, Series
+from telemetry.push_record import PushRecord
+
+INSTANCE_LABEL: Final = "client_instance_id"
+PRINCIPAL_LABEL: Final = "principal"
+_CLASH_LABEL: Final = "clash"
+_LABEL_NAMES: Final = {"node_id": "receiver_node_id"}
+"""`node_id` of a data point is the broker of a link; the node that received the push is named as its record has it."""
+_LEFT_OUT_OF_INFO: Final = frozenset({"client_source_port"})
+"""It is another one after every reconnect, and each would be a new series."""
+_MAX_INFO_TEXT: Final = 8_192
+
+ClientKey = tuple[str, str]
+"""Principal and client instance id: nobody disturbs another's series by pushing under its id."""
+
+FOLDED: Final[ClientKey] = ("\0folded", "")
+"""The key of the one that is no client: it has the series into which others were folded."""
+
+
+class About:
+    """What is told of a client: the labels of its push records, and the attributes of its resource.
+
+    Attributes:
+        record: by the names of `RECORD_LABELS`, as text; what is not known is not in it.
+        resource: as its pushes say, values cut.
+    """
+
+    __slots__ = ("record", "resource")
+
+    def __init__(self, record: Mapping[str, str], resource: Mapping[str, str]) -> None:
+        self.record = dict(record)
+        self.resource = dict(resource)
+
+
+class ClientLabels:
+    """Makes the labels of clients, as an exporter's settings choose them.
+
+    `client_instance_id` is always one of them: without it, two clients with one client id would be one series.
+
+    Attributes:
+        reserved: names of labels that no attribute of a data point may have.
+    """
+
+    def __init__(self, settings: LabelSettings) -> None:
+        self._settings = settings
+        chosen = [name for name in RECORD_LABELS if name in settings.labels and name != INSTANCE_LABEL]
+        self._chosen = (INSTANCE_LABEL, *chosen)
+        fixed = [(label_name(name), value) for name, value in settings.static]
+        if NAMESPACE in settings.labels and settings.namespace:
+            fixed.append((NAMESPACE, settings.namespace))
+        self._fixed = [(name, cut(value, settings.max_value_bytes)) for name, value in fixed]
+        names = {_LABEL_NAMES.get(name, name) for name in self._chosen} | {name for name, _ in self._fixed}
+        self.reserved = frozenset(names | {PRINCIPAL_LABEL, _CLASH_LABEL})
+
+    def of_record(self, record: PushRecord) -> dict[str, str]:
+        """What a push record says of its client, by label."""
+        values = {name: getattr(record, field) for name, field in RECORD_LABELS.items()}
+        limit = self._settings.max_value_bytes
+        found = {name: cut(str(value), limit) for name, value in values.items() if value is not None and value != ""}
+        return found | {INSTANCE_LABEL: record.client_instance_id}
+
+    def identity(self, about: About, clashes: int = 0) -> str:
+        """The labels of every series of a client.
+
+        Args:
+            about: the client.
+            clashes: which of those with the same labels it is. The second one has its principal, too, and those after
+                it, whose principals are the same as far as they are not cut, a number.
+        """
+        return label_text(self._identity(about, clashes).items())
+
+    def info(self, about: About) -> str:
+        """The labels of the series that tells of a client what its other series do not."""
+        labels = self._identity(about, 0)
+        for name, value in _renamed(about.record.items()):
+            if name not in _LEFT_OUT_OF_INFO:
+                labels.setdefault(name, value)
+        plain = label_text(labels.items())
+        for name, value in normalised(about.resource).items():
+            labels.setdefault(name, value)
+        text = label_text(labels.items())
+        return text if len(text) <= _MAX_INFO_TEXT else plain
+
+    def _identity(self, about: About, clashes: int) -> dict[str, str]:
+        names = (*self._chosen, PRINCIPAL_LABEL) if clashes else self._chosen
+        labels = dict(_renamed((name, about.record[name]) for name in names if name in about.record))
+        for name, value in self._fixed:
+            labels.setdefault(name, value)
+        return labels | {_CLASH_LABEL: str(clashes)} if clashes > 1 else labels
+
+
+def _renamed(labels: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
+    return ((_LABEL_NAMES.get(name, name), value) for name, value in labels)
+
+
+class Client:
+    """A client and its series.
+
+    Attributes:
+        key: who it is.
+        about: what is told of it.
+        identity, info: labels as text. A client whose labels clash with another's has no `info`: there is one for an
+            instance id, or queries that join by it would fail.
+        clashes: see `ClientLabels.identity`.
+        series: by metric and labels of the data point.
+        received_at: when its latest push was received [us since the epoch].
+        time_unix_nano: the latest time of a point of it; 0 before the first.
+        interval_ms: its push interval [ms].
+        terminated: that push was its last.
+        expires_ms: when it goes if nothing comes [ms, monotonic].
+        cost: samples on the page, the one with its `info` too.
+        layout_changed: series came or went, or what is told of it changed, since it was saved.
+    """
+
+    __slots__ = (
+        "about", "clashes", "cost", "expires_ms", "identity", "info", "interval_ms", "key", "layout_changed",
+        "received_at", "series", "terminated", "time_unix_nano",
+    )  # fmt: skip
+
+    def __init__(self, key: ClientKey, about: About) -> None:
+        self.key = key
+        self.about = about
+        self.identity = self.info = ""
+        self.clashes = 0
+        self.series: dict[MetricId, dict[str, Series]] = {}
+        self.received_at = self.time_unix_nano = self.interval_ms = 0
+        self.terminated = False
+        self.expires_ms = NEVER
+        self.cost = 0
+        self.layout_changed = True
+
+    def every_series(self) -> Iterable[tuple[MetricId, Series]]:
+        """All of them, in a fixed order."""
+        return ((metric, each) for metric, found in self.series.items() for each in found.values())

@@ -1,0 +1,170 @@
+"""The exporter: pushes in, client series on a page of its own (docs/prometheus.md).
+
+A batch is applied in memory, saved, and only then shown. What comes again after a crash, or after a save that failed,
+is known by its push id and counted once.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+from google.protobuf.message import DecodeError
+
+from exporters.outcome import Delivered, Outcome, RefusedRecord, Retry
+from exporters.prometheus.client_codec import decode_client, encode_key
+from exporters.prometheus.page import OPENMETRICS, OWN_NAMES, TEXT, prefers_openmetrics, render
+from exporters.prometheus.page_server import Page, PageServer
+from exporters.prometheus.points import PushPoints, PushReader
+from exporters.prometheus.settings import PrometheusSettings, prometheus_settings
+from exporters.prometheus.state_file import StateError, StateFile
+from exporters.prometheus.table import Moment, SeriesTable
+from exporters.push_log.log import Batch
+from quotas.clock import SystemTime, Time
+from telemetry.push_record import PushRecord
+
+log = structlog.get_logger(__name__)
+
+_MAX_POINTS: Final = 20_000
+"""Of one push: several times what any client sends."""
+_END_OF_TIME_US: Final = 1 << 60
+"""A record of a topic may say that it was received at any time."""
+
+
+class PrometheusExporter:
+    """Shows the series of all clients.
+
+    Args:
+        name: in `[exporters.<name>]`.
+        settings: see there.
+        time: the clocks.
+    """
+
+    def __init__(self, name: str, settings: PrometheusSettings, *, time: Time | None = None) -> None:
+        self.name = name
+        self.settings = settings
+        self.batch = settings.batch
+        self.retry = settings.retry
+        self._time = time or SystemTime()
+        self._table = SeriesTable(settings.series, settings.labels, OWN_NAMES)
+        self._reader = PushReader(
+            max_points=max(_MAX_POINTS, 2 * settings.series.max_per_client),
+            max_value_bytes=settings.labels.max_value_bytes,
+            reserved=self._table.labels.reserved,
+        )
+        self._lock = threading.Lock()
+        self._state: StateFile | None = None
+        self._applied: list[PushRecord] = []
+        self._server: PageServer | None = None
+        self._closed = False
+
+    @property
+    def url(self) -> str | None:
+        """Where the page is; None while it is not served."""
+        return self._server.url if self._server else None
+
+    def start(self) -> None:
+        """Takes the counters of earlier runs up, and serves the page.
+
+        Raises:
+            StateError: the state cannot be read.
+            PageError: the page's address cannot be had.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            if self._state is None:
+                state = StateFile(self.settings.state_file)
+                try:
+                    self._restore(state)
+                except BaseException:
+                    state.close()
+                    raise
+                self._state = state
+            if self._server is None:
+                self._server = PageServer(self.settings.listen, self._page)
+                log.info("client series are served", exporter=self.name, url=self._server.url)
+
+    def close(self) -> None:
+        """Ends the page; may be called twice."""
+        with self._lock:
+            self._closed = True
+            if self._server is not None:
+                self._server.close()
+            if self._state is not None:
+                self._state.close()
+            self._server = self._state = None
+
+    def export(self, batch: Batch) -> Outcome:
+        """Adds a batch's pushes up, saves what they changed, and shows it."""
+        with self._lock:
+            if self._state is None:
+                return Retry(reason="closed", detail="the exporter is not started, or closed")
+            refused = self._apply(batch, self._state)
+            changes = self._table.take_changes()
+            try:
+                self._state.save(changes.saved, [encode_key(key) for key in changes.gone], self._applied)
+            except StateError as error:
+                self._table.give_back(changes)
+                return Retry(reason="state", detail=str(error))
+            self._applied.clear()
+            self._table.publish(changes)
+        self._table.sweep(self._time.hi_res_clock_ms())
+        return Delivered(refused=refused)
+
+    def _apply(self, batch: Batch, state: StateFile) -> tuple[RefusedRecord, ...]:
+        """Takes the pushes that were not taken before; those of a batch whose save failed wait in `_applied`."""
+        refused: list[RefusedRecord] = []
+        unsaved = {record.push_id for record in self._applied}
+        taken: set[str] = set()
+        for record in batch.records:
+            if record.push_id in unsaved:
+                continue
+            if not 0 <= record.received_at < _END_OF_TIME_US:
+                detail = f"received_at is {record.received_at}"
+                refused.append(RefusedRecord(push_id=record.push_id, reason="bad_received_at", detail=detail))
+                continue
+            try:
+                points = self._reader.read(record.metrics) if record.metrics else PushPoints()
+            except DecodeError as error:
+                detail = f"the payload is no well-formed MetricsData: {error}"
+                refused.append(RefusedRecord(push_id=record.push_id, reason="malformed_payload", detail=detail))
+                continue
+            latest = self._table.latest(record)
+            if record.push_id in taken or state.taken.is_repeat(record, latest, points.time_unix_nano):
+                self._table.counts.repeated_pushes += 1
+                continue
+            # Noted before it is applied: what fails half-way is never applied twice.
+            self._applied.append(record._replace(metrics=b""))
+            taken.add(record.push_id)
+            self._table.apply(record, points, self._now())
+        return tuple(refused)
+
+    def _restore(self, state: StateFile) -> None:
+        damaged = 0
+        for saved in state.load():
+            try:
+                client, descriptions = decode_client(saved)
+            except ValueError:
+                damaged += 1
+                continue
+            self._table.restore(client, descriptions, self._now())
+        if damaged:
+            log.error("clients in the state file cannot be read; their counters begin anew", clients=damaged)
+
+    def _page(self, accept: str) -> Page:
+        self._table.sweep(self._time.hi_res_clock_ms())
+        openmetrics = prefers_openmetrics(accept)
+        return Page(OPENMETRICS if openmetrics else TEXT, render(self._table, openmetrics=openmetrics))
+
+    def _now(self) -> Moment:
+        return Moment(self._time.hi_res_clock_ms(), self._time.microseconds())
+
+
+def prometheus_exporter(name: str, values: Mapping[str, object]) -> PrometheusExporter:
+    """Makes an exporter from the keys of `[exporters.<name>]`, which `PrometheusSettings` lists.
+
+    Raises:
+        ExporterConfigError: a key is unknown, or a value is not allowed.
+    """
+    return PrometheusExporter(name, prometheus_settings(name, values))

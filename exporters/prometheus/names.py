@@ -1,0 +1,180 @@
+"""Telemetry names, units and attributes in Prometheus' words: pure functions.
+
+Names follow OpenTelemetry's rules for Prometheus ("Prometheus and OpenMetrics Compatibility"), so that a series is
+named as a collector names the one that it makes of the same push: every character that is not allowed becomes `_`, the
+unit is appended where the push says it (Kafka's clients say none), a monotonic sum ends in `_total`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from typing import Final, Literal, NamedTuple
+
+from telemetry.dialects import MEMBER_KEYS, NODE_KEYS, parse_node
+from telemetry.standard_metrics import KnownMetric, known_metrics
+
+Kind = Literal["counter", "gauge", "histogram", "summary"]
+
+MAX_NAME_BYTES: Final = 512
+"""Longer metric names are left out [B]."""
+_MAX_UNIT: Final = 63
+"""UCUM has none so long, and OTLP's instruments may not."""
+MAX_DESCRIPTION: Final = 300
+"""As much as is shown and kept of what a client says of its metric [characters]."""
+
+_UNITS: Final = {
+    "d": "days", "h": "hours", "min": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds",
+    "ns": "nanoseconds", "By": "bytes", "KiBy": "kibibytes", "MiBy": "mebibytes", "GiBy": "gibibytes",
+    "TiBy": "tibibytes", "KBy": "kilobytes", "MBy": "megabytes", "GBy": "gigabytes", "TBy": "terabytes",
+    "m": "meters", "V": "volts", "A": "amperes", "J": "joules", "W": "watts", "g": "grams", "Cel": "celsius",
+    "Hz": "hertz", "%": "percent",
+}  # fmt: skip
+_PER: Final = {"s": "second", "m": "minute", "min": "minute", "h": "hour", "d": "day", "w": "week", "mo": "month"}
+_SUFFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "counter": ("", "_total", "_created"),
+    "gauge": ("",),
+    "histogram": ("", "_bucket", "_count", "_sum", "_created"),
+    "summary": ("", "_count", "_sum", "_created"),
+}
+_RESERVED_LABELS: Final = frozenset({"le", "quantile", "folded"})
+"""Names that the exposition itself uses, or this exporter."""
+
+
+class MetricId(NamedTuple):
+    """What makes points of different pushes those of one metric. `unit` is as the push says it, mostly empty."""
+
+    name: str
+    kind: Kind
+    unit: str
+
+
+class FamilyName(NamedTuple):
+    """A metric's name on the page, without the suffix of a counter; `unit` is part of it and may be empty."""
+
+    name: str
+    unit: str
+
+
+def family_name(metric: MetricId) -> FamilyName | None:
+    """The name that a metric has on the page; None where it has none, or name or unit are too long.
+
+    A metric that clients are known to send under another kind gets its kind as a suffix, so that nobody can take the
+    name from the others.
+
+    >>> family_name(MetricId("org.apache.kafka.producer.request.total", "counter", ""))
+    FamilyName(name='org_apache_kafka_producer_request', unit='')
+    >>> family_name(MetricId("app.latency", "gauge", "ms"))
+    FamilyName(name='app_latency_milliseconds', unit='milliseconds')
+    >>> family_name(MetricId("org.apache.kafka.producer.request.total", "gauge", "")).name
+    'org_apache_kafka_producer_request_total_gauge'
+    """
+    if not metric.name or len(metric.name) > MAX_NAME_BYTES or len(metric.unit) > _MAX_UNIT:
+        return None
+    return _family_name(metric)
+
+
+@lru_cache(maxsize=8_192)
+def _family_name(metric: MetricId) -> FamilyName:
+    name = re.sub(r"_{2,}", "_", re.sub(r"[^a-zA-Z0-9_]", "_", metric.name))
+    if metric.kind == "counter":
+        name = name.removesuffix("_total")
+    unit = _unit_words(metric.unit, metric.kind)
+    if unit and not name.endswith(unit):
+        name = f"{name}_{unit}"
+    known = _known().get(metric.name)
+    if known is not None and metric.kind != ("counter" if known.type == "sum" else "gauge"):
+        name = f"{name}_{metric.kind}"
+    return FamilyName(f"_{name}" if name[:1].isdigit() or not name else name, unit)
+
+
+def reserved_names(name: str, kind: Kind) -> tuple[str, ...]:
+    """Every name that a family takes for itself: no two may have one in common (OpenMetrics, MetricFamily)."""
+    return tuple(name + suffix for suffix in _SUFFIXES[kind])
+
+
+def help_text(metric: MetricId, description: str) -> str:
+    """What the page says of a metric: what is known of it, else what its client says; with the unit, if it is known.
+
+    >>> help_text(MetricId("org.apache.kafka.producer.request.latency.max", "gauge", ""), "")
+    "time from a request to its response, at most in the client's last samples [ms]"
+    """
+    known = _known().get(metric.name)
+    meaning = known.meaning if known else None
+    unit = metric.unit or (known.unit if known else None) or ""
+    text = " ".join((meaning or description or f"{metric.name}, as its client says it").split())[:MAX_DESCRIPTION]
+    return f"{text} [{unit}]" if unit and unit != "1" else text
+
+
+@cache
+def _known() -> Mapping[str, KnownMetric]:
+    return {metric.name: metric for metric in known_metrics()}
+
+
+def _unit_words(unit: str, kind: Kind) -> str:
+    """A UCUM unit as Prometheus writes it.
+
+    >>> _unit_words("By/s", "gauge"), _unit_words("{requests}", "counter"), _unit_words("1", "gauge")
+    ('bytes_per_second', '', 'ratio')
+    """
+    if unit == "1":
+        return "ratio" if kind == "gauge" else ""
+    plain = re.sub(r"\{[^}]*\}", "", unit).strip()
+    whole, slash, per = plain.partition("/")
+    words = _UNITS.get(whole, whole) if whole != "1" else ""
+    if slash:
+        words = f"{words}_per_{_PER.get(per, per)}"
+    return re.sub(r"[^a-zA-Z0-9]+", "_", words).strip("_")
+
+
+def label_name(key: str) -> str:
+    """An attribute's key as a label's name.
+
+    >>> label_name("member.id"), label_name("1st"), label_name("__name__"), label_name("le")
+    ('member_id', 'key_1st', 'key__name__', 'key_le')
+    """
+    name = re.sub(r"[^a-zA-Z0-9_]", "_", key)
+    if name[:1].isdigit() or name in _RESERVED_LABELS:
+        return f"key_{name}"
+    return f"key{name}" if name.startswith("__") or not name else name
+
+
+def normalised(attributes: Mapping[str, str | None]) -> dict[str, str]:
+    """The labels of a data point with these attributes, the clients' dialects read as one; empty values are none.
+
+    Attributes whose keys become one name are joined by `;`, in the order of their keys (OpenTelemetry's rule).
+
+    >>> normalised({"node_id": "node-2147483646", "member_id": "m-1", "a.b": "1", "a_b": "2"})
+    {'a_b': '1;2', 'coordinator': 'true', 'group_member_id': 'm-1', 'node_id': '1'}
+    """
+    labels: dict[str, str] = {}
+    for key in sorted(attributes):
+        value = attributes[key]
+        if not value:
+            continue
+        if key in NODE_KEYS and (node := parse_node(value)):
+            labels["node_id"] = str(node[0])
+            if node[1]:
+                labels["coordinator"] = "true"
+            continue
+        name = MEMBER_KEYS[0] if key in MEMBER_KEYS else label_name(key)
+        labels[name] = f"{labels[name]};{value}" if name in labels else value
+    return dict(sorted(labels.items()))
+
+
+def label_text(labels: Iterable[tuple[str, str]]) -> str:
+    r"""Labels as they stand between the braces of a sample.
+
+    >>> print(label_text([("topic", 'a"b'), ("path", "C:\\")]))
+    topic="a\"b",path="C:\\"
+    """
+    return ",".join(f'{name}="{escaped(value)}"' for name, value in labels)
+
+
+def escaped(text: str) -> str:
+    """A label's value with backslashes, quotes and line ends escaped."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def cut(text: str, max_bytes: int) -> str:
+    """`text` with at most so many bytes of UTF-8, cut at a character."""
+    return text.encode(errors="replace")[:max_bytes].decode(errors="ignore")

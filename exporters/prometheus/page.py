@@ -1,0 +1,203 @@
+"""The page as text: OpenMetrics 1.0 or Prometheus' text form 0.0.4, in pieces, one metric at a time.
+
+Nothing is held while a piece is written, and no more than a metric's samples are in memory: a page of hundreds of
+thousands of series is as cheap to begin as a small one. Source: OpenMetrics 1.0; Prometheus, "Exposition formats".
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from exporters.prometheus.families import Family
+from exporters.prometheus.names import Kind, escaped, label_text, reserved_names
+from exporters.prometheus.points import Values
+from exporters.prometheus.table import Counts, Sample, SeriesTable
+
+OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_PIECE_SAMPLES: Final = 1_000
+_MANY_BOUNDS: Final = 32
+"""Of histograms with more bounds, empty buckets at both ends are not told: a grid for everything holds little."""
+_INFO: Final = "fleetgauge_client"
+
+
+class OwnMetric(NamedTuple):
+    """One of the exporter's own metrics; its samples are label texts and values."""
+
+    name: str
+    kind: Kind
+    help: str
+    samples: Callable[[SeriesTable], list[tuple[str, float]]]
+
+
+def _one(value: Callable[[SeriesTable], float]) -> Callable[[SeriesTable], list[tuple[str, float]]]:
+    return lambda table: [("", value(table))]
+
+
+def _by_cause(counts: Callable[[Counts], dict[str, int]]) -> Callable[[SeriesTable], list[tuple[str, float]]]:
+    return lambda table: [(label_text([("cause", cause)]), n) for cause, n in sorted(counts(table.counts).items())]
+
+
+OWN: Final = (
+    OwnMetric(
+        "fleetgauge_prometheus_clients",
+        "gauge",
+        "Clients that have series on this page.",
+        _one(lambda t: t.client_count),
+    ),
+    OwnMetric(
+        "fleetgauge_prometheus_series", "gauge", "Samples of clients on this page.", _one(lambda table: table.cost)
+    ),
+    OwnMetric(
+        "fleetgauge_prometheus_series_limit",
+        "gauge",
+        "How many there may be (series.max).",
+        _one(lambda table: table.settings.max_series),
+    ),
+    OwnMetric("fleetgauge_prometheus_pushes", "counter", "Pushes taken.", _one(lambda table: table.counts.pushes)),
+    OwnMetric("fleetgauge_prometheus_points", "counter", "Data points taken.", _one(lambda table: table.counts.points)),
+    OwnMetric(
+        "fleetgauge_prometheus_left_out_points",
+        "counter",
+        "Data points that are in no series, by cause.",
+        _by_cause(lambda counts: counts.left_out),
+    ),
+    OwnMetric(
+        "fleetgauge_prometheus_folded_points",
+        "counter",
+        "Data points that were counted in a series that is not theirs alone, or twice in their push, by cause.",
+        _by_cause(lambda counts: counts.folded),
+    ),
+    OwnMetric(
+        "fleetgauge_prometheus_repeated_pushes",
+        "counter",
+        "Pushes that came again, and were not counted again.",
+        _one(lambda table: table.counts.repeated_pushes),
+    ),
+    OwnMetric(
+        "fleetgauge_prometheus_resets", "counter", "Counts that began anew.", _one(lambda table: table.counts.resets)
+    ),
+    OwnMetric(
+        "fleetgauge_prometheus_gaps",
+        "counter",
+        "Pushes before which another one of their client is missing.",
+        _one(lambda table: table.counts.gaps),
+    ),
+    OwnMetric(
+        "fleetgauge_prometheus_expired_clients",
+        "counter",
+        "Clients whose series went, by cause.",
+        _by_cause(lambda counts: counts.expired_clients),
+    ),
+)
+"""What the exporter says of itself, at the end of the page."""
+
+OWN_NAMES: Final = frozenset(
+    name for names in (*(reserved_names(own.name, own.kind) for own in OWN), (_INFO, f"{_INFO}_info")) for name in names
+)
+"""Names that no client's metric may have."""
+
+
+def prefers_openmetrics(accept: str) -> bool:
+    """True if an `Accept` header asks for OpenMetrics at least as much as for plain text."""
+    weights: dict[str, float] = {}
+    for part in accept.lower().split(","):
+        kind, *parameters = (each.strip() for each in part.split(";"))
+        weight = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+        weights[kind] = float(weight) if re.fullmatch(r"[01](\.[0-9]{0,3})?", weight) else 0.0
+    plain = max(weights.get("text/plain", 0.0), weights.get("*/*", 0.0))
+    return 0 < weights.get("application/openmetrics-text", 0.0) >= plain
+
+
+def render(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
+    """The whole page."""
+    for family in table.families():
+        yield from _family(family, table.samples(family), openmetrics=openmetrics)
+    yield from _infos(table.infos(), openmetrics=openmetrics)
+    for own in OWN:
+        lines = [_head(own.name, own.kind, own.help, "", openmetrics=openmetrics)]
+        name = f"{own.name}_total" if own.kind == "counter" else own.name
+        lines += [_line(name, labels, float(value)) for labels, value in own.samples(table)]
+        yield "".join(lines)
+    if openmetrics:
+        yield "# EOF\n"
+
+
+def _family(family: Family, samples: list[Sample], *, openmetrics: bool) -> Iterator[str]:
+    if not samples:
+        return
+    yield _head(family.name, family.kind, family.help, family.unit, openmetrics=openmetrics)
+    for at in range(0, len(samples), _PIECE_SAMPLES):
+        piece = samples[at : at + _PIECE_SAMPLES]
+        if family.kind in ("counter", "gauge"):
+            name = f"{family.name}_total" if family.kind == "counter" else family.name
+            yield "".join([_line(name, _joined(identity, labels), value) for identity, labels, _, (value, *_) in piece])
+        else:
+            distribution = _histogram if family.kind == "histogram" else _summary
+            yield "".join(line for sample in piece for line in distribution(family.name, *sample))
+
+
+def _infos(infos: list[str], *, openmetrics: bool) -> Iterator[str]:
+    help_text = "What is known of a client; always 1."
+    if openmetrics:
+        yield f"# TYPE {_INFO} info\n# HELP {_INFO} {help_text}\n"
+    else:
+        yield f"# HELP {_INFO}_info {help_text}\n# TYPE {_INFO}_info gauge\n"
+    for at in range(0, len(infos), _PIECE_SAMPLES):
+        yield "".join(f"{_INFO}_info{{{labels}}} 1\n" for labels in infos[at : at + _PIECE_SAMPLES])
+
+
+def _head(name: str, kind: Kind, text: str, unit: str, *, openmetrics: bool) -> str:
+    if openmetrics:
+        of_unit = f"# UNIT {name} {unit}\n" if unit else ""
+        return f"# TYPE {name} {kind}\n{of_unit}# HELP {name} {escaped(text)}\n"
+    full = f"{name}_total" if kind == "counter" else name
+    text = text.replace("\\", "\\\\").replace("\n", "\\n")  # quotes stand for themselves here
+    return f"# HELP {full} {text}\n# TYPE {full} {kind}\n"
+
+
+def _histogram(name: str, identity: str, labels: str, bounds: Values, values: Values) -> Iterator[str]:
+    """Buckets from the first to the last that holds anything, where there are many: the others say nothing more."""
+    count, total, *buckets = values
+    joined = _joined(identity, labels)
+    reached = 0.0
+    for place, (bound, inside) in enumerate(zip(bounds, buckets, strict=False)):
+        before, reached = reached, reached + inside
+        if len(bounds) > _MANY_BOUNDS and (reached == 0 or (before == count and place)):
+            continue
+        yield _line(f"{name}_bucket", _joined(joined, f'le="{_number(bound)}"'), reached)
+    yield _line(f"{name}_bucket", _joined(joined, 'le="+Inf"'), count)
+    if not math.isnan(total):  # OpenMetrics has count and sum together; the last bucket is the count, too
+        yield _line(f"{name}_count", joined, count)
+        yield _line(f"{name}_sum", joined, total)
+
+
+def _summary(name: str, identity: str, labels: str, bounds: Values, values: Values) -> Iterator[str]:
+    count, total, *quantiles = values
+    joined = _joined(identity, labels)
+    for quantile, value in zip(bounds, quantiles, strict=True):
+        yield _line(name, _joined(joined, f'quantile="{_number(quantile)}"'), value)
+    yield _line(f"{name}_sum", joined, total)
+    yield _line(f"{name}_count", joined, count)
+
+
+def _joined(left: str, right: str) -> str:
+    return f"{left},{right}" if left and right else left or right
+
+
+def _line(name: str, labels: str, value: float) -> str:
+    braces = f"{{{labels}}}" if labels else ""
+    return f"{name}{braces} {_number(value)}\n"
+
+
+def _number(value: float) -> str:
+    """A number as both forms write it: `+Inf`, `NaN`.
+
+    >>> _number(0.5), _number(3.0), _number(math.inf), _number(-math.inf), _number(math.nan)
+    ('0.5', '3.0', '+Inf', '-Inf', 'NaN')
+    """
+    if math.isfinite(value):
+        return repr(value)
+    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"

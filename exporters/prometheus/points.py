@@ -1,0 +1,306 @@
+"""The data points of one push, as the page needs them: one measurement for each series, whatever the client's dialect.
+
+Read by protobuf's own classes and loops. Pure: payload bytes in, values out. What a push says twice is read once here:
+librdkafka's links to no known broker, which have one node id, and the doubled topics of Java's consumers.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+
+from exporters.prometheus.names import MAX_DESCRIPTION, Kind, MetricId, cut, label_text, normalised
+from telemetry.dialects import text_of, twin_families
+
+GRID: Final = tuple(2.0**exponent for exponent in range(-20, 44))
+"""Bounds of the classic histogram that an exponential one becomes. Powers of two, since the buckets of every scale lie
+within such ones: whatever the scales of a client's pushes, they add up without loss."""
+
+_NO_RECORDED_VALUE: Final = 1
+_DELTA: Final = 1
+_CUMULATIVE: Final = 2
+_MAX_LABEL_TEXT: Final = 8_192
+"""All attributes of a data point together as labels [characters]; points with more are left out."""
+_MAX_RESOURCE: Final = 32
+"""Attributes of a client's resource that are looked at; clients have five at most."""
+_MAX_RESOURCE_KEY: Final = 256
+_CACHED_SETS: Final = 65_536
+_CACHED_LABEL_TEXT: Final = 512
+"""Longer ones are made anew each time, so that nobody fills the memory with them [characters]."""
+
+Values = tuple[float, ...]
+
+
+class Mode(IntEnum):
+    """How a measurement changes what its series shows."""
+
+    AS_IS = 0
+    """It is the value."""
+    DELTA = 1
+    """It is added."""
+    CUMULATIVE = 2
+    """It is the value since its start: what was counted before a reset is added."""
+
+
+@dataclass(slots=True)
+class Measurement:
+    """What a push says of one series.
+
+    Attributes:
+        mode: how it is to be taken.
+        start_unix_nano: since when it counts; 0 where the client does not say.
+        values: one number; or of a histogram count, sum (NaN if unknown) and the count of each bucket; or of a summary
+            count, sum and the value of each quantile.
+        bounds: upper bounds of a histogram's buckets but the last, which has none; a summary's quantiles.
+    """
+
+    mode: Mode
+    start_unix_nano: int
+    values: Values
+    bounds: Values = ()
+
+
+class AttributeSet(NamedTuple):
+    """Attributes of a data point: as labels, and as they came where they have a topic that may be doubled."""
+
+    labels: str
+    with_topic: dict[str, str | None] | None
+
+
+@dataclass(slots=True)
+class PushPoints:
+    """What one push holds.
+
+    Attributes:
+        measurements: by metric and labels.
+        descriptions: of the metrics that came with one.
+        resource: attributes of its resources, the first that says something of each.
+        time_unix_nano: the latest time of a point; 0 for none.
+        delta_start_unix_nano: since when its deltas count, the earliest; None without deltas.
+        left_out: points that are in no measurement, by cause.
+        folded: points that were one with another of the same push, by cause.
+    """
+
+    measurements: dict[MetricId, dict[str, Measurement]] = field(default_factory=dict)
+    descriptions: dict[MetricId, str] = field(default_factory=dict)
+    resource: dict[str, str] = field(default_factory=dict)
+    time_unix_nano: int = 0
+    delta_start_unix_nano: int | None = None
+    left_out: Counter[str] = field(default_factory=Counter)
+    folded: Counter[str] = field(default_factory=Counter)
+
+
+class PushReader:
+    """Reads pushes; remembers the attribute sets that it saw, since they come again with every push.
+
+    Args:
+        max_points: of one push; those beyond are left out, so that no push can take minutes.
+        max_value_bytes: longer attribute values are cut [B of UTF-8].
+        reserved: names of labels that are the broker's: a data point's own go.
+    """
+
+    def __init__(self, *, max_points: int, max_value_bytes: int, reserved: Collection[str] = ()) -> None:
+        self._max_points = max_points
+        self._max_value_bytes = max_value_bytes
+        self._reserved = frozenset(reserved)
+        self._sets: dict[tuple[tuple[str, str | None], ...], AttributeSet] = {}
+
+    def read(self, payload: bytes) -> PushPoints:
+        """The points of a payload.
+
+        Raises:
+            google.protobuf.message.DecodeError: it is no well-formed `MetricsData`.
+        """
+        found = PushPoints()
+        topics: dict[MetricId, dict[str, dict[str, str | None]]] = {}
+        room = self._max_points
+        for metric, resource in _metrics(MetricsData.FromString(payload)):
+            self._read_resource(resource, found.resource)
+            room = self._read_metric(metric, found, topics, room)
+        for metric_id, sets in topics.items():
+            _drop_twins(found, metric_id, sets)
+        return found
+
+    def _read_resource(self, attributes: Sequence[Any], known: dict[str, str]) -> None:
+        """Adds what is not known yet."""
+        for attribute in attributes[:_MAX_RESOURCE]:
+            key = attribute.key
+            if key in known or len(known) >= _MAX_RESOURCE or len(key) > _MAX_RESOURCE_KEY:
+                continue
+            if text := text_of(attribute.value):
+                known[key] = cut(text, self._max_value_bytes)
+
+    def _read_metric(
+        self, metric: Metric, found: PushPoints, topics: dict[MetricId, dict[str, dict[str, str | None]]], room: int
+    ) -> int:
+        """Takes a metric's points into `found`; returns how many more may come in this push."""
+        data_kind = metric.WhichOneof("data")
+        if data_kind is None:
+            return room
+        data = getattr(metric, data_kind)
+        kind, mode = _kind_and_mode(data_kind, data)
+        metric_id = MetricId(metric.name, kind, metric.unit)
+        if metric.description:
+            found.descriptions.setdefault(metric_id, metric.description[:MAX_DESCRIPTION])
+        by_labels = found.measurements.setdefault(metric_id, {})
+        is_number = data_kind in ("gauge", "sum")
+        for point in data.data_points[:room]:
+            measurement = _number(kind, mode, point) if is_number else _distribution(data_kind, mode, point)
+            if isinstance(measurement, str):
+                found.left_out[measurement] += 1
+                continue
+            attributes = self._attributes(point.attributes)
+            if attributes is None:
+                found.left_out["labels_too_long"] += 1
+                continue
+            if attributes.with_topic is not None:
+                topics.setdefault(metric_id, {})[attributes.labels] = attributes.with_topic
+            _note_times(found, measurement, point)
+            if by_labels.setdefault(attributes.labels, measurement) is not measurement:
+                _join(found, by_labels, attributes.labels, measurement, kind)
+        points = len(data.data_points)
+        if points > room:
+            found.left_out["push_too_large"] += points - room
+        return max(0, room - points)
+
+    def _attributes(self, attributes: Iterable[Any]) -> AttributeSet | None:
+        """The attributes as labels; None where they are too long."""
+        key = tuple((each.key, text_of(each.value)) for each in attributes)
+        known = self._sets.get(key)
+        if known is None:
+            texts = {name: value and cut(value, self._max_value_bytes) for name, value in key}
+            topic = texts.get("topic") or ""
+            labels = ((name, value) for name, value in normalised(texts).items() if name not in self._reserved)
+            known = AttributeSet(label_text(labels), texts if "." in topic or "_" in topic else None)
+            if len(known.labels) > _MAX_LABEL_TEXT:
+                return None
+            if len(known.labels) <= _CACHED_LABEL_TEXT:
+                if len(self._sets) >= _CACHED_SETS:
+                    self._sets.clear()
+                self._sets[key] = known
+        return known
+
+
+def _metrics(data: MetricsData) -> Iterator[tuple[Metric, Sequence[Any]]]:
+    """Every metric with the attributes of its resource; those of a resource come with its first metric alone."""
+    for resource_metrics in data.resource_metrics:
+        attributes: Sequence[Any] = resource_metrics.resource.attributes
+        for scope_metrics in resource_metrics.scope_metrics:
+            for metric in scope_metrics.metrics:
+                yield metric, attributes
+                attributes = ()
+
+
+def _kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
+    """What a metric is on the page, and how its points are taken.
+
+    A sum that may fall is a gauge, and one of unknown temporality is shown as it is, as a gauge too.
+    """
+    if data_kind == "gauge":
+        return "gauge", Mode.AS_IS
+    if data_kind == "summary":
+        return "summary", Mode.AS_IS
+    temporality = data.aggregation_temporality
+    if data_kind == "sum":
+        if temporality == _DELTA:
+            return ("counter" if data.is_monotonic else "gauge"), Mode.DELTA
+        if temporality == _CUMULATIVE and data.is_monotonic:
+            return "counter", Mode.CUMULATIVE
+        return "gauge", Mode.AS_IS
+    return "histogram", Mode.CUMULATIVE if temporality == _CUMULATIVE else Mode.DELTA
+
+
+def _number(kind: Kind, mode: Mode, point: Any) -> Measurement | str:
+    """What a data point of a gauge or a sum says, or why it says nothing: `no_value`, `malformed`."""
+    member = point.WhichOneof("value")
+    value = float(getattr(point, member)) if member else math.nan
+    if math.isnan(value) or point.flags & _NO_RECORDED_VALUE:
+        return "no_value"
+    if mode != Mode.AS_IS and (math.isinf(value) or (kind == "counter" and value < 0)):
+        return "malformed"  # added up, it would spoil the series for good
+    return Measurement(mode, point.start_time_unix_nano, (value,))
+
+
+def _distribution(data_kind: str, mode: Mode, point: Any) -> Measurement | str:
+    """The same of a histogram or a summary."""
+    if point.flags & _NO_RECORDED_VALUE:
+        return "no_value"
+    if data_kind == "summary":
+        return _summary(point)
+    found = _explicit(point) if data_kind == "histogram" else _exponential(point)
+    return "malformed" if found is None else Measurement(mode, point.start_time_unix_nano, *found)
+
+
+def _summary(point: Any) -> Measurement:
+    quantiles = {each.quantile: each.value for each in point.quantile_values if 0 <= each.quantile <= 1}
+    bounds = tuple(sorted(quantiles))
+    values = (float(point.count), point.sum, *(quantiles[bound] for bound in bounds))
+    return Measurement(Mode.AS_IS, point.start_time_unix_nano, values, bounds)
+
+
+def _explicit(point: Any) -> tuple[Values, Values] | None:
+    """Values and bounds of a histogram point; None where they do not fit each other."""
+    bounds = tuple(point.explicit_bounds)
+    counts = tuple(map(float, point.bucket_counts)) or (float(point.count),)
+    rising = all(low < high for low, high in itertools.pairwise(bounds))
+    if len(counts) != len(bounds) + 1 or not rising or not all(map(math.isfinite, bounds)):
+        return None
+    return (sum(counts), _sum(point), *counts), bounds
+
+
+def _exponential(point: Any) -> tuple[Values, Values]:
+    """The same of an exponential histogram, on `GRID`: what is not above 0 lies in the lowest bucket."""
+    counts = [0.0] * (len(GRID) + 1)
+    counts[_bucket(point.zero_threshold)] += point.zero_count
+    counts[0] += sum(point.negative.bucket_counts)
+    for index, count in enumerate(point.positive.bucket_counts, start=point.positive.offset):
+        if count:
+            # The bucket ends at 2^((index + 1) / 2^scale); of a bound that is no power of two, the next one.
+            exponent = -((-(index + 1)) >> point.scale) if point.scale >= 0 else (index + 1) << min(-point.scale, 16)
+            counts[min(max(exponent + 20, 0), len(GRID))] += count
+    return (sum(counts), _sum(point), *counts), GRID
+
+
+def _bucket(value: float) -> int:
+    return next((place for place, bound in enumerate(GRID) if value <= bound), len(GRID))
+
+
+def _sum(point: Any) -> float:
+    known = point.HasField("sum") and math.isfinite(point.sum)
+    return float(point.sum) if known else math.nan
+
+
+def _note_times(found: PushPoints, measurement: Measurement, point: Any) -> None:
+    found.time_unix_nano = max(found.time_unix_nano, point.time_unix_nano)
+    start = measurement.start_unix_nano
+    if start and measurement.mode == Mode.DELTA:
+        earliest = found.delta_start_unix_nano
+        found.delta_start_unix_nano = start if earliest is None else min(earliest, start)
+
+
+def _join(
+    found: PushPoints, by_labels: dict[str, Measurement], labels: str, measurement: Measurement, kind: Kind
+) -> None:
+    """Makes one of two measurements with the same labels: a push may say one identity twice."""
+    before = by_labels[labels]
+    found.folded["double_identity"] += 1
+    if before.bounds != measurement.bounds or kind == "summary":
+        by_labels[labels] = max(before, measurement, key=lambda each: each.values[0])
+    elif before.mode == Mode.AS_IS:
+        before.values = (max(before.values[0], measurement.values[0]),)
+    else:
+        before.values = tuple(map(sum, zip(before.values, measurement.values, strict=True)))
+
+
+def _drop_twins(found: PushPoints, metric_id: MetricId, sets: dict[str, dict[str, str | None]]) -> None:
+    """Takes out what was counted under a dotted topic as well; see `twin_families`."""
+    labels = list(sets)
+    _, twins = twin_families(sets.values())
+    for index in twins:
+        if found.measurements[metric_id].pop(labels[index], None) is not None:
+            found.folded["doubled_topic"] += 1

@@ -1,0 +1,214 @@
+"""The exporter's state on the disk: a SQLite database, which a crash at any moment leaves as of the last whole batch.
+
+A batch's changes and the ids of its pushes are one transaction. So a push that comes again, since the log's cursor had
+not moved before a crash, is known by its id, whatever the log and however its batches are cut. The ids of some tens of
+thousands of pushes are kept; what is older is judged by its client's latest push (`is_repeat`).
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, cast
+
+import apsw
+import structlog
+
+from exporters.prometheus.client_codec import SavedClient
+from telemetry.push_record import PUSH_ID_LENGTH, PushRecord
+from wire.errors import FleetgaugeError
+
+log = structlog.get_logger(__name__)
+
+VERSION: Final = 1
+_KEPT_IDS: Final = 50_000
+_BUSY_MS: Final = 2_000
+_CREATE: Final = """
+CREATE TABLE IF NOT EXISTS layouts (client TEXT PRIMARY KEY, layout TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS states (client TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS taken (batch INTEGER PRIMARY KEY, newest_received_at INTEGER NOT NULL, ids BLOB NOT NULL);
+"""
+
+
+class StateError(FleetgaugeError):
+    """The state cannot be kept; the text says why and what to do."""
+
+
+class TakenPushes:
+    """Which pushes were taken, as far as they are remembered.
+
+    Attributes:
+        forgotten_until: no push that was received later is forgotten [us since the epoch].
+    """
+
+    def __init__(self) -> None:
+        self.forgotten_until = 0
+        self._batches: deque[tuple[int, frozenset[bytes]]] = deque()
+        self._ids: set[bytes] = set()
+
+    def add(self, newest_received_at: int, ids: Iterable[bytes]) -> None:
+        """Remembers the pushes of a batch, and forgets those of the oldest."""
+        batch = frozenset(ids)
+        self._batches.append((newest_received_at, batch))
+        self._ids |= batch
+        while len(self._ids) > _KEPT_IDS and len(self._batches) > 1:
+            forgotten, gone = self._batches.popleft()
+            self._ids -= gone
+            self.forgotten_until = max(self.forgotten_until, forgotten)
+
+    @property
+    def batches(self) -> int:
+        """How many batches are remembered."""
+        return len(self._batches)
+
+    def is_repeat(self, record: PushRecord, latest: tuple[int, int], time_unix_nano: int) -> bool:
+        """True for a push that was taken before, or is too old to tell.
+
+        Args:
+            record: the push.
+            latest: when its client's latest push was received [us], and the latest time of its points [ns].
+            time_unix_nano: of the points of this push.
+
+        A push whose id may be forgotten is a repeat if it is behind the latest of its client by both clocks, the
+        node's and the client's: one alone may have been set back.
+        """
+        if encoded_id(record) in self._ids:
+            return True
+        received_at, latest_time = latest
+        return record.received_at <= min(self.forgotten_until, received_at) and time_unix_nano <= latest_time
+
+
+class StateFile:
+    """The database. `path` None keeps nothing. For one thread at a time."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Opens it; sets a damaged one aside, since counters that begin anew are better than none.
+
+        Raises:
+            StateError: it cannot be opened, or a newer version wrote it.
+        """
+        self._path = path
+        self.taken = TakenPushes()
+        self._connection: apsw.Connection | None = None
+        if path is None:
+            return
+        try:
+            self._connection = _open(path)
+        except _DamagedError as error:
+            path.rename(path.with_name(path.name + ".corrupt"))
+            for side in ("-wal", "-shm"):
+                path.with_name(path.name + side).unlink(missing_ok=True)
+            log.error("the damaged state of client series was set aside; their counters begin anew", reason=str(error))
+            self._connection = _open(path)
+
+    def load(self) -> list[SavedClient]:
+        """Every client that was saved; also fills `taken`.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        if self._connection is None:
+            return []
+        with _translated(self._path):
+            return self._load(self._connection)
+
+    def save(self, clients: Sequence[SavedClient], gone: Sequence[str], records: Sequence[PushRecord]) -> None:
+        """Saves what a batch changed, with the pushes that were taken of it, all or nothing.
+
+        Raises:
+            StateError: none of it is saved.
+        """
+        newest = max((record.received_at for record in records), default=0)
+        ids = [encoded_id(record) for record in records]
+        if self._connection is not None:
+            with _translated(self._path), self._connection:
+                self._save(self._connection, clients, gone)
+                if ids:
+                    self._remember(self._connection, newest, b"".join(ids))
+        if ids:
+            self.taken.add(newest, ids)
+
+    def close(self) -> None:
+        """Closes the database."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _load(self, connection: apsw.Connection) -> list[SavedClient]:
+        width = PUSH_ID_LENGTH // 2
+        found = connection.execute("SELECT batch, newest_received_at, ids FROM taken ORDER BY batch").fetchall()
+        taken = cast(list[tuple[int, int, bytes]], found)
+        for _, newest, ids in taken:
+            self.taken.add(newest, (ids[at : at + width] for at in range(0, len(ids), width)))
+        if taken and taken[0][0] > 1:
+            self.taken.forgotten_until = max(self.taken.forgotten_until, taken[0][1])
+        rows = connection.execute("SELECT client, layout, state FROM states JOIN layouts USING (client)")
+        return [SavedClient(*row) for row in rows]
+
+    def _save(self, connection: apsw.Connection, clients: Sequence[SavedClient], gone: Sequence[str]) -> None:
+        connection.executemany("DELETE FROM layouts WHERE client = ?", [(key,) for key in gone])
+        connection.executemany("DELETE FROM states WHERE client = ?", [(key,) for key in gone])
+        layouts = [(each.key, each.layout) for each in clients if each.layout is not None]
+        connection.executemany("INSERT OR REPLACE INTO layouts VALUES (?, ?)", layouts)
+        states = [(each.key, each.state) for each in clients]
+        connection.executemany("INSERT OR REPLACE INTO states VALUES (?, ?)", states)
+
+    def _remember(self, connection: apsw.Connection, newest: int, ids: bytes) -> None:
+        """Notes a batch's pushes; on the disk one batch more than `taken` has."""
+        connection.execute("INSERT INTO taken (newest_received_at, ids) VALUES (?, ?)", (newest, ids))
+        connection.execute(
+            "DELETE FROM taken WHERE batch <= (SELECT batch FROM taken ORDER BY batch DESC LIMIT 1 OFFSET ?)",
+            (self.taken.batches + 1,),
+        )
+
+
+class _DamagedError(StateError):
+    """The file is no database, or is broken."""
+
+
+@contextmanager
+def _translated(path: Path | None) -> Iterator[None]:
+    """Turns SQLite's errors into one sentence."""
+    try:
+        yield
+    except apsw.FullError as error:
+        raise StateError(f"no room left on the disk of {path}: {error}") from error
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise _DamagedError(f"{path} is damaged: {error}") from error
+    except apsw.BusyError as error:
+        raise StateError(f"{path} is in use by another exporter; give each a state.file of its own") from error
+    except (apsw.Error, OSError) as error:
+        raise StateError(f"{path} cannot be used: {error}") from error
+
+
+def _open(path: Path) -> apsw.Connection:
+    with _translated(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return _opened(path)
+
+
+def _opened(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path))
+    try:
+        connection.set_busy_timeout(_BUSY_MS)
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # one exporter alone counts into it
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")  # on the disk before the log's cursor passes the batch
+        version = connection.execute("PRAGMA user_version").get
+        if version > VERSION:
+            raise StateError(
+                f"{path} was written by a newer Fleetgauge (version {version}); move it away to begin anew"
+            )
+        with connection:
+            connection.execute(_CREATE)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("SELECT count(*) FROM states").fetchall()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def encoded_id(record: PushRecord) -> bytes:
+    """A push id in half the bytes."""
+    return bytes.fromhex(record.push_id)

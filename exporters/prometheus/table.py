@@ -1,0 +1,351 @@
+"""Every series that the page shows: which there are, when they go, what they add up to. In memory, no I/O.
+
+One thread applies pushes; others read what the page shows and sweep. A value is shown once it was saved, since a value
+that falls back after a crash would look like a reset.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from exporters.labels import LabelSettings
+from exporters.prometheus.client_codec import SavedClient, encode_client
+from exporters.prometheus.clients import FOLDED, About, Client, ClientKey, ClientLabels
+from exporters.prometheus.families import Families, Family
+from exporters.prometheus.names import MetricId, label_text
+from exporters.prometheus.points import Measurement, Mode, PushPoints, Values
+from exporters.prometheus.series import NEVER, Series
+from exporters.prometheus.settings import SeriesSettings
+from telemetry.push_record import PushRecord
+
+DEFAULT_INTERVAL_MS: Final = 300_000
+"""Where a record does not say the push interval (KIP-714: the default of `interval.ms`)."""
+_LONGEST_INTERVAL_MS: Final = 3_600_000
+"""KIP-714's greatest `interval.ms`; a record of a topic may say anything."""
+_EXPIRE_INTERVALS: Final = 3
+_FOLDED_LIFETIME_MS: Final = _EXPIRE_INTERVALS * DEFAULT_INTERVAL_MS
+_SWEEP_EVERY_MS: Final = 1_000
+_GAP_SLACK_NANO: Final = 100_000_000
+"""A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
+_INFO_COST: Final = 1
+
+
+class Moment(NamedTuple):
+    """Now, by both clocks."""
+
+    monotonic_ms: int
+    wall_us: int
+
+
+Sample = tuple[str, str, Values, Values]
+"""One series as the page shows it: labels of the client and of the data point, bounds, values."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of pushes and points since the start.
+
+    Attributes:
+        pushes, points: that were taken.
+        left_out: points that are in no series, by cause.
+        folded: points that were added to another's series, by cause.
+        repeated_pushes: that came again and were taken before.
+        resets: counts that began anew.
+        gaps: pushes whose deltas begin after the end of those before: one in between is missing.
+        expired_clients: by cause, `terminated` or `silent`.
+    """
+
+    pushes: int = 0
+    points: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    folded: Counter[str] = field(default_factory=Counter)
+    repeated_pushes: int = 0
+    resets: int = 0
+    gaps: int = 0
+    expired_clients: Counter[str] = field(default_factory=Counter)
+
+
+class Changes(NamedTuple):
+    """What is to be saved: `saved` has each of `clients` in its form on the disk."""
+
+    clients: list[Client]
+    saved: list[SavedClient]
+    gone: list[ClientKey]
+
+
+class SeriesTable:
+    """The series of all clients.
+
+    Args:
+        settings: the bounds.
+        labels: which labels series have.
+        own_names: metric names that no client's may have.
+
+    Attributes:
+        counts: what became of what came.
+        labels: makes the labels of clients.
+    """
+
+    def __init__(self, settings: SeriesSettings, labels: LabelSettings, own_names: Iterable[str] = ()) -> None:
+        self.settings = settings
+        self.labels = ClientLabels(labels)
+        self.counts = Counts()
+        self._lock = threading.RLock()
+        self._families = Families(settings, own_names)
+        self._identities: dict[str, ClientKey] = {}
+        self._dirty: dict[ClientKey, Client] = {}
+        self._gone: dict[ClientKey, None] = {}
+        self._sweep_due_ms = 0
+        self._folded = Client(FOLDED, About({}, {}))
+        self._clients: dict[ClientKey, Client] = {FOLDED: self._folded}
+
+    @property
+    def cost(self) -> int:
+        """Samples on the page, but for its own."""
+        return self._families.cost
+
+    @property
+    def client_count(self) -> int:
+        """Clients on the page."""
+        return len(self._clients) - 1
+
+    def latest(self, record: PushRecord) -> tuple[int, int]:
+        """When the latest push of a record's client was received [us], and its time [ns]; zeros for a new client."""
+        client = self._clients.get(_key(record))
+        return (client.received_at, client.time_unix_nano) if client else (0, 0)
+
+    def apply(self, record: PushRecord, points: PushPoints, now: Moment) -> None:
+        """Takes a push that was not taken before; a heartbeat has no points."""
+        with self._lock:
+            self.counts.pushes += 1
+            self.counts.left_out.update(points.left_out)
+            self.counts.folded.update(points.folded)
+            client = self._client(record, points.resource)
+            if client is None:
+                for metric, by_labels in points.measurements.items():
+                    for said in by_labels.values():
+                        self._fold(metric, said, "series.max", now)
+                return
+            before = client.time_unix_nano
+            is_late = record.received_at < client.received_at and points.time_unix_nano < before
+            if not is_late:
+                self._note(client, record, points, now)
+            self._take(client, points, now, before, deltas_alone=is_late)
+            self._dirty[client.key] = client
+            self._expire_series(client, now.monotonic_ms)
+
+    def take_changes(self) -> Changes:
+        """What changed since the last time; to be saved, and then published, or given back."""
+        with self._lock:
+            clients = list(self._dirty.values())
+            saved = [encode_client(client, self._families.description) for client in clients]
+            for client in clients:
+                client.layout_changed = False
+            changes = Changes(clients, saved, list(self._gone))
+            self._dirty.clear()
+            self._gone.clear()
+            return changes
+
+    def publish(self, changes: Changes) -> None:
+        """Shows what was saved."""
+        with self._lock:
+            for client in changes.clients:
+                for _, series in client.every_series():
+                    series.publish()
+
+    def give_back(self, changes: Changes) -> None:
+        """Keeps what could not be saved for the next time."""
+        with self._lock:
+            self._gone.update(dict.fromkeys(key for key in changes.gone if key not in self._clients))
+            for client in changes.clients:
+                if self._clients.get(client.key) is client:
+                    client.layout_changed = True
+                    self._dirty[client.key] = client
+
+    def restore(self, saved: Client, descriptions: dict[MetricId, str], now: Moment) -> None:
+        """Puts a client as it was saved on the page, as far as the bounds allow; it stays for a while at least."""
+        with self._lock:
+            found, saved.series = list(saved.every_series()), {}
+            client = self._folded if saved.key == FOLDED else saved
+            if client is saved:
+                if not self._admit(client):
+                    self._gone[saved.key] = None
+                    return
+                client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now)
+            left_out = [self._restore_series(client, *each, descriptions, now) for each in found].count(False)
+            client.layout_changed = left_out > 0
+            if not left_out:
+                self._dirty.pop(client.key, None)
+
+    def sweep(self, now_ms: int) -> None:
+        """Takes the clients away that are silent for too long, or have ended. From any thread."""
+        with self._lock:
+            if now_ms < self._sweep_due_ms:
+                return
+            self._sweep_due_ms = now_ms + _SWEEP_EVERY_MS
+            for client in [each for each in self._clients.values() if each.expires_ms <= now_ms]:
+                self.counts.expired_clients["terminated" if client.terminated else "silent"] += 1
+                self._remove(client)
+            self._expire_series(self._folded, now_ms)
+
+    def families(self) -> list[Family]:
+        """Every metric on the page."""
+        with self._lock:
+            return self._families.by_name()
+
+    def samples(self, family: Family) -> list[Sample]:
+        """The series of a metric that may be shown, as of now."""
+        with self._lock:
+            return [
+                (client.identity, series.labels, series.bounds, series.shown)
+                for series, client in family.members.items()
+                if series.shown is not None
+            ]
+
+    def infos(self) -> list[str]:
+        """The labels of what is told of each client."""
+        with self._lock:
+            return [client.info for client in self._clients.values() if client.info]
+
+    def _client(self, record: PushRecord, resource: dict[str, str]) -> Client | None:
+        """The client of a push; None if there is no room for another."""
+        key = _key(record)
+        client = self._clients.get(key)
+        said = self.labels.of_record(record)
+        if client is None:
+            client = Client(key, About(said, resource))
+            return client if self._admit(client) else None
+        about = client.about
+        if said != about.record or any(about.resource.get(name) != value for name, value in resource.items()):
+            # What a push does not say again may be gone: attributes do not pile up.
+            client.about = About(said, resource or about.resource)
+            self._identify(client)
+        elif client.clashes:
+            self._identify(client)  # the other one may have gone
+        return client
+
+    def _admit(self, client: Client) -> bool:
+        if not self._families.has_room(_INFO_COST):
+            return False
+        self._clients[client.key] = client
+        self._gone.pop(client.key, None)
+        self._dirty[client.key] = client
+        client.cost = _INFO_COST
+        self._families.cost += _INFO_COST
+        self._identify(client)
+        return True
+
+    def _identify(self, client: Client) -> None:
+        """Makes a client's labels, which no other client may have."""
+        client.layout_changed = True
+        self._forget_identity(client)
+        client.clashes = 0
+        client.identity = self.labels.identity(client.about)
+        while client.identity in self._identities:
+            client.clashes += 1
+            client.identity = self.labels.identity(client.about, client.clashes)
+        client.info = "" if client.clashes else self.labels.info(client.about)
+        self._identities[client.identity] = client.key
+
+    def _forget_identity(self, client: Client) -> None:
+        if self._identities.get(client.identity) == client.key:
+            del self._identities[client.identity]
+
+    def _note(self, client: Client, record: PushRecord, points: PushPoints, now: Moment) -> None:
+        """Notes when a client pushed, and how long it is waited for."""
+        start = points.delta_start_unix_nano
+        if start is not None and 0 < client.time_unix_nano < start - _GAP_SLACK_NANO:
+            self.counts.gaps += 1
+        client.received_at = record.received_at
+        client.time_unix_nano = points.time_unix_nano or client.time_unix_nano
+        client.interval_ms = min(record.push_interval_ms or DEFAULT_INTERVAL_MS, _LONGEST_INTERVAL_MS)
+        client.terminated = record.terminating
+        client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now)
+
+    def _lifetime_ms(self, client: Client, now: Moment) -> int:
+        """How long a client is waited for from now on [ms]: three push intervals after its push was received.
+
+        With an interval of 60 s and a push that was received 20 s ago, 160 s.
+        """
+        if client.terminated:
+            return self.settings.linger_ms
+        age_ms = max(0, now.wall_us - client.received_at) // 1_000
+        return max(self.settings.linger_ms, _EXPIRE_INTERVALS * client.interval_ms - age_ms)
+
+    def _take(self, client: Client, points: PushPoints, now: Moment, before: int, *, deltas_alone: bool) -> None:
+        """Takes a push's measurements; of a push that was overtaken, `deltas_alone`: the rest is not news."""
+        for metric, by_labels in points.measurements.items():
+            description = points.descriptions.get(metric, "")
+            for labels, said in by_labels.items():
+                self.counts.points += 1
+                if deltas_alone and said.mode != Mode.DELTA:
+                    self.counts.left_out["late"] += 1
+                    continue
+                series = self._find(client, metric, labels, said)
+                cause = None
+                if series is None:
+                    series = Series(labels, len(said.values), said.bounds)
+                    cause = self._families.place(client, metric, series, description)
+                if cause is not None:
+                    self._fold(metric, said, cause, now)
+                    continue
+                self.counts.resets += series.apply(said, before_unix_nano=before)
+                if said.mode == Mode.AS_IS:
+                    series.expires_ms = client.expires_ms
+
+    def _find(self, client: Client, metric: MetricId, labels: str, said: Measurement) -> Series | None:
+        """The series of a measurement, unless it is new; one of other buckets makes way for it."""
+        series = client.series.get(metric, {}).get(labels)
+        if series is None or series.fits(said):
+            return series
+        self._families.leave(client, metric, series)
+        self.counts.resets += 1
+        return None
+
+    def _fold(self, metric: MetricId, said: Measurement, cause: str, now: Moment) -> None:
+        """Adds a counter's delta to the one series that stands for all that had no place; leaves anything else out."""
+        family = self._families.get(metric)
+        if family is None or metric.kind != "counter" or said.mode != Mode.DELTA:
+            self.counts.left_out[cause] += 1
+            return
+        labels = label_text([("folded", cause)])
+        series = self._folded.series.get(metric, {}).get(labels)
+        if series is None:
+            series = Series(labels, len(said.values), said.bounds)
+            self._families.join(self._folded, family, series)
+        self.counts.folded[cause] += 1
+        series.apply(said, before_unix_nano=0)
+        series.expires_ms = now.monotonic_ms + _FOLDED_LIFETIME_MS
+        self._dirty[FOLDED] = self._folded
+
+    def _restore_series(
+        self, client: Client, metric: MetricId, series: Series, descriptions: dict[MetricId, str], now: Moment
+    ) -> bool:
+        if self._families.place(client, metric, series, descriptions.get(metric, "")) is not None:
+            return False
+        if series.expires_ms != NEVER:
+            series.expires_ms = min(client.expires_ms, now.monotonic_ms + _FOLDED_LIFETIME_MS)
+        series.publish()
+        return True
+
+    def _expire_series(self, client: Client, now_ms: int) -> None:
+        """Takes away what a client did not push again for too long."""
+        gone = [(metric, series) for metric, series in client.every_series() if series.expires_ms <= now_ms]
+        for metric, series in gone:
+            self._families.leave(client, metric, series)
+            self._dirty[client.key] = client
+
+    def _remove(self, client: Client) -> None:
+        for metric, series in list(client.every_series()):
+            self._families.leave(client, metric, series)
+        self._families.cost -= _INFO_COST
+        del self._clients[client.key]
+        self._forget_identity(client)
+        self._dirty.pop(client.key, None)
+        self._gone[client.key] = None
+
+
+def _key(record: PushRecord) -> ClientKey:
+    return record.principal, record.client_instance_id

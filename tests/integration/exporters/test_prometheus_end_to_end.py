@@ -1,0 +1,116 @@
+"""From real clients through a node to a real Prometheus, while the node and its exporters are stopped and killed."""
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+from support.client_fleet import ALL_EACH_SECOND
+from support.client_series import DELTA, LATENCY_ON_PAGE, REQUESTS_ON_PAGE, Samples, counter, gauge, payload
+from support.http import wait_until
+from support.node import Node
+from support.prometheus_server import MISSING, PrometheusServer, free_port
+from support.raw_client import RawClient, Subscription
+from support.telemetry_clients import LibrdkafkaProcess
+
+from exporters.prometheus.page import TEXT
+
+pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+
+TERMINATED_STAY_MS = 3_000
+
+
+class Pushing:
+    """A client outside our code that pushes deltas one after the other, and adds up those that were acknowledged."""
+
+    def __init__(self) -> None:
+        self.instance_id = uuid.uuid4()
+        self.acknowledged = 0
+
+    def push(self, port: int, deltas: int, *, terminating: bool = False) -> None:
+        """Pushes 1, 2, 3, ... and waits for the acknowledgement of each."""
+        with RawClient(port, client_id="pushing", timeout_s=60) as client:
+            subscription = client.get(self.instance_id)
+            for delta in range(1, deltas + 1):
+                time.sleep(subscription.push_interval_ms / 1000)
+                self._push(client, subscription, delta, terminating=terminating and delta == deltas)
+
+    def _push(self, client: RawClient, subscription: Subscription, delta: int, *, terminating: bool) -> None:
+        latency = Metric(name="app.latency", unit="ms", description="how long it takes")
+        latency.histogram.aggregation_temporality = DELTA
+        latency.histogram.data_points.add(count=3, sum=33, bucket_counts=[1, 2, 0], explicit_bounds=[10, 20])
+        metrics = payload(counter(delta, node__id=1), gauge(delta, node__id=1), latency, group_id="billing")
+        answer = client.push(subscription, metrics, instance_id=self.instance_id, terminating=terminating)
+        assert answer.error_code == 0
+        self.acknowledged += delta
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[tuple[Node, str]]:
+    port = free_port()
+    config = (
+        f'[client-metrics.fast]\nmetrics = "*"\ninterval.ms = 100\nmatch = "client_id=pushing"\n'
+        f'[exporters.page]\ntype = "prometheus"\nlisten = "127.0.0.1:{port}"\nlinger.ms = 50\n'
+        f"series.linger.ms = {TERMINATED_STAY_MS}\n"
+    )
+    with Node(tmp_path, config=ALL_EACH_SECOND + config) as node:
+        yield node, f"127.0.0.1:{port}"
+
+
+def samples(target: str) -> Samples:
+    """What a scrape says; nothing while the page is away."""
+    with contextlib.suppress(OSError), urlopen(f"http://{target}/metrics", timeout=30) as response:
+        return Samples(response.read().decode(), TEXT)
+    return Samples("", TEXT)
+
+
+def test_counters_are_exact_in_prometheus_through_stops_and_kills(page: tuple[Node, str], tmp_path: Path) -> None:
+    """What clients pushed is on the page, once, whatever ended in between; Prometheus saw no counter fall."""
+    node, target = page
+    pushing = Pushing()
+    mine = f'{REQUESTS_ON_PAGE}{{client_id="pushing"}}'
+    with PrometheusServer(tmp_path, target) as prometheus:
+        pushing.push(node.port, 5)
+        prometheus.wait_for(mine, pushing.acknowledged)
+        for kill in (node.kill_exporter, node.kill, node.stop, node.kill_exporter):
+            pushing.push(node.port, 5)
+            kill()
+            if node.process is not None and node.process.poll() is not None:
+                node.start()
+        pushing.push(node.port, 2)
+        [(labels, _)] = prometheus.wait_for(mine, pushing.acknowledged)
+        assert labels["node_id"] == "1"
+        assert prometheus.query(f"resets({mine}[10m])")[0][1] == 0
+        assert prometheus.wait_for(f'{LATENCY_ON_PAGE}{{client_id="pushing",node_id="1"}}', 2)
+        joined = prometheus.wait_for(f"{mine} * on (client_instance_id) group_left (group_id) fleetgauge_client_info")
+        assert joined[0][0]["group_id"] == "billing"
+        assert prometheus.wait_for("histogram_quantile(0.5, app_latency_milliseconds_bucket)", 12.5)
+        assert prometheus.query("up")[0][1] == 1
+
+        pushing.push(node.port, 1, terminating=True)
+        prometheus.wait_for(f"max_over_time({mine}[1m])", pushing.acknowledged)
+        wait_until(lambda: not prometheus.query(mine), what="the series of a client that has ended to go")
+
+
+def test_real_clients_series_come_and_go_with_them(page: tuple[Node, str], tmp_path: Path) -> None:
+    node, target = page
+    clients = LibrdkafkaProcess(LibrdkafkaProcess.NEWEST, f"127.0.0.1:{node.port}", tmp_path)
+    created = "org_apache_kafka_{}_connection_creation_total"
+    try:
+        for role in ("producer", "consumer"):
+            name, client_id = created.format(role), f"{clients.prefix}-{role}"
+            wait_until(lambda: samples(target).all(name, client_id=client_id), what=f"the {role}'s series")  # noqa: B023
+        found = samples(target)
+        nodes = [labels["node_id"] for labels, _ in found.all("org_apache_kafka_producer_node_request_latency_avg")]
+        assert len(nodes) == len(set(nodes)), "links to no known broker are one"
+        assert all(node_id.lstrip("-").isdigit() for node_id in nodes)
+        clients.ask_to_close()
+        clients.wait()
+        wait_until(lambda: not samples(target).all("fleetgauge_client_info"), what="their series to go")
+        assert samples(target).one("fleetgauge_prometheus_expired_clients_total", cause="terminated") >= 2
+    finally:
+        clients.kill()

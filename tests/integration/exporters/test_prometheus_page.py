@@ -1,0 +1,212 @@
+"""The page of client series over real sockets, as its scrapers and everybody else may ask for it."""
+
+import gzip
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.client_series import REQUESTS_ON_PAGE, Samples, counter, export, gauge, push, started
+from support.http import read_to_end, wait_until
+
+from exporters.labels import LabelSettings
+from exporters.prometheus import page_server
+from exporters.prometheus.exporter import PrometheusExporter
+from exporters.prometheus.page import OPENMETRICS, TEXT
+from exporters.prometheus.page_server import PageError, PageServer
+from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
+from quotas.clock import SystemTime
+from telemetry.push_record import PushRecord
+
+pytestmark = pytest.mark.integration
+
+RECORDED = Path(__file__).parents[2] / "spark" / "recorded"
+KNOWN_FINDINGS = (
+    'non-histogram and non-summary metrics should not have "_count" suffix',
+    "metric names should not contain abbreviated units",
+)
+"""What promtool says of Kafka's own names: `connection-count` is a gauge, `io-time-ns` has its unit in it."""
+
+
+@pytest.fixture
+def exporter(tmp_path: Path) -> Iterator[PrometheusExporter]:
+    settings = PrometheusSettings(listen=Address(port=0), state_file=tmp_path / "state.db")
+    found = started(settings, SystemTime())
+    yield found
+    found.close()
+
+
+def address_of(exporter: PrometheusExporter) -> tuple[str, int]:
+    assert exporter._server is not None
+    return exporter._server.address.host, exporter._server.address.port
+
+
+def scrape(
+    exporter: PrometheusExporter, path: str = "/metrics", method: str = "GET", **headers: str
+) -> tuple[HTTPResponse, bytes]:
+    connection = HTTPConnection(*address_of(exporter), timeout=30)
+    try:
+        connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        response = connection.getresponse()
+        return response, response.read()
+    finally:
+        connection.close()
+
+
+def raw(exporter: PrometheusExporter, request: bytes) -> bytes:
+    """What a bare connection gets."""
+    with socket.create_connection(address_of(exporter), timeout=30) as connection:
+        connection.sendall(request)
+        return read_to_end(connection)
+
+
+def fill(exporter: PrometheusExporter, clients: int, series: int) -> None:
+    points = [gauge(number, name="app.gauge", n=str(number)) for number in range(series)]
+    export(exporter, *(push(n, *points, client_instance_id=f"{n:022}") for n in range(clients)))
+
+
+def test_the_page_comes_in_the_form_that_is_asked_for(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, counter(5)))
+    prometheus = (
+        "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+        "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+    )
+    cases = ((prometheus, OPENMETRICS), ("text/plain", TEXT), ("", TEXT), ("*/*", TEXT), ("nonsense;q=x", TEXT))
+    for accept, content_type in cases:
+        response, body = scrape(exporter, Accept=accept)
+        assert (response.status, response.headers["Content-Type"]) == (200, content_type)
+        assert Samples(body.decode(), content_type).one(REQUESTS_ON_PAGE) == 5
+
+
+def test_a_large_page_is_the_same_with_and_without_gzip_and_for_old_clients(exporter: PrometheusExporter) -> None:
+    fill(exporter, clients=60, series=100)
+    _, plain = scrape(exporter)
+    response, zipped = scrape(exporter, Accept_Encoding="gzip")
+    assert response.headers["Content-Encoding"] == "gzip"
+    assert len(zipped) < len(plain) / 5
+    assert gzip.decompress(zipped) == plain
+    old = raw(exporter, b"GET /metrics HTTP/1.0\r\n\r\n")
+    assert old.partition(b"\r\n\r\n")[2] == plain
+    response, nothing = scrape(exporter, method="HEAD")
+    assert (response.status, nothing) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+        (b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+        (b"GET /metrics\r\n\r\n", 400),
+        (b"\x16\x03\x01 hello \r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\nx: " + b"x" * 20_000, 431),
+    ],
+)
+def test_anything_else_is_answered_with_one_sentence(
+    exporter: PrometheusExporter, request_bytes: bytes, status: int
+) -> None:
+    head, _, body = raw(exporter, request_bytes).partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode())
+    assert body.count(b"\n") == 1
+
+
+def test_who_says_nothing_is_left_and_who_comes_after_too_many_is_served_again(
+    exporter: PrometheusExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_server, "_HEAD_WITHIN_S", 0.3)
+    address = address_of(exporter)
+    silent = [socket.create_connection(address, timeout=30) for _ in range(page_server.MAX_CONNECTIONS + 3)]
+    for connection in silent:
+        connection.send(b"GET /metrics")
+    assert all(read_to_end(connection) == b"" for connection in silent)
+    for connection in silent:
+        connection.close()
+    wait_until(lambda: raw(exporter, b"GET /metrics HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200"), within_s=20)
+
+
+def test_a_reader_that_does_not_read_is_cut_off_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a page that is larger than what the system's buffers take."""
+    monkeypatch.setattr(page_server, "_WRITE_WITHIN_S", 0.5)
+    labels = LabelSettings(labels=(), static=(("padding", "x" * 1_000),))
+    exporter = started(PrometheusSettings(listen=Address(port=0), labels=labels), SystemTime())
+    fill(exporter, clients=30, series=500)
+    with socket.create_connection(address_of(exporter), timeout=30) as lazy:
+        lazy.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        export(exporter, push(999, counter(1)))
+        page = scrape(exporter)[1]
+        assert b"request_total" in page
+        wait_until(lambda: len(page_threads()) == 1, within_s=20, what="the reader's thread to end")
+        assert len(read_to_end(lazy)) < len(page)
+    exporter.close()
+
+
+def page_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "prometheus-page"]
+
+
+def test_scrapes_see_whole_pages_while_pushes_come(exporter: PrometheusExporter) -> None:
+    """Each is well-formed, and no counter ever falls."""
+    done = threading.Event()
+
+    def go_on() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            clients = [push(number * 10 + n, counter(1), gauge(n), client_instance_id=f"{n:022}") for n in range(9)]
+            export(exporter, *clients, push(number * 10 + 9, terminating=True, client_instance_id="x" * 22))
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        seen = [0.0]
+        for _ in range(20):
+            response, body = scrape(exporter, Accept="application/openmetrics-text")
+            found = Samples(body.decode(), response.headers["Content-Type"])
+            seen.append(sum(value for _, value in found.all(REQUESTS_ON_PAGE)))
+    finally:
+        done.set()
+        thread.join()
+    assert seen == sorted(seen)
+    assert seen[-1] > 0
+
+
+def test_a_port_that_is_taken_is_told_in_one_sentence(exporter: PrometheusExporter) -> None:
+    host, port = address_of(exporter)
+    with pytest.raises(PageError, match=rf"cannot be served on {host}:{port}: .* in use; set listen to an address"):
+        PageServer(Address(host=host, port=port), exporter._page)
+    exporter.close()
+    PageServer(Address(host=host, port=port), exporter._page).close()
+
+
+def recorded_pushes() -> list[PushRecord]:
+    """What real clients pushed, in order."""
+    rows = [row for path in RECORDED.rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+    records = [
+        PushRecord(**{**row, "received_at": int(row["received_at"].timestamp() * 1e6), "terminating": False})
+        for row in rows
+    ]
+    return sorted(records, key=lambda record: record.push_id)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus")
+def test_the_page_of_real_pushes_passes_the_linter_but_for_kafkas_own_names(tmp_path: Path) -> None:
+    """Also: no real client's metric is left out for its name, or has its kind as a suffix."""
+    settings = PrometheusSettings(listen=Address(port=0), series=SeriesSettings(linger_ms=86_400_000))
+    exporter = started(settings, SystemTime())
+    export(exporter, *recorded_pushes())
+    _, page = scrape(exporter)
+    exporter.close()
+    linter = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False, timeout=60)
+    findings = linter.stderr.decode().splitlines()
+    unknown = [line for line in findings if line and not line.endswith(KNOWN_FINDINGS)]
+    assert (linter.returncode, unknown) == (3, []), linter.stdout.decode()
+    found = Samples(page.decode(), TEXT)
+    assert {"cause": "name"} not in [labels for labels, _ in found.all("fleetgauge_prometheus_left_out_points_total")]
+    assert not [name for name in found.names() if name.endswith(("_gauge", "_counter"))]
+    assert found.one("fleetgauge_prometheus_folded_points_total", cause="doubled_topic") > 0

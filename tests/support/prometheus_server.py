@@ -1,0 +1,79 @@
+"""A real Prometheus that scrapes one page every second; needs Debian's package `prometheus`."""
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+MISSING = "" if shutil.which("prometheus") else "needs a Prometheus: apt-get install --no-install-recommends prometheus"
+FIRST_SAMPLE_WITHIN_S = 60.0
+"""It looks for its targets every 5 s."""
+
+
+def free_port() -> int:
+    """A port that nobody listens at, and that a process may have that is started again and again."""
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        return int(reserved.getsockname()[1])
+
+
+class PrometheusServer:
+    """Scrapes `target` (host:port) under /metrics."""
+
+    def __init__(self, directory: Path, target: str) -> None:
+        self.port = free_port()
+        self.log = directory / "prometheus.log"
+        config = directory / "prometheus.yml"
+        config.write_text(
+            "global: {scrape_interval: 1s, scrape_timeout: 1s}\n"
+            f"scrape_configs: [{{job_name: clients, static_configs: [{{targets: ['{target}']}}]}}]\n"
+        )
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    "prometheus",
+                    f"--config.file={config}",
+                    f"--storage.tsdb.path={directory / 'tsdb'}",
+                    f"--web.listen-address=127.0.0.1:{self.port}",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        """Labels and value of each series that the expression gives now."""
+        url = f"http://127.0.0.1:{self.port}/api/v1/query?{urlencode({'query': expression})}"
+        try:
+            with urlopen(url, timeout=10) as response:
+                found: list[dict[str, Any]] = json.load(response)["data"]["result"]
+        except OSError:
+            assert self.process.poll() is None, self.log.read_text()
+            return []  # not yet up
+        return [(each["metric"], float(each["value"][1])) for each in found]
+
+    def wait_for(
+        self, expression: str, expected: float | None = None, within_s: float = FIRST_SAMPLE_WITHIN_S
+    ) -> list[tuple[dict[str, str], float]]:
+        """Polls until the expression gives something; with `expected`, until all it gives is that."""
+        deadline = time.monotonic() + within_s
+        found: list[tuple[dict[str, str], float]] = []
+        while time.monotonic() < deadline:
+            found = self.query(expression)
+            if found and (expected is None or all(value == expected for _, value in found)):
+                return found
+            time.sleep(0.2)
+        raise AssertionError(
+            f"{expression} does not become {expected or 'known'}: {found}\n{self.log.read_text()[-2000:]}"
+        )

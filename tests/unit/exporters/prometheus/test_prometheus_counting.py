@@ -1,0 +1,213 @@
+"""What pushes add up to on the page: deltas, cumulative sums, resets, repeats, gauges, distributions."""
+
+import math
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+from support.client_series import (
+    CUMULATIVE,
+    LATENCY_ON_PAGE,
+    REQUESTS_ON_PAGE,
+    attributes,
+    counter,
+    export,
+    gauge,
+    push,
+    samples_of,
+)
+
+from exporters.outcome import Delivered
+from exporters.prometheus.exporter import PrometheusExporter
+from quotas.clock import MockTime
+
+
+def test_deltas_are_shown_as_the_sum_since_the_first(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, counter(5)), push(2, counter(7)))
+    export(exporter, push(3, counter(0.5)))
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 12.5
+
+
+def test_a_cumulative_sum_is_shown_as_sent_until_it_falls(exporter: PrometheusExporter) -> None:
+    for number, value, shown in ((1, 10.1, 10.1), (2, 15.3, 15.3), (3, 4, 19.3), (4, 6, 21.3)):
+        export(exporter, push(number, counter(value, temporality=CUMULATIVE)))
+        assert samples_of(exporter).one(REQUESTS_ON_PAGE) == pytest.approx(shown)
+    assert samples_of(exporter).one("fleetgauge_prometheus_resets_total") == 1
+
+
+def test_a_cumulative_sum_that_began_anew_is_a_reset_though_it_has_not_fallen(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, counter(10, temporality=CUMULATIVE, start=100, at=160)))
+    export(exporter, push(2, counter(12, temporality=CUMULATIVE, start=100, at=220)))
+    export(exporter, push(3, counter(13, temporality=CUMULATIVE, start=230, at=280)))
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 25
+
+
+def test_a_client_that_moves_its_start_with_every_push_is_not_reset_by_that(exporter: PrometheusExporter) -> None:
+    for number in range(1, 4):
+        moved = counter(10 * number, temporality=CUMULATIVE, start=100 + number, at=160 + 60 * number)
+        export(exporter, push(number, moved))
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 30
+
+
+def test_a_push_that_comes_again_is_counted_once(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, counter(5)), push(1, counter(5)))
+    assert export(exporter, push(1, counter(5)), push(2, counter(7))) == Delivered()
+    found = samples_of(exporter)
+    assert found.one(REQUESTS_ON_PAGE) == 12
+    assert found.one("fleetgauge_prometheus_pushes_total") == 2
+    assert found.one("fleetgauge_prometheus_repeated_pushes_total") == 2
+
+
+def test_the_deltas_of_a_push_that_was_overtaken_count_and_its_gauges_do_not(exporter: PrometheusExporter) -> None:
+    export(exporter, push(9, counter(5, at=900), gauge(3, at=900)))
+    export(exporter, push(8, counter(7, at=840), gauge(4, at=840)))
+    found = samples_of(exporter)
+    assert (found.one(REQUESTS_ON_PAGE), found.one(LATENCY_ON_PAGE)) == (12, 3)
+    assert found.one("fleetgauge_prometheus_left_out_points_total", cause="late") == 1
+
+
+def test_a_missing_push_is_told_as_a_gap(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, counter(5, start=40, at=100)), push(2, counter(7, start=100, at=160)))
+    assert samples_of(exporter).one("fleetgauge_prometheus_gaps_total") == 0
+    export(exporter, push(3, counter(1, start=220, at=280)))
+    found = samples_of(exporter)
+    assert (found.one("fleetgauge_prometheus_gaps_total"), found.one(REQUESTS_ON_PAGE)) == (1, 13)
+
+
+def test_a_gauge_shows_its_latest_value_and_nothing_where_nothing_was_recorded(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, gauge(3)), push(2, gauge(-math.inf)), push(2, gauge(8)))
+    assert samples_of(exporter).one(LATENCY_ON_PAGE) == -math.inf
+    export(exporter, push(3, gauge(math.nan), gauge(math.nan, name="app.other")))
+    found = samples_of(exporter)
+    assert found.one(LATENCY_ON_PAGE) == -math.inf
+    assert found.all("app_other") == []
+    assert found.one("fleetgauge_prometheus_left_out_points_total", cause="no_value") == 2
+
+
+def test_a_sum_that_may_fall_is_a_gauge(exporter: PrometheusExporter) -> None:
+    for number, value in ((1, 5), (2, -7)):
+        metric = counter(value, name="app.open.files")
+        metric.sum.is_monotonic = False
+        export(exporter, push(number, metric))
+    found = samples_of(exporter)
+    assert (found.one("app_open_files"), found.families["app_open_files"]) == (-2, "gauge")
+
+
+def test_what_would_spoil_a_counter_for_good_is_left_out(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, counter(5)), push(2, counter(math.inf)), push(3, counter(-1)))
+    found = samples_of(exporter)
+    assert found.one(REQUESTS_ON_PAGE) == 5
+    assert found.one("fleetgauge_prometheus_left_out_points_total", cause="malformed") == 2
+
+
+def histogram(counts: list[int], bounds: list[float], *, total: float, temporality: int = 1) -> Metric:
+    metric = Metric(name="app.latency", unit="ms")
+    metric.histogram.aggregation_temporality = temporality
+    metric.histogram.data_points.add(count=sum(counts), sum=total, bucket_counts=counts, explicit_bounds=bounds)
+    return metric
+
+
+def test_a_histograms_buckets_add_up(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, histogram([1, 2, 3], [10, 20], total=90)))
+    export(exporter, push(2, histogram([0, 1, 0], [10, 20], total=15)))
+    found = samples_of(exporter)
+    name = "app_latency_milliseconds"
+    assert [found.one(f"{name}_bucket", le=le) for le in ("10.0", "20.0", "+Inf")] == [1, 4, 7]
+    assert (found.one(f"{name}_count"), found.one(f"{name}_sum")) == (7, 105)
+
+
+def test_a_cumulative_histogram_that_was_reset_goes_on_from_where_it_was(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, histogram([1, 2], [10], total=30, temporality=CUMULATIVE)))
+    export(exporter, push(2, histogram([0, 1], [10], total=11, temporality=CUMULATIVE)))
+    found = samples_of(exporter)
+    assert [found.one("app_latency_milliseconds_bucket", le=le) for le in ("10.0", "+Inf")] == [1, 4]
+
+
+def test_a_histogram_with_other_buckets_begins_anew(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, histogram([1, 2], [10], total=30)), push(2, histogram([4, 5], [50], total=99)))
+    found = samples_of(exporter)
+    buckets = found.all("app_latency_milliseconds_bucket")
+    assert {labels["le"]: value for labels, value in buckets} == {"50.0": 4, "+Inf": 9}
+    assert found.one("fleetgauge_prometheus_resets_total") == 1
+
+
+@pytest.mark.parametrize(("counts", "bounds"), [([1, 2], [10, 20]), ([1, 2, 3], [20, 10]), ([1, 2], [math.inf])])
+def test_a_histogram_that_makes_no_sense_is_left_out(
+    exporter: PrometheusExporter, counts: list[int], bounds: list[float]
+) -> None:
+    export(exporter, push(1, histogram(counts, bounds, total=1)))
+    found = samples_of(exporter)
+    assert found.names() == set()
+    assert found.one("fleetgauge_prometheus_left_out_points_total", cause="malformed") == 1
+
+
+def exponential(scale: int, offset: int, counts: list[int], *, zeros: int = 0, negative: int = 0) -> Metric:
+    metric = Metric(name="app.size")
+    metric.exponential_histogram.aggregation_temporality = 1
+    point = metric.exponential_histogram.data_points.add(scale=scale, zero_count=zeros, count=sum(counts) + zeros)
+    point.positive.offset = offset
+    point.positive.bucket_counts.extend(counts)
+    if negative:
+        point.negative.bucket_counts.append(negative)
+    return metric
+
+
+@pytest.mark.parametrize(
+    ("scale", "value"), [(20, 3.0), (4, 3.0), (1, 3.0), (0, 3.0), (-1, 3.0), (0, 4.0), (0, 4.5), (3, 1e-9), (3, 1e15)]
+)
+def test_an_exponential_histogram_counts_a_value_in_the_power_of_two_above_it(
+    exporter: PrometheusExporter, scale: int, value: float
+) -> None:
+    index = math.ceil(math.log2(value) * 2.0**scale) - 1  # OTLP: base^index < value <= base^(index + 1)
+    export(exporter, push(1, exponential(scale, index, [1])))
+    bounds = [
+        float(labels["le"]) for labels, count in samples_of(exporter).all("app_size_bucket") if count and labels["le"]
+    ]
+    smallest = 2.0**-20
+    expected = math.inf if value > 2.0**43 else max(smallest, 2.0 ** math.ceil(math.log2(value)))
+    if scale < 0:
+        expected = 4.0  # the bucket of values above 1 and up to 4
+    assert min(bounds) == expected
+
+
+def test_exponential_histograms_of_different_scales_add_up(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, exponential(1, 0, [1, 1, 1, 1], zeros=2)))  # up to 1.41, 2, 2.83, 4
+    export(exporter, push(2, exponential(0, 1, [3], negative=1)))  # above 2 and up to 4
+    found = samples_of(exporter)
+    by_bound = {labels["le"]: value for labels, value in found.all("app_size_bucket")}
+    assert (by_bound["1.0"], by_bound["2.0"], by_bound["4.0"], by_bound["+Inf"]) == (3, 5, 10, 10)
+
+
+def test_a_summary_is_shown_as_sent(exporter: PrometheusExporter) -> None:
+    metric = Metric(name="app.wait")
+    point = metric.summary.data_points.add(count=4, sum=10)
+    point.quantile_values.add(quantile=0.5, value=2)
+    point.quantile_values.add(quantile=0.99, value=9)
+    export(exporter, push(1, metric))
+    found = samples_of(exporter)
+    assert (found.one("app_wait", quantile="0.5"), found.one("app_wait", quantile="0.99")) == (2, 9)
+    assert (found.one("app_wait_count"), found.one("app_wait_sum")) == (4, 10)
+
+
+def test_a_malformed_push_is_refused_and_the_others_are_taken(exporter: PrometheusExporter) -> None:
+    outcome = export(exporter, push(1, counter(5)), push(2)._replace(metrics=b"\x0a\xff"), push(3, counter(2)))
+    assert isinstance(outcome, Delivered)
+    assert [record.push_id for record in outcome.refused] == [push(2).push_id]
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 7
+
+
+def test_a_push_with_too_many_points_is_cut_and_the_rest_counted(exporter: PrometheusExporter) -> None:
+    metric = Metric(name="app.many")
+    for number in range(20_010):
+        attributes(metric.gauge.data_points.add(as_int=number), {"n": number % 7})
+    export(exporter, push(1, metric))
+    found = samples_of(exporter)
+    assert len(found.all("app_many")) == 7
+    assert found.one("fleetgauge_prometheus_left_out_points_total", cause="push_too_large") == 10
+
+
+def test_a_clock_that_is_set_back_loses_nothing(exporter: PrometheusExporter, clock: MockTime) -> None:
+    """The client's alone, then the node's alone."""
+    export(exporter, push(10, counter(1, start=940, at=1_000)))
+    export(exporter, push(11, counter(2, start=340, at=400)))
+    export(exporter, push(5, counter(4, start=400, at=460)))
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 7

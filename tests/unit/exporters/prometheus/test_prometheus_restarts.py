@@ -1,0 +1,226 @@
+"""What a stop, a crash at any moment, a full disk or a damaged file does to the counters: nothing, or one sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from support.client_series import (
+    CUMULATIVE,
+    LATENCY_ON_PAGE,
+    REQUESTS_ON_PAGE,
+    counter,
+    export,
+    gauge,
+    page_of,
+    push,
+    samples_of,
+    started,
+)
+
+from exporters.outcome import Delivered, Retry
+from exporters.prometheus import state_file
+from exporters.prometheus.exporter import PrometheusExporter
+from exporters.prometheus.points import GRID
+from exporters.prometheus.settings import Address, PrometheusSettings
+from exporters.prometheus.state_file import StateError, StateFile
+from quotas.clock import MockTime
+
+Start = Any
+
+
+def without_own(page: str) -> list[str]:
+    return sorted(line for line in page.splitlines() if "fleetgauge_prometheus" not in line)
+
+
+def every_kind() -> list[Any]:
+    exponential = gauge(0, name="app.size")
+    exponential.exponential_histogram.aggregation_temporality = 1
+    exponential.exponential_histogram.data_points.add(scale=0, count=2, sum=5).positive.bucket_counts.extend([0, 2])
+    summary = gauge(0, name="app.wait")
+    summary.summary.data_points.add(count=1, sum=2).quantile_values.add(quantile=0.5, value=2)
+    metrics = [counter(3), counter(4, name="app.c", temporality=CUMULATIVE, start=5, at=9), gauge(5, node_id="node-1")]
+    return [*metrics, exponential, summary]
+
+
+def test_a_restart_shows_the_same_page(start: Start, clock: MockTime) -> None:
+    exporter = start()
+    metrics = every_kind()
+    metrics[0].description = "what the client says"
+    export(exporter, push(1, *metrics, resource={"group_id": "g"}), push(2, *metrics, client_instance_id="x" * 22))
+    before = without_own(page_of(exporter))
+    exporter.close()
+    clock.sleep(1_000)
+    again = start()
+    assert without_own(page_of(again)) == before
+    assert len(GRID) == 64, "the state on the disk is of these buckets"
+
+
+def test_counters_go_on_after_a_restart(start: Start) -> None:
+    exporter = start()
+    export(exporter, push(1, *every_kind()))
+    export(exporter, push(2, *every_kind()))
+    exporter.close()
+    again = start()
+    export(again, push(3, counter(3), counter(9, name="app.c", temporality=CUMULATIVE, start=5, at=9)))
+    found = samples_of(again)
+    assert (found.one(REQUESTS_ON_PAGE), found.one("app_c_total")) == (9, 9)
+
+
+def test_a_batch_that_was_saved_and_comes_again_is_counted_once(start: Start) -> None:
+    """Killed between the save and the log's commit; the batch after the restart is cut in another way."""
+    exporter = start()
+    export(exporter, push(1, counter(1)))
+    export(exporter, push(2, counter(2)), push(3, counter(4)))
+    exporter.close()
+    again = start()
+    export(again, push(2, counter(2)), push(3, counter(4)), push(4, counter(8)))
+    assert samples_of(again).one(REQUESTS_ON_PAGE) == 15
+
+
+def test_nothing_is_shown_before_it_is_saved(exporter: PrometheusExporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that falls back after a crash would look like a reset; a full disk holds the page where it is."""
+    export(exporter, push(1, counter(1)))
+    save = StateFile.save
+
+    def full(*_: object) -> None:
+        raise StateError("no room left on the disk")
+
+    monkeypatch.setattr(StateFile, "save", full)
+    for _ in range(3):
+        outcome = export(exporter, push(2, counter(2), gauge(7)), push(3, counter(4)))
+        assert outcome == Retry(reason="state", detail="no room left on the disk")
+        assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 1
+        assert samples_of(exporter).all(LATENCY_ON_PAGE) == []
+    monkeypatch.setattr(StateFile, "save", save)
+    assert export(exporter, push(2, counter(2), gauge(7)), push(3, counter(4)), push(4, counter(8))) == Delivered()
+    found = samples_of(exporter)
+    assert (found.one(REQUESTS_ON_PAGE), found.one(LATENCY_ON_PAGE)) == (15, 7)
+    assert found.one("fleetgauge_prometheus_repeated_pushes_total") == 0
+
+
+def test_a_save_is_all_or_nothing(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted within the transaction, neither the counters nor the pushes' ids are there."""
+    exporter = start()
+    export(exporter, push(1, counter(1)))
+
+    def fails(*_: object) -> None:
+        raise apsw.FullError("database or disk is full")
+
+    monkeypatch.setattr(StateFile, "_remember", fails)
+    outcome = export(exporter, push(2, counter(2)))
+    assert isinstance(outcome, Retry)
+    assert "no room left on the disk of" in outcome.detail
+    exporter.close()
+    monkeypatch.undo()
+    again = start()
+    assert samples_of(again).one(REQUESTS_ON_PAGE) == 1
+    export(again, push(2, counter(2)))
+    assert samples_of(again).one(REQUESTS_ON_PAGE) == 3
+
+
+def test_a_whole_log_that_is_read_again_counts_nothing_twice(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cursors were lost. The ids of few pushes are kept here; older ones are known by their clients' clocks."""
+    monkeypatch.setattr(state_file, "_KEPT_IDS", 10)
+    exporter = start()
+    pushes = [push(number, counter(1, start=number - 1, at=number)) for number in range(1, 51)]
+    for record in pushes:
+        export(exporter, record)
+    for record in pushes:
+        export(exporter, record)
+    exporter.close()
+    again = start()
+    export(again, *pushes, push(51, counter(1, start=50, at=51)))
+    assert samples_of(again).one(REQUESTS_ON_PAGE) == 51
+
+
+def test_a_client_that_left_is_not_there_after_a_restart(start: Start, clock: MockTime) -> None:
+    exporter = start()
+    export(exporter, push(1, counter(1), terminating=True), push(2, counter(1), client_instance_id="x" * 22))
+    clock.sleep(60_000)
+    samples_of(exporter)
+    export(exporter, push(62, counter(1), client_instance_id="x" * 22))
+    exporter.close()
+    assert len(samples_of(start()).all(REQUESTS_ON_PAGE)) == 1
+
+
+def test_counters_survive_an_outage_of_the_exporter_that_is_longer_than_they_live(
+    start: Start, clock: MockTime
+) -> None:
+    exporter = start()
+    export(exporter, push(0, counter(1)))
+    exporter.close()
+    clock.sleep(3_600_000)
+    again = start()
+    export(again, push(60, counter(1)), push(3_600, counter(1)))
+    assert samples_of(again).one(REQUESTS_ON_PAGE) == 3
+
+
+def test_smaller_bounds_hold_for_what_was_saved_as_well(start: Start) -> None:
+    exporter = start()
+    export(exporter, push(1, *(gauge(n, partition=str(n)) for n in range(9))))
+    exporter.close()
+    again = start(max_per_client=4)
+    assert len(samples_of(again).all(LATENCY_ON_PAGE)) == 3
+    export(again, push(2, *(gauge(n, partition=str(n)) for n in range(9))))
+    again.close()
+    assert len(samples_of(start()).all(LATENCY_ON_PAGE)) == 3
+
+
+def test_what_was_folded_survives(start: Start) -> None:
+    exporter = start(max_per_client=2)
+    export(exporter, push(1, counter(1, topic="a"), counter(2, topic="b")))
+    exporter.close()
+    again = start(max_per_client=2)
+    export(again, push(2, counter(1, topic="a"), counter(2, topic="b")))
+    assert samples_of(again).one(REQUESTS_ON_PAGE, folded="series.max.per.client") == 4
+
+
+def test_a_damaged_file_is_set_aside(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_bytes(b"no database" * 1_000)
+    exporter = start()
+    export(exporter, push(1, counter(1)))
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 1
+    assert (tmp_path / "state.db.corrupt").exists()
+
+
+def test_damaged_rows_cost_their_client_alone_its_counters(start: Start, tmp_path: Path) -> None:
+    exporter = start()
+    names = ["a", "b", "c", "d"]
+    export(exporter, *(push(n, counter(5), client_instance_id=name * 22) for n, name in enumerate(names)))
+    exporter.close()
+    database = apsw.Connection(str(tmp_path / "state.db"))
+    like = "WHERE client LIKE '%{}%'"
+    database.execute(f"UPDATE states SET state = x'00' {like.format('aaa')}")
+    database.execute(f"UPDATE layouts SET layout = '[' {like.format('bbb')}")
+    database.execute(f"UPDATE layouts SET layout = '{{}}' {like.format('ccc')}")
+    database.close()
+    again = start()
+    export(again, *(push(9 + n, counter(5), client_instance_id=name * 22) for n, name in enumerate(names)))
+    values = sorted(value for _, value in samples_of(again).all(REQUESTS_ON_PAGE))
+    assert values == [5, 5, 5, 10]
+
+
+def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:
+    database = apsw.Connection(str(tmp_path / "state.db"))
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+    with pytest.raises(StateError, match=r"newer Fleetgauge \(version 99\); move it away to begin anew"):
+        StateFile(tmp_path / "state.db")
+
+
+def test_two_exporters_do_not_count_into_one_file(
+    start: Start, clock: MockTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_file, "_BUSY_MS", 1)
+    export(start(), push(1, counter(1)))
+    with pytest.raises(StateError, match=r"in use by another exporter; give each a state\.file of its own"):
+        start()
+
+
+def test_without_a_file_counters_live_as_long_as_the_process(clock: MockTime) -> None:
+    exporter = started(PrometheusSettings(listen=Address(port=0)), clock)
+    export(exporter, push(1, counter(1)), push(2, counter(1)))
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 2
+    exporter.close()
+    assert isinstance(export(exporter, push(3, counter(1))), Retry)
