@@ -65,14 +65,14 @@ def payload(number: int) -> bytes:
     return data.SerializeToString()
 
 
-class Receiver(grpc.GenericRpcHandler):
+class Receiver(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in the stubs alone
     """Counts the pushes that arrive, by number."""
 
     def __init__(self) -> None:
         self.arrived: Counter[int] = Counter()
         self.last_s = 0.0
 
-    def service(self, _details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+    def service(self, _details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:  # type: ignore[type-arg]  # as above
         return grpc.unary_unary_rpc_method_handler(self._take)
 
     def _take(self, request: bytes, _context: grpc.ServicerContext) -> bytes:
@@ -216,7 +216,7 @@ class CollectorPeer(Peer):
             f"127.0.0.1:{self._collector.grpc_port}",
             options=[("grpc.max_reconnect_backoff_ms", 500), ("grpc.use_local_subchannel_pool", 1)],
         )
-        self._export = self._channel.unary_unary(EXPORT_METHOD)
+        self._export = self._channel.unary_unary(EXPORT_METHOD, lambda data: data, lambda data: data)
 
     def start(self) -> None:
         self._collector.start()
