@@ -67,6 +67,7 @@ class ExporterProcess:
         self._push_log = exporter_log(job.push_log, tuple(fed), time, job.logs)
         self._letters = DeadLetters(job.dead_letters, time)
         self._letters_age_due_ms = 0
+        self._counted_letters: dict[str, DeadLetterStats] = {}
         self._calm = CalmLog()
         self._own_counters: dict[str, Callable[[], dict[str, int]]] = {}
         self._fed = [self._pipeline(name, keys) for name, keys in fed.items()]
@@ -145,11 +146,12 @@ class ExporterProcess:
                 pipeline.request_replay()
 
     def _letter_stats(self) -> dict[str, DeadLetterStats]:
+        """As they are; while they cannot be counted, as they were."""
         try:
-            return self._letters.stats()
-        except PushLogError as error:  # what else is known is worth telling
+            self._counted_letters = self._letters.stats()
+        except PushLogError as error:
             self._say_of_letters(error)
-            return {}
+        return self._counted_letters
 
     def _say_of_letters(self, error: PushLogError) -> None:
         if count := self._calm.occurrences("letters", now_ms=self._time.hi_res_clock_ms()):

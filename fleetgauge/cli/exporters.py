@@ -49,23 +49,28 @@ def _processes(status: Status) -> list[dict[str, Any]]:
             "process": name,
             "push_log": part["push_log"],
             "exporters": {
-                exporter: {**told, "export_quantiles_s": _quantiles(told.get("export_s")),
-                           "freshness_quantiles_s": _quantiles(told.get("freshness_s"))}
-                for exporter, told in part["exporter_process"]["exporters"].items()
+                exporter: _with_quantiles(told) for exporter, told in part["exporter_process"]["exporters"].items()
             },
         }
         for name, part in parts
         if part["exporter_process"]["wanted"]
-    ]  # fmt: skip
+    ]
+
+
+def _with_quantiles(told: _Told) -> dict[str, Any]:
+    return {
+        **told,
+        "export_quantiles_s": _quantiles(told.get("export_s")),
+        "freshness_quantiles_s": _quantiles(told.get("freshness_s")),
+    }
 
 
 def _quantiles(histogram: _Told | None) -> dict[str, float | None]:
     """Of the values since the process was started [s]; None where there are none."""
     if histogram is None:
         return {}
-    return {
-        f"p{share:.0%}".rstrip("%"): quantile(share, histogram["bounds"], histogram["counts"]) for share in (0.5, 0.99)
-    }
+    bounds, counts = histogram["bounds"], histogram["counts"]
+    return {"p50": quantile(0.5, bounds, counts), "p99": quantile(0.99, bounds, counts)}
 
 
 def _log(process: _Told) -> Table:

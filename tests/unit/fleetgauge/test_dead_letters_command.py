@@ -1,0 +1,94 @@
+"""`fleetgauge log dead` where no node runs: it reads the table itself, and says in a sentence what it cannot do."""
+
+import base64
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from support.payloads import metrics_data
+from support.push_log import push_record
+from typer.testing import CliRunner
+
+from exporters.dead_letter import DeadLetterSettings
+from exporters.dead_letters import DeadLetters
+from exporters.outcome import Refusal
+from fleetgauge.cli import app
+from quotas.clock import SystemTime
+from wire.errors import FleetgaugeError
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory with three letters of the collector and one of a landing zone, whose client wrote an escape."""
+    settings = DeadLetterSettings(path=tmp_path / "dead-letters.db")
+    with closing(DeadLetters(settings, SystemTime())) as letters:
+        for number in range(3):
+            record = push_record(number, metrics_data() if number else b"\xff\xff")
+            letters.put("collector", [Refusal(record=record, reason="invalid_argument", detail="no name")])
+        odd = push_record(9, client_id="evil\x1b[2J")
+        letters.put("landing", [Refusal(record=odd, reason="bad_record", detail="\x1b[31m")])
+    return tmp_path
+
+
+def run(data: Path, *arguments: str) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["log", "dead", *arguments, "--log-dirs", str(data)])
+
+
+def refusal_of(result: Result) -> str:
+    assert isinstance(result.exception, FleetgaugeError), result.output
+    return str(result.exception)
+
+
+def test_the_list_names_who_refused_what_and_why(data: Path) -> None:
+    table = run(data).stdout
+    assert table.count("invalid_argument") == 3
+    assert "no name" in table
+    assert "\x1b" not in table, "what strangers wrote commands no terminal"
+    assert run(data, "--exporter", "landing").stdout.count("bad_record") == 1
+    assert run(data, "--reason", "nothing").stdout == "There are no such dead letters.\n"
+
+
+def test_as_json_it_is_one_object_a_line_the_newest_first(data: Path) -> None:
+    found = [json.loads(line) for line in run(data, "-f", "json", "-e", "collector", "-n", "2").stdout.splitlines()]
+    assert [each["client_id"] for each in found] == ["client-2", "client-1"]
+    assert {"id", "exporter", "reason", "detail", "refused_at", "times", "push_id", "metrics_bytes"} <= set(found[0])
+    assert "metrics" not in found[0]
+
+
+def test_one_is_shown_whole_with_its_metrics_or_their_first_bytes(data: Path) -> None:
+    assert '"name": "org.apache.kafka.producer' in run(data, "show", "2").stdout
+    assert "metrics that cannot be read, beginning with ff ff" in run(data, "show", "1").stdout
+    told = json.loads(run(data, "show", "2", "--format", "json").stdout)
+    assert base64.b64decode(told["metrics_base64"]) == metrics_data()
+    assert refusal_of(run(data, "show", "77")) == "there is no dead letter 77; fleetgauge log dead lists them"
+
+
+def test_a_replay_without_a_node_waits_and_says_so(data: Path) -> None:
+    asked = run(data, "replay", "-e", "collector", "--wait", "0")
+    assert asked.exit_code == 1
+    assert "delivered 0, refused again 0, waiting 3" in asked.output
+    assert "is delivered when the exporter runs" in asked.output
+    assert run(data, "-e", "collector").stdout.count("replay asked for") == 3
+    assert refusal_of(run(data, "replay", "-e", "colector")) == (
+        "there are no dead letters of exporter colector; collector has 3, landing has 1"
+    )
+
+
+def test_nothing_is_dropped_unless_it_is_named(data: Path) -> None:
+    assert "name what to drop" in refusal_of(run(data, "drop", "-e", "collector"))
+    assert run(data, "drop", "-e", "collector", "--id", "1").stdout == "dropped 1\n"
+    assert run(data, "drop", "-e", "landing", "--reason", "bad_record").stdout == "dropped 1\n"
+    assert run(data, "drop", "-e", "collector", "--all").stdout == "dropped 2\n"
+    assert run(data).stdout == "There are no dead letters.\n"
+
+
+def test_options_before_the_command_are_not_ignored_in_silence(data: Path) -> None:
+    wrong = CliRunner().invoke(app, ["log", "dead", "--log-dirs", str(data), "show", "1"])
+    assert refusal_of(wrong) == "options go behind the command: fleetgauge log dead show ..."
+
+
+def test_where_no_node_has_run_there_is_nothing_and_nothing_is_made(tmp_path: Path) -> None:
+    assert "nothing was refused there yet" in refusal_of(run(tmp_path))
+    assert not list(tmp_path.iterdir())
