@@ -24,7 +24,8 @@ from exporters.delivery_stats import DeliveryStats
 from exporters.labels import LabelSettings
 from telemetry.push_record import PushRecord
 
-pytestmark = pytest.mark.integration
+# The first time the collector is built, which takes minutes: only the tests themselves are timed.
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300, func_only=True)]
 
 MEMORY_LIMITER = {"memory_limiter": {"limit_mib": 5, "spike_limit_mib": 4, "check_interval": "100ms"}}
 """So little that nothing ever passes."""

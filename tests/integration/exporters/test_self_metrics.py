@@ -14,7 +14,8 @@ from exporters.self_metrics import Reading, SelfMetricsExporter, self_metrics_se
 from fleetgauge.http.exposition import families
 from quotas.clock import SystemTime
 
-pytestmark = pytest.mark.integration
+# The first time the collector is built, which takes minutes: only the tests themselves are timed.
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300, func_only=True)]
 
 
 @pytest.fixture(scope="module")
