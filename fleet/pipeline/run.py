@@ -1,10 +1,10 @@
 """`fleet run`: what is new of a source into the standing tables, from the start of Spark to the summary."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -27,10 +27,7 @@ from fleet.tables import catalog, delta
 from fleet.tables.lock import only_run
 from fleet.tables.maintain import Upkeep, maintain
 from fleet.tables.store import Store
-from fleet.topic.connector import connector_jars
 from quotas.clock import Time
-
-_LOCAL_SNAPSHOT_PARTITIONS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,49 +51,12 @@ class RunRequest:
     rebuild: bool = False
 
 
-def session_settings(
-    master: str,
-    *,
-    spark_log_level: str = "OFF",
-    jars: Sequence[str] = (),
-    kafka_jars: Sequence[str] = (),
-    with_topic: bool = False,
-    options: dict[str, str] | None = None,
-    note: Callable[[str], None] = lambda _: None,
-) -> SessionSettings:
-    """What Spark is to be started with for standing tables.
-
-    Args:
-        master: where Spark runs.
-        spark_log_level: of Spark's own log.
-        jars: of Delta Lake, or directories of them; fetched when empty.
-        kafka_jars: of the Kafka connector, likewise.
-        with_topic: a topic is read.
-        options: further settings of Spark.
-        note: told when jars are fetched.
-
-    Raises:
-        JarError: they cannot be had.
-    """
-    found = delta.delta_jars(jars, note=note)
-    if with_topic:
-        found += connector_jars(kafka_jars, note=note)
-    settings = SessionSettings(master=master, log_level=spark_log_level, jars=tuple(dict.fromkeys(found)))
-    partitions = _LOCAL_SNAPSHOT_PARTITIONS if settings.is_local else None
-    return SessionSettings(
-        master=master,
-        log_level=spark_log_level,
-        jars=settings.jars,
-        options=delta.delta_options(snapshot_partitions=partitions) | (options or {}),
-    )
-
-
 def run(request: RunRequest, settings: SessionSettings, *, clock: Time, notes: Console, progress: bool) -> RunReport:
     """Reads what is new and writes it to the tables.
 
     Args:
         request: what was asked.
-        settings: how to start Spark; see `session_settings`.
+        settings: how to start Spark; see `fleet.tables.session`.
         clock: the time.
         notes: where progress goes, and a line on what was lost.
         progress: show it.
