@@ -20,7 +20,7 @@ from fleet.pipeline.files import qualified
 from fleet.pipeline.progress import RunProgress
 from fleet.pipeline.report import RunReport, Size
 from fleet.pipeline.stream import Bounds, Stream, checkpoint_id, last_finished_batch, open_stream
-from fleet.session import SessionSettings, start_session
+from fleet.session import SessionSettings, conf_for, session_conf, start_session
 from fleet.sources import Source
 from fleet.spark_errors import what_failed
 from fleet.tables import catalog, delta
@@ -206,13 +206,14 @@ class _Run:
         request = self._request
         self._progress.stage("looking for what changed")
         now = datetime.fromtimestamp(self._clock.milliseconds() / 1000, UTC)
-        found = ledger.pending(self._store, now=now, everything=request.rebuild)
-        if found.dates:
+        found = ledger.pending(self._store, window_s=request.window_s, now=now, everything=request.rebuild)
+        if found.spans:
             answers = Answers(self._store, request.window_s, self._progress.stage)
-            answers.refresh(found.dates, found.read_up_to)
-        if found.dates or self._reports:
+            with session_conf(self._spark, conf_for(found.points)):
+                answers.refresh(found.spans, found.read_up_to)
+        if found.spans or self._reports:
             ledger.close(self._store, self._row(found, now))
-        return len(found.dates)
+        return len(found.spans)
 
     def _row(self, found: ledger.Pending, now: datetime) -> dict[str, Any]:
         report = self._report()
@@ -225,6 +226,7 @@ class _Run:
             **{name: report.total(name) for name in ("files", "pushes", "points", "repeats")},
             "rejects": report.rejects,
             "covered": found.covered,
+            "window_s": self._request.window_s,
         }
 
     def _sizes(self) -> dict[str, Size]:
