@@ -4,7 +4,6 @@ PySpark is loaded only when a command runs, so that help is quick and its absenc
 """
 
 import sys
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -30,15 +29,14 @@ from fleet.cli_options import (
     SparkLog,
     Until,
     listed,
+    needs_spark,
     said_in_a_sentence,
+    selection,
 )
 from fleet.cli_tables import maintain, run, show
 from fleet.cli_watch import watch
-from fleet.errors import FleetError
 from fleet.report.form import Format
-from fleet.selection import Selection, parse_instance_ids, parse_time
 from fleet.topic.source import parse_source
-from quotas.clock import SystemTime
 
 app = typer.Typer(
     name="fleet",
@@ -198,15 +196,11 @@ def _run(command: str, options: dict[str, Any]) -> None:
 
 
 def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
-    selection = _selection(options)
+    selected = selection(options)
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
-    try:
+    with needs_spark():
         from fleet import jobs
         from fleet.report.run import Request, run, summarise
-    except ModuleNotFoundError as error:
-        raise FleetError(
-            f"{error.name} is not installed: pip install 'fleetgauge[spark]' brings PySpark and what it needs"
-        ) from error
     request = Request(
         title=command,
         source=source,
@@ -220,22 +214,11 @@ def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
     )
     if command == "summary":
         parts = {"inventory": jobs.answer_inventory, "latency": jobs.answer_latency}
-        return summarise(request, selection, parts, out=sys.stdout, notes=notes)
+        return summarise(request, selected, parts, out=sys.stdout, notes=notes)
     job = getattr(jobs, f"answer_{command}")
     if "metric" in options:
         job = partial(job, metric_prefix=options["metric"])
-    return run(request, selection, job, out=sys.stdout, notes=notes)
-
-
-def _selection(options: dict[str, Any]) -> Selection:
-    now = datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
-    since, until = (parse_time(text, now) if (text := options[name]) else None for name in ("since", "until"))
-    return Selection(
-        since=since,
-        until=until,
-        client_ids=tuple(options["client_id"] or ()),
-        instance_ids=parse_instance_ids(options["instance"] or ()),
-    )
+    return run(request, selected, job, out=sys.stdout, notes=notes)
 
 
 def main() -> None:

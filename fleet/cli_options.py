@@ -1,15 +1,23 @@
 """The options that several `fleet` commands have, and how what is wrong is said."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from fleet.errors import FleetError
 from fleet.report.form import Format
+from fleet.selection import Selection, parse_instance_ids, parse_time
+from quotas.clock import SystemTime
+
+if TYPE_CHECKING:
+    from fleet.pipeline.stream import Bounds
+    from fleet.session import SessionSettings
 
 DEFAULT_SOURCE = "./fleetgauge-data/landing"
 DEFAULT_LIMIT = 50
@@ -93,6 +101,12 @@ SparkConf = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark, as spark-submit takes it; may be repeated."),
 ]
+MaxFiles = Annotated[
+    int | None, typer.Option(min=1, help="Files of a landing zone that one batch reads; by default 1 GiB of them.")
+]
+MaxRecords = Annotated[
+    int | None, typer.Option(min=1, help="Records of a topic that one batch reads; by default two millions.")
+]
 
 
 @contextmanager
@@ -108,3 +122,67 @@ def said_in_a_sentence(notes: Console) -> Iterator[None]:
 def listed(text: str | None) -> tuple[str, ...]:
     """The parts of a comma-separated option."""
     return tuple(part for part in (text or "").split(",") if part)
+
+
+@contextmanager
+def needs_spark() -> Iterator[None]:
+    """Says in a sentence that PySpark is not there."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise FleetError(
+            f"{error.name} is not installed: pip install 'fleetgauge[spark]' brings PySpark and what it needs"
+        ) from error
+
+
+def sentences(notes: Console) -> Callable[[str], None]:
+    """Prints each as it is, on a line of its own."""
+    return partial(notes.print, markup=False, highlight=False, soft_wrap=True)
+
+
+def now() -> datetime:
+    """The time by the clock of this machine."""
+    return datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
+
+
+def selection(options: Mapping[str, Any]) -> Selection:
+    """What --since, --until, --client-id and --instance select."""
+    at = now()
+    since, until = (parse_time(text, at) if (text := options[name]) else None for name in ("since", "until"))
+    return Selection(
+        since=since,
+        until=until,
+        client_ids=tuple(options["client_id"] or ()),
+        instance_ids=parse_instance_ids(options["instance"] or ()),
+    )
+
+
+def bounds(options: Mapping[str, Any]) -> "Bounds":
+    """What --max-files and --max-records allow."""
+    from fleet.pipeline.stream import MAX_BATCH_RECORDS, Bounds
+
+    return Bounds(max_files=options["max_files"], max_records=options["max_records"] or MAX_BATCH_RECORDS)
+
+
+def session_settings(options: Mapping[str, Any]) -> "SessionSettings":
+    """What --master, --conf and --spark-log-level say, for `fleet.tables.session`."""
+    from fleet.session import SessionSettings
+
+    return SessionSettings(
+        master=options["master"], log_level=options["spark_log_level"], options=parse_conf(options["conf"] or ())
+    )
+
+
+def parse_conf(texts: Iterable[str]) -> dict[str, str]:
+    """`key=value` settings of Spark.
+
+    >>> parse_conf(["spark.executor.memory=2g"])
+    {'spark.executor.memory': '2g'}
+    """
+    parsed = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise FleetError(f"{text!r} is no setting of Spark: give --conf spark.executor.memory=2g")
+        parsed[key] = value
+    return parsed

@@ -1,10 +1,6 @@
 """The commands of the standing tables: `fleet run`, `fleet show`, `fleet maintain`."""
 
-import re
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -22,6 +18,8 @@ from fleet.cli_options import (
     KafkaOptions,
     Limit,
     Master,
+    MaxFiles,
+    MaxRecords,
     Output,
     ShowProgress,
     Since,
@@ -30,12 +28,19 @@ from fleet.cli_options import (
     SparkLog,
     Tables,
     Until,
+    bounds,
     listed,
+    needs_spark,
+    now,
     said_in_a_sentence,
+    selection,
+    sentences,
+    session_settings,
 )
+from fleet.durations import parse_duration_us
 from fleet.errors import FleetError
 from fleet.report.form import Format
-from fleet.selection import Selection, parse_instance_ids, parse_time
+from fleet.selection import parse_time
 from fleet.topic.source import TopicSource, parse_source
 from quotas.clock import SystemTime
 
@@ -46,7 +51,8 @@ DEFAULT_TABLES: Final = "./fleetgauge-data/fleet"
 EXIT_SET_ASIDE: Final = 3
 """With --fail-on-rejects: the run is done, and some pushes or files were set aside, or some records were lost."""
 
-_DAY_S: Final = 86_400
+_SECOND_US: Final = 1_000_000
+_DAY_US: Final = 86_400 * _SECOND_US
 
 
 def run(
@@ -60,12 +66,8 @@ def run(
         str | None,
         typer.Option(help="Where the place in the source is kept; by default under the tables, one for each source."),
     ] = None,
-    max_files: Annotated[
-        int | None, typer.Option(min=1, help="Files of a landing zone that one batch reads; by default 1 GiB of them.")
-    ] = None,
-    max_records: Annotated[
-        int | None, typer.Option(min=1, help="Records of a topic that one batch reads; by default two millions.")
-    ] = None,
+    max_files: MaxFiles = None,
+    max_records: MaxRecords = None,
     window: Annotated[
         str, typer.Option(help="Length of the windows of the gold tables, which divides a day: 60s, 5m, 1h.")
     ] = "5m",
@@ -157,13 +159,12 @@ def _run(options: dict[str, Any], notes: Console) -> int:
     window_s = _window_s(options["window"])
     with needs_spark():
         from fleet.pipeline import run as pipeline
-        from fleet.pipeline.stream import MAX_BATCH_RECORDS, Bounds
         from fleet.pipeline.summary import print_json, print_run, run_as_json
     request = pipeline.RunRequest(
         source=source,
         tables=options["tables"],
         checkpoint=options["checkpoint"],
-        bounds=Bounds(max_files=options["max_files"], max_records=options["max_records"] or MAX_BATCH_RECORDS),
+        bounds=bounds(options),
         window_s=window_s,
         rebuild=options["rebuild"],
     )
@@ -177,8 +178,7 @@ def _run(options: dict[str, Any], notes: Console) -> int:
 
 
 def _show(options: dict[str, Any], notes: Console) -> None:
-    now = datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
-    since, until = (parse_time(text, now) if (text := options[name]) else None for name in ("since", "until"))
+    selected = selection(options)
     with needs_spark():
         from fleet.pipeline.run import explained
         from fleet.pipeline.show import ShowRequest, show
@@ -186,12 +186,7 @@ def _show(options: dict[str, Any], notes: Console) -> None:
     request = ShowRequest(
         table=options["table"],
         tables=options["tables"],
-        selection=Selection(
-            since=since,
-            until=until,
-            client_ids=tuple(options["client_id"] or ()),
-            instance_ids=parse_instance_ids(options["instance"] or ()),
-        ),
+        selection=selected,
         group_id=options["group"],
         form=options["form"],
         output=options["output"],
@@ -204,10 +199,10 @@ def _show(options: dict[str, Any], notes: Console) -> None:
 
 def _maintain(options: dict[str, Any], notes: Console) -> None:
     _check_form(options["form"])
-    now = datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
-    keep_from = parse_time(options["keep"], now) if options["keep"] else None
-    vacuum_after_hours = int((now - parse_time(options["vacuum_after"], now)).total_seconds() // 3600)
-    if vacuum_after_hours < 0 or (keep_from is not None and keep_from > now):
+    at = now()
+    keep_from = parse_time(options["keep"], at) if options["keep"] else None
+    vacuum_after_hours = int((at - parse_time(options["vacuum_after"], at)).total_seconds() // 3600)
+    if vacuum_after_hours < 0 or (keep_from is not None and keep_from > at):
         raise FleetError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")
     with needs_spark():
         from fleet.pipeline.run import keep_up
@@ -227,35 +222,14 @@ def _maintain(options: dict[str, Any], notes: Console) -> None:
 
 
 def _session(options: dict[str, Any], notes: Console, *, with_topic: bool = False) -> "SessionSettings":
-    from fleet.pipeline.run import session_settings
+    from fleet.tables.session import with_libraries
 
-    def note(sentence: str) -> None:
-        notes.print(sentence, highlight=False, soft_wrap=True)
-
-    return session_settings(
-        options["master"],
-        spark_log_level=options["spark_log_level"],
-        jars=listed(options["jars"]),
-        kafka_jars=listed(options.get("kafka_jars")),
-        with_topic=with_topic,
-        options=parse_conf(options["conf"] or ()),
-        note=note,
+    return with_libraries(
+        session_settings(options),
+        delta_jars=listed(options["jars"]),
+        kafka_jars=listed(options["kafka_jars"]) if with_topic else None,
+        note=sentences(notes),
     )
-
-
-def parse_conf(texts: Iterable[str]) -> dict[str, str]:
-    """`key=value` settings of Spark.
-
-    >>> parse_conf(["spark.executor.memory=2g"])
-    {'spark.executor.memory': '2g'}
-    """
-    parsed = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.startswith("spark."):
-            raise FleetError(f"{text!r} is no setting of Spark: give --conf spark.executor.memory=2g")
-        parsed[key] = value
-    return parsed
 
 
 def _window_s(text: str) -> int:
@@ -264,11 +238,10 @@ def _window_s(text: str) -> int:
     >>> _window_s("5m"), _window_s("1h")
     (300, 3600)
     """
-    match = re.fullmatch(r"(\d{1,5})([smh])", text)
-    seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
-    if not seconds or _DAY_S % seconds:
+    length_us = parse_duration_us(text)
+    if not length_us or length_us % _SECOND_US or _DAY_US % length_us:
         raise FleetError(f"{text!r} is no window that divides a day: give --window 60s, 5m or 1h")
-    return seconds
+    return length_us // _SECOND_US
 
 
 def _check_form(form: Format) -> None:
@@ -278,14 +251,3 @@ def _check_form(form: Format) -> None:
 
 def _shows(options: dict[str, Any], notes: Console) -> bool:
     return notes.is_terminal if options["progress"] is None else bool(options["progress"])
-
-
-@contextmanager
-def needs_spark() -> Iterator[None]:
-    """Says in a sentence that PySpark is not there."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise FleetError(
-            f"{error.name} is not installed: pip install 'fleetgauge[spark]' brings PySpark and what it needs"
-        ) from error

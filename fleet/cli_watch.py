@@ -1,9 +1,9 @@
 """The command `fleet watch`: rules on a stream of pushes, until it is told to stop."""
 
 import sys
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -16,19 +16,28 @@ from fleet.cli_options import (
     KafkaJars,
     KafkaOptions,
     Master,
+    MaxFiles,
+    MaxRecords,
     Source,
     SparkConf,
     SparkLog,
+    bounds,
     listed,
+    needs_spark,
+    now,
     said_in_a_sentence,
+    sentences,
+    session_settings,
 )
-from fleet.cli_tables import needs_spark, parse_conf
+from fleet.durations import parse_duration_us
 from fleet.errors import FleetError
 from fleet.report.form import Format
 from fleet.selection import parse_time
 from fleet.topic.source import TopicSource, parse_source
-from fleet.watch.durations import parse_duration_us
 from quotas.clock import SystemTime
+
+if TYPE_CHECKING:
+    from fleet.session import SessionSettings
 
 DEFAULT_CHECKPOINT: Final = "./fleetgauge-data/fleet-watch"
 _LONGEST_LATE_US: Final = 86_400_000_000
@@ -89,10 +98,8 @@ def watch(
     kafka_config: KafkaConfig = None,
     kafka_jars: KafkaJars = None,
     jars: DeltaJars = None,
-    max_files: Annotated[
-        int | None, typer.Option(min=1, help="Files of a landing zone that one batch reads; by default 1 GiB of them.")
-    ] = None,
-    max_records: Annotated[int, typer.Option(min=1, help="Records of a topic that one batch reads.")] = 2_000_000,
+    max_files: MaxFiles = None,
+    max_records: MaxRecords = None,
     form: Form = Format.TABLE,
     master: Master = "local[*]",
     conf: SparkConf = None,
@@ -120,13 +127,11 @@ def _watch(options: dict[str, Any], notes: Console) -> None:
         raise FleetError("alerts are lines or JSON: give --format table or --format json")
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
     topic = _topic(options)
-    now = datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
-    since = parse_time(options["since"], now)
+    since = parse_time(options["since"], now())
     late_us = _duration_us("--late", options["late"], up_to_us=_LONGEST_LATE_US)
     forget_after_us = _duration_us("--forget-after", options["forget_after"])
     trigger_us = _duration_us("--trigger", options["trigger"])
     with needs_spark():
-        from fleet.pipeline.stream import Bounds
         from fleet.watch.query import WatchRequest, watch
         from fleet.watch.rules import DEFAULT_RULES, load_rules
         from fleet.watch.webhook import WebhookSettings, parse_headers
@@ -144,33 +149,25 @@ def _watch(options: dict[str, Any], notes: Console) -> None:
         forget_after_us=forget_after_us,
         trigger_s=trigger_us / 1_000_000,
         once=options["once"],
-        bounds=Bounds(max_files=options["max_files"], max_records=options["max_records"]),
+        bounds=bounds(options),
     )
-
-    def note(sentence: str) -> None:
-        notes.print(sentence, highlight=False, soft_wrap=True, markup=False)
-
-    def step(line: str) -> None:
-        if options["progress"]:
-            note(line)
-
     with_topic = isinstance(source, TopicSource) or topic is not None
-    settings = _session(options, note, with_delta=options["alerts"] is not None, with_topic=with_topic)
+    settings = _session(options, notes, with_topic=with_topic)
+    note = sentences(notes)
+    step = note if options["progress"] else lambda _: None
     watch(request, settings, clock=SystemTime(), out=sys.stdout, note=note, step=step)
 
 
-def _session(options: dict[str, Any], note: Any, *, with_delta: bool, with_topic: bool) -> Any:
-    from fleet.watch.session import watch_session
+def _session(options: dict[str, Any], notes: Console, *, with_topic: bool) -> "SessionSettings":
+    from fleet.tables.session import with_libraries
 
-    return watch_session(
-        options["master"],
-        spark_log_level=options["spark_log_level"],
-        delta_jars=listed(options["jars"]),
-        kafka_jars=listed(options["kafka_jars"]),
-        with_delta=with_delta,
-        with_topic=with_topic,
-        options=parse_conf(options["conf"] or ()),
-        note=note,
+    # A batch of a watch is small: each task more is a Python worker and a state store more.
+    settings = replace(session_settings(options), app_name="fleetgauge-watch", local_shuffle_partitions=2)
+    return with_libraries(
+        settings,
+        delta_jars=listed(options["jars"]) if options["alerts"] is not None else None,
+        kafka_jars=listed(options["kafka_jars"]) if with_topic else None,
+        note=sentences(notes),
     )
 
 

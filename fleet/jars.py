@@ -1,6 +1,7 @@
 """Jars beyond PySpark's own: fetched from Maven Central once, or given by an operator."""
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
@@ -26,6 +27,8 @@ _DOES_NOTHING: Final = (
     "org.apache.hadoop.util.VersionInfo"  # spark-submit fetches jars for a program; this one ends at once
 )
 _FETCHED_WITHIN_S: Final = 300.0
+_SAYING_MOST: Final = ("Server access error", r"Host \S+ not found", "unresolved dependency", "Exception")
+"""Patterns of the lines of a log that tell why nothing was fetched, the first of them most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +145,8 @@ def _not_fetched(package: Package, reason: str) -> str:
 def _reason(log: str) -> str:
     """The line of Ivy's or Spark's log that says most."""
     lines = [line.strip() for line in log.splitlines()]
-    for sign in ("Server access error", "Host repo1.maven.org not found", "unresolved dependency", "Exception"):
-        found = next((line for line in lines if sign in line), None)
+    for pattern in _SAYING_MOST:
+        found = next((line for line in lines if re.search(pattern, line)), None)
         if found:
             return found.removeprefix('Exception in thread "main" ')[:200]
     return "spark-submit says nothing of why"

@@ -211,6 +211,22 @@ DECODED: Final = T.StructType(_POINT_PUSH.fields + _DECODED_POINT + _ORIGIN.fiel
 """The columns of SENT_POINTS that are read from payloads, and the rows set aside, in one frame, so that one pass over
 the payloads gives and counts both. `distribution` is a list of one or none, which costs a number nothing."""
 
+PACKED: Final = _schema(
+    ("pushes", T.LongType()),
+    ("points", T.LongType()),
+    ("rejects", T.LongType()),
+    ("seen_at", T.ArrayType(T.TimestampType(), containsNull=True)),
+    ("counted", T.BinaryType()),
+    ("gauges", T.BinaryType()),
+    ("others", T.BinaryType()),
+)
+"""Some thousands of pushes, decoded once for all the tables that come of them.
+
+`pushes` and `rejects` count the good ones and those set aside, `seen_at` has the first and the last time of receipt of
+each day (UTC) that the good ones have. `counted` is their COUNTED, `gauges` and `others` (which have a growth) their
+DECODED, in Arrow's own form, compressed.
+"""
+
 REJECTS: Final = _schema(
     ("push_id", T.StringType()),
     ("received_at", T.TimestampType()),
@@ -258,6 +274,28 @@ CLIENTS: Final = T.StructType(
 `state` is `ended` after a terminating push, `silent` when nothing came for three intervals and a minute at least, else
 `live`.
 """
+
+ACTIVITY: Final = T.StructType(
+    _DATE.fields
+    + _INSTANCE.fields
+    + _schema(
+        ("client_id", T.StringType()),
+        ("client_software_name", T.StringType()),
+        ("client_software_version", T.StringType()),
+        ("client_source_address", T.StringType()),
+        ("client_source_port", T.IntegerType()),
+        ("push_interval_ms", T.IntegerType()),
+        ("terminated", T.BooleanType()),
+        ("group_id", T.StringType()),
+        ("receiver_node_ids", T.ArrayType(T.IntegerType(), containsNull=True)),
+        ("pushes", T.LongType()),
+        ("heartbeats", T.LongType()),
+        ("points", T.LongType()),
+        ("first_seen", T.TimestampType()),
+        ("last_seen", T.TimestampType()),
+    ).fields
+)
+"""One row a client instance and day of receipt: what INVENTORY adds up, so that it need not read every push again."""
 
 INVENTORY: Final = _schema(
     ("client_instance_id", T.StringType()),

@@ -5,11 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from fleet.errors import FleetError, JavaError
@@ -20,6 +22,14 @@ _HOW_TO_GET_JAVA: Final = (
     f"Spark 4 needs Java {OLDEST_JAVA} or 21: install one (Debian: apt-get install openjdk-{OLDEST_JAVA}-jre-headless) "
     "or set JAVA_HOME to one"
 )
+FEW_POINTS: Final = 200_000
+"""Data points up to which Spark takes longer to compile a plan than to interpret it."""
+
+_FOR_FEW: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +74,34 @@ def start_session(settings: SessionSettings | None = None) -> SparkSession:
         raise FleetError(f"Spark did not start with master {settings.master}: {what_failed(error)}") from error
     session.sparkContext.setLogLevel(settings.log_level)
     return session
+
+
+def conf_for(points: int) -> Mapping[str, str]:
+    """For `session_conf`: what makes plans for so many data points quick; other rows go by theirs."""
+    return _FOR_FEW if points <= FEW_POINTS else {}
+
+
+@contextmanager
+def session_conf(session: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for a while."""
+    before = {key: session.conf.get(key, None) for key in confs}
+    for key, value in confs.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        _restore(session, before)
+
+
+def _restore(session: SparkSession, before: Mapping[str, str | None]) -> None:
+    try:
+        for key, value in before.items():
+            if value is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, value)
+    except (Py4JError, OSError):
+        return  # the JVM is gone, and its settings with it
 
 
 def check_java() -> None:
@@ -113,6 +151,8 @@ def _options(settings: SessionSettings) -> dict[str, str]:
         # The JVM compiles no larger method: Spark's generated code would be interpreted, twice as slow or worse.
         "spark.sql.codegen.hugeMethodLimit": "8000",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(settings.arrow_max_records_per_batch),
+        # Rows of a few days are written side by side, and need not be sorted by day before.
+        "spark.sql.maxConcurrentOutputFileWriters": "8",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.jsonGenerator.ignoreNullFields": "false",

@@ -6,7 +6,7 @@ Nothing here knows of Spark.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from fleet.dialects import Sender, identity_of, sender_of
 from fleet.errors import PayloadError
 from telemetry.dialects import twin_families
 
+_GAUGE: Final = KINDS.index("gauge")
 _TEMPORALITIES = pa.array([None, "delta", "cumulative"], pa.string())
 _IDENTITY_TYPES = {
     "node_id": pa.int32(),
@@ -37,12 +38,13 @@ class DecodedPayloads:
     """Data points of a batch, in the order of the payloads, and the payloads that are malformed.
 
     `push_of` names for each row of `columns` the index of its payload; `reasons` has the index of each malformed
-    payload, none of whose points are in `columns`.
+    payload, none of whose points are in `columns`. Where gauges were asked to come first, `gauges` says how many do.
     """
 
     push_of: Indices
     columns: dict[str, Array]
     reasons: dict[int, str]
+    gauges: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,8 @@ class CountedPayloads:
 
 
 Reader = Callable[[list[bytes]], FlatPoints]
-_Part = TypeVar("_Part", DecodedPayloads, CountedPayloads)
+_Both: TypeAlias = tuple[DecodedPayloads, CountedPayloads]
+_Part = TypeVar("_Part", DecodedPayloads, CountedPayloads, _Both)
 _Interpret = Callable[[FlatPoints, Indices], _Part]
 
 
@@ -77,19 +80,42 @@ def decode(
     Returns:
         One part, or several when a batch had to be divided; indices count over all of `payloads`.
     """
-    parts, reasons = _read(payloads, reader, partial(_interpret, names=metric_names))
+    parts, reasons = _read(payloads, reader, lambda flat, indices: _interpret(_batch_of(flat), indices, metric_names))
     if reasons:
-        parts.append(DecodedPayloads(push_of=np.empty(0, np.int64), columns={}, reasons=reasons))
+        parts.append(_none_decoded(reasons))
     return parts
 
 
 def count(payloads: list[bytes], *, reader: Reader | None = None) -> list[CountedPayloads]:
     """Counts the data points of payloads, and sets the same ones aside as `decode`. Arguments and result as there."""
-    parts, reasons = _read(payloads, reader, _count)
+    parts, reasons = _read(payloads, reader, lambda flat, indices: _count(_batch_of(flat), indices))
     if reasons:
-        nothing = np.empty(0, np.int64)
-        parts.append(CountedPayloads(payloads=nothing, points=nothing, senders=[], reasons=reasons))
+        parts.append(_none_counted(reasons))
     return parts
+
+
+def decode_and_count(payloads: list[bytes], *, reader: Reader | None = None) -> list[_Both]:
+    """What `decode` and `count` give, of payloads that are read once; gauges come first in each part."""
+    parts, reasons = _read(payloads, reader, _both)
+    if reasons:
+        parts.append((_none_decoded(reasons), _none_counted(reasons)))
+    return parts
+
+
+def _both(flat: FlatPoints, indices: Indices) -> _Both:
+    batch = _batch_of(flat)
+    is_other = np.asarray(flat.kind) != _GAUGE
+    order = np.argsort(is_other, kind="stable")
+    return _interpret(batch, indices, None, order), _count(batch, indices)
+
+
+def _none_decoded(reasons: dict[int, str]) -> DecodedPayloads:
+    return DecodedPayloads(push_of=np.empty(0, np.int64), columns={}, reasons=reasons)
+
+
+def _none_counted(reasons: dict[int, str]) -> CountedPayloads:
+    nothing = np.empty(0, np.int64)
+    return CountedPayloads(payloads=nothing, points=nothing, senders=[], reasons=reasons)
 
 
 def _read(
@@ -177,8 +203,7 @@ def _batch_of(flat: FlatPoints) -> _Batch:
     return _Batch(flat=flat, push_of=push_of, **_attribute_sets(flat), **_resources(flat))
 
 
-def _count(flat: FlatPoints, indices: Indices) -> CountedPayloads:
-    batch = _batch_of(flat)
+def _count(batch: _Batch, indices: Indices) -> CountedPayloads:
     reasons = _reasons(batch)
     good = np.setdiff1d(np.arange(len(indices)), list(reasons))
     senders = _senders(batch)
@@ -200,30 +225,43 @@ def _senders(batch: _Batch) -> dict[int, Sender]:
     return {push: found[number] for push, number in zip(pushes.tolist(), numbers, strict=True)}
 
 
-def _interpret(flat: FlatPoints, indices: Indices, names: Collection[str] | None) -> DecodedPayloads:
-    batch = _batch_of(flat)
-    point_index = _index_within(batch.push_of)
+def _interpret(
+    batch: _Batch, indices: Indices, names: Collection[str] | None, order: Indices | None = None
+) -> DecodedPayloads:
+    """The points of metrics with these `names` (None: of all), in `order` where one is given."""
     reasons = _reasons(batch)
-    kept = _kept(batch, reasons, names)
+    numbers = _numbers(batch)
+    kept = _kept(batch, reasons, names, order)
     if kept is not None:
         batch = _select(batch, kept)
-        point_index = point_index[kept]
+        numbers = {name: column[kept] for name, column in numbers.items()}
     return DecodedPayloads(
         push_of=indices[batch.push_of],
-        columns=_columns(batch) | {"point_index": pa.array(point_index, pa.int32())},
+        columns=_columns(batch) | {name: pa.array(column) for name, column in numbers.items()},
         reasons={int(indices[push]): reason for push, reason in reasons.items()},
+        gauges=int(np.count_nonzero(np.asarray(batch.flat.kind) == _GAUGE)),
     )
+
+
+def _numbers(batch: _Batch) -> dict[str, npt.NDArray[Any]]:
+    """What a point's place among all points of its push says."""
+    return {
+        "point_index": _index_within(batch.push_of).astype(np.int32),
+        "twin": _twins(batch),
+        "occurrence": _occurrences(batch).astype(np.int32),
+    }
 
 
 def _select(batch: _Batch, kept: Indices) -> _Batch:
     """The batch with only some of its points."""
     flat = batch.flat
     taken = pa.array(kept)
-    columns = ("start_time_unix_nano", "time_unix_nano", "value", "count", "sum", "distribution", "attributes")
+    columns = ("start_time_unix_nano", "time_unix_nano", "value", "count", "sum", "distribution")
     selected = replace(
         flat,
         metric_of=flat.metric_of[kept],
         kind=flat.kind[kept],
+        attributes=flat.attributes.slice(0, 0),  # `sets` has them
         **{name: getattr(flat, name).take(taken) for name in columns},
     )
     return replace(batch, flat=selected, push_of=batch.push_of[kept], set_of=batch.set_of[kept])
@@ -264,15 +302,17 @@ def _reasons(batch: _Batch) -> dict[int, str]:
     return reasons
 
 
-def _kept(batch: _Batch, reasons: dict[int, str], names: Collection[str] | None) -> Indices | None:
-    """Indices of the points that stay; None for all."""
+def _kept(
+    batch: _Batch, reasons: dict[int, str], names: Collection[str] | None, order: Indices | None
+) -> Indices | None:
+    """Indices of the points that stay, in `order` or their own; None for all in their own."""
     if not reasons and names is None:
-        return None
+        return order
     keep: npt.NDArray[np.bool_] = ~np.isin(batch.push_of, list(reasons))
     if names is not None:
         named = pc.is_in(batch.flat.name, value_set=pa.array(sorted(names), pa.string()))
         keep &= named.to_numpy(zero_copy_only=False)[batch.flat.metric_of]
-    return np.flatnonzero(keep)
+    return np.flatnonzero(keep) if order is None else order[keep[order]]
 
 
 def _columns(batch: _Batch) -> dict[str, Array]:
@@ -293,8 +333,6 @@ def _columns(batch: _Batch) -> dict[str, Array]:
         "sum": none_if_nan(flat.sum),
         "distribution": flat.distribution,
         "resource": pa.array(batch.resources.maps, TEXT_MAP_TYPE).take(resource),
-        "twin": pa.array(_twins(batch)),
-        "occurrence": pa.array(_occurrences(batch), pa.int32()),
     }
     return columns | _identity_columns(batch, resource)
 

@@ -1,4 +1,8 @@
-"""The step on Spark's executors: CHECKED batches in, DECODED or COUNTED batches out (`DataFrame.mapInArrow`)."""
+"""The step on Spark's executors: CHECKED batches in, DECODED or COUNTED batches out (`DataFrame.mapInArrow`).
+
+Where several tables come of the same pushes, they are decoded once: PACKED keeps a chunk's DECODED and COUNTED in
+Arrow's own form, and `Unpack` hands them out again, a table at a time.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -11,15 +15,16 @@ from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
 from fleet.decode.attributes import TEXT_MAP_TYPE
 from fleet.decode.distribution import DISTRIBUTIONS_TYPE
 from fleet.decode.flat import Indices
-from fleet.decode.payloads import DecodedPayloads, count, decode
+from fleet.decode.payloads import CountedPayloads, DecodedPayloads, count, decode, decode_and_count
 from fleet.decode.tally import RejectTally
 from fleet.dialects import Sender
-from fleet.schemas import COUNTED, DECODED, REJECTS
+from fleet.schemas import COUNTED, DECODED, PACKED, REJECTS
 
 MAX_CHUNK_BYTES: Final = 4 * 1024 * 1024
 """Payload bytes that are decoded at once: enough to spread the fixed cost of a batch (0.4 ms) over thousands of
 points, little enough to bound a worker's memory. A single larger payload is a chunk of its own."""
 
+_DAY_US: Final = 86_400_000_000
 _ARROW_TYPES: Final[dict[type[T.DataType], Any]] = {
     T.StringType: pa.string(),
     T.TimestampType: pa.timestamp("us", tz="UTC"),
@@ -28,17 +33,23 @@ _ARROW_TYPES: Final[dict[type[T.DataType], Any]] = {
     T.DoubleType: pa.float64(),
     T.BooleanType: pa.bool_(),
     T.MapType: TEXT_MAP_TYPE,
-    T.ArrayType: DISTRIBUTIONS_TYPE,
     T.BinaryType: pa.binary(),
+}
+_ARROW_LISTS: Final[dict[str, Any]] = {
+    "distribution": DISTRIBUTIONS_TYPE,
+    "seen_at": pa.list_(_ARROW_TYPES[T.TimestampType]),
 }
 
 
 def _arrow_schema(schema: T.StructType) -> Schema:
-    return pa.schema([pa.field(field.name, _ARROW_TYPES[type(field.dataType)]) for field in schema.fields])
+    types = {field.name: _ARROW_LISTS.get(field.name) or _ARROW_TYPES[type(field.dataType)] for field in schema.fields}
+    return pa.schema(list(types.items()))
 
 
 _DECODED: Final = _arrow_schema(DECODED)
 _COUNTED: Final = _arrow_schema(COUNTED)
+_PACKED: Final = _arrow_schema(PACKED)
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +85,109 @@ class CountPoints:
         """One or two batches out for each chunk of pushes in."""
         rejects = 0
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
-            reasons = _given_reasons(chunk)
-            good = np.flatnonzero([reason is None for reason in reasons])
-            points = np.zeros(chunk.num_rows, dtype=np.int64)
-            senders: list[Sender | None] = [None] * chunk.num_rows
-            for part in count(chunk.column("metrics").take(pa.array(good)).to_pylist()):
-                _add_reasons(reasons, good, part.reasons)
-                points[good[part.payloads]] = part.points
-                for push, sender in zip(good[part.payloads].tolist(), part.senders, strict=True):
-                    senders[push] = sender
-            yield _count_rows(chunk, reasons, points, senders)
-            yield from _reject_rows(chunk, reasons, _COUNTED)
-            rejects += _rejects(reasons)
+            pushes = _Pushes(chunk)
+            for part in count(pushes.payloads):
+                pushes.add(part)
+            yield from pushes.rows()
+            rejects += pushes.rejects
         if self.tally:
             self.tally.add(rejects)
+
+
+@dataclass(frozen=True, slots=True)
+class PackPushes:
+    """CHECKED -> PACKED: one row for each chunk of pushes."""
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        """One batch of one row out for each chunk of pushes in."""
+        for chunk in regroup(batches, MAX_CHUNK_BYTES):
+            yield _pack(chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpack:
+    """`counted`, `gauges` or `others` of PACKED -> COUNTED or DECODED."""
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        """The batches as they were packed."""
+        for batch in batches:
+            for packed in batch.column(0):
+                yield from pa.ipc.open_stream(packed.as_buffer())
+
+
+class _Pushes:
+    """A chunk's pushes while they are counted."""
+
+    def __init__(self, chunk: RecordBatch) -> None:
+        self.chunk = chunk
+        self.reasons = _given_reasons(chunk)
+        self.good = np.flatnonzero([reason is None for reason in self.reasons])
+        self.points = np.zeros(chunk.num_rows, dtype=np.int64)
+        self._senders: list[Sender | None] = [None] * chunk.num_rows
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """Of the rows that were good when they came."""
+        found: list[bytes] = self.chunk.column("metrics").take(pa.array(self.good)).to_pylist()
+        return found
+
+    @property
+    def rejects(self) -> int:
+        """Rows set aside so far."""
+        return _rejects(self.reasons)
+
+    def add(self, part: CountedPayloads) -> None:
+        """What some of the payloads hold."""
+        _add_reasons(self.reasons, self.good, part.reasons)
+        self.points[self.good[part.payloads]] = part.points
+        for push, sender in zip(self.good[part.payloads].tolist(), part.senders, strict=True):
+            self._senders[push] = sender
+
+    def rows(self) -> Iterator[RecordBatch]:
+        """COUNTED, once all parts are there."""
+        yield _count_rows(self.chunk, self.reasons, self.points, self._senders)
+        yield from _reject_rows(self.chunk, self.reasons, _COUNTED)
+
+
+def _pack(chunk: RecordBatch) -> RecordBatch:
+    pushes = _Pushes(chunk)
+    gauges: list[RecordBatch] = []
+    others: list[RecordBatch] = []
+    for decoded, counted in decode_and_count(pushes.payloads):
+        pushes.add(counted)
+        if len(decoded.push_of):
+            rows = _point_rows(chunk, pushes.good[decoded.push_of], decoded)
+            gauges.append(rows.slice(0, decoded.gauges))
+            others.append(rows.slice(decoded.gauges))
+    values = {
+        "pushes": chunk.num_rows - pushes.rejects,
+        "points": int(pushes.points.sum()),
+        "rejects": pushes.rejects,
+        "seen_at": _seen_at(chunk, pushes.reasons),
+        "counted": _as_bytes(_COUNTED, pushes.rows()),
+        "gauges": _as_bytes(_DECODED, gauges),
+        "others": _as_bytes(_DECODED, others),
+    }
+    return pa.RecordBatch.from_pylist([values], schema=_PACKED)
+
+
+def _seen_at(chunk: RecordBatch, reasons: list[str | None]) -> list[int]:
+    """First and last time of receipt of each day [us]."""
+    is_good = pa.array([reason is None for reason in reasons], pa.bool_())
+    times = np.sort(chunk.column("received_at").filter(is_good).cast(pa.int64()).to_numpy(zero_copy_only=False))
+    _, begins = np.unique(times // _DAY_US, return_index=True)
+    of_days = np.split(times, begins[1:]) if len(times) else []
+    return [int(time) for of_day in of_days for time in (of_day[0], of_day[-1])]
+
+
+def _as_bytes(schema: Schema, batches: Iterable[RecordBatch]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=_COMPRESSED) as stream:
+        for batch in batches:
+            if batch.num_rows:
+                stream.write_batch(batch)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
 
 
 def _given_reasons(chunk: RecordBatch) -> list[str | None]:

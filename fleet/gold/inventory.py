@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.schemas import INSTANCE, INVENTORY, PUSHES, conform
+from fleet.schemas import ACTIVITY, INSTANCE, INVENTORY, PUSHES, conform
 from fleet.silver.clients import state
 
 _LATEST = (
@@ -33,24 +33,41 @@ def inventory(pushes: DataFrame, now: datetime | None = None) -> DataFrame:
     one                 billing    2       1           110     12:01:00   yes
     two                 audit      1       0           10      12:01:00   no
     """
-    grouped = conform(pushes, PUSHES).groupBy(*INSTANCE)
+    return total(by_day(pushes), now)
+
+
+def by_day(pushes: DataFrame) -> DataFrame:
+    """PUSHES -> ACTIVITY: the inventory of each day."""
+    grouped = conform(pushes, PUSHES).groupBy("date", *INSTANCE)
+    order = F.struct("received_at", "push_id")
     counted = grouped.agg(
-        *(_latest(name).alias(name) for name in _LATEST),
+        F.max_by(F.struct(*_LATEST, F.col("terminating").alias("terminated")), order).alias("latest"),
+        F.max_by("group_id", F.when(F.col("group_id").isNotNull(), order)).alias("group_id"),
         F.sort_array(F.collect_set("receiver_node_id")).alias("receiver_node_ids"),
         F.count(F.lit(1)).alias("pushes"),
         F.count_if("heartbeat").alias("heartbeats"),
         F.sum("points").alias("points"),
         F.min("received_at").alias("first_seen"),
         F.max("received_at").alias("last_seen"),
-        _latest("terminating").alias("terminated"),
-        F.max_by("group_id", F.when(F.col("group_id").isNotNull(), _order())).alias("group_id"),
     )
+    return conform(counted.select("*", "latest.*"), ACTIVITY)
+
+
+def total(activity: DataFrame, now: datetime | None = None) -> DataFrame:
+    """ACTIVITY -> INVENTORY; see `inventory`."""
+    counted = (
+        conform(activity, ACTIVITY)
+        .groupBy(*INSTANCE)
+        .agg(
+            F.max_by(F.struct(*_LATEST, "terminated"), "date").alias("latest"),
+            F.max_by("group_id", F.when(F.col("group_id").isNotNull(), F.col("date"))).alias("group_id"),
+            F.sort_array(F.array_compact(F.array_distinct(F.flatten(F.collect_list("receiver_node_ids"))))).alias(
+                "receiver_node_ids"
+            ),
+            *(F.sum(name).alias(name) for name in ("pushes", "heartbeats", "points")),
+            F.min("first_seen").alias("first_seen"),
+            F.max("last_seen").alias("last_seen"),
+        )
+    )
+    counted = counted.select("*", "latest.*")
     return conform(counted.withColumn("state", F.lit(None) if now is None else state(now)), INVENTORY)
-
-
-def _latest(name: str) -> Column:
-    return F.max_by(name, _order())
-
-
-def _order() -> Column:
-    return F.struct("received_at", "push_id")

@@ -1,23 +1,24 @@
 """What is computed at the end of a run from the silver tables: clients, and the gold tables.
 
-Each is the same however often it is computed: those by window are computed anew for the days that new pushes fall on,
-and replaced a day at a time; the others as a whole. So a run that was cut off here is mended by the next one.
+Each is the same however often it is computed: those by window are computed anew for the windows from the first to the
+last new push of a day, and replaced; the others as a whole. So a run that was cut off here is mended by the next one.
+What it costs goes by the new pushes, their days' pushes, and the number of clients, not by how large the tables are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.gold.consumers import consumers
-from fleet.gold.inventory import inventory
+from fleet.gold.inventory import by_day, total
 from fleet.gold.latency import latency
 from fleet.gold.metrics import metrics
 from fleet.gold.rebalances import rebalances
 from fleet.gold.throttling import throttling
 from fleet.gold.versions import versions
+from fleet.pipeline.spans import Span, of_days, of_windows, within
 from fleet.silver.clients import clients
 from fleet.tables import catalog
 from fleet.tables.store import Store
@@ -45,26 +46,44 @@ class Answers:
         self._window_s = window_s
         self._stage = stage
 
-    def refresh(self, dates: Sequence[date], now: datetime) -> None:
-        """Computes what the pushes of these days change.
+    def refresh(self, spans: Mapping[date, Span], now: datetime) -> None:
+        """Computes what the pushes of these times change.
 
         Args:
-            dates: days of receipt (UTC).
+            spans: by the day of receipt (UTC).
             now: when the states of clients are judged at.
         """
         store = self._store
         pushes = store.read(catalog.PUSHES)
-        of_dates = F.col(catalog.DATE).isin(list(dates))
         known = store.read(catalog.CLIENTS) if store.has(catalog.CLIENTS) else None
-        self._replace(catalog.CLIENTS, clients(pushes.where(of_dates), known, now))
-        self._replace(catalog.INVENTORY, inventory(pushes, now))
+        self._replace(catalog.CLIENTS, clients(pushes.where(within(spans, "received_at")), known, now))
+        self._replace_inventory(pushes, spans, now)
         self._replace(catalog.VERSIONS, versions(store.read(catalog.CLIENTS)))
-        self._replace(catalog.METRICS, metrics(store.spark))
-        points = store.read(catalog.POINTS).where(of_dates)
-        days = ", ".join(f"DATE'{day.isoformat()}'" for day in dates)
+        self._replace_metrics()
+        windows = {day: of_windows(span, self._window_s) for day, span in spans.items()}
+        points = store.read(catalog.POINTS).where(within(windows, "received_at"))
         for table, compute in WINDOWED:
-            self._replace(table, compute(points, self._window_s), f"{catalog.DATE} IN ({days})")
+            self._replace(table, compute(points, self._window_s), within(windows, "window_start"))
+
+    def _replace_inventory(self, pushes: DataFrame, spans: Mapping[date, Span], now: datetime) -> None:
+        """Adds up the days; tables of an earlier release do not have them yet."""
+        if self._store.has(catalog.ACTIVITY):
+            days = of_days(spans)
+            self._replace(catalog.ACTIVITY, by_day(pushes.where(days)), days)
+        else:
+            self._replace(catalog.ACTIVITY, by_day(pushes))
+        self._replace(catalog.INVENTORY, total(self._store.read(catalog.ACTIVITY), now))
+
+    def _replace_metrics(self) -> None:
+        """What clients are known to send changes with a release alone."""
+        known = metrics(self._store.spark)
+        if not self._store.has(catalog.METRICS) or _rows(self._store.read(catalog.METRICS)) != _rows(known):
+            self._replace(catalog.METRICS, known)
 
     def _replace(self, table: catalog.Table, frame: DataFrame, where: str | None = None) -> None:
         self._stage(table.name)
         self._store.replace(table, frame, where)
+
+
+def _rows(few: DataFrame) -> set[str]:
+    return {str(row) for row in few.collect()}

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -27,7 +27,9 @@ from pyspark.storagelevel import StorageLevel
 
 from fleet import schemas
 from fleet.errors import LandingError
+from fleet.pipeline.spans import from_micros
 from fleet.pipeline.stream import Batch
+from fleet.session import conf_for, session_conf
 from fleet.silver import deltas, points, pushes
 from fleet.silver.rejects import rejects
 from fleet.spark_errors import unreadable_file
@@ -46,13 +48,16 @@ TIMES: Final = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UT
 """Between which a push can have been received."""
 
 _FEW: Final = 100_000  # positions or ids, 100 B each at most: what may well be broadcast
+_CHUNKS_AT_ONCE: Final = 4  # of PACKED, up to some MB each, that are handed to Python together
 _POSITION: Final = ("source_file", "source_row")
 _INSTANCE: Final = ("principal", "client_instance_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """What one batch held: `rejects` counts pushes set aside by reason, and files by theirs."""
+    """What one batch held: `rejects` counts pushes set aside by reason, and files by theirs, and `spans` has the first
+    and last time of receipt of each day.
+    """
 
     number: int
     files: int = 0
@@ -60,7 +65,7 @@ class BatchReport:
     points: int = 0
     repeats: int = 0
     rejects: dict[str, int] = field(default_factory=dict)
-    dates: Sequence[date] = ()
+    spans: Sequence[tuple[datetime, datetime]] = ()
 
     @property
     def amount(self) -> int:
@@ -101,11 +106,12 @@ class BatchWriter:
         transaction = Transaction(app_id=self._app_id, version=batch.number)
         if read.report.rejects or not self._store.has(catalog.REJECTS):
             self._append(catalog.REJECTS, self._new_rejects(read), transaction)
-        sent = points.points(read.decoded)
         if read.report.points or not self._store.has(catalog.POINTS):
-            self._append(catalog.POINTS, deltas.mark(sent, self._previous(sent)), transaction)
+            gauges, others = (points.points(points.unpack(read.packed, name)) for name in ("gauges", "others"))
+            compared = deltas.mark(others, self._previous(read.counted))
+            self._append(catalog.POINTS, deltas.unmarked(gauges).unionByName(compared), transaction)
             self._stage(catalog.SERIES.name)
-            self._store.merge(catalog.SERIES, deltas.latest(sent), transaction)
+            self._store.merge(catalog.SERIES, deltas.latest(others), transaction)
         self._append(catalog.BATCHES, self._batch_row(read.report), transaction)
         self._append(catalog.PUSHES, pushes.pushes(read.counted), transaction)
 
@@ -113,11 +119,11 @@ class BatchWriter:
         self._stage(table.name)
         self._store.append(table, frame, transaction)
 
-    def _previous(self, sent: DataFrame) -> DataFrame | None:
-        """The remembered series of the instances that have points in this batch."""
+    def _previous(self, counted: DataFrame) -> DataFrame | None:
+        """The remembered series of the instances that have pushes in this batch."""
         if not self._store.has(catalog.SERIES):
             return None
-        instances = sent.select(*_INSTANCE).distinct()
+        instances = counted.where(F.col("reason").isNull()).select(*_INSTANCE).distinct()
         return self._store.read(catalog.SERIES).join(instances, on=list(_INSTANCE), how="left_semi")
 
     def _new_rejects(self, read: "_Read") -> DataFrame:
@@ -139,7 +145,8 @@ class BatchWriter:
             "points": report.points,
             "repeats": report.repeats,
             "rejects": report.rejects,
-            "dates": list(report.dates),
+            "dates": [first.date() for first, _ in report.spans],
+            "spans": list(report.spans),
         }
         return self._store.spark.createDataFrame([row], catalog.BATCHES_SCHEMA)
 
@@ -158,8 +165,10 @@ class BatchWriter:
             except BaseException:
                 kept.release()
                 raise
+            conf = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(_CHUNKS_AT_ONCE)}
             try:
-                yield read
+                with session_conf(read.packed.sparkSession, {**conf, **conf_for(read.report.points)}):
+                    yield read
             finally:
                 kept.release()
             return
@@ -189,11 +198,11 @@ class BatchWriter:
             few = F.broadcast(repeats) if repeated <= _FEW else repeats
             checked = pushes.drop_repeats(checked, few)
         self._stage("decoding")
-        counted, decoded = kept.keep(points.count(checked)), kept.keep(points.decode(checked))
+        packed = kept.keep(points.pack(checked))
         rows = [_bad_file(path, batch.files[path], reason) for path, reason in bad.items()]
-        report = _report(batch, counted, decoded, repeated, bad)
+        report = _report(batch, packed, repeated, bad)
         bad_files = spark.createDataFrame(rows, schemas.REJECTS)
-        return _Read(counted=counted, decoded=decoded, bad_files=bad_files, report=report)
+        return _Read(packed=packed, bad_files=bad_files, report=report)
 
     def _repeats(self, checked: DataFrame, span: Row) -> DataFrame:
         """Positions of pushes that came before, in this batch or an earlier one.
@@ -225,12 +234,16 @@ def _set_aside(batch: Batch, bad: dict[str, str], error: Exception) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """A batch as it is written: COUNTED, DECODED, REJECTS of whole files, and what there is."""
+    """A batch as it is written: PACKED, REJECTS of whole files, and what there is."""
 
-    counted: DataFrame
-    decoded: DataFrame
+    packed: DataFrame
     bad_files: DataFrame
     report: BatchReport
+
+    @property
+    def counted(self) -> DataFrame:
+        """COUNTED of it."""
+        return points.unpack(self.packed, "counted")
 
 
 class _Kept:
@@ -283,23 +296,26 @@ def _with_known_times(bronze: DataFrame) -> DataFrame:
     )
 
 
-def _report(batch: Batch, counted: DataFrame, decoded: DataFrame, repeats: int, bad: dict[str, str]) -> BatchReport:
+def _report(batch: Batch, packed: DataFrame, repeats: int, bad: dict[str, str]) -> BatchReport:
     """Counts what there is, which has Spark keep it."""
-    is_good = F.col("reason").isNull()
-    totals = counted.select(
-        F.count_if(is_good).alias("pushes"),
-        F.count_if(~is_good).alias("rejects"),
-        F.collect_set(F.when(is_good, F.to_date("received_at"))).alias("dates"),
-    ).collect()[0]
+    counts = ("pushes", "points", "rejects")
+    totals = packed.select(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in counts)).collect()[0]
     return BatchReport(
         number=batch.number,
         files=len(batch.files),
         pushes=totals.pushes,
-        points=decoded.where(is_good).count(),
+        points=totals.points,
         repeats=repeats,
-        rejects=_by_reason(counted, totals.rejects, list(bad.values())),
-        dates=sorted(totals.dates),
+        rejects=_by_reason(points.unpack(packed, "counted"), totals.rejects, list(bad.values())),
+        spans=_spans(packed),
     )
+
+
+def _spans(packed: DataFrame) -> list[tuple[datetime, datetime]]:
+    """First and last time of receipt of each day."""
+    times = packed.select(F.explode("seen_at").alias("at")).groupBy(F.to_date("at"))
+    ends = times.agg(F.unix_micros(F.min("at")).alias("first"), F.unix_micros(F.max("at")).alias("last"))
+    return sorted((from_micros(row["first"]), from_micros(row["last"])) for row in ends.collect())
 
 
 def _by_reason(counted: DataFrame, total: int, of_files: list[str]) -> dict[str, int]:

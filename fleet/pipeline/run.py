@@ -1,10 +1,10 @@
 """`fleet run`: what is new of a source into the standing tables, from the start of Spark to the summary."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -20,17 +20,14 @@ from fleet.pipeline.files import qualified
 from fleet.pipeline.progress import RunProgress
 from fleet.pipeline.report import RunReport, Size
 from fleet.pipeline.stream import Bounds, Stream, checkpoint_id, last_finished_batch, open_stream
-from fleet.session import SessionSettings, start_session
+from fleet.session import SessionSettings, conf_for, session_conf, start_session
 from fleet.sources import Source
 from fleet.spark_errors import what_failed
 from fleet.tables import catalog, delta
 from fleet.tables.lock import only_run
 from fleet.tables.maintain import Upkeep, maintain
 from fleet.tables.store import Store
-from fleet.topic.connector import connector_jars
 from quotas.clock import Time
-
-_LOCAL_SNAPSHOT_PARTITIONS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,49 +51,12 @@ class RunRequest:
     rebuild: bool = False
 
 
-def session_settings(
-    master: str,
-    *,
-    spark_log_level: str = "OFF",
-    jars: Sequence[str] = (),
-    kafka_jars: Sequence[str] = (),
-    with_topic: bool = False,
-    options: dict[str, str] | None = None,
-    note: Callable[[str], None] = lambda _: None,
-) -> SessionSettings:
-    """What Spark is to be started with for standing tables.
-
-    Args:
-        master: where Spark runs.
-        spark_log_level: of Spark's own log.
-        jars: of Delta Lake, or directories of them; fetched when empty.
-        kafka_jars: of the Kafka connector, likewise.
-        with_topic: a topic is read.
-        options: further settings of Spark.
-        note: told when jars are fetched.
-
-    Raises:
-        JarError: they cannot be had.
-    """
-    found = delta.delta_jars(jars, note=note)
-    if with_topic:
-        found += connector_jars(kafka_jars, note=note)
-    settings = SessionSettings(master=master, log_level=spark_log_level, jars=tuple(dict.fromkeys(found)))
-    partitions = _LOCAL_SNAPSHOT_PARTITIONS if settings.is_local else None
-    return SessionSettings(
-        master=master,
-        log_level=spark_log_level,
-        jars=settings.jars,
-        options=delta.delta_options(snapshot_partitions=partitions) | (options or {}),
-    )
-
-
 def run(request: RunRequest, settings: SessionSettings, *, clock: Time, notes: Console, progress: bool) -> RunReport:
     """Reads what is new and writes it to the tables.
 
     Args:
         request: what was asked.
-        settings: how to start Spark; see `session_settings`.
+        settings: how to start Spark; see `fleet.tables.session`.
         clock: the time.
         notes: where progress goes, and a line on what was lost.
         progress: show it.
@@ -246,13 +206,14 @@ class _Run:
         request = self._request
         self._progress.stage("looking for what changed")
         now = datetime.fromtimestamp(self._clock.milliseconds() / 1000, UTC)
-        found = ledger.pending(self._store, now=now, everything=request.rebuild)
-        if found.dates:
+        found = ledger.pending(self._store, window_s=request.window_s, now=now, everything=request.rebuild)
+        if found.spans:
             answers = Answers(self._store, request.window_s, self._progress.stage)
-            answers.refresh(found.dates, found.read_up_to)
-        if found.dates or self._reports:
+            with session_conf(self._spark, conf_for(found.points)):
+                answers.refresh(found.spans, found.read_up_to)
+        if found.spans or self._reports:
             ledger.close(self._store, self._row(found, now))
-        return len(found.dates)
+        return len(found.spans)
 
     def _row(self, found: ledger.Pending, now: datetime) -> dict[str, Any]:
         report = self._report()
@@ -265,6 +226,7 @@ class _Run:
             **{name: report.total(name) for name in ("files", "pushes", "points", "repeats")},
             "rejects": report.rejects,
             "covered": found.covered,
+            "window_s": self._request.window_s,
         }
 
     def _sizes(self) -> dict[str, Size]:

@@ -67,6 +67,12 @@ def mark(points: DataFrame, previous: DataFrame | None = None) -> DataFrame:
     return conform(judged.withColumns({name: F.when(in_time, column) for name, column in growth.items()}), POINTS)
 
 
+def unmarked(gauges: DataFrame) -> DataFrame:
+    """SENT_POINTS of gauges -> POINTS: what `mark` says of them, which is nothing, without its shuffle."""
+    nothing = {field.name: F.lit(None).cast(field.dataType) for field in POINTS if field.name not in SENT_POINTS.names}
+    return conform(gauges.withColumns(nothing), POINTS)
+
+
 def latest(points: DataFrame, previous: DataFrame | None = None) -> DataFrame:
     """SENT_POINTS or POINTS, and the SERIES of earlier runs -> SERIES: of each series the point received last.
 

@@ -58,6 +58,8 @@ def _state_schema(*fields: tuple[str, T.DataType]) -> T.StructType:
 
 _COUNTS: Final = T.MapType(T.StringType(), T.LongType(), valueContainsNull=True)
 
+_SPAN: Final = _state_schema(("first", T.TimestampType()), ("last", T.TimestampType()))
+
 BATCHES_SCHEMA: Final = _state_schema(
     ("app_id", T.StringType()),
     ("batch_id", T.LongType()),
@@ -68,8 +70,10 @@ BATCHES_SCHEMA: Final = _state_schema(
     ("repeats", T.LongType()),
     ("rejects", _COUNTS),
     ("dates", T.ArrayType(T.DateType(), containsNull=True)),
+    ("spans", T.ArrayType(_SPAN, containsNull=True)),
 )
-"""One row a batch: `rejects` counts by reason, `dates` are the days that its pushes were received on."""
+"""One row a batch: `rejects` counts by reason, `dates` are the days that its pushes were received on, `spans` the first
+and last time of receipt on each of them."""
 
 RUNS_SCHEMA: Final = _state_schema(
     ("finished_at", T.TimestampType()),
@@ -83,14 +87,20 @@ RUNS_SCHEMA: Final = _state_schema(
     ("repeats", T.LongType()),
     ("rejects", _COUNTS),
     ("covered", _COUNTS),
+    ("window_s", T.IntegerType()),
 )
 """One row a run that came to its end: what it read, the time that states of clients were judged at, and `covered`, the
-last batch of each checkpoint that the gold tables reckon with."""
+last batch of each checkpoint that the gold tables reckon with. `window_s` is the length of their windows [s]."""
 
 _CLIENT: Final = ("client_instance_id",)
 
 POINTS: Final = Table(
-    name="points", layer="silver", schema=schemas.POINTS, dated=True, clustered_by=(*_CLIENT, "group_id")
+    name="points",
+    layer="silver",
+    schema=schemas.POINTS,
+    dated=True,
+    clustered_by=(*_CLIENT, "group_id"),
+    statistics_of=("received_at",),
 )
 PUSHES: Final = Table(
     name="pushes",
@@ -115,19 +125,30 @@ SERIES: Final = Table(
     key=("principal", "client_instance_id", "series_key"),
     newer_by=("received_at", "push_id", "point_index"),
 )
+ACTIVITY: Final = Table(name="activity", layer="state", schema=schemas.ACTIVITY, dated=True)
 BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA)
 RUNS: Final = Table(name="runs", layer="state", schema=RUNS_SCHEMA, seen_at="finished_at")
 INVENTORY: Final = Table(name="inventory", layer="gold", schema=schemas.INVENTORY, clustered_by=_CLIENT)
 VERSIONS: Final = Table(name="versions", layer="gold", schema=schemas.VERSIONS)
 METRICS: Final = Table(name="metrics", layer="gold", schema=schemas.METRICS)
-LATENCY: Final = Table(name="latency", layer="gold", schema=schemas.LATENCY, dated=True, clustered_by=_CLIENT)
-THROTTLING: Final = Table(name="throttling", layer="gold", schema=schemas.THROTTLING, dated=True, clustered_by=_CLIENT)
-REBALANCES: Final = Table(
-    name="rebalances", layer="gold", schema=schemas.REBALANCES, dated=True, clustered_by=(*_CLIENT, "group_id")
-)
-CONSUMERS: Final = Table(
-    name="consumers", layer="gold", schema=schemas.CONSUMERS, dated=True, clustered_by=(*_CLIENT, "group_id")
-)
+
+
+def _windowed(name: str, schema: T.StructType, *clustered_by: str) -> Table:
+    """A gold table by window, of which a run replaces the windows that new pushes fall into."""
+    return Table(
+        name=name,
+        layer="gold",
+        schema=schema,
+        dated=True,
+        clustered_by=clustered_by,
+        statistics_of=("window_start",),
+    )
+
+
+LATENCY: Final = _windowed("latency", schemas.LATENCY, *_CLIENT)
+THROTTLING: Final = _windowed("throttling", schemas.THROTTLING, *_CLIENT)
+REBALANCES: Final = _windowed("rebalances", schemas.REBALANCES, *_CLIENT, "group_id")
+CONSUMERS: Final = _windowed("consumers", schemas.CONSUMERS, *_CLIENT, "group_id")
 
 TABLES: Final = {
     table.name: table
@@ -144,6 +165,7 @@ TABLES: Final = {
         CONSUMERS,
         METRICS,
         SERIES,
+        ACTIVITY,
         BATCHES,
         RUNS,
     )

@@ -5,8 +5,7 @@ itself and turns a write of the same or an earlier version into nothing, so that
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from fleet.errors import JarError, TableError
 from fleet.jars import Package, jars_of
+from fleet.session import session_conf
 
 DELTA: Final = Package(
     what="Delta Lake",
@@ -183,24 +183,8 @@ def vacuum(spark: SparkSession, path: str, keep_hours: int) -> None:
         # Delta lists a table with as many tasks as this says, 10,000 unless told otherwise, however small it is.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(tasks),
     }
-    with _set(spark, settings):
+    with session_conf(spark, settings):
         spark.sql(f"VACUUM {quoted(path)} RETAIN {keep_hours} HOURS")
-
-
-@contextmanager
-def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session for a while."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, earlier)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +234,7 @@ def merge(
     newer = " > ".join(f"struct({', '.join(f'{side}.`{name}`' for name in newer_by)})" for side in "st")
     # SQL takes a transaction from the session alone, which must not keep it for the next statement.
     names = zip(_TXN_CONFS, (transaction.app_id, str(transaction.version)), strict=True)
-    with _set(session, dict(names)):
+    with session_conf(session, dict(names)):
         session.sql(
             f"MERGE INTO {quoted(path)} t USING {view} s ON {same} "
             f"WHEN MATCHED AND {newer} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"

@@ -1,7 +1,7 @@
 """One run at a time on tables of this machine: a lock that ends with the process that has it.
 
-On other file systems nothing ends with a process. There Delta's own transactions, and the checkpoint's, admit one of
-two runs and refuse the other in the middle of its work; nothing is written twice in either case.
+On other file systems nothing ends with a process, and there is no lock: whoever starts runs sees to it that one runs at
+a time.
 """
 
 import fcntl

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +21,7 @@ from fleet.pipeline.files import qualified
 from fleet.pipeline.run import explained
 from fleet.pipeline.stream import Bounds, checkpoint_id, open_stream
 from fleet.schemas import BRONZE, conform
-from fleet.session import SessionSettings, start_session
+from fleet.session import SessionSettings, session_conf, start_session
 from fleet.silver.pushes import check
 from fleet.sources import Source
 from fleet.tables import delta
@@ -118,7 +118,11 @@ def watch(
             delta.check_session(spark)
             check_table(spark, qualified(spark, request.alerts))
         checkpoint = qualified(spark, request.checkpoint)
-        with only_run(checkpoint, what="watch keeps its checkpoint"), _settings(spark, _CONFS), _until_signal() as stop:
+        with (
+            only_run(checkpoint, what="watch keeps its checkpoint"),
+            session_conf(spark, _CONFS),
+            _until_signal() as stop,
+        ):
             _Watch(spark, request, checkpoint, clock, stop, out=out, note=note, step=step).run()
 
 
@@ -269,29 +273,6 @@ def _stop(query: StreamingQuery) -> None:
             query.stop()
     except (PySparkException, Py4JError, OSError):
         return  # the JVM is gone already
-
-
-@contextmanager
-def _settings(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session for as long as the query runs."""
-    before = {key: spark.conf.get(key, None) for key in confs}
-    for key, value in confs.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        _restore(spark, before)
-
-
-def _restore(spark: SparkSession, before: Mapping[str, str | None]) -> None:
-    try:
-        for key, value in before.items():
-            if value is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, value)
-    except (Py4JError, OSError):
-        return  # the JVM is gone, and its settings with it
 
 
 @contextmanager

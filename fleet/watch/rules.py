@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import re2
 
+from fleet.durations import parse_duration_us
 from fleet.errors import FleetError
-from fleet.watch.durations import parse_duration_us
 from fleet.watch.identity import IDENTITY
 
 DEFAULT_RULES: Final = Path(__file__).with_name("default_rules.toml")

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.soak  # minutes
 
 SOME_WRITES = ("points", "series", "inventory")
 EVERY_WRITE = (
-    *("rejects", "points", "series", "batches", "pushes", "clients", "inventory", "versions", "metrics"),
+    *("rejects", "points", "series", "batches", "pushes", "clients", "activity", "inventory"),
+    *("versions", "metrics"),
     *("latency", "throttling", "rebalances", "consumers", "runs"),
 )
 

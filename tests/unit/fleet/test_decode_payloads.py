@@ -5,7 +5,7 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, NumberDataPoint
 
 from fleet.decode import by_protobuf, by_ptars
-from fleet.decode.payloads import Reader, decode
+from fleet.decode.payloads import CountedPayloads, DecodedPayloads, Reader, count, decode, decode_and_count
 from tests.unit.fleet import dialect_payloads as dialect
 
 READERS = [pytest.param(by_ptars.read, id="ptars"), pytest.param(by_protobuf.read, id="protobuf")]
@@ -13,8 +13,12 @@ READERS = [pytest.param(by_ptars.read, id="ptars"), pytest.param(by_protobuf.rea
 
 def rows(payloads: list[bytes], reader: Reader, names: frozenset[str] | None = None) -> list[dict[str, Any]]:
     """All points as dicts, `push` the index of the payload."""
+    return rows_of(decode(payloads, names, reader=reader))
+
+
+def rows_of(parts: list[DecodedPayloads]) -> list[dict[str, Any]]:
     result = []
-    for part in decode(payloads, names, reader=reader):
+    for part in parts:
         columns = {name: column.to_pylist() for name, column in part.columns.items()}
         for index, push in enumerate(part.push_of.tolist()):
             result.append({"push": push} | {name: values[index] for name, values in columns.items()})
@@ -199,3 +203,36 @@ def test_without_ptars_the_same_rows_come_from_protobufs_own_classes(monkeypatch
     (part,) = decode([payload])
     assert len(part.push_of) == len(with_ptars)
     assert part.columns["topic"].to_pylist() == [row["topic"] for row in with_ptars]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_payloads_that_are_read_once_give_what_decoding_and_counting_give_with_gauges_first(reader: Reader) -> None:
+    data = MetricsData()
+    resource = data.resource_metrics.add()
+    resource.resource.attributes.append(dialect.attribute("group_id", "billing"))
+    metrics = resource.scope_metrics.add().metrics
+    metrics.add(name="total").sum.data_points.add(as_int=7)
+    metrics.add(name="now").gauge.data_points.add(as_double=1.5)
+    metrics.add(name="h").histogram.data_points.add(count=3, sum=1.5)
+    metrics.add(name="now").gauge.data_points.add(as_double=2.5)
+    payloads = [data.SerializeToString(), b"", dialect.MALFORMED, dialect.java_consumer(["a.b"])]
+    parts = decode_and_count(payloads, reader=reader)
+    decoded = [part for part, _ in parts]
+    for part in decoded:
+        kinds = part.columns["metric_type"].to_pylist() if part.columns else []
+        assert [kind == "gauge" for kind in kinds] == [place < part.gauges for place in range(len(kinds))]
+    in_order = sorted(rows_of(decoded), key=lambda row: (row["push"], row["point_index"]))
+    assert in_order == rows(payloads, reader)
+    of_sent = [row["metric_name"] for row in rows_of(decoded) if row["push"] == 0]
+    assert sorted(of_sent) == ["h", "now", "now", "total"], "nothing would be compared"
+
+    def counts(found: list[CountedPayloads]) -> dict[int, tuple[int, str | None]]:
+        return {
+            push: (points, sender and sender.group_id)
+            for part in found
+            for push, points, sender in zip(part.payloads.tolist(), part.points.tolist(), part.senders, strict=True)
+        }
+
+    assert counts([part for _, part in parts]) == counts(count(payloads, reader=reader))
+    assert counts([part for _, part in parts])[0] == (4, "billing")
+    assert {push for part in decoded for push in part.reasons} == {2}

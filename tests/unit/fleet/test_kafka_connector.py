@@ -47,8 +47,12 @@ def test_fetched_jars_are_kept_and_fetched_once(tmp_path: Path, pretend_spark: P
             "(unresolved dependency: x#y;4.0.0: not found)",
         ),
         (
-            "echo 'Server access error at url https://repo1.maven.org/x\nunresolved dependency: z' >&2; exit 1",
-            "(Server access error at url https://repo1.maven.org/x)",
+            "echo 'Server access error at url https://jars.example.com/x\nunresolved dependency: z' >&2; exit 1",
+            "(Server access error at url https://jars.example.com/x)",
+        ),
+        (
+            "echo 'unresolved dependency: z\nHost jars.example.com not found. url=https://x' >&2; exit 1",
+            "(Host jars.example.com not found. url=https://x)",
         ),
         ("exit 1", "(spark-submit says nothing of why)"),
         ("exit 0", "(spark-submit says nothing of why)"),
