@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -14,15 +13,12 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, duration, size
+from fleetgauge.cli.wide_table import print_rows, wide_console
 from fleetgauge.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, ClientsPage, PageRequest, as_object
 from fleetgauge.node_socket import ask
 from fleetgauge.status import NotRunningError
@@ -32,7 +28,7 @@ from wire.errors import FleetgaugeError
 Row = dict[str, Any]
 
 _URL_WITHIN_S: Final = 30.0
-_WIDE: Final = 1_000
+_ERROR_BYTES: Final = 1_000
 
 
 class QuestionError(FleetgaugeError):
@@ -147,7 +143,7 @@ class _Url:
 
 def _problem(error: HTTPError) -> str:
     try:
-        return printable(str(json.loads(error.read(_WIDE))["error"]))
+        return printable(str(json.loads(error.read(_ERROR_BYTES))["error"]))
     except (ValueError, KeyError, TypeError, OSError):
         return str(error.reason)
 
@@ -170,9 +166,7 @@ def _flat(value: Any) -> Any:
 
 
 def _show(read: Callable[[], tuple[list[Row], int]], every_s: float | None) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _WIDE
+    console = wide_console()
     with suppress(KeyboardInterrupt):
         while True:
             rows, total = read()
@@ -188,33 +182,11 @@ def _print(console: Console, rows: list[Row], total: int) -> None:
     if not rows:
         console.print("no client instance is known that fits: clients appear with their first telemetry request")
         return
-    cells = [_cells(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for name in cells[0]:
-        table.add_column(name, overflow="fold", justify="right" if name == "pushes" else "left")
-    for cell in cells:
-        table.add_row(*(Text(printable(text)) for text in cell.values()))
-    if Measurement.get(console, console.options.update(max_width=_WIDE), table).maximum <= console.width:
-        console.print(table)
-    else:
-        _print_blocks(console, cells)
+    print_rows(console, [_cells(row) for row in rows], right={"pushes"})
     if total > len(rows):
         console.print(
             f"{amount(total - len(rows))} more of {amount(total)}: raise --limit, or take all with --format json"
         )
-
-
-def _print_blocks(console: Console, cells: list[dict[str, str]]) -> None:
-    """One block a client, where the terminal is too narrow for the table."""
-    for number, cell in enumerate(cells):
-        block = Table(show_header=False, box=None, pad_edge=False)
-        block.add_column(style="dim", no_wrap=True)
-        block.add_column(overflow="fold")
-        for name, text in cell.items():
-            block.add_row(name, Text(printable(text)))
-        if number:
-            console.print()
-        console.print(block)
 
 
 def _cells(row: Row) -> dict[str, str]:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from exporters.histogram import quantile
@@ -13,6 +12,7 @@ from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_director
 from fleetgauge.cli.status import read_node_and_exports
 from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, duration, size
+from fleetgauge.cli.wide_table import print_rows, wide_console
 from fleetgauge.status import Status
 
 _Told = Mapping[str, Any]
@@ -33,9 +33,14 @@ def exporters(
     if form == "json":
         typer.echo(json.dumps(found, indent=2))
         return
-    console = Console(markup=False)  # names and reasons may hold brackets
+    console = wide_console()
     for process in found:
-        for table in (_log(process), _progress(process["exporters"]), *_trouble(process["exporters"])):
+        console.print(_log(process))
+        console.print()
+        rows = [_progress(name, told) for name, told in process["exporters"].items()]
+        if rows:
+            print_rows(console, rows, right=set(rows[0]) - {"exporter", "type", "state"})
+        for table in _trouble(process["exporters"]):
             console.print(table)
 
 
@@ -87,27 +92,20 @@ def _log(process: _Told) -> Table:
     return table
 
 
-def _progress(found: Mapping[str, _Told]) -> Table:
-    table = Table(title="\nExporters", title_justify="left", box=None, pad_edge=False)
-    for heading in ("name", "type", "state"):
-        table.add_column(heading)
-    for heading in ("behind", "delivered", "export p50, p99", "fresh p50, p99", "retried", "refused", "dead", "lost"):
-        table.add_column(heading, justify="right")
-    for name, told in found.items():
-        table.add_row(
-            printable(name),
-            printable(str(told["type"])),
-            told["state"],
-            _behind(told),
-            f"{amount(told['delivered_records'])}, {size(told['delivered_bytes'])}",
-            _times(told["export_quantiles_s"]),
-            _times(told["freshness_quantiles_s"]),
-            amount(sum(told["retried"].values())),
-            amount(sum(told["refused"].values())),
-            amount(told["letters"]),
-            amount(told["lost_records"]),
-        )
-    return table
+def _progress(name: str, told: _Told) -> dict[str, str]:
+    return {
+        "exporter": name,
+        "type": str(told["type"]),
+        "state": told["state"],
+        "behind": _behind(told),
+        "delivered": f"{amount(told['delivered_records'])}, {size(told['delivered_bytes'])}",
+        "export p50, p99": _times(told["export_quantiles_s"]),
+        "fresh p50, p99": _times(told["freshness_quantiles_s"]),
+        "retried": amount(sum(told["retried"].values())),
+        "refused": amount(sum(told["refused"].values())),
+        "dead": amount(told["letters"]),
+        "lost": amount(told["lost_records"]),
+    }
 
 
 def _behind(told: _Told) -> str:
