@@ -49,15 +49,16 @@ class Pushing:
         self.acknowledged += delta
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[tuple[Node, str]]:
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, str]]:
+    """A node that serves, and where its page of client series is."""
     port = free_port()
     config = (
         f'[client-metrics.fast]\nmetrics = "*"\ninterval.ms = 100\nmatch = "client_id=pushing"\n'
         f'[exporters.page]\ntype = "prometheus"\nlisten = "127.0.0.1:{port}"\nlinger.ms = 50\n'
         f"series.linger.ms = {TERMINATED_STAY_MS}\n"
     )
-    with Node(tmp_path, config=ALL_EACH_SECOND + config) as node:
+    with Node(tmp_path_factory.mktemp("page"), config=ALL_EACH_SECOND + config) as node:
         yield node, f"127.0.0.1:{port}"
 
 
@@ -66,6 +67,13 @@ def samples(target: str) -> Samples:
     with contextlib.suppress(OSError), urlopen(f"http://{target}/metrics", timeout=30) as response:
         return Samples(response.read().decode(), TEXT)
     return Samples("", TEXT)
+
+
+def clients_on(target: str) -> set[str]:
+    """The client ids on the page."""
+    found = samples(target)
+    assert found.all("fleetgauge_prometheus_clients"), "the page is away"
+    return {labels["client_id"] for labels, _ in found.all("fleetgauge_client_info")}
 
 
 def test_counters_are_exact_in_prometheus_through_stops_and_kills(page: tuple[Node, str], tmp_path: Path) -> None:
@@ -105,12 +113,13 @@ def test_real_clients_series_come_and_go_with_them(page: tuple[Node, str], tmp_p
             name, client_id = created.format(role), f"{clients.prefix}-{role}"
             wait_until(lambda: samples(target).all(name, client_id=client_id), what=f"the {role}'s series")  # noqa: B023
         found = samples(target)
-        nodes = [labels["node_id"] for labels, _ in found.all("org_apache_kafka_producer_node_request_latency_avg")]
+        latency = "org_apache_kafka_producer_node_request_latency_avg"
+        nodes = [labels["node_id"] for labels, _ in found.all(latency, client_id=f"{clients.prefix}-producer")]
         assert len(nodes) == len(set(nodes)), "links to no known broker are one"
         assert all(node_id.lstrip("-").isdigit() for node_id in nodes)
         clients.ask_to_close()
         clients.wait()
-        wait_until(lambda: not samples(target).all("fleetgauge_client_info"), what="their series to go")
+        wait_until(lambda: not {client_id for client_id in clients_on(target) if clients.prefix in client_id})
         assert samples(target).one("fleetgauge_prometheus_expired_clients_total", cause="terminated") >= 2
     finally:
         clients.kill()
