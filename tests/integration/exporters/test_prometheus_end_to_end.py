@@ -87,7 +87,7 @@ def test_counters_are_exact_in_prometheus_through_stops_and_kills(page: tuple[No
         joined = prometheus.wait_for(f"{mine} * on (client_instance_id) group_left (group_id) fleetgauge_client_info")
         assert joined[0][0]["group_id"] == "billing"
         assert prometheus.wait_for("histogram_quantile(0.5, app_latency_milliseconds_bucket)", 12.5)
-        assert prometheus.query("up")[0][1] == 1
+        prometheus.wait_for("up", 1)
 
         pushing.push(node.port, 1, terminating=True)
         prometheus.wait_for(mine, pushing.acknowledged)
