@@ -67,7 +67,7 @@ def _full(*_: object) -> None:
     raise StateError("no room left on the disk")
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(steps=st.lists(STEPS, max_size=12))
 def test_counters_are_what_was_pushed_whatever_happens_in_between(steps: list[tuple[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -84,7 +84,7 @@ def test_counters_are_what_was_pushed_whatever_happens_in_between(steps: list[tu
             run.exporter.close()
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_no_push_whatever_its_bytes_spoils_the_page(data: st.DataObject) -> None:
     """Real pushes with some bytes changed; those that are still well-formed are taken."""
@@ -106,6 +106,7 @@ def test_no_push_whatever_its_bytes_spoils_the_page(data: st.DataObject) -> None
 _BOUNDED = PrometheusSettings(listen=Address(port=0), series=SeriesSettings(max_series=300))
 
 
+@settings(max_examples=50)
 @given(
     points=st.lists(st.tuples(st.sampled_from(CLIENTS), st.integers(0, 9), DELTAS), max_size=40),
     bound=st.integers(1, 30),
