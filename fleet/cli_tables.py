@@ -102,7 +102,8 @@ def run(
 
 def show(
     table: Annotated[
-        str, typer.Argument(help="pushes, points, clients, rejects, inventory, versions, latency, throttling, ...")
+        str,
+        typer.Argument(help="pushes, points, clients, rejects, inventory, versions, latency, throttling, ..., alerts"),
     ],
     tables: Tables = DEFAULT_TABLES,
     jars: DeltaJars = None,
@@ -123,6 +124,8 @@ def show(
     `fleetgauge fleet show latency --tables ./fleet --since 24h --client-id checkout-service`
 
     `fleetgauge fleet show consumers --tables ./fleet --group billing --format csv`
+
+    `fleetgauge fleet show alerts --tables ./fleet --since 24h`
     """
     options, notes = locals(), Console(stderr=True)
     with said_in_a_sentence(notes):

@@ -48,26 +48,30 @@ def payload(points: int, *, resource_each: bool, description: str) -> bytes:
     return data.SerializeToString()
 
 
-def python_udf(payloads: list[bytes]) -> int:
+def rows_of(content: bytes) -> list[dict[str, Any]]:
     """One dict a point, as a plain Python UDF would yield it."""
     rows: list[dict[str, Any]] = []
-    for content in payloads:
-        for resource_metrics in MetricsData.FromString(content).resource_metrics:
-            resource = {pair.key: text_of(pair.value) for pair in resource_metrics.resource.attributes}
-            for scope in resource_metrics.scope_metrics:
-                for metric in scope.metrics:
-                    data = getattr(metric, str(metric.WhichOneof("data")))
-                    rows.extend(
-                        {
-                            "metric_name": metric.name,
-                            "time_unix_nano": point.time_unix_nano,
-                            "value": getattr(point, point.WhichOneof("value")),
-                            "attributes": {pair.key: text_of(pair.value) for pair in point.attributes},
-                            "resource": resource,
-                        }
-                        for point in data.data_points
-                    )
-    return len(rows)
+    for resource_metrics in MetricsData.FromString(content).resource_metrics:
+        resource = {pair.key: text_of(pair.value) for pair in resource_metrics.resource.attributes}
+        for scope in resource_metrics.scope_metrics:
+            for metric in scope.metrics:
+                data = getattr(metric, str(metric.WhichOneof("data")))
+                rows.extend(
+                    {
+                        "metric_name": metric.name,
+                        "time_unix_nano": point.time_unix_nano,
+                        "value": float(getattr(point, point.WhichOneof("value"))),
+                        "attributes": {pair.key: text_of(pair.value) for pair in point.attributes},
+                        "resource": resource,
+                    }
+                    for point in data.data_points
+                )
+    return rows
+
+
+def python_udf(payloads: list[bytes]) -> int:
+    """The points of all."""
+    return sum(len(rows_of(content)) for content in payloads)
 
 
 def decoded(reader: Any) -> Callable[[list[bytes]], int]:
@@ -105,9 +109,13 @@ def main() -> None:
             "points_per_second": {way: round(value) for way, value in medians.items()},
             "ratio_to_python_udf": {way: round(value / medians["python_udf"], 2) for way, value in medians.items()},
         }
+    print(json.dumps(about() | {"shapes": results}, indent=2))
+
+
+def about() -> dict[str, str]:
+    """What ran, on what."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    about = {"commit": commit.stdout.strip(), "python": platform.python_version(), "cpu": cpu()}
-    print(json.dumps(about | {"shapes": results}, indent=2))
+    return {"commit": commit.stdout.strip(), "python": platform.python_version(), "cpu": cpu()}
 
 
 def cpu() -> str:

@@ -106,13 +106,16 @@ class PackPushes:
 
 @dataclass(frozen=True, slots=True)
 class Unpack:
-    """`counted`, `gauges` or `others` of PACKED -> COUNTED or DECODED."""
+    """`counted`, `gauges` or `others` of PACKED -> these columns of COUNTED or DECODED."""
+
+    columns: tuple[str, ...]
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """The batches as they were packed."""
         for batch in batches:
             for packed in batch.column(0):
-                yield from pa.ipc.open_stream(packed.as_buffer())
+                for rows in pa.ipc.open_stream(packed.as_buffer()):
+                    yield rows.select(list(self.columns))
 
 
 class _Pushes:

@@ -2,7 +2,8 @@
 
 Each is the same however often it is computed: those by window are computed anew for the windows from the first to the
 last new push of a day, and replaced; the others as a whole. So a run that was cut off here is mended by the next one.
-What it costs goes by the new pushes, their days' pushes, and the number of clients, not by how large the tables are.
+What it costs goes by the new pushes, their days' pushes, and the number of clients, not by the points that the tables
+hold.
 """
 
 from collections.abc import Callable, Mapping

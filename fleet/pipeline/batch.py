@@ -111,7 +111,8 @@ class BatchWriter:
             compared = deltas.mark(others, self._previous(read.counted))
             self._append(catalog.POINTS, deltas.unmarked(gauges).unionByName(compared), transaction)
             self._stage(catalog.SERIES.name)
-            self._store.merge(catalog.SERIES, deltas.latest(others), transaction)
+            remembered = deltas.latest(points.unpack(read.packed, "others", deltas.OF_SERIES))
+            self._store.merge(catalog.SERIES, remembered, transaction)
         self._append(catalog.BATCHES, self._batch_row(read.report), transaction)
         self._append(catalog.PUSHES, pushes.pushes(read.counted), transaction)
 

@@ -16,9 +16,20 @@ from fleet.selection import Selection
 from fleet.tables import catalog, delta
 from fleet.tables.store import Store
 
-_TIMES: Final = ("received_at", "window_start", "last_seen", "finished_at")
+_TIMES: Final = ("received_at", "window_start", "last_seen", "finished_at", "opened_at")
 _HIDDEN: Final = frozenset(
-    {"payload", "attributes", "resource", "distribution", "meaning", "covered", "app_id", "last_push_id", "series_key"}
+    {
+        "payload",
+        "attributes",
+        "resource",
+        "distribution",
+        "meaning",
+        "covered",
+        "app_id",
+        "last_push_id",
+        "series_key",
+        "connections",
+    }
 )
 """Columns that a terminal does not show; files and streams have them."""
 
@@ -30,7 +41,8 @@ class ShowRequest:
     Attributes:
         table: its name.
         tables: root of the tables.
-        selection: of rows; times are those of receipt, of the window's beginning, or when a client was last seen.
+        selection: of rows; times are those of receipt, of the window's beginning, when a client was last seen,
+            or when an alert opened.
         group_id: only of this consumer group.
         form: what rows are written as.
         output: directory to write to; None is stdout.
@@ -46,8 +58,8 @@ class ShowRequest:
     limit: int
 
     def __post_init__(self) -> None:
-        if self.table not in catalog.TABLES:
-            raise FleetError(f"there is no table {self.table}: tables are {', '.join(catalog.TABLES)}")
+        if self.table not in catalog.SHOWN:
+            raise FleetError(f"there is no table {self.table}: tables are {', '.join(catalog.SHOWN)}")
         if self.form is Format.PARQUET and self.output is None:
             raise FleetError("Parquet needs a directory to be written to: add --output PATH")
         if self.form is Format.TABLE and self.output is not None:
@@ -61,7 +73,7 @@ def show(spark: SparkSession, request: ShowRequest, out: TextIO) -> None:
         FleetError: there is no such table, or it has no column that was asked about.
     """
     delta.check_session(spark)
-    table = catalog.TABLES[request.table]
+    table = catalog.SHOWN[request.table]
     rows = Store(spark, qualified(spark, request.tables)).read(table)
     frame = select(table, rows, request.selection, request.group_id)
     if request.output is not None:

@@ -25,6 +25,10 @@ from fleet.silver.intervals import LONGEST_INTERVALS, interval_ms
 _SERIES: Final = (*INSTANCE, "series_key")
 _ORDER: Final = ("received_at", "push_id", "point_index")
 _REMEMBERED: Final = (*_ORDER, "start_time_unix_nano", "time_unix_nano", "amount", "amount_sum")
+_LABELS: Final = ("metric_name", "metric_type", "temporality", "attributes", "occurrence")
+OF_SERIES: Final = (*INSTANCE, *_LABELS, *_ORDER, "start_time_unix_nano", "time_unix_nano", "value", "count", "sum")
+"""The columns of SENT_POINTS that `latest` looks at."""
+
 _SLACK_NANO: Final = 100_000_000
 """A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
 
@@ -52,7 +56,7 @@ def mark(points: DataFrame, previous: DataFrame | None = None) -> DataFrame:
     12:00:30     12     -      -      -    -                    yes
     12:04:00     3      3      yes    yes  no                   no
     """
-    rows = _with_series(points).withColumn("turn", F.lit(1))
+    rows = _with_series(conform(points, SENT_POINTS)).withColumn("turn", F.lit(1))
     if previous is not None:
         remembered = conform(previous, SERIES).select(*_SERIES, _point().alias("own"), F.lit(0).alias("turn"))
         rows = rows.unionByName(remembered, allowMissingColumns=True)
@@ -74,7 +78,8 @@ def unmarked(gauges: DataFrame) -> DataFrame:
 
 
 def latest(points: DataFrame, previous: DataFrame | None = None) -> DataFrame:
-    """SENT_POINTS or POINTS, and the SERIES of earlier runs -> SERIES: of each series the point received last.
+    """SENT_POINTS or POINTS (OF_SERIES is enough), and the SERIES of earlier runs -> SERIES: of each series the point
+    received last.
 
     Idempotent: the same points again, or points that an earlier run has overtaken, change nothing.
 
@@ -98,7 +103,7 @@ def latest(points: DataFrame, previous: DataFrame | None = None) -> DataFrame:
 def _with_series(points: DataFrame) -> DataFrame:
     """With `series_key`, `amount`, `amount_sum`, and `own`: what is remembered of the point; null for a gauge."""
     labels = F.sort_array(F.map_entries("attributes"))
-    rows = conform(points, SENT_POINTS).withColumns(
+    rows = points.withColumns(
         {
             "series_key": F.xxhash64("metric_name", "metric_type", "temporality", labels, "occurrence"),
             "amount": F.coalesce(F.col("value"), F.col("count").cast("double")),

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
 
 from fleet.decode.stage import CountPoints, DecodePoints, PackPushes, Unpack
 from fleet.decode.tally import RejectTally
@@ -34,10 +35,15 @@ def pack(checked: DataFrame) -> DataFrame:
     return conform(checked, CHECKED).mapInArrow(PackPushes(), PACKED)
 
 
-def unpack(packed: DataFrame, column: Literal["counted", "gauges", "others"]) -> DataFrame:
-    """PACKED -> what is in one of its columns: COUNTED with the rows set aside, or DECODED without."""
+def unpack(
+    packed: DataFrame, column: Literal["counted", "gauges", "others"], names: Collection[str] | None = None
+) -> DataFrame:
+    """PACKED -> what is in one of its columns: COUNTED with the rows set aside, or DECODED without; of that the columns
+    with these `names`, or all.
+    """
     schema = COUNTED if column == "counted" else DECODED
-    return conform(packed.select(column).mapInArrow(Unpack(), schema), schema)
+    wanted = T.StructType([field for field in schema if names is None or field.name in names])
+    return packed.select(column).mapInArrow(Unpack(tuple(wanted.names)), wanted)
 
 
 def points(decoded: DataFrame) -> DataFrame:

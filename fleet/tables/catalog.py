@@ -7,6 +7,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from fleet import schemas
 from fleet.tables.delta import Layout
+from fleet.watch.table import ALERTS as ALERTS_SCHEMA
 
 DATE: Final = "date"
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
@@ -18,7 +19,7 @@ class Table:
 
     Attributes:
         name: what `fleet show` calls it.
-        layer: `silver`, `gold`, or `state` for what the pipeline keeps for itself.
+        layer: `silver`, `gold`, or `state` for what the pipeline keeps for itself; empty for none of them.
         schema: its columns.
         dated: partitioned by `date`, the day of receipt (UTC), which retention goes by.
         clustered_by: columns that most questions name; compaction lays their rows together.
@@ -26,6 +27,7 @@ class Table:
         seen_at: where it is not partitioned: the time that retention goes by; None keeps every row.
         key: columns that a row is found by when it is merged.
         newer_by: columns whose greater values make it the newer row of its key.
+        made_by: the command that does, for whoever looks for a table that is not there.
     """
 
     name: str
@@ -37,10 +39,11 @@ class Table:
     seen_at: str | None = None
     key: tuple[str, ...] = ()
     newer_by: tuple[str, ...] = ()
+    made_by: str = "fleet run makes it, from --source into --tables"
 
     def path(self, root: str) -> str:
         """Where it lies under `root`."""
-        return f"{root.rstrip('/')}/{self.layer}/{self.name}"
+        return "/".join(part for part in (root.rstrip("/"), self.layer, self.name) if part)
 
     @property
     def layout(self) -> Layout:
@@ -170,4 +173,16 @@ TABLES: Final = {
         RUNS,
     )
 }
-"""Every table by its name."""
+"""Every table of `fleet run` by its name."""
+
+ALERTS: Final = Table(
+    name="alerts",
+    layer="",
+    schema=ALERTS_SCHEMA,
+    made_by="fleet watch makes it, with --alerts TABLES/alerts, when the first alert opens",
+)
+"""Where `fleet watch` was told to put it beside the others. Not one of TABLES: a watch writes it at any time, and
+upkeep would get in its way."""
+
+SHOWN: Final = {**TABLES, ALERTS.name: ALERTS}
+"""Every table that can be shown, by its name."""

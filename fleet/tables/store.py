@@ -49,9 +49,7 @@ class Store:
             TableError: it is not there.
         """
         if not self.has(table):
-            raise TableError(
-                f"there is no table {table.name} in {self.root}: fleet run makes it, from --source into --tables"
-            )
+            raise TableError(f"there is no table {table.name} in {self.root}: {table.made_by}")
         return delta.read(self.spark, table.path(self.root))
 
     def rows(self, table: Table) -> DataFrame:

@@ -120,6 +120,19 @@ def test_the_table_has_one_row_an_alert_with_the_client_and_its_end(scenario: Sc
     assert second["opened_at"].timestamp() - NOON_US / S == 370
 
 
+def test_alerts_beside_the_standing_tables_are_shown_like_them(scenario: Scenario) -> None:
+    shown = CliRunner().invoke(
+        app,
+        [
+            *("show", "alerts", "--tables", str(scenario.root), "--client-id", "rd", "--format", "json"),
+            *("--since", SINCE, *QUICK_SPARK),
+        ],
+    )
+    assert shown.exit_code == 0, shown.output
+    (alert,) = map(json.loads, shown.stdout.splitlines())
+    assert (alert["rule"], alert["state"], alert["client_id"]) == ("silent-client", "open", "rd")
+
+
 def test_a_webhook_that_refuses_stops_the_watch_and_gets_the_same_alert_after_the_next_start(
     scenario: Scenario,
 ) -> None:

@@ -1,0 +1,253 @@
+"""The fleet pipeline by size: how fast payloads become points and tables, and what that takes of memory and disk.
+
+    .venv/bin/python benchmarks/fleet/bench_pipeline.py --work DIR [--points 500000] [--parts decode ...] [--json]
+
+Landing zones come from `generate_landing`, into DIR, which may be removed afterwards. Parts:
+
+- `decode`: points a second, on `local[2]` and in one process without Spark. `nowhere` is what silver's decoding gives,
+  with every column; `parquet` the same as files; `packed` what `fleet run` keeps of it (pushes and points at once);
+  `udf` the obvious way, a Python UDF a payload and `explode`; `one process` reads the files by pyarrow and decodes, and
+  writes Parquet by pyarrow. The ways take turns in one session, `--rounds` times; medians. The UDF gets a tenth of the
+  points, since it would take all the time.
+- `growth`: `fleet run` over a tenth and all of the points, each into new tables, and then once more over what a zone
+  gains in one more interval; bytes on disk a point.
+- `masters`: the same zone by `local[1]` and `local[2]`.
+- `memory`: the same number of pushes from 1,000 instances, and from one instance each: the most that the heap of the
+  JVM, which on a cluster is the driver's and here the executor's as well, held after a collection [MiB].
+
+Every `fleet run` is a process of its own and starts a JVM: its time says so.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.fleet.bench_decode import about, rows_of
+from benchmarks.fleet.generate_landing import Size, generate
+from fleet.bronze import read_landing
+from fleet.decode.stage import DecodePoints
+from fleet.schemas import CHECKED
+from fleet.session import SessionSettings, start_session
+from fleet.silver import points, pushes
+
+INSTANCES: Final = 1_000
+SHARES: Final = (10, 1)
+TIMEOUT_S: Final = 900
+
+_UDF_TYPE: Final = (
+    "array<struct<metric_name:string,time_unix_nano:bigint,value:double,"
+    "attributes:map<string,string>,resource:map<string,string>>>"
+)
+_TO_HEAP_MIB: Final = re.compile(r"Pause .*->(\d+)M\(")
+
+Rows = list[dict[str, Any]]
+
+
+def zone_of(work: Path, size: Size) -> Path:
+    """A landing zone of that size, generated once."""
+    root = work / f"zone-{size.instances}-{size.points}-{size.hours:.4f}-{'-'.join(size.shapes)}"
+    done = root / "_written"
+    if not done.exists():
+        shutil.rmtree(root, ignore_errors=True)
+        generate(root, size)
+        done.touch()
+    return root
+
+
+def of_points(work: Path, count: int) -> Path:
+    """A zone of at least so many points."""
+    return zone_of(work, Size(instances=INSTANCES, hours=240, points=count))
+
+
+def checked(spark: SparkSession, zone: Path) -> DataFrame:
+    """CHECKED of a zone."""
+    return pushes.check(read_landing(spark, str(zone)))
+
+
+def nowhere(frame: DataFrame) -> None:
+    """Computes every row and column."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def decode_part(work: Path, count: int, rounds: int) -> Rows:
+    """The ways to points."""
+    zone, tenth = of_points(work, count), of_points(work, count // 10)
+    spark = start_session(SessionSettings(master="local[2]", log_level="OFF"))
+    udf = F.udf(lambda payload: rows_of(bytes(payload)), _UDF_TYPE)
+    out = work / "out"
+
+    def decoded() -> DataFrame:
+        return points.points(points.decode(checked(spark, zone)))
+
+    ways: dict[str, tuple[Callable[[], object], Path]] = {
+        "udf": (lambda: nowhere(checked(spark, tenth).select(F.inline(udf("metrics")))), tenth),
+        "nowhere": (lambda: nowhere(decoded()), zone),
+        "packed": (lambda: nowhere(points.pack(checked(spark, zone))), zone),
+        "parquet": (lambda: decoded().write.mode("overwrite").parquet(str(out / "spark")), zone),
+        "one process": (lambda: one_process(zone, None), zone),
+        "one process to parquet": (lambda: one_process(zone, out / "pyarrow.parquet"), zone),
+    }
+    sizes = {each: one_process(each, None) for each in (zone, tenth)}
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, (run, source) in ways.items():
+            began = time.perf_counter()
+            run()
+            found[way].append(sizes[source] / (time.perf_counter() - began))
+    spark.stop()
+    rates = {way: statistics.median(each) for way, each in found.items()}
+    return [
+        {"way": way, "points_per_second": round(rate), "to_udf": round(rate / rates["udf"], 1)}
+        for way, rate in rates.items()
+    ]
+
+
+def one_process(zone: Path, target: Path | None) -> int:
+    """Decodes a landing zone without Spark; with `target`, writes the points there."""
+    writer: pq.ParquetWriter | None = None
+    count = 0
+    for batch in points_of_files(sorted(zone.rglob("*.parquet"))):
+        count += batch.num_rows
+        if target is not None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            writer = writer or pq.ParquetWriter(target, batch.schema, compression="zstd")
+            writer.write_batch(batch)
+    if writer is not None:
+        writer.close()
+    return count
+
+
+def points_of_files(paths: Iterable[Path]) -> Iterable[Any]:
+    """The same stage that Spark's executors run, on batches that pyarrow read."""
+    stage = DecodePoints(None, None)
+    for path in paths:
+        yield from stage(map(with_columns_of_checked, pq.ParquetFile(path).iter_batches(1024)))
+
+
+def with_columns_of_checked(batch: Any) -> Any:
+    """Rows that nothing is wrong with."""
+    arrays = [
+        batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows, pa.string())
+        for name in CHECKED.names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=list(CHECKED.names))
+
+
+def fleet_run(zone: Path, tables: Path, master: str = "local[2]") -> dict[str, Any]:
+    """`fleet run` in a process of its own."""
+    gc_log = tables.with_name(f"{tables.name}-gc.log")
+    began = time.perf_counter()
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "fleet.cli", "run", "--format", "json", "--master", master),
+            *("--source", str(zone), "--tables", str(tables)),
+        ],
+        env={**os.environ, "JDK_JAVA_OPTIONS": f"-Xlog:gc:file={gc_log}:uptime"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    took_s = time.perf_counter() - began
+    if done.returncode:
+        raise SystemExit(f"fleet run by {master} failed: {done.stderr or done.stdout}")
+    report = json.loads(done.stdout.splitlines()[-1])
+    heaps = [int(found) for found in _TO_HEAP_MIB.findall(gc_log.read_text())]
+    silver = report["sizes"]["points"]
+    return {
+        "pushes": report["pushes"],
+        "points": report["points"],
+        "took_s": round(took_s, 1),
+        "points_per_second": round(report["points"] / took_s),
+        "silver_bytes_a_point": round(silver["bytes"] / max(1, silver["rows_written"]), 2),
+        "heap_after_gc_mib": max(heaps, default=None),
+    }
+
+
+def growth_part(work: Path, count: int, _: int) -> Rows:
+    """`fleet run` over a tenth and all, and then over little more."""
+    found = []
+    tables = work / "tables-growth"
+    for share in SHARES:
+        shutil.rmtree(tables, ignore_errors=True)
+        found.append({"size": f"1/{share}"} | fleet_run(of_points(work, count // share), tables))
+    found.append({"size": "a little more"} | fleet_run(of_points(work, count // 100), tables))
+    return found
+
+
+def masters_part(work: Path, count: int, _: int) -> Rows:
+    """The same zone by more and more cores."""
+    found = []
+    for master in ("local[1]", "local[2]"):
+        shutil.rmtree(work / "tables-masters", ignore_errors=True)
+        found.append({"master": master} | fleet_run(of_points(work, count), work / "tables-masters", master))
+    return found
+
+
+def memory_part(work: Path, count: int, _: int) -> Rows:
+    """The heap by the number of instances, of as many pushes."""
+    shape = ("franz-go",)
+    sent = max(INSTANCES, count // 10)
+    found = []
+    for instances in (INSTANCES, sent):
+        zone = zone_of(work, Size(instances=instances, hours=sent / instances / 60, shapes=shape))
+        shutil.rmtree(work / "tables-memory", ignore_errors=True)
+        found.append({"instances": instances} | fleet_run(zone, work / "tables-memory"))
+    return found
+
+
+PARTS: Final[dict[str, Callable[[Path, int, int], Rows]]] = {
+    "decode": decode_part,
+    "growth": growth_part,
+    "masters": masters_part,
+    "memory": memory_part,
+}
+
+
+def print_table(part: str, rows: Rows) -> None:
+    """Rows under the names of their columns."""
+    table = Table(title=part, title_justify="left", box=None)
+    for name in rows[0]:
+        table.add_column(name, justify="right" if name not in ("way", "size", "master") else "left")
+    for row in rows:
+        table.add_row(*(f"{value:,}" if isinstance(value, int | float) else str(value) for value in row.values()))
+    Console(width=160).print(table)
+
+
+def main() -> None:
+    """Prints a table a part, or one JSON object each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="directory for landing zones and tables")
+    parser.add_argument("--points", type=int, default=500_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    print(json.dumps(about()), flush=True)
+    for part in given.parts:
+        rows = PARTS[part](given.work.resolve(), given.points, given.rounds)
+        if given.json:
+            print(json.dumps({part: rows}), flush=True)
+        else:
+            print_table(part, rows)
+
+
+if __name__ == "__main__":
+    main()
