@@ -37,7 +37,15 @@ def inventory(pushes: DataFrame, now: datetime | None = None) -> DataFrame:
 
 
 def by_day(pushes: DataFrame) -> DataFrame:
-    """PUSHES -> ACTIVITY: the inventory of each day."""
+    """PUSHES -> ACTIVITY: the inventory of each day.
+
+    >>> columns = "client_instance_id received_at points heartbeat terminating"
+    >>> pushes = table(spark, PUSHES, columns, ("one", "12:00:00", 110, False, False),
+    ...     ("one", "12:01:00", 0, True, True))
+    >>> show(by_day(pushes), "date client_instance_id pushes heartbeats points terminated")
+    date        client_instance_id  pushes  heartbeats  points  terminated
+    2026-03-01  one                 2       1           110     yes
+    """
     grouped = conform(pushes, PUSHES).groupBy("date", *INSTANCE)
     order = F.struct("received_at", "push_id")
     counted = grouped.agg(
