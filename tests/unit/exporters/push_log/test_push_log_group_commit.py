@@ -195,7 +195,7 @@ def test_a_push_that_waited_too_long_is_answered_and_never_written() -> None:
         writer.gate.set()
         await group.drain()
 
-    writer, answers = run(test, "fsync", ack_timeout_ms=30)
+    writer, answers = run(test, "fsync", ack_timeout_ms=1_000)  # on a busy machine the third takes its time, too
     assert writer.commits == [[1], [3]]
     assert answers.kinds() == {1: PushLogTimeoutError, 2: PushLogTimeoutError, 3: type(None)}
 
