@@ -54,6 +54,7 @@ def store(delta_lake: SparkSession, tmp_path: Path) -> Store:
     return found
 
 
+@pytest.mark.soak
 def test_upkeep_leaves_what_is_asked_for_together_in_few_files(store: Store) -> None:
     spark = store.spark
     of_one = Selection(since=TODAY - timedelta(hours=1), until=TODAY + timedelta(hours=1), instance_ids=[client(5)])

@@ -133,6 +133,7 @@ def test_alerts_beside_the_standing_tables_are_shown_like_them(scenario: Scenari
     assert (alert["rule"], alert["state"], alert["client_id"]) == ("silent-client", "open", "rd")
 
 
+@pytest.mark.soak
 def test_a_webhook_that_refuses_stops_the_watch_and_gets_the_same_alert_after_the_next_start(
     scenario: Scenario,
 ) -> None:

@@ -141,7 +141,11 @@ def test_a_collector_short_of_memory_is_waited_for(collector: OtelCollector, pro
     collector.processors = MEMORY_LIMITER
     collector.start()
     with delivery_to(collector, protocol) as delivery:
-        delivery.push(*records)
+        waiting = list(records)
+        while not delivery.stats().retried:  # it looks at its memory for the first time a moment after its start
+            delivery.push(waiting.pop(0))
+            time.sleep(0.1)
+        delivery.push(*waiting)
         delivery.wait(lambda stats: sum(stats.retried.values()) >= 3)
         assert set(delivery.stats().retried) == {"http_503" if protocol == "http/protobuf" else "unavailable"}
         assert delivery.stats().refused == {}

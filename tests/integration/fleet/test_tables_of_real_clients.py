@@ -43,6 +43,7 @@ def tables(landing: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.soak
 def test_every_client_is_told_by_its_own_id_and_its_sums_are_whole(tmp_path: Path) -> None:
     try:
         check_java()

@@ -245,6 +245,7 @@ def test_the_command_reads_a_topic_with_jars_and_settings_of_ones_own(broker: Ka
     assert (row["client_instance_id"], row["pushes"]) == (OTHER_INSTANCE, 1)
 
 
+@pytest.mark.soak
 def test_standing_tables_take_what_is_new_on_a_topic_and_say_what_retention_took(
     broker: KafkaBroker, landing: Path, tmp_path: Path
 ) -> None:

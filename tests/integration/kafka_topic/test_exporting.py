@@ -156,6 +156,7 @@ def uuid_of(instance: object) -> str:
     return str(parse_instance_id(str(instance)))
 
 
+@pytest.mark.soak
 def test_a_receiver_that_is_away_for_three_times_max_poll_interval_evicts_nobody_and_loses_nothing(
     tmp_path: Path, topic: KafkaTopicSettings, config: Path
 ) -> None:
