@@ -18,7 +18,10 @@ from fleet.tables.lock import only_run
 from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
-pytestmark = pytest.mark.timeout(900)  # five starts of a query before the first test, on a machine that may be busy
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.timeout(900),  # five starts of a query before the first test, on a machine that may be busy
+]
 
 S = 1_000_000
 SILENT_INSTANCE = "AAAAAAAAAAAAAAAAAAAAAg"

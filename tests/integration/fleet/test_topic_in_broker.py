@@ -159,6 +159,7 @@ def ordered(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
+@pytest.mark.soak
 def test_a_topic_answers_as_a_landing_zone_does_and_names_what_is_wrong(broker: KafkaBroker, landing: Path) -> None:
     topic = f"kafka://{broker.bootstrap}/{TOPIC}"
     recent = {"since": (NOW - timedelta(minutes=90)).isoformat(), "until": (NOW + timedelta(minutes=1)).isoformat()}
