@@ -6,11 +6,14 @@ from typing import Any, TypeAlias
 
 import pyarrow
 import pyarrow.compute
+import pyarrow.parquet
 
 pa: Any = pyarrow
 pc: Any = pyarrow.compute
+pq: Any = pyarrow.parquet
 
 Array: TypeAlias = Any
 """A `pyarrow.Array`; the name or docstring of what it is says of which type."""
 RecordBatch: TypeAlias = Any
 Schema: TypeAlias = Any
+Table: TypeAlias = Any

@@ -7,9 +7,9 @@ from pyspark.sql import types as T  # noqa: N812
 
 from fleet import schemas
 from fleet.tables.delta import Layout
+from fleet.tables.parquet_files import DATE as DATE
 from fleet.watch.table import ALERTS as ALERTS_SCHEMA
 
-DATE: Final = "date"
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
 
 
@@ -46,12 +46,16 @@ class Table:
         return "/".join(part for part in (root.rstrip("/"), self.layer, self.name) if part)
 
     @property
+    def indexed(self) -> tuple[str, ...]:
+        """Columns whose least and largest value each file says; all that Delta has a mind to where there are none."""
+        return tuple(name for name in (*self.clustered_by, *self.statistics_of, self.seen_at) if name is not None)
+
+    @property
     def layout(self) -> Layout:
         """How it is laid out when it is made."""
-        indexed = [name for name in (*self.clustered_by, *self.statistics_of, self.seen_at) if name is not None]
         return Layout(
             partition_by=(DATE,) if self.dated else (),
-            properties={_STATISTICS: ",".join(indexed)} if indexed else {},
+            properties={_STATISTICS: ",".join(self.indexed)} if self.indexed else {},
         )
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import types as T  # noqa: N812
 from fleet.errors import JarError, TableError
 from fleet.jars import Package, jars_of
 from fleet.session import session_conf
+from fleet.tables.parquet_files import DATE, WrittenFile
 
 DELTA: Final = Package(
     what="Delta Lake",
@@ -221,6 +222,69 @@ def append(frame: DataFrame, path: str, *, transaction: Transaction | None, layo
     if transaction is not None:
         writer = writer.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version)
     writer.save(path)
+
+
+def add_files(spark: SparkSession, path: str, files: Iterable[WrittenFile], *, transaction: Transaction) -> None:
+    """Makes files that lie in the directory of a table that is there part of it, unless the transaction or a later one
+    has: all of them in one commit.
+
+    Somebody else's commit of the same application meanwhile is a conflict (`is_conflict`), and nothing is added.
+    """
+    jvm: Any = spark._jvm
+    log = _log_class(spark).forTable(spark._jsparkSession, path)
+    commit = log.startTransaction()
+    if commit.txnVersion(transaction.app_id) >= transaction.version:  # -1 if it never wrote
+        return
+    now_ms = int(log.clock().getTimeMillis())
+    done = {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": now_ms}
+    added = list(files)
+    actions = [{"txn": done}, *({"add": _add_action(file)} for file in added)]
+    from_json = _object(spark, "actions.Action").fromJson
+    totals = {
+        "numFiles": len(added),
+        "numOutputBytes": sum(file.size_bytes for file in added),
+        "numOutputRows": sum(file.rows for file in added),
+    }
+    commit.registerSQLMetrics(spark._jsparkSession, jvm.PythonUtils.toScalaMap(_sql_metrics(spark, totals)))
+    commit.commit(
+        jvm.PythonUtils.toSeq([from_json(json.dumps(action)) for action in actions]), _append_operation(spark)
+    )
+
+
+def _add_action(file: WrittenFile) -> dict[str, Any]:
+    """As Delta's protocol has it (Add File and Remove File)."""
+    return {
+        "path": file.path,
+        "partitionValues": {DATE: file.date.isoformat() if file.date else None},
+        "size": file.size_bytes,
+        "modificationTime": file.modified_at_ms,
+        "dataChange": True,
+        "stats": file.statistics,
+    }
+
+
+def _sql_metrics(spark: SparkSession, values: Mapping[str, int]) -> dict[str, Any]:
+    """What the commit says of itself, which `rows_written` reads."""
+    jvm: Any = spark._jvm
+    context = spark.sparkContext._jsc.sc()
+    metrics = {}
+    for name, value in values.items():
+        metrics[name] = jvm.org.apache.spark.sql.execution.metric.SQLMetrics.createMetric(context, name)
+        metrics[name].set(value)
+    return metrics
+
+
+def _append_operation(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    nothing = jvm.scala.Option.empty()
+    write = getattr(jvm.org.apache.spark.sql.delta, "DeltaOperations$Write")
+    return write(jvm.org.apache.spark.sql.SaveMode.Append, nothing, nothing, nothing)
+
+
+def _object(spark: SparkSession, name: str) -> Any:
+    """A Scala object of Delta's by the name of its class."""
+    jvm: Any = spark._jvm
+    return getattr(getattr(jvm, f"org.apache.spark.sql.delta.{name}$"), "MODULE$")
 
 
 def merge(

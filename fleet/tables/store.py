@@ -1,7 +1,7 @@
 """The standing tables under one root, made by their first rows."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +11,7 @@ from fleet.schemas import conform
 from fleet.tables import delta
 from fleet.tables.catalog import Table
 from fleet.tables.delta import Layout, Transaction
+from fleet.tables.parquet_files import WrittenFile
 
 
 class Store:
@@ -65,6 +66,18 @@ class Store:
         rows, path, layout = conform(frame, table.schema), table.path(self.root), self._layout(table)
         with self._counted(table):
             delta.append(rows, path, transaction=transaction, layout=layout)
+
+    def make(self, table: Table) -> None:
+        """Makes it, with no rows, where it is not there."""
+        if not self.has(table):
+            empty = self.spark.createDataFrame([], table.schema)
+            delta.append(empty, table.path(self.root), transaction=None, layout=table.layout)
+
+    def add_files(self, table: Table, files: Iterable[WrittenFile], transaction: Transaction) -> None:
+        """Makes files that lie under the path of a `dated` table part of it, unless the transaction has."""
+        self.make(table)
+        with self._counted(table):
+            delta.add_files(self.spark, table.path(self.root), files, transaction=transaction)
 
     def merge(self, table: Table, frame: DataFrame, transaction: Transaction) -> None:
         """Adds rows of new keys and replaces older ones of known keys, unless the transaction has."""

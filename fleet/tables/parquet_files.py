@@ -1,0 +1,299 @@
+"""Rows to Parquet files of a Delta table partitioned by `date`, on whatever process has the rows: no Spark in here.
+
+A file that lies in a table's directory is no part of the table before a commit says so (`delta.add_files`); until then
+it is what Delta's VACUUM removes. So a file has its name from the start, and whoever ends early, however hard, leaves
+nothing that counts.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+from uuid import uuid4
+
+from fleet.decode.arrow import RecordBatch, Schema, pa, pc, pq
+from fleet.tables.file_statistics import FileStatistics
+
+DATE: Final = "date"
+"""The column that a table is partitioned by: its values are in the log and in names of directories, not in files."""
+
+WRITTEN: Final = "path string, size_bytes long, modified_at_ms long, date date, rows long, statistics string"
+"""`WrittenFile` as Spark has it, for `DataFrame.mapInArrow`."""
+
+_NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
+_ZSTD_LEVEL: Final = 3  # as Spark's own writer
+_MIB: Final = 1024 * 1024
+_WRITTEN: Final = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("modified_at_ms", pa.int64()),
+        ("date", pa.date32()),
+        ("rows", pa.int64()),
+        ("statistics", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A finished file, which is on disk for good.
+
+    Attributes:
+        path: under the table's directory, parted by `/`.
+        size_bytes: of the file [B].
+        modified_at_ms: Unix time [ms].
+        date: of all its rows.
+        rows: in it.
+        statistics: Delta's, as JSON.
+    """
+
+    path: str
+    size_bytes: int
+    modified_at_ms: int
+    date: date | None
+    rows: int
+    statistics: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLimits:
+    """What bounds the files, and the memory of whoever writes them.
+
+    Attributes:
+        row_group_rows: rows that a row group begins to be written at.
+        row_group_bytes: the same in Arrow's memory [B].
+        waiting_bytes: of rows that wait in memory for their row group, over all files [B].
+        file_bytes: size from which on a file is finished and the next one begun [B].
+        open_files: files that are begun and not finished; the one that was longest without rows is finished first.
+    """
+
+    row_group_rows: int = 1_000_000
+    row_group_bytes: int = 64 * _MIB
+    waiting_bytes: int = 128 * _MIB
+    file_bytes: int = 128 * _MIB
+    open_files: int = 8
+
+
+DEFAULT_LIMITS: Final = FileLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteFiles:
+    """Batches of a table's rows -> WRITTEN, as `DataFrame.mapInArrow` calls it on Spark's executors.
+
+    Attributes:
+        directory: the table's, on a file system that all executors have under this name.
+        schema: of the rows, with `date` [date32] among them.
+        statistics_of: the columns that queries choose files by.
+        limits: of files and memory.
+    """
+
+    directory: str
+    schema: Schema
+    statistics_of: tuple[str, ...]
+    limits: FileLimits = DEFAULT_LIMITS
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        """One row a file; see `written`."""
+        with closing(self.written(batches)) as files:
+            for file in files:
+                yield pa.RecordBatch.from_pylist([asdict(file)], schema=_WRITTEN)
+
+    def written(self, batches: Iterable[RecordBatch]) -> Generator[WrittenFile, None, None]:
+        """Each file once it is finished; what is not finished when this ends early is removed.
+
+        Raises:
+            ValueError: a batch has other columns or types than the schema, or this cannot be the schema of a table.
+            OSError: a file cannot be written.
+        """
+        with FileWriter(self.directory, self.schema, self.statistics_of, self.limits) as writer:
+            for batch in batches:
+                writer.write(batch)
+                yield from writer.take_finished()
+            writer.finish()
+            yield from writer.take_finished()
+
+
+class FileWriter:
+    """Writes rows into one file a day at a time; leaving its context removes every file that was not taken."""
+
+    def __init__(
+        self, directory: str, schema: Schema, statistics_of: Iterable[str], limits: FileLimits = DEFAULT_LIMITS
+    ) -> None:
+        if DATE not in schema.names or schema.field(DATE).type != pa.date32():
+            raise ValueError(f"the rows have no column {DATE} of type date32 to be partitioned by")
+        self._root = Path(directory)
+        self._schema = schema
+        self._in_file = schema.remove(schema.get_field_index(DATE)).remove_metadata()
+        self._statistics_of = tuple(statistics_of)
+        FileStatistics(self._in_file, self._statistics_of)  # says at once what is wrong with them
+        self._limits = limits
+        self._open: OrderedDict[date | None, _OpenFile] = OrderedDict()
+        self._finished: list[WrittenFile] = []
+
+    def __enter__(self) -> "FileWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._open.values():
+            file.discard()
+        self._open.clear()
+        for written in self.take_finished():
+            (self._root / written.path).unlink(missing_ok=True)
+
+    def write(self, batch: RecordBatch) -> None:
+        """Takes the rows of a batch.
+
+        Raises:
+            ValueError: it has other columns or types.
+            OSError: a file cannot be written.
+        """
+        if not batch.schema.equals(self._schema):
+            raise ValueError(f"rows of another table: {batch.schema.to_string()}")
+        for day, rows in _by_day(batch):
+            self._file_of(day).add(rows)
+            self._write_groups(day)
+
+    def finish(self) -> None:
+        """Writes what waits, and finishes every file.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        for day in list(self._open):
+            self._finish(day)
+
+    def take_finished(self) -> list[WrittenFile]:
+        """The files that were finished since this was last called; they are the caller's from here on."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _file_of(self, day: date | None) -> "_OpenFile":
+        if day not in self._open:
+            if len(self._open) >= self._limits.open_files:
+                self._finish(next(iter(self._open)))
+            self._open[day] = _OpenFile(self._root, day, self._in_file, self._statistics_of)
+        self._open.move_to_end(day)
+        return self._open[day]
+
+    def _write_groups(self, day: date | None) -> None:
+        limits, file = self._limits, self._open[day]
+        if file.waiting_rows >= limits.row_group_rows or file.waiting_bytes >= limits.row_group_bytes:
+            self._write_group(day)
+        while sum(each.waiting_bytes for each in self._open.values()) > limits.waiting_bytes:
+            self._write_group(max(self._open, key=lambda each: self._open[each].waiting_bytes))
+
+    def _write_group(self, day: date | None) -> None:
+        self._open[day].write_waiting(self._limits)
+        if self._open[day].size_bytes >= self._limits.file_bytes:
+            self._finish(day)
+
+    def _finish(self, day: date | None) -> None:
+        self._finished.append(self._open[day].finish(self._limits))
+        del self._open[day]
+
+
+class _OpenFile:
+    """One file, and the rows that wait for it; not on disk before its first row group."""
+
+    def __init__(self, root: Path, day: date | None, schema: Schema, statistics_of: Iterable[str]) -> None:
+        self._root = root
+        self._day = day
+        self._path = f"{DATE}={day.isoformat() if day else _NO_DATE}/part-{uuid4()}.zstd.parquet"
+        self._schema = schema
+        self._statistics = FileStatistics(schema, statistics_of)
+        self._waiting: list[RecordBatch] = []
+        self._sink: BinaryIO | None = None
+        self._writer: Any = None
+        self.waiting_rows = 0
+        self.waiting_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the row groups that are written [B]."""
+        return self._sink.tell() if self._sink else 0
+
+    def add(self, rows: RecordBatch) -> None:
+        self._waiting.append(rows)
+        self.waiting_rows += rows.num_rows
+        self.waiting_bytes += rows.nbytes
+
+    def write_waiting(self, limits: FileLimits) -> None:
+        """As one row group, or more where they are many."""
+        if not self.waiting_rows:
+            return
+        table = pa.Table.from_batches(self._waiting, schema=self._schema)
+        groups = max(1, self.waiting_bytes // limits.row_group_bytes, self.waiting_rows // limits.row_group_rows)
+        rows = -(-self.waiting_rows // groups)
+        self._waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
+        self._statistics.add(table)
+        self._begun().write_table(table, row_group_size=rows)
+
+    def finish(self, limits: FileLimits) -> WrittenFile:
+        self.write_waiting(limits)
+        self._begun().close()
+        assert self._sink is not None
+        self._sink.flush()
+        os.fsync(self._sink.fileno())
+        self._sink.close()
+        path = self._root / self._path
+        for directory in (path.parent, self._root):  # whose entries are the file and its day
+            _sync_directory(directory)
+        found = path.stat()
+        return WrittenFile(
+            path=self._path,
+            size_bytes=found.st_size,
+            modified_at_ms=found.st_mtime_ns // 1_000_000,
+            date=self._day,
+            rows=self._statistics.rows,
+            statistics=self._statistics.to_json(),
+        )
+
+    def discard(self) -> None:
+        if self._sink is None:
+            return
+        with suppress(Exception):  # a footer that cannot be written: the file goes in any case
+            self._writer.close()
+        with suppress(OSError):
+            self._sink.close()
+        (self._root / self._path).unlink(missing_ok=True)
+
+    def _begun(self) -> Any:
+        if self._sink is None:
+            path = self._root / self._path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._sink = path.open("xb")
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                self._schema,
+                compression="zstd",
+                compression_level=_ZSTD_LEVEL,
+                store_schema=False,  # the table's own is in its log
+            )
+        return self._writer
+
+
+def _by_day(batch: RecordBatch) -> Iterator[tuple[date | None, RecordBatch]]:
+    """The rows of each day, in their order and without their `date`."""
+    days = batch.column(DATE)
+    rows = batch.drop_columns([DATE]).replace_schema_metadata(None)
+    found = pc.unique(days).to_pylist()
+    for day in found:
+        if len(found) == 1:
+            yield day, rows
+        else:
+            own = pc.is_null(days) if day is None else pc.equal(days, pa.scalar(day, pa.date32()))
+            yield day, rows.filter(own)  # a null is no match
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
