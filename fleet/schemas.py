@@ -211,20 +211,32 @@ DECODED: Final = T.StructType(_POINT_PUSH.fields + _DECODED_POINT + _ORIGIN.fiel
 """The columns of SENT_POINTS that are read from payloads, and the rows set aside, in one frame, so that one pass over
 the payloads gives and counts both. `distribution` is a list of one or none, which costs a number nothing."""
 
+FILES: Final = _schema(
+    ("path", T.StringType()),
+    ("size_bytes", T.LongType()),
+    ("modified_at_ms", T.LongType()),
+    ("date", T.DateType()),
+    ("rows", T.LongType()),
+    ("statistics", T.StringType()),
+)
+"""One row a data file of a table that is written and not yet committed; see `fleet.tables.parquet_files`."""
+
 PACKED: Final = _schema(
     ("pushes", T.LongType()),
     ("points", T.LongType()),
     ("rejects", T.LongType()),
     ("seen_at", T.ArrayType(T.TimestampType(), containsNull=True)),
     ("counted", T.BinaryType()),
-    ("gauges", T.BinaryType()),
-    ("others", T.BinaryType()),
+    ("marked", T.BinaryType()),
+    ("series", T.BinaryType()),
+    ("files", T.ArrayType(FILES, containsNull=True)),
 )
 """Some thousands of pushes, decoded once for all the tables that come of them.
 
 `pushes` and `rejects` count the good ones and those set aside, `seen_at` has the first and the last time of receipt of
-each day (UTC) that the good ones have. `counted` is their COUNTED, `gauges` and `others` (which have a growth) their
-DECODED, in Arrow's own form, compressed.
+each day (UTC) that the good ones have. `counted` is their COUNTED, `marked` their POINTS, and `series` the SERIES of
+instances that no more pushes come of, in Arrow's own form, compressed; where the points went to `files`, `marked` is
+null.
 """
 
 REJECTS: Final = _schema(

@@ -3,10 +3,10 @@
 Nothing here knows of Spark.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from fleet.dialects import Sender, identity_of, sender_of
 from fleet.errors import PayloadError
 from telemetry.dialects import twin_families
 
-_GAUGE: Final = KINDS.index("gauge")
 _TEMPORALITIES = pa.array([None, "delta", "cumulative"], pa.string())
 _IDENTITY_TYPES = {
     "node_id": pa.int32(),
@@ -37,14 +36,15 @@ _IDENTITY_TYPES = {
 class DecodedPayloads:
     """Data points of a batch, in the order of the payloads, and the payloads that are malformed.
 
-    `push_of` names for each row of `columns` the index of its payload; `reasons` has the index of each malformed
-    payload, none of whose points are in `columns`. Where gauges were asked to come first, `gauges` says how many do.
+    `push_of` names for each row of `columns` the index of its payload, and `set_of` the number of its attributes in
+    `sets`; `reasons` has the index of each malformed payload, none of whose points are in `columns`.
     """
 
     push_of: Indices
+    set_of: Indices
+    sets: Sequence[TextMap]
     columns: dict[str, Array]
     reasons: dict[int, str]
-    gauges: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def count(payloads: list[bytes], *, reader: Reader | None = None) -> list[Counte
 
 
 def decode_and_count(payloads: list[bytes], *, reader: Reader | None = None) -> list[_Both]:
-    """What `decode` and `count` give, of payloads that are read once; gauges come first in each part."""
+    """What `decode` and `count` give, of payloads that are read once."""
     parts, reasons = _read(payloads, reader, _both)
     if reasons:
         parts.append((_none_decoded(reasons), _none_counted(reasons)))
@@ -104,13 +104,12 @@ def decode_and_count(payloads: list[bytes], *, reader: Reader | None = None) -> 
 
 def _both(flat: FlatPoints, indices: Indices) -> _Both:
     batch = _batch_of(flat)
-    is_other = np.asarray(flat.kind) != _GAUGE
-    order = np.argsort(is_other, kind="stable")
-    return _interpret(batch, indices, None, order), _count(batch, indices)
+    return _interpret(batch, indices, None), _count(batch, indices)
 
 
 def _none_decoded(reasons: dict[int, str]) -> DecodedPayloads:
-    return DecodedPayloads(push_of=np.empty(0, np.int64), columns={}, reasons=reasons)
+    nothing = np.empty(0, np.int64)
+    return DecodedPayloads(push_of=nothing, set_of=nothing, sets=(), columns={}, reasons=reasons)
 
 
 def _none_counted(reasons: dict[int, str]) -> CountedPayloads:
@@ -225,21 +224,20 @@ def _senders(batch: _Batch) -> dict[int, Sender]:
     return {push: found[number] for push, number in zip(pushes.tolist(), numbers, strict=True)}
 
 
-def _interpret(
-    batch: _Batch, indices: Indices, names: Collection[str] | None, order: Indices | None = None
-) -> DecodedPayloads:
-    """The points of metrics with these `names` (None: of all), in `order` where one is given."""
+def _interpret(batch: _Batch, indices: Indices, names: Collection[str] | None) -> DecodedPayloads:
+    """The points of metrics with these `names` (None: of all)."""
     reasons = _reasons(batch)
     numbers = _numbers(batch)
-    kept = _kept(batch, reasons, names, order)
+    kept = _kept(batch, reasons, names)
     if kept is not None:
         batch = _select(batch, kept)
         numbers = {name: column[kept] for name, column in numbers.items()}
     return DecodedPayloads(
         push_of=indices[batch.push_of],
+        set_of=batch.set_of,
+        sets=batch.sets.maps,
         columns=_columns(batch) | {name: pa.array(column) for name, column in numbers.items()},
         reasons={int(indices[push]): reason for push, reason in reasons.items()},
-        gauges=int(np.count_nonzero(np.asarray(batch.flat.kind) == _GAUGE)),
     )
 
 
@@ -302,17 +300,15 @@ def _reasons(batch: _Batch) -> dict[int, str]:
     return reasons
 
 
-def _kept(
-    batch: _Batch, reasons: dict[int, str], names: Collection[str] | None, order: Indices | None
-) -> Indices | None:
-    """Indices of the points that stay, in `order` or their own; None for all in their own."""
+def _kept(batch: _Batch, reasons: dict[int, str], names: Collection[str] | None) -> Indices | None:
+    """Indices of the points that stay; None for all."""
     if not reasons and names is None:
-        return order
+        return None
     keep: npt.NDArray[np.bool_] = ~np.isin(batch.push_of, list(reasons))
     if names is not None:
         named = pc.is_in(batch.flat.name, value_set=pa.array(sorted(names), pa.string()))
         keep &= named.to_numpy(zero_copy_only=False)[batch.flat.metric_of]
-    return np.flatnonzero(keep) if order is None else order[keep[order]]
+    return np.flatnonzero(keep)
 
 
 def _columns(batch: _Batch) -> dict[str, Array]:

@@ -1,55 +1,25 @@
 """The step on Spark's executors: CHECKED batches in, DECODED or COUNTED batches out (`DataFrame.mapInArrow`).
 
-Where several tables come of the same pushes, they are decoded once: PACKED keeps a chunk's DECODED and COUNTED in
-Arrow's own form, and `Unpack` hands them out again, a table at a time.
+Where several tables come of the same pushes (`fleet.silver.batch`), they are decoded once: PACKED keeps rows in Arrow's
+own form, and `Unpack` hands them out again, a table at a time.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
-from pyspark.sql import types as T  # noqa: N812
 
-from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
-from fleet.decode.attributes import TEXT_MAP_TYPE
-from fleet.decode.distribution import DISTRIBUTIONS_TYPE
+from fleet.decode.arrow import RecordBatch, pa, pc
 from fleet.decode.flat import Indices
-from fleet.decode.payloads import CountedPayloads, DecodedPayloads, count, decode, decode_and_count
+from fleet.decode.payloads import CountedPayloads, count, decode
+from fleet.decode.rows import COUNTED_ROWS, DECODED_ROWS, counted_rows, decoded_rows, reject_rows
 from fleet.decode.tally import RejectTally
 from fleet.dialects import Sender
-from fleet.schemas import COUNTED, DECODED, PACKED, REJECTS
 
 MAX_CHUNK_BYTES: Final = 4 * 1024 * 1024
 """Payload bytes that are decoded at once: enough to spread the fixed cost of a batch (0.4 ms) over thousands of
 points, little enough to bound a worker's memory. A single larger payload is a chunk of its own."""
-
-_DAY_US: Final = 86_400_000_000
-_ARROW_TYPES: Final[dict[type[T.DataType], Any]] = {
-    T.StringType: pa.string(),
-    T.TimestampType: pa.timestamp("us", tz="UTC"),
-    T.IntegerType: pa.int32(),
-    T.LongType: pa.int64(),
-    T.DoubleType: pa.float64(),
-    T.BooleanType: pa.bool_(),
-    T.MapType: TEXT_MAP_TYPE,
-    T.BinaryType: pa.binary(),
-}
-_ARROW_LISTS: Final[dict[str, Any]] = {
-    "distribution": DISTRIBUTIONS_TYPE,
-    "seen_at": pa.list_(_ARROW_TYPES[T.TimestampType]),
-}
-
-
-def _arrow_schema(schema: T.StructType) -> Schema:
-    types = {field.name: _ARROW_LISTS.get(field.name) or _ARROW_TYPES[type(field.dataType)] for field in schema.fields}
-    return pa.schema(list(types.items()))
-
-
-_DECODED: Final = _arrow_schema(DECODED)
-_COUNTED: Final = _arrow_schema(COUNTED)
-_PACKED: Final = _arrow_schema(PACKED)
-_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +38,8 @@ class DecodePoints:
             for part in decode(chunk.column("metrics").take(pa.array(good)).to_pylist(), self.metric_names):
                 _add_reasons(reasons, good, part.reasons)
                 if len(part.push_of):
-                    yield _point_rows(chunk, good[part.push_of], part)
-            yield from _reject_rows(chunk, reasons, _DECODED)
+                    yield decoded_rows(chunk, good[part.push_of], part)
+            yield from reject_rows(chunk, reasons, DECODED_ROWS)
             rejects += _rejects(reasons)
         if self.tally:
             self.tally.add(rejects)
@@ -85,7 +55,7 @@ class CountPoints:
         """One or two batches out for each chunk of pushes in."""
         rejects = 0
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
-            pushes = _Pushes(chunk)
+            pushes = CountedPushes(chunk)
             for part in count(pushes.payloads):
                 pushes.add(part)
             yield from pushes.rows()
@@ -95,30 +65,20 @@ class CountPoints:
 
 
 @dataclass(frozen=True, slots=True)
-class PackPushes:
-    """CHECKED -> PACKED: one row for each chunk of pushes."""
-
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """One batch of one row out for each chunk of pushes in."""
-        for chunk in regroup(batches, MAX_CHUNK_BYTES):
-            yield _pack(chunk)
-
-
-@dataclass(frozen=True, slots=True)
 class Unpack:
-    """`counted`, `gauges` or `others` of PACKED -> these columns of COUNTED or DECODED."""
+    """One of the packed columns of PACKED -> these columns of its rows."""
 
     columns: tuple[str, ...]
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """The batches as they were packed."""
         for batch in batches:
-            for packed in batch.column(0):
+            for packed in batch.column(0).drop_null():
                 for rows in pa.ipc.open_stream(packed.as_buffer()):
                     yield rows.select(list(self.columns))
 
 
-class _Pushes:
+class CountedPushes:
     """A chunk's pushes while they are counted."""
 
     def __init__(self, chunk: RecordBatch) -> None:
@@ -148,49 +108,8 @@ class _Pushes:
 
     def rows(self) -> Iterator[RecordBatch]:
         """COUNTED, once all parts are there."""
-        yield _count_rows(self.chunk, self.reasons, self.points, self._senders)
-        yield from _reject_rows(self.chunk, self.reasons, _COUNTED)
-
-
-def _pack(chunk: RecordBatch) -> RecordBatch:
-    pushes = _Pushes(chunk)
-    gauges: list[RecordBatch] = []
-    others: list[RecordBatch] = []
-    for decoded, counted in decode_and_count(pushes.payloads):
-        pushes.add(counted)
-        if len(decoded.push_of):
-            rows = _point_rows(chunk, pushes.good[decoded.push_of], decoded)
-            gauges.append(rows.slice(0, decoded.gauges))
-            others.append(rows.slice(decoded.gauges))
-    values = {
-        "pushes": chunk.num_rows - pushes.rejects,
-        "points": int(pushes.points.sum()),
-        "rejects": pushes.rejects,
-        "seen_at": _seen_at(chunk, pushes.reasons),
-        "counted": _as_bytes(_COUNTED, pushes.rows()),
-        "gauges": _as_bytes(_DECODED, gauges),
-        "others": _as_bytes(_DECODED, others),
-    }
-    return pa.RecordBatch.from_pylist([values], schema=_PACKED)
-
-
-def _seen_at(chunk: RecordBatch, reasons: list[str | None]) -> list[int]:
-    """First and last time of receipt of each day [us]."""
-    is_good = pa.array([reason is None for reason in reasons], pa.bool_())
-    times = np.sort(chunk.column("received_at").filter(is_good).cast(pa.int64()).to_numpy(zero_copy_only=False))
-    _, begins = np.unique(times // _DAY_US, return_index=True)
-    of_days = np.split(times, begins[1:]) if len(times) else []
-    return [int(time) for of_day in of_days for time in (of_day[0], of_day[-1])]
-
-
-def _as_bytes(schema: Schema, batches: Iterable[RecordBatch]) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema, options=_COMPRESSED) as stream:
-        for batch in batches:
-            if batch.num_rows:
-                stream.write_batch(batch)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
+        yield counted_rows(self.chunk, self.reasons, self.points, self._senders)
+        yield from reject_rows(self.chunk, self.reasons, COUNTED_ROWS)
 
 
 def _given_reasons(chunk: RecordBatch) -> list[str | None]:
@@ -205,61 +124,6 @@ def _rejects(reasons: list[str | None]) -> int:
 def _add_reasons(reasons: list[str | None], good: Indices, found: Mapping[int, str]) -> None:
     for push, reason in found.items():
         reasons[good[push]] = reason
-
-
-def _batch(schema: Schema, rows: int, column: Callable[[str], Array | None]) -> RecordBatch:
-    """A batch of `schema`; columns that are not given are null."""
-    arrays = []
-    for field in schema:
-        array = column(field.name)
-        arrays.append(pa.nulls(rows, field.type) if array is None else array.cast(field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _point_rows(chunk: RecordBatch, row_of: Indices, part: DecodedPayloads) -> RecordBatch:
-    rows = pa.array(row_of)
-    # A point has a place in its push, not in a file: the columns of origin are for what is set aside.
-    of_push = set(chunk.schema.names) - {"source_file", "source_row", "reason"}
-
-    def column(name: str) -> Array | None:
-        if name in part.columns:
-            return part.columns[name]
-        return chunk.column(name).take(rows) if name in of_push else None
-
-    return _batch(_DECODED, len(row_of), column)
-
-
-def _count_rows(
-    chunk: RecordBatch, reasons: list[str | None], points: Indices, senders: list[Sender | None]
-) -> RecordBatch:
-    rows = pa.array(np.flatnonzero([reason is None for reason in reasons]))
-    own = {"points": pa.array(points), "heartbeat": pc.equal(pc.binary_length(chunk.column("metrics")), 0)}
-    for name in (field.name for field in fields(Sender)):
-        own[name] = pa.array([getattr(sender, name) if sender else None for sender in senders], pa.string())
-
-    def column(name: str) -> Array | None:
-        if name == "payload":
-            return None
-        return own[name].take(rows) if name in own else chunk.column(name).take(rows)
-
-    return _batch(_COUNTED, len(rows), column)
-
-
-def _reject_rows(chunk: RecordBatch, reasons: list[str | None], schema: Schema) -> Iterator[RecordBatch]:
-    bad = [row for row, reason in enumerate(reasons) if reason is not None]
-    if not bad:
-        return
-    rows = pa.array(bad)
-    given = pa.array([reasons[row] for row in bad], pa.string())
-
-    def column(name: str) -> Array | None:
-        if name == "reason":
-            return given
-        if name == "payload":
-            return chunk.column("metrics").take(rows)
-        return chunk.column(name).take(rows) if name in REJECTS.names else None
-
-    yield _batch(schema, len(bad), column)
 
 
 def regroup(batches: Iterable[RecordBatch], max_bytes: int) -> Iterator[RecordBatch]:

@@ -4,7 +4,7 @@ The writes come in an order that makes a batch which was cut off between any two
 again, as Spark runs it: with the same files or offsets and the same number.
 
 1. `rejects` and `points` are appended under the batch's transaction. Points are compared with `series` as the batch
-   before left it.
+   before left it. Their files are written while the batch is decoded, and count once the transaction names them.
 2. `series` takes the batch's last points. From here on it is not what the points were compared with, but they are
    written, and a second write of them is nothing.
 3. `batches` says what the batch held, for the gold tables.
@@ -26,15 +26,18 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.storagelevel import StorageLevel
 
 from fleet import schemas
+from fleet.decode.rows import POINT_ROWS
 from fleet.errors import LandingError
 from fleet.pipeline.spans import from_micros
 from fleet.pipeline.stream import Batch
 from fleet.session import conf_for, session_conf
-from fleet.silver import deltas, points, pushes
+from fleet.silver import batch as silver
+from fleet.silver import pushes
 from fleet.silver.rejects import rejects
 from fleet.spark_errors import unreadable_file
 from fleet.tables import catalog
 from fleet.tables.delta import Transaction
+from fleet.tables.parquet_files import WrittenFile
 from fleet.tables.store import Store
 from telemetry.push_record import SCHEMA_VERSION
 
@@ -50,7 +53,6 @@ TIMES: Final = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UT
 _FEW: Final = 100_000  # positions or ids, 100 B each at most: what may well be broadcast
 _CHUNKS_AT_ONCE: Final = 4  # of PACKED, up to some MB each, that are handed to Python together
 _POSITION: Final = ("source_file", "source_row")
-_INSTANCE: Final = ("principal", "client_instance_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,26 +108,39 @@ class BatchWriter:
         transaction = Transaction(app_id=self._app_id, version=batch.number)
         if read.report.rejects or not self._store.has(catalog.REJECTS):
             self._append(catalog.REJECTS, self._new_rejects(read), transaction)
-        if read.report.points or not self._store.has(catalog.POINTS):
-            gauges, others = (points.points(points.unpack(read.packed, name)) for name in ("gauges", "others"))
-            compared = deltas.mark(others, self._previous(read.counted))
-            self._append(catalog.POINTS, deltas.unmarked(gauges).unionByName(compared), transaction)
+        if read.report.points:
+            self._add_points(read, transaction)
             self._stage(catalog.SERIES.name)
-            remembered = deltas.latest(points.unpack(read.packed, "others", deltas.OF_SERIES))
-            self._store.merge(catalog.SERIES, remembered, transaction)
+            self._store.merge(catalog.SERIES, silver.unpack(read.packed, "series"), transaction)
         self._append(catalog.BATCHES, self._batch_row(read.report), transaction)
         self._append(catalog.PUSHES, pushes.pushes(read.counted), transaction)
+
+    def _add_points(self, read: "_Read", transaction: Transaction) -> None:
+        self._stage(catalog.POINTS.name)
+        if read.files:
+            files = [WrittenFile(**row.asDict()) for row in read.files]
+            self._store.add_files(catalog.POINTS, files, transaction)
+        else:
+            self._store.append(catalog.POINTS, silver.unpack(read.packed, "marked"), transaction)
+
+    def _points_to(self, batch: Batch) -> silver.PointsTo:
+        """Files of the table, where executors can write them without Spark; none where an earlier try committed its."""
+        written = self._store.last_version(catalog.POINTS, self._app_id)
+        if written is not None and written >= batch.number:
+            return silver.Nowhere()
+        self._store.make(catalog.POINTS)
+        return self._store.files_of(catalog.POINTS, POINT_ROWS) or silver.InRows()
 
     def _append(self, table: catalog.Table, frame: DataFrame, transaction: Transaction) -> None:
         self._stage(table.name)
         self._store.append(table, frame, transaction)
 
-    def _previous(self, counted: DataFrame) -> DataFrame | None:
+    def _previous(self, checked: DataFrame) -> DataFrame | None:
         """The remembered series of the instances that have pushes in this batch."""
         if not self._store.has(catalog.SERIES):
             return None
-        instances = counted.where(F.col("reason").isNull()).select(*_INSTANCE).distinct()
-        return self._store.read(catalog.SERIES).join(instances, on=list(_INSTANCE), how="left_semi")
+        instances = checked.where(F.col("reason").isNull()).select(*schemas.INSTANCE).distinct()
+        return self._store.read(catalog.SERIES).join(instances, on=list(schemas.INSTANCE), how="left_semi")
 
     def _new_rejects(self, read: "_Read") -> DataFrame:
         """What lies where an earlier checkpoint has set it aside already is not set aside again."""
@@ -199,11 +214,12 @@ class BatchWriter:
             few = F.broadcast(repeats) if repeated <= _FEW else repeats
             checked = pushes.drop_repeats(checked, few)
         self._stage("decoding")
-        packed = kept.keep(points.pack(checked))
+        packed = kept.keep(silver.make(checked, self._previous(checked), self._points_to(batch)))
         rows = [_bad_file(path, batch.files[path], reason) for path, reason in bad.items()]
         report = _report(batch, packed, repeated, bad)
         bad_files = spark.createDataFrame(rows, schemas.REJECTS)
-        return _Read(packed=packed, bad_files=bad_files, report=report)
+        files = packed.select(F.inline("files")).collect()
+        return _Read(packed=packed, bad_files=bad_files, report=report, files=files)
 
     def _repeats(self, checked: DataFrame, span: Row) -> DataFrame:
         """Positions of pushes that came before, in this batch or an earlier one.
@@ -235,16 +251,17 @@ def _set_aside(batch: Batch, bad: dict[str, str], error: Exception) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """A batch as it is written: PACKED, REJECTS of whole files, and what there is."""
+    """A batch as it is written: PACKED, REJECTS of whole files, what there is, and FILES of its points."""
 
     packed: DataFrame
     bad_files: DataFrame
     report: BatchReport
+    files: list[Row]
 
     @property
     def counted(self) -> DataFrame:
         """COUNTED of it."""
-        return points.unpack(self.packed, "counted")
+        return silver.unpack(self.packed, "counted")
 
 
 class _Kept:
@@ -307,7 +324,7 @@ def _report(batch: Batch, packed: DataFrame, repeats: int, bad: dict[str, str]) 
         pushes=totals.pushes,
         points=totals.points,
         repeats=repeats,
-        rejects=_by_reason(points.unpack(packed, "counted"), totals.rejects, list(bad.values())),
+        rejects=_by_reason(silver.unpack(packed, "counted"), totals.rejects, list(bad.values())),
         spans=_spans(packed),
     )
 

@@ -4,6 +4,8 @@ Points of a series are compared in the order of their receipt (`received_at`, `p
 pushes come one after the other, while its clock may be set back or forth. So what comes out does not depend on where
 one run ends and the next begins, as long as pushes are read in that order; what an earlier run has overtaken is `late`.
 
+Each instance's points come to one task, which compares a chunk of them at a time (`fleet.silver.batch`).
+
 - `delta`: a delta as sent; of a cumulative sum, the growth since the point before. Null for a `late` point.
 - `reset`: a cumulative sum began anew, so `delta` is what it grew by since, and what came before that is not known.
 - `gap`: what the series grew by between the point before and this one's beginning is not known: a push is missing.
@@ -14,158 +16,249 @@ one run ends and the next begins, as long as pushes are read in that order; what
 Gauges have none of them, and neither has a sum of unknown temporality.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+import numpy as np
+import numpy.typing as npt
 
-from fleet.schemas import INSTANCE, POINTS, SENT_POINTS, SERIES, conform
-from fleet.silver.intervals import LONGEST_INTERVALS, interval_ms
-
-_SERIES: Final = (*INSTANCE, "series_key")
-_ORDER: Final = ("received_at", "push_id", "point_index")
-_REMEMBERED: Final = (*_ORDER, "start_time_unix_nano", "time_unix_nano", "amount", "amount_sum")
-_LABELS: Final = ("metric_name", "metric_type", "temporality", "attributes", "occurrence")
-OF_SERIES: Final = (*INSTANCE, *_LABELS, *_ORDER, "start_time_unix_nano", "time_unix_nano", "value", "count", "sum")
-"""The columns of SENT_POINTS that `latest` looks at."""
+from fleet.decode.arrow import Array, RecordBatch, pa, pc
+from fleet.decode.attributes import TextMap
+from fleet.decode.flat import Indices
+from fleet.decode.rows import POINT_ROWS, SERIES_ROWS, batch_of
+from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, LONGEST_INTERVALS
 
 _SLACK_NANO: Final = 100_000_000
 """A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
 
+_KEYS_AT_MOST: Final = 100_000
+_LABELS: Final = ("metric_name", "metric_type", "temporality")
 
-def mark(points: DataFrame, previous: DataFrame | None = None) -> DataFrame:
-    """SENT_POINTS and the SERIES of earlier runs -> POINTS, all points of an instance in one partition.
+Numbers = npt.NDArray[Any]
 
-    Args:
-        points: of one run.
-        previous: what earlier runs remembered; at least the series of the instances that have points.
 
-    >>> columns = "received_at metric_name metric_type temporality is_monotonic value"
-    >>> sums = ("request.total", "sum", "cumulative", True)
-    >>> first = table(spark, SENT_POINTS, columns, ("12:00:00", *sums, 10.0), ("12:01:00", *sums, 15.0))
-    >>> show(mark(first), "received_at value delta reset gap before_subscription late")
-    received_at  value  delta  reset  gap  before_subscription  late
-    12:00:00     10     10     no     no   yes                  no
-    12:01:00     15     5      no     no   no                   no
+@dataclass(slots=True)
+class _Known:
+    """The last points of series: rows of SERIES, the number of the instance of each, and whether it is of this run."""
 
-    In the next run the client had begun anew, a push was missing, and an old one came late:
+    rows: RecordBatch = field(default_factory=lambda: pa.RecordBatch.from_pylist([], schema=SERIES_ROWS))
+    instance: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    is_new: Numbers = field(default_factory=lambda: np.empty(0, np.bool_))
 
-    >>> next = table(spark, SENT_POINTS, columns, ("12:04:00", *sums, 3.0), ("12:00:30", *sums, 12.0))
-    >>> show(mark(next, latest(first)), "received_at value delta reset gap before_subscription late")
-    received_at  value  delta  reset  gap  before_subscription  late
-    12:00:30     12     -      -      -    -                    yes
-    12:04:00     3      3      yes    yes  no                   no
+    def followed_by(self, other: "_Known") -> "_Known":
+        rows = pa.Table.from_batches([self.rows, other.rows]).combine_chunks().to_batches()
+        return _Known(
+            rows[0] if rows else self.rows,
+            np.concatenate([self.instance, other.instance]),
+            np.concatenate([self.is_new, other.is_new]),
+        )
+
+    def take(self, indices: Numbers) -> "_Known":
+        return _Known(self.rows.take(pa.array(indices)), self.instance[indices], self.is_new[indices])
+
+
+class Comparison:
+    """Compares the points of client instances that come one after the other, each one's in the order of receipt.
+
+    Instances have numbers, which never fall. No more is held than the series of the instance that came last.
     """
-    rows = _with_series(conform(points, SENT_POINTS)).withColumn("turn", F.lit(1))
-    if previous is not None:
-        remembered = conform(previous, SERIES).select(*_SERIES, _point().alias("own"), F.lit(0).alias("turn"))
-        rows = rows.unionByName(remembered, allowMissingColumns=True)
-    earlier = Window.partitionBy(*_SERIES).orderBy("turn", *_ORDER).rowsBetween(Window.unboundedPreceding, -1)
-    # By instance alone: the points of one client come to lie together, and the window needs no other shuffle.
-    compared = rows.repartition(*INSTANCE).withColumn("before", F.max("own").over(earlier)).where("turn = 1")
-    judged = compared.withColumn("late", _of_series(F.coalesce(F.col("before") >= F.col("own"), F.lit(False))))
-    marks = {"reset": _reset(), "gap": _gap(), "before_subscription": _before_subscription()}
-    in_time = F.col("own").isNotNull() & ~F.col("late")
-    judged = judged.withColumns({name: F.when(in_time, column) for name, column in marks.items()})
-    growth = {"delta": _growth("amount"), "delta_sum": _growth("amount_sum")}
-    return conform(judged.withColumns({name: F.when(in_time, column) for name, column in growth.items()}), POINTS)
+
+    def __init__(self) -> None:
+        self._known = _Known()
+        self._keys: dict[tuple[Any, ...], int] = {}
+
+    def remember(self, instance_of: Indices, series: RecordBatch) -> None:
+        """What earlier runs left of instances, before their first points.
+
+        Args:
+            instance_of: for each series the number of its instance.
+            series: rows of SERIES, which may lack its labels.
+        """
+        rows = batch_of(SERIES_ROWS, len(series), {name: series.column(name) for name in series.schema.names})
+        self._known = self._known.followed_by(_Known(rows, instance_of, np.zeros(len(series), dtype=np.bool_)))
+
+    def mark(
+        self, points: RecordBatch, instance_of: Indices, set_of: Indices, sets: Sequence[TextMap]
+    ) -> tuple[dict[str, Array], RecordBatch]:
+        """Compares points with one another and with what is known.
+
+        Args:
+            points: rows of DECODED.
+            instance_of: for each the number of its instance.
+            set_of: for each the number of its attributes in `sets`.
+            sets: distinct attributes.
+
+        Returns:
+            The columns of POINTS that say how each compares, and SERIES of the instances that no more points come of.
+        """
+        amount = pc.coalesce(points.column("value"), points.column("count").cast(pa.float64()))
+        own = np.flatnonzero(_is_series(points, amount))
+        taken = points.take(pa.array(own))
+        columns = {name: taken.column(name) for name in SERIES_ROWS.names if name in points.schema.names}
+        columns["amount"], columns["amount_sum"] = amount.take(pa.array(own)), taken.column("sum")
+        columns["series_key"] = self._series_keys(taken, set_of[own], sets)
+        rows = batch_of(SERIES_ROWS, len(own), columns)
+        before = len(self._known.instance)
+        everything = self._known.followed_by(_Known(rows, instance_of[own], np.ones(len(own), dtype=np.bool_)))
+        key = _numbers(everything.rows, "series_key")
+        # Those known come first in `everything`, and so in each series.
+        order = np.lexsort((key, everything.instance))
+        is_late = _late(everything, key, order, before)
+        order = order[~is_late[order]]
+        marks = _judge(everything.rows, _before(everything, key, order), order, before, taken)
+        is_last = np.ones(len(order), dtype=np.bool_)
+        is_last[:-1] = _begins(everything, key, order)[1:]
+        settled = self._go_on(everything.take(order[is_last]), int(instance_of.max(initial=0)))
+        return _columns(len(points), own, marks, is_late[before:]), settled
+
+    def finish(self) -> RecordBatch:
+        """SERIES of the instance that came last."""
+        known, self._known = self._known, _Known()
+        return known.take(np.flatnonzero(known.is_new)).rows
+
+    def _go_on(self, last: _Known, current: int) -> RecordBatch:
+        current = max(current, int(last.instance.max(initial=0)))
+        is_open = last.instance == current
+        self._known = last.take(np.flatnonzero(is_open))
+        return last.take(np.flatnonzero(~is_open & last.is_new)).rows
+
+    def _series_keys(self, points: RecordBatch, set_of: Indices, sets: Sequence[TextMap]) -> Array:
+        """Hashes of metric, type, temporality, attributes by their names, and occurrence."""
+        texts: dict[int, str] = {}
+        encoded = [points.column(name).dictionary_encode() for name in _LABELS]
+        values = [[*column.dictionary.to_pylist(), None] for column in encoded]
+        digits = [
+            column.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+            for column, each in zip(encoded, values, strict=True)
+        ]
+        digits += [set_of, _numbers(points, "occurrence").astype(np.int64)]
+        number = np.zeros(len(points), dtype=np.int64)
+        for digit in digits:
+            number = number * (int(digit.max(initial=0)) + 1) + digit
+        _, first, number_of = np.unique(number, return_index=True, return_inverse=True)
+        keys = np.empty(len(first), dtype=np.int64)
+        for at, row in enumerate(first.tolist()):
+            name, kind, temporality, attributes, occurrence = (int(digit[row]) for digit in digits)
+            if attributes not in texts:
+                texts[attributes] = repr(sorted(sets[attributes].items()))
+            labels = (values[0][name], values[1][kind], values[2][temporality], texts[attributes], occurrence)
+            keys[at] = self._series_key(labels)
+        return pa.array(keys[number_of])
+
+    def _series_key(self, labels: tuple[Any, ...]) -> int:
+        key = self._keys.get(labels)
+        if key is None:
+            if len(self._keys) >= _KEYS_AT_MOST:
+                self._keys.clear()
+            digest = blake2b(repr(labels).encode(), digest_size=8).digest()
+            key = self._keys[labels] = int.from_bytes(digest, "little", signed=True)
+        return key
 
 
-def unmarked(gauges: DataFrame) -> DataFrame:
-    """SENT_POINTS of gauges -> POINTS: what `mark` says of them, which is nothing, without its shuffle."""
-    nothing = {field.name: F.lit(None).cast(field.dataType) for field in POINTS if field.name not in SENT_POINTS.names}
-    return conform(gauges.withColumns(nothing), POINTS)
+def _is_series(points: RecordBatch, amount: Array) -> Numbers:
+    """What is remembered: no gauges, nothing without a value, and no sum of unknown temporality."""
+    kind = points.column("metric_type")
+    # A summary is cumulative, without saying so.
+    has_growth = pc.or_(pc.equal(kind, "summary"), points.column("temporality").is_valid())
+    return _flags(pc.and_(pc.and_(pc.not_equal(kind, "gauge"), has_growth), amount.is_valid()))
 
 
-def latest(points: DataFrame, previous: DataFrame | None = None) -> DataFrame:
-    """SENT_POINTS or POINTS (OF_SERIES is enough), and the SERIES of earlier runs -> SERIES: of each series the point
-    received last.
-
-    Idempotent: the same points again, or points that an earlier run has overtaken, change nothing.
-
-    >>> columns = "received_at metric_name metric_type temporality value"
-    >>> sent = table(spark, SENT_POINTS, columns, ("12:00:00", "request.total", "sum", "delta", 7.0),
-    ...     ("12:01:00", "request.total", "sum", "delta", 2.0), ("12:01:00", "io.ratio", "gauge", None, 0.5))
-    >>> show(latest(sent), "metric_name received_at amount")
-    metric_name    received_at  amount
-    request.total  12:01:00     2
-    >>> show(latest(sent, latest(sent)), "metric_name received_at amount")
-    metric_name    received_at  amount
-    request.total  12:01:00     2
-    """
-    rows = _with_series(points).where(F.col("own").isNotNull()).select(*SERIES.names)
-    if previous is not None:
-        rows = rows.unionByName(conform(previous, SERIES))
-    last = F.max_by(F.struct(*SERIES.names), F.struct(*_ORDER)).alias("last")
-    return conform(rows.groupBy(*_SERIES).agg(last).select("last.*"), SERIES)
+def _flags(column: Array) -> Numbers:
+    found: Numbers = column.fill_null(False).to_numpy(zero_copy_only=False)
+    return found
 
 
-def _with_series(points: DataFrame) -> DataFrame:
-    """With `series_key`, `amount`, `amount_sum`, and `own`: what is remembered of the point; null for a gauge."""
-    labels = F.sort_array(F.map_entries("attributes"))
-    rows = points.withColumns(
-        {
-            "series_key": F.xxhash64("metric_name", "metric_type", "temporality", labels, "occurrence"),
-            "amount": F.coalesce(F.col("value"), F.col("count").cast("double")),
-            "amount_sum": F.col("sum"),
-        }
-    )
-    is_summary = F.col("metric_type") == "summary"  # cumulative, without saying so
-    is_series = (F.col("metric_type") != "gauge") & (is_summary | F.col("temporality").isNotNull())
-    return rows.withColumn("own", F.when(is_series & F.col("amount").isNotNull(), _point()))
+def _numbers(rows: RecordBatch, name: str, null: float = 0) -> Numbers:
+    column = rows.column(name)
+    column = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    found: Numbers = column.fill_null(null).to_numpy(zero_copy_only=False)
+    return found
 
 
-def _point() -> Column:
-    """What is compared and remembered; its order is that of `_ORDER`."""
-    return F.struct(*_REMEMBERED)
+def _begins(everything: _Known, key: Numbers, order: Numbers) -> Numbers:
+    """True where a series begins."""
+    begins = np.ones(len(order), dtype=np.bool_)
+    key, instance = key[order], everything.instance[order]
+    begins[1:] = (key[1:] != key[:-1]) | (instance[1:] != instance[:-1])
+    return begins
 
 
-def _of_series(column: Column) -> Column:
-    return F.when(F.col("own").isNotNull(), column)
+def _before(everything: _Known, key: Numbers, order: Numbers) -> Numbers:
+    """For each of `order` the row before it in its series, -1 for none."""
+    before = np.full(len(order), -1, dtype=np.int64)
+    before[1:] = order[:-1]
+    before[_begins(everything, key, order)] = -1
+    return before
 
 
-def _is_first() -> Column:
-    return F.col("before").isNull()
+def _late(everything: _Known, key: Numbers, order: Numbers, known: int) -> Numbers:
+    """True for each row that its series was already beyond; points of one run come in their order."""
+    late = np.zeros(len(order), dtype=np.bool_)
+    begins = np.flatnonzero(_begins(everything, key, order))
+    first = np.repeat(order[begins], np.diff(np.append(begins, len(order))))
+    received_at = _numbers(everything.rows, "received_at")
+    compared = (order >= known) & (first < known)
+    order, first = order[compared], first[compared]
+    late[order] = received_at[order] < received_at[first]
+    same = received_at[order] == received_at[first]
+    ids, index = everything.rows.column("push_id"), _numbers(everything.rows, "point_index")
+    for row, before in zip(order[same].tolist(), first[same].tolist(), strict=True):
+        late[row] = (ids[row].as_py(), index[row]) <= (ids[before].as_py(), index[before])
+    return late
 
 
-def _is_delta() -> Column:
-    return F.coalesce(F.col("temporality") == "delta", F.lit(False))
+def _judge(
+    rows: RecordBatch, before_all: Numbers, order: Numbers, known: int, points: RecordBatch
+) -> dict[str, tuple[Numbers, Numbers]]:
+    """By mark: of the points in time their numbers among `points` (rows of DECODED), and what is said of each."""
+    is_point = order >= known
+    row, before = order[is_point], before_all[is_point]
+    point = row - known
+    is_first = before < 0
+    is_delta = _flags(pc.equal(points.column("temporality"), "delta"))[point]
+    times = {name: _numbers(rows, name) for name in ("start_time_unix_nano", "time_unix_nano", "received_at")}
+    has = {name: _flags(rows.column(name).is_valid()) for name in ("start_time_unix_nano", "time_unix_nano")}
+    start, end = times["start_time_unix_nano"], times["time_unix_nano"]
+    has_start, has_end = has["start_time_unix_nano"], has["time_unix_nano"]
+    # Clients may say any time, and a difference of two such is beyond 64 bits.
+    exact = np.float64
+    # From the end of the point before to the beginning of this one.
+    not_covered = start[row].astype(exact) - end[before].astype(exact)
+    not_covered[~(has_start[row] & has_end[before]) | is_first] = np.nan
+    interval_ms = _numbers(points, "push_interval_ms", DEFAULT_PUSH_INTERVAL_MS)[point].astype(np.int64)
+    longest_nano = interval_ms * int(LONGEST_INTERVALS * 1_000_000)
+    amounts = {"delta": _numbers(rows, "amount", np.nan), "delta_sum": _numbers(rows, "amount_sum", np.nan)}
+
+    is_monotonic = _flags(pc.coalesce(points.column("is_monotonic"), pc.not_equal(points.column("metric_type"), "sum")))
+    fell = is_monotonic[point] & (amounts["delta"][row] < amounts["delta"][before])
+    began_anew = has_start[row] & has_start[before] & (start[row] > start[before]) & (not_covered >= 0)
+    reset = ~is_delta & ~is_first & (fell | began_anew)
+
+    push_is_missing = (times["received_at"][row] - times["received_at"][before]) * 1000 > longest_nano
+    gap = np.where(is_delta, (not_covered > _SLACK_NANO) | (np.isnan(not_covered) & push_is_missing), push_is_missing)
+
+    reach = end[row].astype(exact) - start[row].astype(exact)
+    first_reaches_back = ~(has_start[row] & has_end[row]) | (reach > longest_nano)
+    before_subscription = np.where(is_first, first_reaches_back, is_delta & (not_covered < -_SLACK_NANO))
+
+    # A first cumulative value is what was counted since its start, and `before_subscription` says so.
+    is_whole = is_delta | is_first | reset
+    marks = {"reset": reset, "gap": ~is_first & gap, "before_subscription": before_subscription}
+    for name, amount in amounts.items():
+        with np.errstate(invalid="ignore"):  # infinity less infinity: nothing can be said
+            marks[name] = np.where(is_whole, amount[row], amount[row] - amount[before])
+    return {name: (point, said) for name, said in marks.items()}
 
 
-def _is_monotonic() -> Column:
-    return F.coalesce(F.col("is_monotonic"), F.col("metric_type") != "sum")
-
-
-def _longest_nano() -> Column:
-    return interval_ms() * int(LONGEST_INTERVALS * 1_000_000)
-
-
-def _not_covered_nano() -> Column:
-    """From the end of the point before to the beginning of this one; null where the client does not say."""
-    return F.col("start_time_unix_nano") - F.col("before.time_unix_nano")
-
-
-def _reset() -> Column:
-    fell = _is_monotonic() & (F.col("amount") < F.col("before.amount"))
-    began_anew = (F.col("start_time_unix_nano") > F.col("before.start_time_unix_nano")) & (_not_covered_nano() >= 0)
-    return ~_is_delta() & ~_is_first() & (fell | F.coalesce(began_anew, F.lit(False)))
-
-
-def _gap() -> Column:
-    distance_us = F.unix_micros("received_at") - F.unix_micros("before.received_at")
-    push_is_missing = distance_us * 1000 > _longest_nano()
-    of_delta = F.coalesce(_not_covered_nano() > _SLACK_NANO, push_is_missing)
-    return ~_is_first() & F.when(_is_delta(), of_delta).otherwise(push_is_missing)
-
-
-def _before_subscription() -> Column:
-    reach_nano = F.col("time_unix_nano") - F.col("start_time_unix_nano")
-    of_first = F.coalesce(reach_nano > _longest_nano(), F.lit(True))
-    again = _is_delta() & F.coalesce(_not_covered_nano() < -_SLACK_NANO, F.lit(False))
-    return F.when(_is_first(), of_first).otherwise(again)
-
-
-def _growth(name: str) -> Column:
-    """A first cumulative value is what was counted since its start, and `before_subscription` says so."""
-    since = F.col(name) - F.col(f"before.{name}")
-    return F.when(_is_delta() | _is_first() | F.col("reset"), F.col(name)).otherwise(since)
+def _columns(count: int, own: Numbers, marks: dict[str, tuple[Numbers, Numbers]], late: Numbers) -> dict[str, Array]:
+    """The marks as columns over all points."""
+    placed = {name: (own[point], said) for name, (point, said) in marks.items()} | {"late": (own, late)}
+    columns = {}
+    for name, (rows, said) in placed.items():
+        values = np.zeros(count, dtype=said.dtype)
+        is_null = np.ones(count, dtype=np.bool_)
+        values[rows], is_null[rows] = said, np.isnan(said) if said.dtype == np.float64 else False
+        columns[name] = pa.array(values, POINT_ROWS.field(name).type, mask=is_null)
+    return columns

@@ -1,27 +1,30 @@
 """Silver: which library a push or a data point comes from. A library's dialect says how its points are to be read."""
 
-from typing import Final
-
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-_SCOPE_OF_LIBRDKAFKA: Final = r"#(producer|consumer)-[0-9]+$"
-_LIBRDKAFKA: Final = r"rdkafka|^confluent-kafka-"
+from fleet.dialects import (
+    FRANZ_GO,
+    JAVA,
+    LIBRDKAFKA,
+    SCOPE_OF_LIBRDKAFKA,
+    SOFTWARE_OF_FRANZ_GO,
+    SOFTWARE_OF_JAVA,
+    SOFTWARE_OF_LIBRDKAFKA,
+)
 
 
 def dialect(scope_name: Column | None = None) -> Column:
-    """`java`, `librdkafka`, `franz-go`, or null for another, of rows with the software's name.
-
-    The scope of a point tells it too, also where the name is not known: franz-go before 1.20 says none, and an
-    application may give librdkafka any name.
-    """
+    """`fleet.dialects.library_of`, of rows with the software's name and version."""
     name, version = F.col("client_software_name"), F.col("client_software_version")
     by_name = (
-        F.when(name == "apache-kafka-java", "java")
-        .when(name == "kgo", "franz-go")
-        .when(name.rlike(_LIBRDKAFKA) | version.contains("rdkafka"), "librdkafka")
+        F.when(name == SOFTWARE_OF_JAVA, JAVA)
+        .when(name == SOFTWARE_OF_FRANZ_GO, FRANZ_GO)
+        .when(name.rlike(SOFTWARE_OF_LIBRDKAFKA) | version.contains("rdkafka"), LIBRDKAFKA)
     )
     if scope_name is None:
         return by_name
-    by_scope = F.when(scope_name == "kgo", "franz-go").when(scope_name.rlike(_SCOPE_OF_LIBRDKAFKA), "librdkafka")
+    by_scope = F.when(scope_name == SOFTWARE_OF_FRANZ_GO, FRANZ_GO).when(
+        scope_name.rlike(SCOPE_OF_LIBRDKAFKA), LIBRDKAFKA
+    )
     return F.coalesce(by_scope, by_name)

@@ -1,15 +1,13 @@
 """Silver: points, one row a data point, decoded from the payloads on the executors."""
 
 from collections.abc import Collection
-from typing import Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
 
-from fleet.decode.stage import CountPoints, DecodePoints, PackPushes, Unpack
+from fleet.decode.stage import CountPoints, DecodePoints
 from fleet.decode.tally import RejectTally
-from fleet.schemas import CHECKED, COUNTED, DECODED, PACKED, SENT_POINTS, conform
+from fleet.schemas import CHECKED, COUNTED, DECODED, SENT_POINTS, conform
 from fleet.silver.dialect import dialect
 
 
@@ -28,22 +26,6 @@ def decode(
 def count(checked: DataFrame, tally: RejectTally | None = None) -> DataFrame:
     """CHECKED -> COUNTED: pushes with the number of their data points instead of their payload."""
     return conform(conform(checked, CHECKED).mapInArrow(CountPoints(tally), COUNTED), COUNTED)
-
-
-def pack(checked: DataFrame) -> DataFrame:
-    """CHECKED -> PACKED: `decode` and `count` at once, for frames that are kept."""
-    return conform(checked, CHECKED).mapInArrow(PackPushes(), PACKED)
-
-
-def unpack(
-    packed: DataFrame, column: Literal["counted", "gauges", "others"], names: Collection[str] | None = None
-) -> DataFrame:
-    """PACKED -> what is in one of its columns: COUNTED with the rows set aside, or DECODED without; of that the columns
-    with these `names`, or all.
-    """
-    schema = COUNTED if column == "counted" else DECODED
-    wanted = T.StructType([field for field in schema if names is None or field.name in names])
-    return packed.select(column).mapInArrow(Unpack(tuple(wanted.names)), wanted)
 
 
 def points(decoded: DataFrame) -> DataFrame:

@@ -98,6 +98,10 @@ class WriteFiles:
     statistics_of: tuple[str, ...]
     limits: FileLimits = DEFAULT_LIMITS
 
+    def open(self) -> "FileWriter":
+        """For whoever has rows of more than this table."""
+        return FileWriter(self.directory, self.schema, self.statistics_of, self.limits)
+
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One row a file; see `written`."""
         with closing(self.written(batches)) as files:
@@ -111,7 +115,7 @@ class WriteFiles:
             ValueError: a batch has other columns or types than the schema, or this cannot be the schema of a table.
             OSError: a file cannot be written.
         """
-        with FileWriter(self.directory, self.schema, self.statistics_of, self.limits) as writer:
+        with self.open() as writer:
             for batch in batches:
                 writer.write(batch)
                 yield from writer.take_finished()

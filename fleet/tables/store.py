@@ -6,12 +6,14 @@ from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 
+from fleet.decode.arrow import Schema
 from fleet.errors import TableError
 from fleet.schemas import conform
+from fleet.spark_errors import plain_path
 from fleet.tables import delta
 from fleet.tables.catalog import Table
 from fleet.tables.delta import Layout, Transaction
-from fleet.tables.parquet_files import WrittenFile
+from fleet.tables.parquet_files import WriteFiles, WrittenFile
 
 
 class Store:
@@ -72,6 +74,18 @@ class Store:
         if not self.has(table):
             empty = self.spark.createDataFrame([], table.schema)
             delta.append(empty, table.path(self.root), transaction=None, layout=table.layout)
+
+    def files_of(self, table: Table, rows: Schema) -> WriteFiles | None:
+        """What executors write its rows with, Spark's own writer aside; None where they cannot reach it as a path.
+
+        Args:
+            table: one that is `dated`.
+            rows: its schema in Arrow.
+        """
+        directory = plain_path(table.path(self.root))
+        if not directory.startswith("/"):
+            return None
+        return WriteFiles(directory=directory, schema=rows, statistics_of=table.indexed)
 
     def add_files(self, table: Table, files: Iterable[WrittenFile], transaction: Transaction) -> None:
         """Makes files that lie under the path of a `dated` table part of it, unless the transaction has."""

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -20,10 +20,10 @@ from fleet.gold.versions import versions
 from fleet.jobs import read_pushes
 from fleet.schemas import CONSUMERS, LATENCY, REBALANCES, THROTTLING
 from fleet.selection import Selection
-from fleet.silver import points as silver_points
+from fleet.silver import batch as silver
 from fleet.silver.clients import clients
-from fleet.silver.deltas import latest, mark
 from fleet.silver.pushes import pushes as silver_pushes
+from fleet.tables.catalog import SERIES
 
 RECORDED = Path(__file__).parent / "recorded"
 AN_HOUR_LATER = datetime(2026, 11, 21, 23, 46, tzinfo=UTC)
@@ -32,24 +32,30 @@ GROUPS = {"java-3.7.2-consumer": "java-3.7.2-group", "java-4.4.0-consumer": "jav
 MARKS = ("push_id", "point_index", "delta", "reset", "gap", "before_subscription", "late")
 
 
+class Recorded(NamedTuple):
+    """CHECKED, PUSHES, POINTS and SERIES of one run."""
+
+    checked: DataFrame
+    pushes: DataFrame
+    points: DataFrame
+    series: DataFrame
+
+
 @pytest.fixture(scope="module")
-def recorded(spark: SparkSession) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """PUSHES and SENT_POINTS."""
+def recorded(spark: SparkSession) -> Iterator[Recorded]:
     checked, repeats = read_pushes(spark, str(RECORDED / "broker"), Selection())
     assert repeats == 0
-    pushes = silver_pushes(silver_points.count(checked)).cache()
-    sent = silver_points.points(silver_points.decode(checked)).cache()
-    yield pushes, sent
-    pushes.unpersist()
-    sent.unpersist()
+    packed = silver.make(checked).cache()
+    pushes = silver_pushes(silver.unpack(packed, "counted")).cache()
+    points, series = silver.unpack(packed, "marked").cache(), silver.unpack(packed, "series")
+    yield Recorded(checked, pushes, points, series)
+    for frame in (points, pushes, packed):
+        frame.unpersist()
 
 
 @pytest.fixture(scope="module")
-def points(recorded: tuple[DataFrame, DataFrame]) -> Iterator[DataFrame]:
-    """POINTS, of one run."""
-    marked = mark(recorded[1]).cache()
-    yield marked
-    marked.unpersist()
+def points(recorded: Recorded) -> DataFrame:
+    return recorded.points
 
 
 def by_client(frame: DataFrame) -> dict[str, Any]:
@@ -59,9 +65,9 @@ def by_client(frame: DataFrame) -> dict[str, Any]:
     return found
 
 
-def test_every_push_has_its_points_and_every_client_is_known(recorded: tuple[DataFrame, DataFrame]) -> None:
-    pushes, sent = recorded
-    assert (pushes.count(), pushes.agg(F.sum("points")).first()[0]) == (143, sent.count())  # type: ignore[index]
+def test_every_push_has_its_points_and_every_client_is_known(recorded: Recorded) -> None:
+    pushes = recorded.pushes
+    assert (pushes.count(), pushes.agg(F.sum("points")).first()[0]) == (143, recorded.points.count())  # type: ignore[index]
     found = by_client(clients(pushes, None, AN_HOUR_LATER))
     assert {name: (row.dialect, row.group_id, row.state) for name, row in found.items()} == {
         "java-3.7.2-producer": ("java", None, "ended"),
@@ -77,8 +83,8 @@ def test_every_push_has_its_points_and_every_client_is_known(recorded: tuple[Dat
     assert {row.instances for row in versions(clients(pushes, None, AN_HOUR_LATER)).collect()} == {1, 2}
 
 
-def test_clients_seen_in_several_runs_are_those_of_one(recorded: tuple[DataFrame, DataFrame]) -> None:
-    pushes, _ = recorded
+def test_clients_seen_in_several_runs_are_those_of_one(recorded: Recorded) -> None:
+    pushes = recorded.pushes
     at_once = clients(pushes, None, AN_HOUR_LATER)
     is_early = F.col("push_id") < "000660d11dd00000"
     first, rest = pushes.where(is_early), pushes.where(~is_early)
@@ -99,20 +105,23 @@ def test_only_the_first_delta_reaches_back_and_the_lost_push_is_a_gap(points: Da
         assert {row.late or row.reset for row in rows} == {False}
 
 
-def test_deltas_are_the_same_whatever_the_runs_boundaries(
-    spark: SparkSession, recorded: tuple[DataFrame, DataFrame], points: DataFrame
-) -> None:
-    _, sent = recorded
-    at_once = {tuple(row) for row in points.select(*MARKS).collect()}
-    ids = sorted(row.push_id for row in sent.select("push_id").distinct().collect())
-    bounds = [ids[0], ids[1], ids[30], ids[31], ids[100], "g"]
-    remembered, found = None, set()
-    for begin, end in itertools.pairwise(bounds):
-        run = sent.where((F.col("push_id") >= begin) & (F.col("push_id") < end))
-        found |= {tuple(row) for row in mark(run, remembered).select(*MARKS).collect()}
-        remembered = latest(run, remembered).localCheckpoint()
+def test_deltas_are_the_same_whatever_the_runs_boundaries(recorded: Recorded) -> None:
+    at_once = {tuple(row) for row in recorded.points.select(*MARKS).collect()}
+    ids = sorted(row.push_id for row in recorded.pushes.select("push_id").collect())
+    remembered: DataFrame | None = None
+    found = set()
+    for begin, end in itertools.pairwise([ids[0], ids[1], ids[30], ids[31], ids[100], "g"]):
+        run = recorded.checked.where((F.col("push_id") >= begin) & (F.col("push_id") < end))
+        packed = silver.make(run, remembered).cache()
+        found |= {tuple(row) for row in silver.unpack(packed, "marked").select(*MARKS).collect()}
+        series = silver.unpack(packed, "series")
+        if remembered is not None:
+            series = series.unionByName(remembered.join(series, list(SERIES.key), "left_anti"))
+        remembered = series.localCheckpoint()
+        packed.unpersist()
     assert found == at_once
-    assert latest(points).count() == remembered.count()  # type: ignore[union-attr]
+    assert remembered is not None
+    assert sorted(remembered.collect()) == sorted(recorded.series.collect())
 
 
 def test_latency_has_all_clients_with_unit_and_meaning(points: DataFrame) -> None:
@@ -206,8 +215,8 @@ def test_every_metric_of_a_java_client_is_in_the_metrics_table_but_those_that_ka
     }
 
 
-def test_the_inventory_says_when_a_client_that_never_ended_fell_silent(recorded: tuple[DataFrame, DataFrame]) -> None:
-    pushes, _ = recorded
+def test_the_inventory_says_when_a_client_that_never_ended_fell_silent(recorded: Recorded) -> None:
+    pushes = recorded.pushes
     left = pushes.where("not terminating")
     assert {row.state for row in inventory(left, AN_HOUR_LATER).collect()} == {"silent"}
     assert {row.state for row in inventory(left).collect()} == {None}
@@ -215,7 +224,7 @@ def test_the_inventory_says_when_a_client_that_never_ended_fell_silent(recorded:
 
 def test_a_franz_go_that_says_no_start_may_reach_back_and_an_admin_client_has_its_latency(spark: SparkSession) -> None:
     checked, _ = read_pushes(spark, str(RECORDED / "serve"), Selection())
-    marked = mark(silver_points.points(silver_points.decode(checked))).cache()
+    marked = silver.unpack(silver.make(checked), "marked").cache()
     (total,) = marked.where("dialect = 'franz-go' and metric_type = 'sum'").collect()
     assert (total.start_time_unix_nano, total.delta, total.before_subscription) == (None, 1.0, True)
     links = latency(marked, 3600).where("role = 'admin'").collect()

@@ -16,9 +16,8 @@ from fleet.jobs import read_pushes
 from fleet.report.output import json_lines
 from fleet.selection import Selection
 from fleet.session import SessionSettings, start_session
-from fleet.silver import points as silver_points
+from fleet.silver import batch as silver
 from fleet.silver.clients import clients
-from fleet.silver.deltas import mark
 from fleet.silver.pushes import pushes
 
 MARKS = ("gap", "before_subscription", "reset", "late")
@@ -26,8 +25,8 @@ MARKS = ("gap", "before_subscription", "reset", "late")
 if __name__ == "__main__":
     session = start_session(SessionSettings(master="local[2]", local_shuffle_partitions=2))
     checked, _ = read_pushes(session, sys.argv[1], Selection())
-    pushed = pushes(silver_points.count(checked)).cache()
-    points = mark(silver_points.points(silver_points.decode(checked))).cache()
+    packed = silver.make(checked).cache()
+    pushed, points = pushes(silver.unpack(packed, "counted")).cache(), silver.unpack(packed, "marked").cache()
     of_java = points.where("dialect = 'java'").select("metric_name").distinct()
     tables = {
         "clients": clients(pushed, None, datetime.now(UTC)),

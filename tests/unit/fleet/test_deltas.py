@@ -1,22 +1,19 @@
 """What sums grew by, series by series, in one run and over several."""
 
+import itertools
+from datetime import UTC, datetime, time
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.testing import assertSchemaEqual
 
-from fleet.schemas import POINTS, SENT_POINTS, SERIES
-from fleet.silver.deltas import latest, mark
-from fleet.small_tables import table
+from fleet.decode.rows import DECODED_ROWS, POINT_ROWS, SERIES_ROWS
+from fleet.silver.deltas import Comparison
 
 SECOND_NANO: Final = 1_000_000_000
 MARKS: Final = ("delta", "reset", "gap", "before_subscription", "late")
-COLUMNS: Final = (
-    *("client_instance_id", "received_at", "metric_name", "metric_type", "temporality", "is_monotonic", "value"),
-    *("start_time_unix_nano", "time_unix_nano", "count", "sum", "push_interval_ms", "principal", "attributes"),
-    "occurrence",
-)
+DAY: Final = datetime(2026, 3, 1, tzinfo=UTC)
 NONE: Final = (None,) * 5
 
 Point = dict[str, Any]
@@ -140,42 +137,136 @@ SCENARIOS: Final[dict[str, Scenario]] = {
 }
 
 
-def sent(spark: SparkSession, points: list[Point]) -> DataFrame:
-    rows = [tuple(point.get(name) for name in COLUMNS) for point in points]
-    return table(spark, SENT_POINTS, " ".join(COLUMNS), *rows)
+def decoded(points: list[Point]) -> pa.RecordBatch:
+    """DECODED of points, each of a push of its own."""
+    rows = []
+    for point in points:
+        at = datetime.combine(DAY, time.fromisoformat(point["received_at"]), UTC)
+        rows.append({"push_id": at.isoformat(), "point_index": 0, **point, "received_at": at})
+    return pa.RecordBatch.from_pylist(rows, schema=DECODED_ROWS)
 
 
-def marks(rows: list[Row]) -> list[tuple[Any, ...]]:
-    return [tuple(row[name] for name in MARKS) for row in sorted(rows, key=lambda row: row.received_at)]
+def instances(rows: pa.RecordBatch) -> Any:
+    """A number for each instance that rows come of, one after the other."""
+    ids = list(zip(rows["client_instance_id"].to_pylist(), rows["principal"].to_pylist(), strict=True))
+    return np.cumsum([0, *(one != other for one, other in itertools.pairwise(ids))])
+
+
+def compare(comparison: Comparison, points: list[Point]) -> tuple[list[Point], pa.RecordBatch]:
+    """Points with their marks, and the series that are done with."""
+    rows = decoded(points)
+    sets = [point["attributes"] for point in points]
+    marks, settled = comparison.mark(rows, instances(rows), np.arange(len(sets)), sets)
+    assert {name: column.type for name, column in marks.items()} == {
+        name: POINT_ROWS.field(name).type for name in marks
+    }
+    assert settled.schema == SERIES_ROWS
+    said = {name: column.to_pylist() for name, column in marks.items()}
+    return [point | {name: said[name][row] for name in said} for row, point in enumerate(points)], settled
+
+
+def marks(points: list[Point]) -> list[tuple[Any, ...]]:
+    return [tuple(point[name] for name in MARKS) for point in points]
+
+
+def of_instances(points: list[Point]) -> list[Point]:
+    """In the order in which an instance's points come."""
+    return sorted(points, key=lambda point: (point["principal"], point["client_instance_id"]))
+
+
+ALL: Final = of_instances(
+    [point | {"client_instance_id": name} for name in SCENARIOS for point in SCENARIOS[name].points]
+)
 
 
 @pytest.fixture(scope="module")
-def marked(spark: SparkSession) -> list[Row]:
-    """All scenarios in one run, each under its name as the client instance's id."""
-    points = [point | {"client_instance_id": name} for name, found in SCENARIOS.items() for point in found.points]
-    frame = mark(sent(spark, points))
-    assertSchemaEqual(frame.schema, POINTS)
-    return frame.collect()
+def marked() -> list[Point]:
+    """All scenarios at once, each under its name as the client instance's id."""
+    return compare(Comparison(), ALL)[0]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_marks_of(name: str, marked: list[Row]) -> None:
-    assert marks([row for row in marked if row.client_instance_id == name]) == SCENARIOS[name].marks
+def test_the_marks_of(name: str, marked: list[Point]) -> None:
+    found = sorted((point for point in marked if point["client_instance_id"] == name), key=lambda p: p["received_at"])
+    assert marks(found) == SCENARIOS[name].marks
 
 
-def test_a_distributions_sum_grows_beside_its_count_and_a_summary_says_what_it_said(marked: list[Row]) -> None:
-    rows = sorted((row for row in marked if row.metric_type == "histogram"), key=lambda row: row.received_at)
-    assert [row.delta_sum for row in rows] == [10.0, 0.5, 0.25]
-    assert {row.temporality for row in marked if row.metric_type == "summary"} == {None}
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_chunks_of_any_size_give_the_same_marks_and_series(size: int, marked: list[Point]) -> None:
+    at_once, in_chunks = Comparison(), Comparison()
+    _, settled = compare(at_once, ALL)
+    expected = [settled, at_once.finish()]
+    found, series = [], []
+    number = 0
+    for start in range(0, len(ALL), size):
+        chunk = ALL[start : start + size]
+        before = ALL[start - 1] if start else chunk[0]
+        rows = decoded([before, *chunk])
+        numbers = number + instances(rows)[1:]
+        number = int(numbers[-1])
+        said, done = in_chunks.mark(
+            rows.slice(1), numbers, np.arange(len(chunk)), [point["attributes"] for point in chunk]
+        )
+        found += [tuple(said[name][row].as_py() for name in MARKS) for row in range(len(chunk))]
+        series.append(done)
+    assert found == marks(marked)
+    assert of_tables([*series, in_chunks.finish()]) == of_tables(expected)
 
 
-def test_what_comes_after_a_later_point_is_late_and_changes_nothing(spark: SparkSession) -> None:
-    one = {"client_instance_id": "one"}
-    remembered = latest(sent(spark, [delta("12:02:00", 5.0, 3660, 3720, **one)])).localCheckpoint()
-    assertSchemaEqual(remembered.schema, SERIES)
-    old, new = delta("12:01:00", 9.0, 3600, 3660, **one), delta("12:03:00", 2.0, 3720, 3780, **one)
-    assert marks(mark(sent(spark, [old, new]), remembered).collect()) == [
-        (None, None, None, None, True),
-        (2.0, False, False, False, False),
+def of_tables(batches: list[pa.RecordBatch]) -> list[str]:
+    return sorted(str(row) for batch in batches for row in batch.to_pylist())
+
+
+def test_a_distributions_sum_grows_beside_its_count_and_a_summary_says_what_it_said(marked: list[Point]) -> None:
+    found = [point["delta_sum"] for point in marked if point["metric_type"] == "histogram"]
+    assert found == [10.0, 0.5, 0.25]
+    assert {point["temporality"] for point in marked if point["metric_type"] == "summary"} == {None}
+
+
+ONE: Final = {"client_instance_id": "one"}
+
+
+def remembering(*points: Point) -> tuple[Comparison, pa.RecordBatch]:
+    """A later run, and what an earlier one left to it."""
+    earlier, later = Comparison(), Comparison()
+    compare(earlier, [point | ONE for point in points])
+    series = earlier.finish()
+    later.remember(np.zeros(len(series), dtype=np.int64), series)
+    return later, series
+
+
+def test_what_comes_after_a_later_point_is_late_and_changes_nothing() -> None:
+    later, _ = remembering(delta("12:02:00", 5.0, 3660, 3720))
+    old, new = delta("12:01:00", 9.0, 3600, 3660, **ONE), delta("12:03:00", 2.0, 3720, 3780, **ONE)
+    assert marks(compare(later, [old, new])[0]) == [(None, None, None, None, True), (2.0, False, False, False, False)]
+    only_old, _ = remembering(delta("12:02:00", 5.0, 3660, 3720))
+    compare(only_old, [old])
+    assert len(only_old.finish()) == 0
+
+
+def test_of_pushes_of_one_moment_the_later_id_is_later() -> None:
+    later, _ = remembering(total("12:00:00", 10.0, push_id="b", point_index=3))
+    points = [
+        total("12:00:00", 1.0, push_id="a", point_index=9, **ONE),
+        total("12:00:00", 2.0, push_id="b", point_index=3, **ONE),
+        total("12:00:00", 12.0, push_id="b", point_index=4, **ONE),
     ]
-    assert latest(sent(spark, [old]), remembered).collect() == remembered.collect()
+    assert [late for *_, late in marks(compare(later, points)[0])] == [True, True, False]
+
+
+def test_what_is_remembered_needs_no_labels_and_is_not_written_again_unless_it_went_on() -> None:
+    _, series = remembering(total("12:00:00", 10.0), total("12:00:00", 20.0, metric_name="n"))
+    later = Comparison()
+    without = series.drop_columns(["principal", "client_instance_id", "metric_name", "attributes"])
+    later.remember(np.zeros(2, dtype=np.int64), without)
+    assert [found for found, *_ in marks(compare(later, [total("12:01:00", 14.0, **ONE)])[0])] == [4.0]
+    assert [(row["metric_name"], row["amount"]) for row in later.finish().to_pylist()] == [("m", 14.0)]
+
+
+def test_times_that_no_clock_says_and_infinite_values_mark_what_they_can() -> None:
+    wild = {"start_time_unix_nano": 2**63 - 1, "time_unix_nano": -(2**63)}
+    points = [total("12:00:00", float("inf"), **wild), total("12:01:00", float("inf"), **wild)]
+    assert marks(compare(Comparison(), [point | ONE for point in points])[0]) == [
+        (float("inf"), False, False, False, False),
+        (None, False, False, False, False),
+    ]
