@@ -47,6 +47,7 @@ def test_every_table_of_silver_and_gold_has_an_example(spark: SparkSession) -> N
         "COUNTED",
         "DECODED",
         "DISTRIBUTION",
+        "FILES",
         "PACKED",
         "PUSH_RECORD",
         "SENDER",
