@@ -17,12 +17,7 @@ from uuid import uuid4
 
 from fleet.decode.arrow import RecordBatch, Schema, pa, pc, pq
 from fleet.tables.file_statistics import FileStatistics
-
-DATE: Final = "date"
-"""The column that a table is partitioned by: its values are in the log and in names of directories, not in files."""
-
-WRITTEN: Final = "path string, size_bytes long, modified_at_ms long, date date, rows long, statistics string"
-"""`WrittenFile` as Spark has it, for `DataFrame.mapInArrow`."""
+from fleet.tables.written_file import DATE, WrittenFile
 
 _NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ZSTD_LEVEL: Final = 3  # as Spark's own writer
@@ -37,27 +32,6 @@ _WRITTEN: Final = pa.schema(
         ("statistics", pa.string()),
     ]
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenFile:
-    """A finished file, which is on disk for good.
-
-    Attributes:
-        path: under the table's directory, parted by `/`.
-        size_bytes: of the file [B].
-        modified_at_ms: Unix time [ms].
-        date: of all its rows.
-        rows: in it.
-        statistics: Delta's, as JSON.
-    """
-
-    path: str
-    size_bytes: int
-    modified_at_ms: int
-    date: date | None
-    rows: int
-    statistics: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

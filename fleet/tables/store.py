@@ -11,7 +11,7 @@ from fleet.schemas import conform
 from fleet.tables import delta
 from fleet.tables.catalog import Table
 from fleet.tables.delta import Layout, Transaction
-from fleet.tables.parquet_files import WrittenFile
+from fleet.tables.written_file import WrittenFile
 
 
 class Store:

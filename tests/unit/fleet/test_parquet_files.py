@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fleet.tables.parquet_files import FileLimits, FileWriter, WriteFiles, WrittenFile
+from fleet.tables.parquet_files import FileLimits, FileWriter, WriteFiles
+from fleet.tables.written_file import WrittenFile
 
 SCHEMA = pa.schema(
     [
