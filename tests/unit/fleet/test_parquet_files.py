@@ -158,7 +158,7 @@ def test_whoever_stops_reading_leaves_no_unfinished_file(tmp_path: Path) -> None
     found = files([*batches, *days])
     first = next(found).to_pylist()[0]
     assert len(on_disk(tmp_path)) >= 1
-    found.close()  # type: ignore[attr-defined]
+    found.close()
     assert on_disk(tmp_path) == [first["path"]]
 
 
