@@ -219,7 +219,7 @@ FILES: Final = _schema(
     ("rows", T.LongType()),
     ("statistics", T.StringType()),
 )
-"""One row a data file of a table that is written and not yet committed; see `fleet.tables.parquet_files`."""
+"""One row a data file of a table that is written and not yet committed; see `fleet.tables.written_file`."""
 
 PACKED: Final = _schema(
     ("pushes", T.LongType()),

@@ -7,7 +7,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from fleet import schemas
 from fleet.tables.delta import Layout
-from fleet.tables.parquet_files import DATE as DATE
+from fleet.tables.written_file import DATE as DATE
 from fleet.watch.table import ALERTS as ALERTS_SCHEMA
 
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"

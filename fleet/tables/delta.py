@@ -20,7 +20,7 @@ from pyspark.sql import types as T  # noqa: N812
 from fleet.errors import JarError, TableError
 from fleet.jars import Package, jars_of
 from fleet.session import session_conf
-from fleet.tables.parquet_files import DATE, WrittenFile
+from fleet.tables.written_file import DATE, WrittenFile
 
 DELTA: Final = Package(
     what="Delta Lake",

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from fleet.errors import TableError
+from fleet.spark_errors import plain_path
 
 _NAME: Final = "_lock"
 
@@ -22,10 +22,8 @@ def local_path(root: str) -> Path | None:
     >>> local_path("file:///var/fleet"), local_path("s3a://lake/fleet")
     (PosixPath('/var/fleet'), None)
     """
-    parts = urlsplit(root)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    return None if "://" in root else Path(root)
+    path = plain_path(root)
+    return None if "://" in path else Path(path)
 
 
 @contextmanager

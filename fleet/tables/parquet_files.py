@@ -7,9 +7,9 @@ nothing that counts.
 
 import os
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -17,47 +17,11 @@ from uuid import uuid4
 
 from fleet.decode.arrow import RecordBatch, Schema, pa, pc, pq
 from fleet.tables.file_statistics import FileStatistics
-
-DATE: Final = "date"
-"""The column that a table is partitioned by: its values are in the log and in names of directories, not in files."""
-
-WRITTEN: Final = "path string, size_bytes long, modified_at_ms long, date date, rows long, statistics string"
-"""`WrittenFile` as Spark has it, for `DataFrame.mapInArrow`."""
+from fleet.tables.written_file import DATE, WrittenFile
 
 _NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ZSTD_LEVEL: Final = 3  # as Spark's own writer
 _MIB: Final = 1024 * 1024
-_WRITTEN: Final = pa.schema(
-    [
-        ("path", pa.string()),
-        ("size_bytes", pa.int64()),
-        ("modified_at_ms", pa.int64()),
-        ("date", pa.date32()),
-        ("rows", pa.int64()),
-        ("statistics", pa.string()),
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenFile:
-    """A finished file, which is on disk for good.
-
-    Attributes:
-        path: under the table's directory, parted by `/`.
-        size_bytes: of the file [B].
-        modified_at_ms: Unix time [ms].
-        date: of all its rows.
-        rows: in it.
-        statistics: Delta's, as JSON.
-    """
-
-    path: str
-    size_bytes: int
-    modified_at_ms: int
-    date: date | None
-    rows: int
-    statistics: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +48,7 @@ DEFAULT_LIMITS: Final = FileLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteFiles:
-    """Batches of a table's rows -> WRITTEN, as `DataFrame.mapInArrow` calls it on Spark's executors.
+    """Where and how whoever has rows of a table writes them; goes to Spark's executors.
 
     Attributes:
         directory: the table's, on a file system that all executors have under this name.
@@ -99,28 +63,12 @@ class WriteFiles:
     limits: FileLimits = DEFAULT_LIMITS
 
     def open(self) -> "FileWriter":
-        """For whoever has rows of more than this table."""
-        return FileWriter(self.directory, self.schema, self.statistics_of, self.limits)
-
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """One row a file; see `written`."""
-        with closing(self.written(batches)) as files:
-            for file in files:
-                yield pa.RecordBatch.from_pylist([asdict(file)], schema=_WRITTEN)
-
-    def written(self, batches: Iterable[RecordBatch]) -> Generator[WrittenFile, None, None]:
-        """Each file once it is finished; what is not finished when this ends early is removed.
+        """A writer.
 
         Raises:
-            ValueError: a batch has other columns or types than the schema, or this cannot be the schema of a table.
-            OSError: a file cannot be written.
+            ValueError: this cannot be the schema of a table, or of statistics.
         """
-        with self.open() as writer:
-            for batch in batches:
-                writer.write(batch)
-                yield from writer.take_finished()
-            writer.finish()
-            yield from writer.take_finished()
+        return FileWriter(self.directory, self.schema, self.statistics_of, self.limits)
 
 
 class FileWriter:

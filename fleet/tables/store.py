@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from fleet.decode.arrow import Schema
 from fleet.errors import TableError
 from fleet.schemas import conform
-from fleet.spark_errors import plain_path
 from fleet.tables import delta
 from fleet.tables.catalog import Table
 from fleet.tables.delta import Layout, Transaction
-from fleet.tables.parquet_files import WriteFiles, WrittenFile
+from fleet.tables.lock import local_path
+from fleet.tables.parquet_files import WriteFiles
+from fleet.tables.written_file import WrittenFile
 
 
 class Store:
@@ -82,10 +83,10 @@ class Store:
             table: one that is `dated`.
             rows: its schema in Arrow.
         """
-        directory = plain_path(table.path(self.root))
-        if not directory.startswith("/"):
+        directory = local_path(table.path(self.root))
+        if directory is None:
             return None
-        return WriteFiles(directory=directory, schema=rows, statistics_of=table.indexed)
+        return WriteFiles(directory=str(directory), schema=rows, statistics_of=table.indexed)
 
     def add_files(self, table: Table, files: Iterable[WrittenFile], transaction: Transaction) -> None:
         """Makes files that lie under the path of a `dated` table part of it, unless the transaction has."""

@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.written_files import written
 
-from fleet.tables.parquet_files import FileLimits, FileWriter, WriteFiles, WrittenFile
+from fleet.tables.parquet_files import FileLimits, FileWriter, WriteFiles
+from fleet.tables.written_file import WrittenFile
 
 SCHEMA = pa.schema(
     [
@@ -38,7 +40,7 @@ def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
 
 def write(root: Path, *batches: pa.RecordBatch, indexed: tuple[str, ...] = INDEXED, **limits: int) -> list[WrittenFile]:
     step = WriteFiles(directory=str(root / "points"), schema=SCHEMA, statistics_of=indexed, limits=FileLimits(**limits))
-    return list(step.written(batches))
+    return list(written(step, batches))
 
 
 def on_disk(root: Path) -> list[str]:
@@ -144,7 +146,7 @@ def test_an_exception_leaves_no_file_but_those_that_were_handed_out(tmp_path: Pa
     files = WriteFiles(directory=str(tmp_path / "points"), schema=SCHEMA, statistics_of=(), limits=limits)
     handed_out = []
     with pytest.raises(KeyError):
-        handed_out.extend(file.path for file in files.written(broken()))
+        handed_out.extend(file.path for file in written(files, broken()))
     assert on_disk(tmp_path) == sorted(handed_out)
     assert len(handed_out) == (2 if file_bytes == 1 else 0)
 
@@ -154,11 +156,11 @@ def test_whoever_stops_reading_leaves_no_unfinished_file(tmp_path: Path) -> None
     limits = FileLimits(row_group_rows=4, file_bytes=1_000_000)
     days = [batch(row(NOON + timedelta(days=number))) for number in range(9)]
     files = WriteFiles(directory=str(tmp_path / "points"), schema=SCHEMA, statistics_of=INDEXED, limits=limits)
-    found = files([*batches, *days])
-    first = next(found).to_pylist()[0]
+    found = written(files, [*batches, *days])
+    first = next(found)
     assert len(on_disk(tmp_path)) >= 1
-    found.close()  # type: ignore[attr-defined]
-    assert on_disk(tmp_path) == [first["path"]]
+    found.close()
+    assert on_disk(tmp_path) == [first.path]
 
 
 def test_a_file_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
