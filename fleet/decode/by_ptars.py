@@ -18,7 +18,6 @@ from fleet.decode.distribution import DISTRIBUTIONS_TYPE, of_columns
 from fleet.decode.flat import FlatPoints, Indices, Payloads, RefusedError, arrow_of
 
 _NO_RECORDED_VALUE = 1  # bit of a data point's `flags` (OTLP, DataPointFlags)
-_PIECES = pa.list_(pa.binary())
 
 
 @cache
@@ -129,11 +128,15 @@ def _temporality(metrics: Array) -> Array:
 
 
 def _joined(pieces: Array) -> Array:
-    """Each list's pieces as one."""
-    lengths = pieces.value_lengths().to_numpy(zero_copy_only=False)
-    if (lengths == 1).all():  # which nearly all are
-        return pieces.flatten()
-    return pc.binary_join(pieces.cast(_PIECES), b"")
+    """Each list's pieces as one: in memory they follow one another already, so that only the bounds change."""
+    items = pieces.flatten()
+    if not len(items):
+        return pa.repeat(b"", len(pieces))
+    _, offsets, data = items.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[items.offset :]
+    ends = np.cumsum(pieces.value_lengths().to_numpy(zero_copy_only=False), dtype=np.int64)
+    joined = pa.py_buffer(bounds[np.concatenate([np.zeros(1, np.int64), ends])])
+    return pa.Array.from_buffers(pa.binary(), len(pieces), [None, joined, data])
 
 
 def _refuse_conflict(structs: Array, members: tuple[str, ...]) -> None:
