@@ -28,8 +28,11 @@ def distinct_lists(lists: Array) -> tuple[Indices, list[list[bytes]]]:
     lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     starts = np.cumsum(lengths) - lengths
     numbers = _number_of_each(item_of, starts, lengths, len(items) + 1)
-    _, first, number_of = np.unique(numbers, return_index=True, return_inverse=True)
-    spans = zip(starts[first].tolist(), lengths[first].tolist(), strict=True)
+    distinct = pa.array(numbers).dictionary_encode()
+    number_of: Indices = distinct.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    example = np.empty(len(distinct.dictionary), dtype=np.int64)
+    example[number_of] = np.arange(len(numbers))  # any one of the equal lists
+    spans = zip(starts[example].tolist(), lengths[example].tolist(), strict=True)
     return number_of, [[items[item] for item in item_of[start : start + length]] for start, length in spans]
 
 

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from fleet.decode.arrow import pa
 from fleet.decode.descriptor import KINDS, NUMBER_KINDS, metrics_data_class
 from fleet.decode.distribution import DISTRIBUTIONS_TYPE, of_message
-from fleet.decode.flat import FlatPoints
+from fleet.decode.flat import FlatPoints, Payloads, bytes_of
 from fleet.errors import PayloadError
 
 _NO_RECORDED_VALUE = 1
@@ -43,14 +43,14 @@ class _Columns:
     resources: list[tuple[int, bytes]] = field(default_factory=list)
 
 
-def read(payloads: list[bytes]) -> FlatPoints:
+def read(payloads: Payloads) -> FlatPoints:
     """Reads a batch of serialised `MetricsData`, to the same columns as `by_ptars.read`.
 
     Raises:
         PayloadError: one of the payloads is malformed.
     """
     columns = _Columns()
-    for push, payload in enumerate(payloads):
+    for push, payload in enumerate(bytes_of(payloads)):
         for resource_metrics in parse(payload).resource_metrics:
             columns.resources.append((push, b"".join(resource_metrics.resource)))
             _read_scopes(columns, resource_metrics)

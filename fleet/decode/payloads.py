@@ -6,7 +6,7 @@ Nothing here knows of Spark.
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,13 @@ from fleet.decode.arrow import Array, pa, pc
 from fleet.decode.attributes import TEXT_MAP_TYPE, TextMap, distinct_lists, key_values_to_map, resource_to_map
 from fleet.decode.descriptor import KINDS
 from fleet.decode.distribution import int64, none_if_nan
-from fleet.decode.flat import FlatPoints, Indices, RefusedError
+from fleet.decode.flat import FlatPoints, Indices, Payloads, RefusedError, arrow_of, bytes_of
 from fleet.dialects import Sender, identity_of, sender_of
 from fleet.errors import PayloadError
 from telemetry.dialects import twin_families
 
+_NOBODY: Final = Sender()
+_FIBONACCI_HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
 _TEMPORALITIES = pa.array([None, "delta", "cumulative"], pa.string())
 _IDENTITY_TYPES = {
     "node_id": pa.int32(),
@@ -61,19 +63,19 @@ class CountedPayloads:
     reasons: dict[int, str]
 
 
-Reader = Callable[[list[bytes]], FlatPoints]
+Reader = Callable[[Payloads], FlatPoints]
 _Both: TypeAlias = tuple[DecodedPayloads, CountedPayloads]
 _Part = TypeVar("_Part", DecodedPayloads, CountedPayloads, _Both)
 _Interpret = Callable[[FlatPoints, Indices], _Part]
 
 
 def decode(
-    payloads: list[bytes], metric_names: Collection[str] | None = None, *, reader: Reader | None = None
+    payloads: Payloads, metric_names: Collection[str] | None = None, *, reader: Reader | None = None
 ) -> list[DecodedPayloads]:
     """Decodes payloads; never fails for what is in one of them.
 
     Args:
-        payloads: serialised `MetricsData`; an empty one is a heartbeat.
+        payloads: serialised `MetricsData`; an empty one is a heartbeat. Cheapest as an Arrow array.
         metric_names: keep only the points of these metrics; None keeps all.
         reader: the first reader to try; by default `ptars` where it is there.
 
@@ -86,7 +88,7 @@ def decode(
     return parts
 
 
-def count(payloads: list[bytes], *, reader: Reader | None = None) -> list[CountedPayloads]:
+def count(payloads: Payloads, *, reader: Reader | None = None) -> list[CountedPayloads]:
     """Counts the data points of payloads, and sets the same ones aside as `decode`. Arguments and result as there."""
     parts, reasons = _read(payloads, reader, lambda flat, indices: _count(_batch_of(flat), indices))
     if reasons:
@@ -94,7 +96,7 @@ def count(payloads: list[bytes], *, reader: Reader | None = None) -> list[Counte
     return parts
 
 
-def decode_and_count(payloads: list[bytes], *, reader: Reader | None = None) -> list[_Both]:
+def decode_and_count(payloads: Payloads, *, reader: Reader | None = None) -> list[_Both]:
     """What `decode` and `count` give, of payloads that are read once."""
     parts, reasons = _read(payloads, reader, _both)
     if reasons:
@@ -118,21 +120,24 @@ def _none_counted(reasons: dict[int, str]) -> CountedPayloads:
 
 
 def _read(
-    payloads: list[bytes], reader: Reader | None, interpret: _Interpret[_Part]
+    payloads: Payloads, reader: Reader | None, interpret: _Interpret[_Part]
 ) -> tuple[list[_Part], dict[int, str]]:
     """What `interpret` makes of the payloads, and the reasons of those that no reader takes."""
     first = reader or (by_ptars.read if by_ptars.is_available() else by_protobuf.read)
     indices = np.arange(len(payloads), dtype=np.int64)
+    array = arrow_of(payloads)
     parts: list[_Part] = []
     reasons: dict[int, str] = {}
     if first is by_ptars.read:
-        reasons = _malformed(payloads)
+        reasons = _malformed(bytes_of(payloads))
+    if reasons:
         indices = np.delete(indices, list(reasons))
-    _read_span([payloads[index] for index in indices], indices, first, interpret, parts, reasons)
+        array = array.take(pa.array(indices))
+    _read_span(array, indices, first, interpret, parts, reasons)
     return parts, reasons
 
 
-def _malformed(payloads: list[bytes]) -> dict[int, str]:
+def _malformed(payloads: Sequence[bytes]) -> dict[int, str]:
     """What protobuf's own classes refuse. `ptars` takes some of it (tags of more than 32 bits), and reads nonsense."""
     reasons: dict[int, str] = {}
     for index, payload in enumerate(payloads):
@@ -144,7 +149,7 @@ def _malformed(payloads: list[bytes]) -> dict[int, str]:
 
 
 def _read_span(
-    payloads: list[bytes],
+    payloads: Array,
     indices: Indices,
     reader: Reader,
     interpret: _Interpret[_Part],
@@ -185,27 +190,49 @@ class _Maps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """Flat points and their distinct maps: `push_of` and `set_of` have an entry a point, `resource_number_of` one a
-    ResourceMetrics.
+    """Points in an order of their own, and their distinct maps.
+
+    `rows` names for each point its entry in the columns of `flat`; the other arrays of the first block have an entry a
+    point too. `resource_number_of` has one a ResourceMetrics, `senders` one a distinct resource.
     """
 
-    flat: FlatPoints
+    rows: Indices
+    metric_of: Indices
+    kind: npt.NDArray[np.int8]
     push_of: Indices
     set_of: Indices
+
+    flat: FlatPoints
     sets: _Maps
     resource_number_of: Indices
     resources: _Maps
+    senders: list[Sender]
 
 
 def _batch_of(flat: FlatPoints) -> _Batch:
-    push_of = flat.push_of[flat.resource_of[flat.metric_of]]
-    return _Batch(flat=flat, push_of=push_of, **_attribute_sets(flat), **_resources(flat))
+    """The points in the order of the payloads."""
+    rows = np.argsort(flat.metric_of, kind="stable")
+    metric_of = flat.metric_of[rows]
+    set_of, sets = _attribute_sets(flat)
+    resource_number_of, resources = _resources(flat)
+    return _Batch(
+        rows=rows,
+        metric_of=metric_of,
+        kind=flat.kind[rows],
+        push_of=flat.push_of[flat.resource_of[metric_of]],
+        set_of=set_of[rows],
+        flat=flat,
+        sets=sets,
+        resource_number_of=resource_number_of,
+        resources=resources,
+        senders=[sender_of(resource) for resource in resources.maps],
+    )
 
 
 def _count(batch: _Batch, indices: Indices) -> CountedPayloads:
     reasons = _reasons(batch)
     good = np.setdiff1d(np.arange(len(indices)), list(reasons))
-    senders = _senders(batch)
+    senders = _first_senders(batch)
     return CountedPayloads(
         payloads=indices[good],
         points=np.bincount(batch.push_of, minlength=len(indices))[good],
@@ -214,14 +241,14 @@ def _count(batch: _Batch, indices: Indices) -> CountedPayloads:
     )
 
 
-def _senders(batch: _Batch) -> dict[int, Sender]:
+def _first_senders(batch: _Batch) -> dict[int, Sender]:
     """By push: what the first of its resources says that says anything of its sender."""
-    found = [sender_of(resource) for resource in batch.resources.maps]
-    says_more = np.array([sender != Sender() for sender in found], dtype=np.bool_)
+    says_more = np.array([sender != _NOBODY for sender in batch.senders], dtype=np.bool_)
     telling = np.flatnonzero(says_more[batch.resource_number_of])
-    pushes, first = np.unique(batch.flat.push_of[telling], return_index=True)
-    numbers = batch.resource_number_of[telling][first].tolist()
-    return {push: found[number] for push, number in zip(pushes.tolist(), numbers, strict=True)}
+    pushes = batch.flat.push_of[telling]
+    first = np.flatnonzero(np.diff(pushes, prepend=-1))
+    numbers = batch.resource_number_of[telling[first]].tolist()
+    return {push: batch.senders[number] for push, number in zip(pushes[first].tolist(), numbers, strict=True)}
 
 
 def _interpret(batch: _Batch, indices: Indices, names: Collection[str] | None) -> DecodedPayloads:
@@ -243,26 +270,24 @@ def _interpret(batch: _Batch, indices: Indices, names: Collection[str] | None) -
 
 def _numbers(batch: _Batch) -> dict[str, npt.NDArray[Any]]:
     """What a point's place among all points of its push says."""
+    push_and_name = _push_and_name(batch)
     return {
         "point_index": _index_within(batch.push_of).astype(np.int32),
-        "twin": _twins(batch),
-        "occurrence": _occurrences(batch).astype(np.int32),
+        "twin": _twins(batch, push_and_name),
+        "occurrence": _occurrences(batch, push_and_name).astype(np.int32),
     }
 
 
 def _select(batch: _Batch, kept: Indices) -> _Batch:
     """The batch with only some of its points."""
-    flat = batch.flat
-    taken = pa.array(kept)
-    columns = ("start_time_unix_nano", "time_unix_nano", "value", "count", "sum", "distribution")
-    selected = replace(
-        flat,
-        metric_of=flat.metric_of[kept],
-        kind=flat.kind[kept],
-        attributes=flat.attributes.slice(0, 0),  # `sets` has them
-        **{name: getattr(flat, name).take(taken) for name in columns},
+    return replace(
+        batch,
+        rows=batch.rows[kept],
+        metric_of=batch.metric_of[kept],
+        kind=batch.kind[kept],
+        push_of=batch.push_of[kept],
+        set_of=batch.set_of[kept],
     )
-    return replace(batch, flat=selected, push_of=batch.push_of[kept], set_of=batch.set_of[kept])
 
 
 def _index_within(push_of: Indices) -> Indices:
@@ -272,22 +297,21 @@ def _index_within(push_of: Indices) -> Indices:
     return everywhere - np.maximum.accumulate(np.where(is_first, everywhere, 0))
 
 
-def _attribute_sets(flat: FlatPoints) -> dict[str, Any]:
+def _attribute_sets(flat: FlatPoints) -> tuple[Indices, _Maps]:
     set_of, lists = distinct_lists(flat.attributes)
     known: dict[bytes, tuple[str, str | None]] = {}
     sets = _Maps()
     for items in lists:
         sets.add(partial(key_values_to_map, items, known))
-    return {"set_of": set_of, "sets": sets}
+    return set_of, sets
 
 
-def _resources(flat: FlatPoints) -> dict[str, Any]:
+def _resources(flat: FlatPoints) -> tuple[Indices, _Maps]:
     encoded = flat.resource.dictionary_encode()
     resources = _Maps()
     for serialised in encoded.dictionary.to_pylist():
         resources.add(partial(resource_to_map, serialised))
-    numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return {"resource_number_of": numbers, "resources": resources}
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), resources
 
 
 def _reasons(batch: _Batch) -> dict[int, str]:
@@ -307,47 +331,68 @@ def _kept(batch: _Batch, reasons: dict[int, str], names: Collection[str] | None)
     keep: npt.NDArray[np.bool_] = ~np.isin(batch.push_of, list(reasons))
     if names is not None:
         named = pc.is_in(batch.flat.name, value_set=pa.array(sorted(names), pa.string()))
-        keep &= named.to_numpy(zero_copy_only=False)[batch.flat.metric_of]
+        keep &= named.to_numpy(zero_copy_only=False)[batch.metric_of]
     return np.flatnonzero(keep)
+
+
+class _Taken:
+    """Takes one and the same rows of arrays, and leaves out the work where it changes nothing."""
+
+    def __init__(self, rows: Indices) -> None:
+        self._rows = pa.array(rows)
+        self._is_in_order = bool((rows == np.arange(len(rows))).all())
+
+    def of(self, array: Array) -> Array:
+        """These rows of `array`."""
+        if array.null_count == len(array):
+            return pa.nulls(len(self._rows), array.type)
+        return array if self._is_in_order and len(array) == len(self._rows) else array.take(self._rows)
 
 
 def _columns(batch: _Batch) -> dict[str, Array]:
     flat = batch.flat
-    metric = pa.array(flat.metric_of)
-    resource = pa.array(batch.resource_number_of[flat.resource_of[flat.metric_of]])
+    point = _Taken(batch.rows)
+    metric = _Taken(batch.metric_of)
+    return {
+        "scope_name": metric.of(_none_if_empty(flat.scope_name)),
+        "metric_name": metric.of(flat.name),
+        "metric_type": pa.array(KINDS).take(pa.array(batch.kind)),
+        "temporality": metric.of(_temporality(flat.temporality)),
+        "is_monotonic": metric.of(flat.is_monotonic),
+        "unit": metric.of(_none_if_empty(flat.unit)),
+        "start_time_unix_nano": _nanos(point.of(flat.start_time_unix_nano)),
+        "time_unix_nano": _nanos(point.of(flat.time_unix_nano)),
+        "value": none_if_nan(point.of(flat.value)),
+        "count": int64(point.of(flat.count)),
+        "sum": none_if_nan(point.of(flat.sum)),
+        "distribution": point.of(flat.distribution),
+    } | _map_columns(batch)
+
+
+def _map_columns(batch: _Batch) -> dict[str, Array]:
+    """`resource`, `attributes` and what `fleet.dialects` reads of them; a group is looked for in the resource too."""
+    resource = _Taken(batch.resource_number_of[batch.flat.resource_of[batch.metric_of]])
+    attribute_set = _Taken(batch.set_of)
     columns = {
-        "scope_name": _none_if_empty(flat.scope_name).take(metric),
-        "metric_name": flat.name.take(metric),
-        "metric_type": pa.array(KINDS).take(pa.array(flat.kind)),
-        "temporality": _temporality(flat.temporality).take(metric),
-        "is_monotonic": flat.is_monotonic.take(metric),
-        "unit": _none_if_empty(flat.unit).take(metric),
-        "start_time_unix_nano": _nanos(flat.start_time_unix_nano),
-        "time_unix_nano": _nanos(flat.time_unix_nano),
-        "value": none_if_nan(flat.value),
-        "count": int64(flat.count),
-        "sum": none_if_nan(flat.sum),
-        "distribution": flat.distribution,
-        "resource": pa.array(batch.resources.maps, TEXT_MAP_TYPE).take(resource),
+        "resource": resource.of(pa.array(batch.resources.maps, TEXT_MAP_TYPE)),
+        "attributes": attribute_set.of(pa.array(batch.sets.maps, TEXT_MAP_TYPE)),
     }
-    return columns | _identity_columns(batch, resource)
-
-
-def _identity_columns(batch: _Batch, resource: Array) -> dict[str, Array]:
-    """`attributes` and what `fleet.dialects` reads from them; a group is also looked for in the resource."""
-    number = pa.array(batch.set_of)
     own = [identity_of(attributes) for attributes in batch.sets.maps]
-    inherited = [identity_of(attributes) for attributes in batch.resources.maps]
-    columns = {"attributes": pa.array(batch.sets.maps, TEXT_MAP_TYPE).take(number)}
     for name, type_ in _IDENTITY_TYPES.items():
-        columns[name] = pa.array([getattr(identity, name) for identity in own], type_).take(number)
+        columns[name] = attribute_set.of(pa.array([getattr(identity, name) for identity in own], type_))
     for name in ("group_id", "group_member_id"):
-        of_resource = pa.array([getattr(identity, name) for identity in inherited], pa.string()).take(resource)
-        columns[name] = pc.coalesce(columns[name], of_resource)
+        inherited = pa.array([getattr(sender, name) for sender in batch.senders], pa.string())
+        columns[name] = _coalesce(columns[name], resource.of(inherited))
     return columns
 
 
-def _twins(batch: _Batch) -> npt.NDArray[np.bool_]:
+def _coalesce(first: Array, second: Array) -> Array:
+    if first.null_count == len(first):
+        return second
+    return first if second.null_count == len(second) else pc.coalesce(first, second)
+
+
+def _twins(batch: _Batch, push_and_name: Indices) -> npt.NDArray[np.bool_]:
     """True for a point with an underscored topic whose dotted original is in the same push, under the same name."""
     twins = np.zeros(len(batch.set_of), dtype=np.bool_)
     dotted, plain = twin_families(batch.sets.maps)
@@ -355,33 +400,39 @@ def _twins(batch: _Batch) -> npt.NDArray[np.bool_]:
         return twins
     original_family = _in_family(batch.set_of, dotted, len(batch.sets.maps))
     plain_family = _in_family(batch.set_of, plain, len(batch.sets.maps))
-    push_and_name = _push_and_name(batch) * (max(dotted.values()) + 1)
-    is_original = original_family >= 0
+    push_and_name = push_and_name * (max(dotted.values()) + 1)
+    original = np.flatnonzero(original_family >= 0)
     candidate = np.flatnonzero(plain_family >= 0)
     twins[candidate] = np.isin(
-        push_and_name[candidate] + plain_family[candidate], push_and_name[is_original] + original_family[is_original]
+        push_and_name[candidate] + plain_family[candidate], push_and_name[original] + original_family[original]
     )
     return twins
 
 
 def _push_and_name(batch: _Batch) -> Indices:
     """One number a point, equal for points of one push and metric name."""
-    name_of = batch.flat.name.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    name_of = name_of[batch.flat.metric_of]
-    numbers: Indices = batch.push_of * (int(name_of.max()) + 1) + name_of
+    encoded = batch.flat.name.dictionary_encode()
+    name_of = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    numbers: Indices = batch.push_of * len(encoded.dictionary) + name_of[batch.metric_of]
     return numbers
 
 
-def _occurrences(batch: _Batch) -> Indices:
+def _occurrences(batch: _Batch, push_and_name: Indices) -> Indices:
     """0 for a point, 1, 2, ... for those after it with the same push, metric name and attributes."""
-    if not len(batch.set_of):
-        return np.empty(0, np.int64)
     # The distinct ones of a chunk's few million bytes: far from overflow.
-    series = _push_and_name(batch) * len(batch.sets.maps) + batch.set_of
-    order = np.argsort(series, kind="stable")
-    occurrences = np.empty(len(order), np.int64)
+    series = push_and_name * len(batch.sets.maps) + batch.set_of
+    repeated = _perhaps_repeated(series)
+    order = repeated[np.argsort(series[repeated], kind="stable")]
+    occurrences = np.zeros(len(series), np.int64)
     occurrences[order] = _index_within(series[order])
     return occurrences
+
+
+def _perhaps_repeated(numbers: Indices) -> Indices:
+    """Indices of all numbers that are there more than once, and of a few others: they share a slot of a hash table."""
+    bits = len(numbers).bit_length() + 2
+    slots = (numbers.astype(np.uint64) * _FIBONACCI_HASH >> np.uint64(64 - bits)).astype(np.int64)
+    return np.flatnonzero((np.bincount(slots) > 1)[slots])
 
 
 def _in_family(set_of: Indices, families: dict[int, int], sets: int) -> Indices:
@@ -392,11 +443,13 @@ def _in_family(set_of: Indices, families: dict[int, int], sets: int) -> Indices:
 
 
 def _none_if_empty(texts: Array) -> Array:
-    return pc.if_else(pc.equal(texts, ""), None, texts)
+    return texts if texts.null_count == len(texts) else pc.if_else(pc.equal(texts, ""), None, texts)
 
 
 def _temporality(numbers: Array) -> Array:
     """`delta` or `cumulative`; null for anything else."""
+    if numbers.null_count == len(numbers):
+        return pa.nulls(len(numbers), pa.string())
     known = pc.if_else(pc.and_(pc.greater_equal(numbers, 0), pc.less_equal(numbers, 2)), numbers, 0)
     return _TEMPORALITIES.take(pc.fill_null(known, 0))
 

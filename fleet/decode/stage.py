@@ -142,15 +142,14 @@ def regroup(batches: Iterable[RecordBatch], max_bytes: int) -> Iterator[RecordBa
 
 
 def _divide(batch: RecordBatch, max_bytes: int) -> Iterator[tuple[RecordBatch, int]]:
-    sizes = pc.fill_null(pc.binary_length(batch.column("metrics")), 0).to_pylist()
-    start = total = 0
-    for row, size in enumerate(sizes):
-        if row > start and total + size > max_bytes:
-            yield batch.slice(start, row - start), total
-            start, total = row, 0
-        total += size
-    if len(sizes) > start:
-        yield batch.slice(start), total
+    sizes = pc.fill_null(pc.binary_length(batch.column("metrics")), 0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(sizes, dtype=np.int64)
+    start = before = 0
+    while start < len(ends):
+        end = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
+        upto = int(ends[end - 1])
+        yield batch.slice(start, end - start), upto - before
+        start, before = end, upto
 
 
 def _join(batches: list[RecordBatch]) -> RecordBatch:

@@ -37,8 +37,8 @@ from fleet.silver.rejects import rejects
 from fleet.spark_errors import unreadable_file
 from fleet.tables import catalog
 from fleet.tables.delta import Transaction
-from fleet.tables.parquet_files import WrittenFile
 from fleet.tables.store import Store
+from fleet.tables.written_file import WrittenFile
 from telemetry.push_record import SCHEMA_VERSION
 
 MAX_BAD_FILES: Final = 100

@@ -1,13 +1,17 @@
 import math
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, NumberDataPoint
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, NumberDataPoint
 
 from fleet.decode import by_protobuf, by_ptars
 from fleet.decode.payloads import CountedPayloads, DecodedPayloads, Reader, count, decode, decode_and_count
 from tests.unit.fleet import dialect_payloads as dialect
 
+RECORDED = Path(__file__).parents[2] / "spark" / "recorded" / "broker"
 READERS = [pytest.param(by_ptars.read, id="ptars"), pytest.param(by_protobuf.read, id="protobuf")]
 
 
@@ -27,6 +31,12 @@ def rows_of(parts: list[DecodedPayloads]) -> list[dict[str, Any]]:
 
 def reasons(payloads: list[bytes], reader: Reader) -> dict[int, str]:
     return {push: reason for part in decode(payloads, reader=reader) for push, reason in part.reasons.items()}
+
+
+def recorded_payloads() -> list[bytes]:
+    """What real clients pushed to a real broker."""
+    tables = [pq.read_table(path, columns=["metrics"]) for path in sorted(RECORDED.rglob("*.parquet"))]
+    return [payload for table in tables for payload in table.column("metrics").to_pylist()]
 
 
 def submessage(number: int, content: bytes) -> bytes:
@@ -232,3 +242,51 @@ def test_payloads_that_are_read_once_give_what_decoding_and_counting_give(reader
     assert counts([part for _, part in parts]) == counts(count(payloads, reader=reader))
     assert counts([part for _, part in parts])[0] == (4, "billing")
     assert {push for part in decoded for push in part.reasons} == {2}
+
+
+@pytest.mark.parametrize("kind", ["histogram", "exponential_histogram", "summary"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_number_and_an_empty_distribution_in_one_metric_are_a_conflict_that_the_last_one_wins(
+    reader: Reader, kind: str
+) -> None:
+    number = Metric(name="m")
+    number.gauge.data_points.add(as_double=1.0)
+    distribution = Metric()
+    getattr(distribution, kind).SetInParent()
+    first_a_number = one_metric(number.SerializeToString() + distribution.SerializeToString())
+    last_a_number = one_metric(distribution.SerializeToString() + number.SerializeToString())
+    assert [row["push"] for row in rows([first_a_number, last_a_number], reader)] == [1]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_an_arrow_array_and_any_slice_of_one_are_read_as_the_list_is(reader: Reader) -> None:
+    payloads = [dialect.java_consumer(["a.b"]), dialect.MALFORMED, b"", dialect.librdkafka_producer([(1, 2.5)])]
+    array = pa.array([dialect.franz_go({1: 1.0}), *payloads, dialect.MALFORMED], pa.binary()).slice(1, len(payloads))
+    of_array = decode(array, reader=reader)
+    assert rows_of(of_array) == rows(payloads, reader)
+    assert {push for part in of_array for push in part.reasons} == {1}
+
+
+def test_both_readers_give_equal_columns_of_what_real_clients_pushed() -> None:
+    payloads = recorded_payloads()
+    ((by_rust, counted), (by_loops, counted_by_loops)) = (
+        decode_and_count(payloads, reader=reader)[0] for reader in (by_ptars.read, by_protobuf.read)
+    )
+    assert len(by_rust.push_of) > 10_000, "nothing would be compared"
+    assert by_rust.push_of.tolist() == by_loops.push_of.tolist()
+    assert [name for name, column in by_rust.columns.items() if not column.equals(by_loops.columns[name])] == []
+    assert counted.senders == counted_by_loops.senders
+    assert counted.points.tolist() == counted_by_loops.points.tolist()
+
+
+def test_a_push_with_a_distribution_changes_nothing_about_those_read_with_it() -> None:
+    metrics = MetricsData()
+    metric = metrics.resource_metrics.add().scope_metrics.add().metrics.add(name="h")
+    metric.histogram.data_points.add(count=3, sum=1.5, explicit_bounds=[1.0], bucket_counts=[1, 2])
+    payloads = recorded_payloads()[:20]
+    (alone,) = decode(payloads, reader=by_ptars.read)
+    (together,) = decode([*payloads, metrics.SerializeToString()], reader=by_ptars.read)
+    assert together.columns["distribution"][-1].as_py()[0]["bucket_counts"] == [1, 2]
+    points = len(alone.push_of)
+    assert len(together.push_of) == points + 1
+    assert [name for name in alone.columns if not together.columns[name][:points].equals(alone.columns[name])] == []
