@@ -18,18 +18,11 @@ ENDED_WITHIN_S = 900.0
 _POLL_S = 0.02
 
 
-_WITHOUT_LOCK = (
-    "import contextlib, fleet.cli, fleet.pipeline.run as run; "
-    "run.only_run = lambda root: contextlib.nullcontext(); fleet.cli.main()"
-)
-
-
-def start_run(source: str, tables: Path, *more: str, with_lock: bool = True) -> subprocess.Popen[str]:
-    """In a process group of its own; without the lock it is as on a file system that has none."""
-    program = ("-m", "fleet.cli") if with_lock else ("-c", _WITHOUT_LOCK)
+def start_run(source: str, tables: Path, *more: str) -> subprocess.Popen[str]:
+    """In a process group of its own."""
     return subprocess.Popen(
         [
-            *(sys.executable, *program, "run", "--master", "local[2]", *QUICK_SPARK),
+            *(sys.executable, "-m", "fleet.cli", "run", "--master", "local[2]", *QUICK_SPARK),
             *("--source", source, "--tables", str(tables), *more),
         ],
         env={**os.environ, **QUICK_JVM},

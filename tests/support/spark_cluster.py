@@ -1,0 +1,114 @@
+"""Spark's standalone cluster on this machine: a master and two workers of one core each, every one a JVM of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import pyspark
+from support.kafka_broker import free_ports
+from support.killed_runs import QUICK_JVM
+
+SPARK_HOME = Path(pyspark.__file__).parent
+READY_WITHIN_S = 300.0
+ON_LOOPBACK = ("spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1", "spark.executor.memory=512m")
+
+
+@contextmanager
+def cluster(directory: Path) -> Iterator[str]:
+    """The master's address, once both workers are there; logs and work under `directory`."""
+    port, web, *of_workers = free_ports(6)
+    address = f"spark://127.0.0.1:{port}"
+    loopback = ("--host", "127.0.0.1", "--port")
+    with ExitStack() as stack:
+        stack.enter_context(
+            jvm(
+                directory,
+                "master",
+                "org.apache.spark.deploy.master.Master",
+                *loopback,
+                str(port),
+                "--webui-port",
+                str(web),
+            )
+        )
+        for number in range(2):
+            own, own_web = of_workers[2 * number : 2 * number + 2]
+            worker = ("org.apache.spark.deploy.worker.Worker", *loopback, str(own), "--webui-port", str(own_web))
+            stack.enter_context(jvm(directory, f"worker-{number}", *worker, "--cores", "1", "--memory", "1g", address))
+        wait_for_workers(web, 2)
+        yield address
+
+
+@contextmanager
+def jvm(directory: Path, name: str, *arguments: str) -> Iterator[None]:
+    environment = {
+        **os.environ,
+        **QUICK_JVM,
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_WORKER_DIR": str(directory / "work"),
+        "SPARK_LOCAL_HOSTNAME": "localhost",
+    }
+    with (directory / f"{name}.log").open("w") as log:
+        process = subprocess.Popen(
+            [str(SPARK_HOME / "bin" / "spark-class"), *arguments], env=environment, stdout=log, stderr=log
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def wait_for_workers(web: int, count: int) -> None:
+    deadline = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=5) as answer:
+                if json.load(answer)["aliveworkers"] == count:
+                    return
+        except OSError:
+            pass
+        time.sleep(0.5)
+    raise AssertionError("the cluster does not come up")
+
+
+def code(target: Path) -> Path:
+    """What executors need of ours, as `--py-files` takes it."""
+    root = Path(__file__).parents[3]
+    with zipfile.ZipFile(target, "w") as archive:
+        for room in ("fleet", "quotas", "telemetry"):
+            for file in sorted((root / room).rglob("*.py")):
+                archive.write(file, file.relative_to(root))
+    return target
+
+
+def packed_environment(directory: Path) -> Path:
+    """What the executors' Python imports beside Spark's and our own code, as `venv-pack` packs it."""
+    environment = directory / "environment"
+    uv = (str(Path(sys.executable).parent / "uv"),)
+    needed = [f"{name}=={version(name)}" for name in ("numpy", "opentelemetry-proto", "protobuf", "ptars", "pyarrow")]
+    _done(*uv, "venv", "--python", f"{sys.version_info.major}.{sys.version_info.minor}", str(environment))
+    python = str(environment / "bin" / "python")
+    # venv-pack asks setuptools for `pkg_resources`, which later ones do not have.
+    _done(*uv, "pip", "install", "--python", python, *needed, "venv-pack==0.2.0", "setuptools<81")
+    archive = directory / "environment.tar.gz"
+    _done(str(environment / "bin" / "venv-pack"), "-p", str(environment), "-o", str(archive), "--compress-level", "1")
+    return archive
+
+
+def _done(*command: str) -> None:
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert found.returncode == 0, found.stderr
