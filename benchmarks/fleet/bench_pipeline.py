@@ -5,15 +5,16 @@
 Landing zones come from `generate_landing`, into DIR, which may be removed afterwards. Parts:
 
 - `decode`: points a second, on `local[2]` and in one process without Spark. `nowhere` is what silver's decoding gives,
-  with every column; `parquet` the same as files; `packed` what `fleet run` keeps of it (pushes and points at once);
-  `udf` the obvious way, a Python UDF a payload and `explode`; `one process` reads the files by pyarrow and decodes, and
-  writes Parquet by pyarrow. The ways take turns in one session, `--rounds` times; medians. The UDF gets a tenth of the
-  points, since it would take all the time.
-- `growth`: `fleet run` over a tenth and all of the points, each into new tables, and then once more over what a zone
-  gains in one more interval; bytes on disk a point.
-- `masters`: the same zone by `local[1]` and `local[2]`.
-- `memory`: the same number of pushes from 1,000 instances, and from one instance each: the most that the heap of the
-  JVM, which on a cluster is the driver's and here the executor's as well, held after a collection [MiB].
+  with every column, handed to Spark; `parquet` the same, written by Spark. `silver` is all that `fleet run` does with a
+  batch's payloads (clients' pushes brought together, decoded, compared), `silver to parquet` its files of points, too.
+  `udf` is the obvious way, a Python UDF a payload and `explode`; `one process` reads the files by pyarrow and decodes,
+  and writes Parquet by pyarrow. The ways take turns in one session, `--rounds` times; medians. The UDF gets a tenth of
+  the points, since it would take all the time.
+- `growth`: `fleet run` over a hundredth, a tenth and all of the points, each into new tables, and then once more over
+  little more into the last ones; bytes on disk a point.
+- `masters`: the same zone by `local[1]`, `local[2]`, and a standalone cluster of two workers of one core each.
+- `memory`: the same number of pushes from 1,000 instances, and from one instance each, on that cluster, where the
+  driver is alone in its JVM: the most that its heap held after a collection [MiB].
 
 Every `fleet run` is a process of its own and starts a JVM: its time says so.
 """
@@ -32,23 +33,29 @@ from pathlib import Path
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(1, str(Path(__file__).parents[2] / "tests"))
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
+from support.spark_cluster import ON_LOOPBACK, cluster, code
 
 from benchmarks.fleet.bench_decode import about, rows_of
 from benchmarks.fleet.generate_landing import Size, generate
 from fleet.bronze import read_landing
+from fleet.decode.rows import POINT_ROWS
 from fleet.decode.stage import DecodePoints
 from fleet.schemas import CHECKED
 from fleet.session import SessionSettings, start_session
+from fleet.silver import batch as silver
 from fleet.silver import points, pushes
+from fleet.tables import catalog
+from fleet.tables.parquet_files import WriteFiles
 
 INSTANCES: Final = 1_000
-SHARES: Final = (10, 1)
+SHARES: Final = (100, 10, 1)
 TIMEOUT_S: Final = 900
 
 _UDF_TYPE: Final = (
@@ -92,6 +99,7 @@ def decode_part(work: Path, count: int, rounds: int) -> Rows:
     spark = start_session(SessionSettings(master="local[2]", log_level="OFF"))
     udf = F.udf(lambda payload: rows_of(bytes(payload)), _UDF_TYPE)
     out = work / "out"
+    files = WriteFiles(directory=str(out / "points"), schema=POINT_ROWS, statistics_of=catalog.POINTS.indexed)
 
     def decoded() -> DataFrame:
         return points.points(points.decode(checked(spark, zone)))
@@ -99,8 +107,9 @@ def decode_part(work: Path, count: int, rounds: int) -> Rows:
     ways: dict[str, tuple[Callable[[], object], Path]] = {
         "udf": (lambda: nowhere(checked(spark, tenth).select(F.inline(udf("metrics")))), tenth),
         "nowhere": (lambda: nowhere(decoded()), zone),
-        "packed": (lambda: nowhere(points.pack(checked(spark, zone))), zone),
         "parquet": (lambda: decoded().write.mode("overwrite").parquet(str(out / "spark")), zone),
+        "silver": (lambda: nowhere(silver.make(checked(spark, zone), points_to=silver.Nowhere())), zone),
+        "silver to parquet": (lambda: nowhere(silver.make(checked(spark, zone), points_to=files)), zone),
         "one process": (lambda: one_process(zone, None), zone),
         "one process to parquet": (lambda: one_process(zone, out / "pyarrow.parquet"), zone),
     }
@@ -108,6 +117,7 @@ def decode_part(work: Path, count: int, rounds: int) -> Rows:
     found: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(rounds):
         for way, (run, source) in ways.items():
+            shutil.rmtree(out, ignore_errors=True)
             began = time.perf_counter()
             run()
             found[way].append(sizes[source] / (time.perf_counter() - began))
@@ -150,14 +160,14 @@ def with_columns_of_checked(batch: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, names=list(CHECKED.names))
 
 
-def fleet_run(zone: Path, tables: Path, master: str = "local[2]") -> dict[str, Any]:
+def fleet_run(zone: Path, tables: Path, master: str = "local[2]", *conf: str) -> dict[str, Any]:
     """`fleet run` in a process of its own."""
     gc_log = tables.with_name(f"{tables.name}-gc.log")
     began = time.perf_counter()
     done = subprocess.run(
         [
             *(sys.executable, "-m", "fleet.cli", "run", "--format", "json", "--master", master),
-            *("--source", str(zone), "--tables", str(tables)),
+            *("--source", str(zone), "--tables", str(tables), *(part for one in conf for part in ("--conf", one))),
         ],
         env={**os.environ, "JDK_JAVA_OPTIONS": f"-Xlog:gc:file={gc_log}:uptime"},
         capture_output=True,
@@ -170,47 +180,58 @@ def fleet_run(zone: Path, tables: Path, master: str = "local[2]") -> dict[str, A
         raise SystemExit(f"fleet run by {master} failed: {done.stderr or done.stdout}")
     report = json.loads(done.stdout.splitlines()[-1])
     heaps = [int(found) for found in _TO_HEAP_MIB.findall(gc_log.read_text())]
-    silver = report["sizes"]["points"]
+    silver_points = report["sizes"]["points"]
     return {
         "pushes": report["pushes"],
         "points": report["points"],
         "took_s": round(took_s, 1),
         "points_per_second": round(report["points"] / took_s),
-        "silver_bytes_a_point": round(silver["bytes"] / max(1, silver["rows_written"]), 2),
+        "silver_bytes_a_point": round(silver_points["bytes"] / max(1, silver_points["rows_written"]), 2),
         "heap_after_gc_mib": max(heaps, default=None),
     }
 
 
 def growth_part(work: Path, count: int, _: int) -> Rows:
-    """`fleet run` over a tenth and all, and then over little more."""
+    """`fleet run` over parts and all, and then over little more."""
     found = []
-    tables = work / "tables-growth"
     for share in SHARES:
-        shutil.rmtree(tables, ignore_errors=True)
+        tables = emptied(work / "tables-growth")
         found.append({"size": f"1/{share}"} | fleet_run(of_points(work, count // share), tables))
-    found.append({"size": "a little more"} | fleet_run(of_points(work, count // 100), tables))
+    found.append({"size": "a little more"} | fleet_run(of_points(work, count // 100 + INSTANCES), tables))
     return found
 
 
 def masters_part(work: Path, count: int, _: int) -> Rows:
-    """The same zone by more and more cores."""
-    found = []
-    for master in ("local[1]", "local[2]"):
-        shutil.rmtree(work / "tables-masters", ignore_errors=True)
-        found.append({"master": master} | fleet_run(of_points(work, count), work / "tables-masters", master))
+    """The same zone by more and more cores, and by other processes."""
+    zone, tables = of_points(work, count), work / "tables-masters"
+    found = [{"master": master} | fleet_run(zone, emptied(tables), master) for master in ("local[1]", "local[2]")]
+    with cluster(emptied(work / "cluster")) as master:
+        found.append({"master": "cluster"} | fleet_run(zone, emptied(tables), master, *conf_of_cluster(work)))
     return found
 
 
 def memory_part(work: Path, count: int, _: int) -> Rows:
-    """The heap by the number of instances, of as many pushes."""
-    shape = ("franz-go",)
+    """The driver's heap by the number of instances, of as many pushes."""
     sent = max(INSTANCES, count // 10)
     found = []
-    for instances in (INSTANCES, sent):
-        zone = zone_of(work, Size(instances=instances, hours=sent / instances / 60, shapes=shape))
-        shutil.rmtree(work / "tables-memory", ignore_errors=True)
-        found.append({"instances": instances} | fleet_run(zone, work / "tables-memory"))
+    with cluster(emptied(work / "cluster")) as master:
+        for instances in (INSTANCES, sent):
+            zone = zone_of(work, Size(instances=instances, hours=sent / instances / 60, shapes=("franz-go",)))
+            run = fleet_run(zone, emptied(work / "tables-memory"), master, *conf_of_cluster(work))
+            found.append({"instances": instances} | run)
     return found
+
+
+def emptied(directory: Path) -> Path:
+    """The directory, without what an earlier run left there."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return directory
+
+
+def conf_of_cluster(work: Path) -> tuple[str, ...]:
+    """Settings for it, our own code among them."""
+    return (*ON_LOOPBACK, f"spark.submit.pyFiles={code(work / 'fleet.zip')}")
 
 
 PARTS: Final[dict[str, Callable[[Path, int, int], Rows]]] = {
