@@ -102,7 +102,7 @@ SparkConf = Annotated[
     typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark, as spark-submit takes it; may be repeated."),
 ]
 MaxFiles = Annotated[
-    int | None, typer.Option(min=1, help="Files of a landing zone that one batch reads; by default 1 GiB of them.")
+    int | None, typer.Option(min=1, help="Files of a landing zone that one batch reads; by default 256 MiB of them.")
 ]
 MaxRecords = Annotated[
     int | None, typer.Option(min=1, help="Records of a topic that one batch reads; by default two millions.")

@@ -22,8 +22,9 @@ from fleet.topic.read import fetch_options
 from fleet.topic.records import to_bronze
 from fleet.topic.source import TopicSource
 
-MAX_BATCH_BYTES: Final = 1024 * 1024 * 1024
-"""Parquet of a landing zone that one batch reads [B], unless a number of files is given."""
+MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
+"""Parquet of a landing zone that one batch reads [B], unless a number of files is given: of real clients some twenty
+million data points, whose payloads are twenty times as large, and pass through a shuffle."""
 
 MAX_BATCH_RECORDS: Final = 2_000_000
 """Records of a topic that one batch reads."""
