@@ -35,8 +35,8 @@ def reasons(payloads: list[bytes], reader: Reader) -> dict[int, str]:
 
 def recorded_payloads() -> list[bytes]:
     """What real clients pushed to a real broker."""
-    tables = [pq.read_table(path, columns=["metrics"]) for path in sorted(RECORDED.rglob("*.parquet"))]
-    return [payload for table in tables for payload in table.column("metrics").to_pylist()]
+    columns: list[Any] = [pq.read_table(path).column("metrics") for path in sorted(RECORDED.rglob("*.parquet"))]
+    return [payload for column in columns for payload in column.to_pylist()]
 
 
 def submessage(number: int, content: bytes) -> bytes:
