@@ -1,11 +1,12 @@
 """One client as the page knows it: the labels of its series, what else is told of it, and the series themselves."""
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
+from operator import attrgetter
+from typing import Any, Final
 
 from exporters.labels import NAMESPACE, RECORD_LABELS, LabelSettings
 from exporters.prometheus.names import MetricId, cut, label_name, label_text, normalised
-from exporters.prometheus.series import NEVER, Series
+from exporters.prometheus.series import NEVER, Series, nothing
 from telemetry.push_record import PushRecord
 
 INSTANCE_LABEL: Final = "client_instance_id"
@@ -22,6 +23,10 @@ ClientKey = tuple[str, str]
 
 FOLDED: Final[ClientKey] = ("\0folded", "")
 """The key of the one that is no client: it has the series into which others were folded."""
+
+
+told_of: Final = attrgetter(*RECORD_LABELS.values())
+"""What a record says that may be in labels."""
 
 
 class About:
@@ -115,13 +120,17 @@ class Client:
         interval_ms: its push interval [ms].
         terminated: that push was its last.
         expires_ms: when it goes if nothing comes [ms, monotonic].
+        check_ms: no series of it goes before [ms, monotonic].
         cost: samples on the page, the one with its `info` too.
         layout_changed: series came or went, or what is told of it changed, since it was saved.
+        numbers: of its series, see `Series`.
+        shown: the same as saved at last; what came since then is not in it, what has gone neither.
+        told: what its latest record said that may be in labels.
     """
 
     __slots__ = (
-        "about", "clashes", "cost", "expires_ms", "identity", "info", "interval_ms", "key", "layout_changed",
-        "received_at", "series", "terminated", "time_unix_nano",
+        "about", "check_ms", "clashes", "cost", "expires_ms", "identity", "info", "interval_ms", "key",
+        "layout_changed", "numbers", "received_at", "series", "shown", "terminated", "time_unix_nano", "told",
     )  # fmt: skip
 
     def __init__(self, key: ClientKey, about: About) -> None:
@@ -130,12 +139,43 @@ class Client:
         self.identity = self.info = ""
         self.clashes = 0
         self.series: dict[MetricId, dict[str, Series]] = {}
+        self.numbers = nothing()
+        self.shown = nothing()
+        self.told: Any = None
         self.received_at = self.time_unix_nano = self.interval_ms = 0
         self.terminated = False
         self.expires_ms = NEVER
+        self.check_ms = 0
         self.cost = 0
         self.layout_changed = True
 
     def every_series(self) -> Iterable[tuple[MetricId, Series]]:
         """All of them, in a fixed order."""
         return ((metric, each) for metric, found in self.series.items() for each in found.values())
+
+    def in_order(self) -> list[tuple[MetricId, Series]]:
+        """All of them, in the order of their numbers."""
+        return sorted(self.every_series(), key=lambda found: found[1].at)
+
+    def add(self, metric: MetricId, series: Series) -> None:
+        """Takes a series that is new, with no numbers yet."""
+        self.series.setdefault(metric, {})[series.labels] = series
+        series.at = len(self.numbers)
+        self.numbers.extend([0.0] * series.size)
+        self.layout_changed = True
+
+    def drop(self, gone: Collection[tuple[MetricId, Series]]) -> None:
+        """Gives series up, and closes the gaps between the numbers of the others."""
+        for metric, series in gone:
+            of_metric = self.series[metric]
+            del of_metric[series.labels]
+            if not of_metric:
+                del self.series[metric]
+        numbers, shown = nothing(), nothing()
+        for _, series in self.in_order():
+            at = len(numbers)
+            numbers += self.numbers[series.at : series.at + series.size]
+            shown += self.shown[series.at : series.at + series.size]  # empty for what is newer
+            series.at = at
+        self.numbers, self.shown = numbers, shown
+        self.layout_changed = True

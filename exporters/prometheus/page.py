@@ -12,12 +12,13 @@ from typing import Final, NamedTuple
 from exporters.prometheus.families import Family
 from exporters.prometheus.names import Kind, escaped, label_text, reserved_names
 from exporters.prometheus.points import Values
-from exporters.prometheus.table import Counts, Sample, SeriesTable
+from exporters.prometheus.series import Series
+from exporters.prometheus.table import Counts, SeriesTable
 
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-_PIECE_SAMPLES: Final = 1_000
+_PIECE_SERIES: Final = 1_000
 _MANY_BOUNDS: Final = 32
 """Of histograms with more bounds, empty buckets at both ends are not told: a grid for everything holds little."""
 _INFO: Final = "fleetgauge_client"
@@ -112,9 +113,11 @@ def prefers_openmetrics(accept: str) -> bool:
 
 
 def render(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
-    """The whole page."""
+    """The whole page. What changed is written first, a piece without text at a time."""
+    for _ in table.write_lines(series_lines):
+        yield ""
     for family in table.families():
-        yield from _family(family, table.samples(family), openmetrics=openmetrics)
+        yield from _family(family, table.lines(family), openmetrics=openmetrics)
     yield from _infos(table.infos(), openmetrics=openmetrics)
     for own in OWN:
         lines = [_head(own.name, own.kind, own.help, "", openmetrics=openmetrics)]
@@ -125,18 +128,24 @@ def render(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
         yield "# EOF\n"
 
 
-def _family(family: Family, samples: list[Sample], *, openmetrics: bool) -> Iterator[str]:
-    if not samples:
+def series_lines(family: Family, identity: str, series: Series) -> str:
+    """What the page says of a series, in both forms; nothing until its first value is saved."""
+    values = series.shown()
+    if values is None:
+        return ""
+    if family.kind in ("counter", "gauge"):
+        name = f"{family.name}_total" if family.kind == "counter" else family.name
+        return _line(name, _joined(identity, series.labels), values[0])
+    distribution = _histogram if family.kind == "histogram" else _summary
+    return "".join(distribution(family.name, identity, series.labels, series.bounds, values))
+
+
+def _family(family: Family, lines: list[str], *, openmetrics: bool) -> Iterator[str]:
+    if not lines:
         return
     yield _head(family.name, family.kind, family.help, family.unit, openmetrics=openmetrics)
-    for at in range(0, len(samples), _PIECE_SAMPLES):
-        piece = samples[at : at + _PIECE_SAMPLES]
-        if family.kind in ("counter", "gauge"):
-            name = f"{family.name}_total" if family.kind == "counter" else family.name
-            yield "".join([_line(name, _joined(identity, labels), value) for identity, labels, _, (value, *_) in piece])
-        else:
-            distribution = _histogram if family.kind == "histogram" else _summary
-            yield "".join(line for sample in piece for line in distribution(family.name, *sample))
+    for at in range(0, len(lines), _PIECE_SERIES):
+        yield "".join(lines[at : at + _PIECE_SERIES])
 
 
 def _infos(infos: list[str], *, openmetrics: bool) -> Iterator[str]:
@@ -145,8 +154,8 @@ def _infos(infos: list[str], *, openmetrics: bool) -> Iterator[str]:
         yield f"# TYPE {_INFO} info\n# HELP {_INFO} {help_text}\n"
     else:
         yield f"# HELP {_INFO}_info {help_text}\n# TYPE {_INFO}_info gauge\n"
-    for at in range(0, len(infos), _PIECE_SAMPLES):
-        yield "".join(f"{_INFO}_info{{{labels}}} 1\n" for labels in infos[at : at + _PIECE_SAMPLES])
+    for at in range(0, len(infos), _PIECE_SERIES):
+        yield "".join(f"{_INFO}_info{{{labels}}} 1\n" for labels in infos[at : at + _PIECE_SERIES])
 
 
 def _head(name: str, kind: Kind, text: str, unit: str, *, openmetrics: bool) -> str:
