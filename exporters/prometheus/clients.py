@@ -125,12 +125,14 @@ class Client:
         layout_changed: series came or went, or what is told of it changed, since it was saved.
         numbers: of its series, see `Series`.
         shown: the same as saved at last; what came since then is not in it, what has gone neither.
+        written: what was shown when its lines were written; empty if they all have to be written anew.
         told: what its latest record said that may be in labels.
     """
 
     __slots__ = (
         "about", "check_ms", "clashes", "cost", "expires_ms", "identity", "info", "interval_ms", "key",
         "layout_changed", "numbers", "received_at", "series", "shown", "terminated", "time_unix_nano", "told",
+        "written",
     )  # fmt: skip
 
     def __init__(self, key: ClientKey, about: About) -> None:
@@ -141,6 +143,7 @@ class Client:
         self.series: dict[MetricId, dict[str, Series]] = {}
         self.numbers = nothing()
         self.shown = nothing()
+        self.written = nothing()
         self.told: Any = None
         self.received_at = self.time_unix_nano = self.interval_ms = 0
         self.terminated = False
@@ -177,5 +180,5 @@ class Client:
             numbers += self.numbers[series.at : series.at + series.size]
             shown += self.shown[series.at : series.at + series.size]  # empty for what is newer
             series.at = at
-        self.numbers, self.shown = numbers, shown
+        self.numbers, self.shown, self.written = numbers, shown, nothing()
         self.layout_changed = True

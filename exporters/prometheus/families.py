@@ -18,17 +18,21 @@ class Family:
     Attributes:
         metric: of which pushes' metric it is made.
         name: without the suffix of a counter.
+        sample_name: of the samples of a counter or gauge.
+        is_number: it is one of these two.
         unit: part of the name; may be empty.
         description: as a client sent it.
         members: its series, each with its lines of the page; empty until they are written.
         cost: its samples.
     """
 
-    __slots__ = ("cost", "description", "members", "metric", "name", "unit")
+    __slots__ = ("cost", "description", "is_number", "members", "metric", "name", "sample_name", "unit")
 
     def __init__(self, metric: MetricId, name: str, unit: str, description: str) -> None:
         self.metric = metric
         self.name = name
+        self.sample_name = f"{name}_total" if metric.kind == "counter" else name
+        self.is_number = metric.kind in ("counter", "gauge")
         self.unit = unit
         self.description = description
         self.members: dict[Series, str] = {}
@@ -94,6 +98,7 @@ class Families:
         """Puts a series on the page, whatever the bounds say."""
         client.add(family.metric, series)
         family.members[series] = ""
+        series.family = family
         self._charge(client, family, series.cost)
 
     def leave(self, client: Client, gone: Collection[tuple[MetricId, Series]]) -> None:

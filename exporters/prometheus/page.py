@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from exporters.prometheus.clients import Client
 from exporters.prometheus.families import Family
 from exporters.prometheus.names import Kind, escaped, label_text, reserved_names
 from exporters.prometheus.points import Values
@@ -21,6 +22,7 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PIECE_SERIES: Final = 1_000
 _MANY_BOUNDS: Final = 32
 """Of histograms with more bounds, empty buckets at both ends are not told: a grid for everything holds little."""
+_INFINITE: Final = math.inf
 _INFO: Final = "fleetgauge_client"
 
 
@@ -114,7 +116,7 @@ def prefers_openmetrics(accept: str) -> bool:
 
 def render(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
     """The whole page. What changed is written first, a piece without text at a time."""
-    for _ in table.write_lines(series_lines):
+    for _ in table.write_lines(write_lines):
         yield ""
     for family in table.families():
         yield from _family(family, table.lines(family), openmetrics=openmetrics)
@@ -128,16 +130,32 @@ def render(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
         yield "# EOF\n"
 
 
-def series_lines(family: Family, identity: str, series: Series) -> str:
-    """What the page says of a series, in both forms; nothing until its first value is saved."""
-    values = series.shown()
-    if values is None:
-        return ""
-    if family.kind in ("counter", "gauge"):
-        name = f"{family.name}_total" if family.kind == "counter" else family.name
-        return _line(name, _joined(identity, series.labels), values[0])
-    distribution = _histogram if family.kind == "histogram" else _summary
-    return "".join(distribution(family.name, identity, series.labels, series.bounds, values))
+def write_lines(client: Client) -> None:
+    """Writes what the page says of a client's series, in both forms: what has changed since, and is saved."""
+    shown, before, identity = client.shown, client.written, client.identity
+    saved, written = len(shown), len(before)
+    for found in client.series.values():
+        for series in found.values():
+            family, at, labels = series.family, series.at, series.labels
+            if family is None or at >= saved:
+                continue
+            if not family.is_number:
+                family.members[series] = _distribution(family, series)
+                continue
+            # Nearly all series are such, and each is here after every push: no calls for one.
+            value = shown[at] + shown[at + 1]
+            if at < written and before[at] + before[at + 1] == value:
+                continue
+            if labels and identity and -_INFINITE < value < _INFINITE:
+                family.members[series] = f"{family.sample_name}{{{identity},{labels}}} {value!r}\n"
+            else:
+                family.members[series] = _line(family.sample_name, _joined(identity, labels), value)
+    client.written = shown
+
+
+def _distribution(family: Family, series: Series) -> str:
+    write = _histogram if family.kind == "histogram" else _summary
+    return "".join(write(family.name, series.client.identity, series.labels, series.bounds, series.shown()))
 
 
 def _family(family: Family, lines: list[str], *, openmetrics: bool) -> Iterator[str]:

@@ -7,6 +7,7 @@ from exporters.prometheus.points import Measurement, Mode, Values
 
 if TYPE_CHECKING:
     from exporters.prometheus.clients import Client
+    from exporters.prometheus.families import Family
 
 NEVER: Final = 1 << 62
 """A deadline that does not come [ms]."""
@@ -26,15 +27,17 @@ class Series:
         bounds: of a histogram's buckets or a summary's quantiles; empty for a number.
         width: how many values it has.
         client: whose it is.
+        family: on the page, the metric that it belongs to.
         at: where its numbers begin in its client's arrays.
         cost: how many samples it is on the page.
         expires_ms: when it goes, if no push says it again [ms, monotonic]; `NEVER` for what lives with its client.
     """
 
-    __slots__ = ("at", "bounds", "client", "cost", "expires_ms", "labels", "width")
+    __slots__ = ("at", "bounds", "client", "cost", "expires_ms", "family", "labels", "width")
 
     def __init__(self, client: "Client", labels: str, values: int, bounds: Values) -> None:
         self.client = client
+        self.family: Family | None = None
         self.labels = labels
         self.bounds = bounds
         self.width = values
@@ -84,11 +87,9 @@ class Series:
         """True if the measurement can be added to what is there."""
         return len(said.values) == self.width and said.bounds == self.bounds
 
-    def shown(self) -> Values | None:
-        """What the page shows; None until its first value is saved."""
+    def shown(self) -> Values:
+        """What the page shows, once its first value is saved."""
         numbers, at, width = self.client.shown, self.at, self.width
-        if at >= len(numbers):
-            return None
         return tuple([numbers[place] + numbers[place + width] for place in range(at, at + width)])
 
 

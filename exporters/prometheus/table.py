@@ -35,8 +35,8 @@ _WRITTEN_AT_ONCE: Final = 50
 """Clients whose lines are written before the next pushes may be taken."""
 
 
-LineWriter = Callable[[Family, str, Series], str]
-"""Makes the lines of a series of a metric whose client has these labels."""
+LineWriter = Callable[[Client], None]
+"""Writes the lines of a client's series."""
 
 
 class Moment(NamedTuple):
@@ -215,20 +215,13 @@ class SeriesTable:
         while self._unwritten:
             with self._lock:
                 for key in list(islice(self._unwritten, _WRITTEN_AT_ONCE)):
-                    self._write_lines(self._unwritten.pop(key), write)
+                    write(self._unwritten.pop(key))
             yield
 
     def lines(self, family: Family) -> list[str]:
         """The lines of a metric's series, as they were written last."""
         with self._lock:
             return [lines for lines in family.members.values() if lines]
-
-    def _write_lines(self, client: Client, write: LineWriter) -> None:
-        for metric, found in client.series.items():
-            family = self._families.get(metric)
-            if family is not None:
-                for series in found.values():
-                    family.members[series] = write(family, client.identity, series)
 
     def infos(self) -> list[str]:
         """The labels of what is told of each client."""
@@ -276,6 +269,7 @@ class SeriesTable:
             client.identity = self.labels.identity(client.about, client.clashes)
         client.info = "" if client.clashes else self.labels.info(client.about)
         self._identities[client.identity] = client.key
+        client.written = nothing()
         # To the end: who had this identity before writes its lines anew first, so that no two are ever alike.
         self._unwritten.pop(client.key, None)
         self._unwritten[client.key] = client
