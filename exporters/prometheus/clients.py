@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from exporters.labels import NAMESPACE, RECORD_LABELS, LabelSettings
 from exporters.prometheus.names import MetricId, cut, label_name, label_text, normalised
 from exporters.prometheus.series import NEVER, Series, nothing
+from exporters.prometheus.shapes import Identity, Shape
 from telemetry.push_record import PushRecord
 
 INSTANCE_LABEL: Final = "client_instance_id"
@@ -105,6 +106,15 @@ def _renamed(labels: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
     return ((_LABEL_NAMES.get(name, name), value) for name, value in labels)
 
 
+class Binding(NamedTuple):
+    """A client's series in the order in which a shape of push has their numbers."""
+
+    shape: Shape
+    deltas: tuple[Series, ...]
+    gauges: tuple[Series, ...]
+    cumulative: tuple[Series, ...]
+
+
 class Client:
     """A client and its series.
 
@@ -126,13 +136,15 @@ class Client:
         numbers: of its series, see `Series`.
         shown: the same as saved at last; what came since then is not in it, what has gone neither.
         written: what was shown when its lines were written; empty if they all have to be written anew.
+        binding: of its latest push that has metrics, if the next one can be read by its shape.
+        unlike: how many pushes in a row were read in whole.
         told: what its latest record said that may be in labels.
     """
 
     __slots__ = (
-        "about", "check_ms", "clashes", "cost", "expires_ms", "identity", "info", "interval_ms", "key",
+        "about", "binding", "check_ms", "clashes", "cost", "expires_ms", "identity", "info", "interval_ms", "key",
         "layout_changed", "numbers", "received_at", "series", "shown", "terminated", "time_unix_nano", "told",
-        "written",
+        "unlike",        "written",
     )  # fmt: skip
 
     def __init__(self, key: ClientKey, about: About) -> None:
@@ -145,6 +157,8 @@ class Client:
         self.shown = nothing()
         self.written = nothing()
         self.told: Any = None
+        self.binding: Binding | None = None
+        self.unlike = 0
         self.received_at = self.time_unix_nano = self.interval_ms = 0
         self.terminated = False
         self.expires_ms = NEVER
@@ -166,6 +180,7 @@ class Client:
         series.at = len(self.numbers)
         self.numbers.extend([0.0] * series.size)
         self.layout_changed = True
+        self.binding = None
 
     def drop(self, gone: Collection[tuple[MetricId, Series]]) -> None:
         """Gives series up, and closes the gaps between the numbers of the others."""
@@ -182,3 +197,15 @@ class Client:
             series.at = at
         self.numbers, self.shown, self.written = numbers, shown, nothing()
         self.layout_changed = True
+        self.binding = None
+
+    def bind(self, shape: Shape) -> None:
+        """Has the next pushes read by a shape, if the client has a series for each of its numbers."""
+        deltas, gauges, cumulative = map(self._bound, (shape.deltas, shape.gauges, shape.cumulative))
+        if deltas is not None and gauges is not None and cumulative is not None:
+            self.binding = Binding(shape, deltas, gauges, cumulative)
+
+    def _bound(self, identities: Iterable[Identity]) -> tuple[Series, ...] | None:
+        found = [self.series.get(metric, {}).get(labels) for metric, labels in identities]
+        bound = tuple([series for series in found if series is not None])
+        return bound if len(bound) == len(found) else None

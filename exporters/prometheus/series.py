@@ -61,7 +61,7 @@ class Series:
             True if a count was reset: it fell, or says that it began anew after the push before.
         """
         if said.mode == Mode.CUMULATIVE:
-            return self._apply_cumulative(said.values, said.start_unix_nano, before_unix_nano)
+            return self.apply_cumulative(said.values, said.start_unix_nano, before_unix_nano)
         numbers, width = self.client.numbers, self.width
         for at, value in enumerate(said.values, start=self.at):
             if said.mode == Mode.AS_IS:
@@ -70,7 +70,8 @@ class Series:
                 numbers[at], numbers[at + width] = numbers[at] + numbers[at + width] + value, 0.0
         return False
 
-    def _apply_cumulative(self, values: Values, start_unix_nano: int, before_unix_nano: int) -> bool:
+    def apply_cumulative(self, values: Values, start_unix_nano: int, before_unix_nano: int) -> bool:
+        """Takes counts since a start; the rest is as in `apply`."""
         numbers, width = self.client.numbers, self.width
         last = self.at + width
         started = float(start_unix_nano)  # as the one before is kept

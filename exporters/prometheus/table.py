@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 
 from exporters.labels import LabelSettings
 from exporters.prometheus.client_codec import SavedClient, encode_client
-from exporters.prometheus.clients import FOLDED, About, Client, ClientKey, ClientLabels, told_of
+from exporters.prometheus.clients import FOLDED, About, Binding, Client, ClientKey, ClientLabels, told_of
 from exporters.prometheus.families import Families, Family
 from exporters.prometheus.names import MetricId, label_text
 from exporters.prometheus.points import Measurement, Mode, PushPoints
 from exporters.prometheus.series import NEVER, Series, nothing
 from exporters.prometheus.settings import SeriesSettings
+from exporters.prometheus.shapes import AlikePush, Shape
 from telemetry.push_record import PushRecord
 
 DEFAULT_INTERVAL_MS: Final = 300_000
@@ -133,6 +134,8 @@ class SeriesTable:
                     for said in by_labels.values():
                         self._fold(metric, said, "series.max", now)
                 return
+            if record.metrics:
+                client.binding = None
             before = client.time_unix_nano
             is_late = record.received_at < client.received_at and points.time_unix_nano < before
             if not is_late:
@@ -141,6 +144,50 @@ class SeriesTable:
             self._dirty[client.key] = client
             if now.monotonic_ms >= client.check_ms:
                 self._expire_series(client, now.monotonic_ms)
+
+    def alike(self, record: PushRecord) -> AlikePush | None:
+        """The numbers of a push that is like the latest one of its client."""
+        client = self._clients.get(_key(record))
+        binding = client.binding if client else None
+        return binding.shape.read(record.metrics) if binding else None
+
+    def apply_alike(self, record: PushRecord, push: AlikePush, now: Moment) -> bool:
+        """Takes what `alike` returned as `apply` would; False if the push was overtaken, or its series have gone."""
+        with self._lock:
+            client = self._clients.get(_key(record))
+            if client is None or client.binding is None:
+                return False
+            before, binding = client.time_unix_nano, client.binding
+            if record.received_at < client.received_at and push.time_unix_nano < before:
+                return False
+            if client.clashes or client.told != told_of(record):
+                self._client(record, binding.shape.resource)
+            client.unlike = 0
+            self._note(client, record, push, now)
+            self._count_alike(push, binding.shape, _apply_numbers(client, binding, push))
+            self.counts.resets += sum(
+                series.apply_cumulative((float(value),), start, before)
+                for series, value, start in zip(binding.cumulative, push.cumulative, push.starts, strict=True)
+            )
+            self._dirty[client.key] = client
+            if now.monotonic_ms >= client.check_ms:
+                self._expire_series(client, now.monotonic_ms)
+            return True
+
+    def count_unlike(self, record: PushRecord) -> int:
+        """Notes that a push was read in whole; returns how many of its client there were in a row."""
+        client = self._clients.get(_key(record))
+        if client is None:
+            return 0
+        client.unlike += 1
+        return client.unlike
+
+    def bind(self, record: PushRecord, shape: Shape) -> None:
+        """Has the next pushes of a record's client read by the shape of this one."""
+        with self._lock:
+            client = self._clients.get(_key(record))
+            if client is not None:
+                client.bind(shape)
 
     def take_changes(self) -> Changes:
         """What changed since the last time; to be saved, and then published, or given back."""
@@ -278,7 +325,18 @@ class SeriesTable:
         if self._identities.get(client.identity) == client.key:
             del self._identities[client.identity]
 
-    def _note(self, client: Client, record: PushRecord, points: PushPoints, now: Moment) -> None:
+    def _count_alike(self, push: AlikePush, shape: Shape, without_value: int) -> None:
+        counts = self.counts
+        counts.pushes += 1
+        counts.points += len(push.deltas) + len(push.gauges) + len(push.cumulative) - without_value
+        if without_value:
+            counts.left_out["no_value"] += without_value
+        if shape.left_out:
+            counts.left_out.update(shape.left_out)
+        if shape.folded:
+            counts.folded.update(shape.folded)
+
+    def _note(self, client: Client, record: PushRecord, points: PushPoints | AlikePush, now: Moment) -> None:
         """Notes when a client pushed, and how long it is waited for."""
         start = points.delta_start_unix_nano
         if start is not None and 0 < client.time_unix_nano < start - _GAP_SLACK_NANO:
@@ -370,6 +428,28 @@ class SeriesTable:
         self._dirty.pop(client.key, None)
         self._unwritten.pop(client.key, None)
         self._gone[client.key] = None
+
+
+def _apply_numbers(client: Client, binding: Binding, push: AlikePush) -> int:
+    """Adds deltas and takes gauges as they are; returns how many of these have no value."""
+    numbers, expires_ms = client.numbers, client.expires_ms
+    for series, delta in zip(binding.deltas, push.deltas, strict=True):
+        at = series.at
+        if numbers[at + 1]:
+            numbers[at] += numbers[at + 1]
+            numbers[at + 1] = 0.0
+        numbers[at] += delta
+    without_value = 0
+    for series, value in zip(binding.gauges, push.gauges, strict=True):
+        if value != value:
+            without_value += 1
+            continue
+        at = series.at
+        numbers[at], numbers[at + 1] = 0.0, value
+        series.expires_ms = expires_ms
+    if binding.gauges:
+        client.check_ms = min(client.check_ms, expires_ms)
+    return without_value
 
 
 def _key(record: PushRecord) -> ClientKey:

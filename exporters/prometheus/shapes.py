@@ -1,0 +1,341 @@
+"""Pushes that are alike but for their numbers: read by the places of these in the bytes, without parsing anything.
+
+A client says the same of the same things with every push. Values and times of gauges and sums are eight bytes each in
+OTLP (fixed64, sfixed64, double), and what lies between them says all the rest: the metrics, the attributes, and where
+everything ends. So two payloads with the same bytes there are read alike. What is not as usual, a count below 0 for
+instance, is left to `PushReader`, and so are distributions: this is quicker for most pushes, and no other reading.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from exporters.prometheus.names import MetricId
+from exporters.prometheus.points import AttributeSet, Mode, PushReader, has_no_value, kind_and_mode, metrics_of
+from exporters.protobuf_wire import MalformedPayloadError, fields
+from telemetry.dialects import twin_families
+
+_RESOURCE_METRICS: Final = 0x0A
+_SCOPE_METRICS: Final = 0x12
+_METRICS: Final = 0x12
+_NUMBERS: Final = frozenset({0x2A, 0x3A})
+"""Tags of a metric's gauge and sum."""
+_DISTRIBUTIONS: Final = frozenset({0x4A, 0x52, 0x5A})
+_DATA_POINTS: Final = 0x0A
+_START, _TIME, _DOUBLE, _INT = 0x11, 0x19, 0x21, 0x31
+_CODES: Final = {_START: "Q", _TIME: "Q", _DOUBLE: "d", _INT: "q"}
+"""Tags of a data point's numbers, and how `struct` reads them."""
+
+_MAX_BYTES_A_POINT: Final = 512
+"""Of payloads whose shape is kept: real ones have 60 to 220 [B]."""
+_KEPT_LENGTHS: Final = 256
+_KEPT_OF_A_LENGTH: Final = 4
+_KEPT_BYTES: Final = 8 << 20
+
+Number = int | float
+Numbers = tuple[Any, ...]
+Identity = tuple[MetricId, str]
+"""Metric and labels."""
+
+
+class Place(NamedTuple):
+    """Where the numbers of a data point are among those of its push; 0 for one that it does not say."""
+
+    value: int
+    time: int
+    start: int
+
+
+class AlikePush(NamedTuple):
+    """The numbers of a push, in the order in which its shape has their series.
+
+    Attributes:
+        deltas: what is added.
+        gauges: values as they are; NaN where nothing was recorded.
+        cumulative: counts since their start.
+        starts: that start of each [ns since the epoch]; 0 where the push does not say it.
+        time_unix_nano, delta_start_unix_nano: as in `PushPoints`.
+    """
+
+    deltas: Sequence[Number]
+    gauges: Sequence[Number]
+    cumulative: Sequence[Number]
+    starts: Sequence[int]
+    time_unix_nano: int
+    delta_start_unix_nano: int | None
+
+
+class _Group(NamedTuple):
+    """Data points with one identity."""
+
+    mode: Mode
+    places: list[Place]
+
+
+class Shape:
+    """What payloads have in common that are alike but for their numbers.
+
+    Attributes:
+        deltas, gauges, cumulative: identities of the measurements that such a push has.
+        resource: attributes of its resources.
+        left_out, folded: points that each such push has for nothing, and twice, by cause.
+    """
+
+    def __init__(self, payload: bytes, offsets: Sequence[tuple[int, str]], points: "_Points") -> None:
+        form, at = ["<"], 0
+        for offset, code in offsets:
+            # One byte, a tag, is the usual: as a number it costs nothing to make.
+            form.append(f"{offset - at}s{code}" if offset - at > 1 else f"B{code}")
+            at = offset + 8
+        form.append(f"{len(payload) - at}s")
+        self._struct = Struct("".join(form))
+        self._pick_text = _picker(range(0, 2 * len(offsets) + 1, 2))
+        self._text = self._pick_text(self._struct.unpack(payload))
+        self.resource = points.resource
+        self.left_out = points.left_out
+        self.folded = points.folded
+        self._arrange(points)
+
+    def _arrange(self, points: "_Points") -> None:
+        deltas, gauges, cumulative = (points.of_mode(m) for m in (Mode.DELTA, Mode.AS_IS, Mode.CUMULATIVE))
+        self.deltas, self.gauges, self.cumulative = list(deltas), list(gauges), list(cumulative)
+        self._deltas = _valuer(deltas, _sum)
+        self._gauges = _valuer(gauges, max)
+        self._cumulative = _valuer(cumulative, _sum)
+        self._starts = [places[0].start for places in cumulative.values()]
+        self._pick_entangled = _picker(points.entangled)
+        self._pick_delta_starts = _picker([place.start for place in points.deltas if place.start])
+        self._times = [(place.value, place.time) for place in points.taken if place.time]
+        self._pick_times = _picker([time for _, time in self._times])
+
+    def fits(self, payload: bytes) -> bool:
+        """True if the payload is of this shape."""
+        return self._unpacked(payload) is not None
+
+    def read(self, payload: bytes) -> AlikePush | None:
+        """The numbers of a payload; None if it is not of this shape, or has numbers that are not as usual."""
+        found = self._unpacked(payload)
+        if found is None:
+            return None
+        deltas, cumulative = self._deltas(found), self._cumulative(found)
+        # A point without a value is none: it joins no other, and is nobody's twin.
+        if not (_are_counts(deltas) and _are_counts(cumulative)) or _has_nan(self._pick_entangled(found)):
+            return None
+        gauges = self._gauges(found)
+        times = self._pick_times(found)
+        if _has_nan(gauges):
+            times = tuple([found[time] for value, time in self._times if found[value] == found[value]])
+        starts = [start for start in self._pick_delta_starts(found) if start]
+        return AlikePush(
+            deltas,
+            gauges,
+            cumulative,
+            [found[place] if place else 0 for place in self._starts],
+            max(times, default=0),
+            min(starts, default=None),
+        )
+
+    def _unpacked(self, payload: bytes) -> Numbers | None:
+        if len(payload) != self._struct.size:
+            return None
+        found = self._struct.unpack(payload)
+        return found if self._pick_text(found) == self._text else None
+
+
+class Shapes:
+    """The shapes that were met lately, by the length of their payloads, so that clients that are alike share theirs.
+
+    Args:
+        reader: tells what a data point is.
+    """
+
+    def __init__(self, reader: PushReader) -> None:
+        self._reader = reader
+        self._known: dict[int, list[Shape]] = {}
+        self._bytes = 0
+
+    def find(self, payload: bytes) -> Shape | None:
+        """The known shape of a payload."""
+        return next((shape for shape in self._known.get(len(payload), ()) if shape.fits(payload)), None)
+
+    def learn(self, payload: bytes) -> Shape | None:
+        """The shape of a payload that `PushReader` has read; None if it has to be read by that always."""
+        offsets = _offsets(payload)
+        if not offsets or len(payload) > _MAX_BYTES_A_POINT * len(offsets):
+            return None
+        points = _Points(self._reader)
+        if not points.read(payload, _places(offsets)):
+            return None
+        shape = Shape(payload, [each for point in offsets for each in sorted(point.values())], points)
+        self._bytes += len(payload)
+        if len(self._known) >= _KEPT_LENGTHS or self._bytes > _KEPT_BYTES:
+            self._known.clear()
+            self._bytes = len(payload)
+        of_length = self._known.setdefault(len(payload), [])
+        of_length.insert(0, shape)
+        del of_length[_KEPT_OF_A_LENGTH:]
+        return shape
+
+
+class _Points:
+    """What a payload's data points are, found as `PushReader` finds it."""
+
+    def __init__(self, reader: PushReader) -> None:
+        self._reader = reader
+        self.groups: dict[Identity, _Group] = {}
+        self.resource: dict[str, str] = {}
+        self.left_out: Counter[str] = Counter()
+        self.folded: Counter[str] = Counter()
+        self.taken: list[Place] = []
+        self.deltas: list[Place] = []
+        self.entangled: list[int] = []
+
+    def read(self, payload: bytes, places: Sequence[Place]) -> bool:
+        """False if no push can be read by the places of its numbers that is like this one."""
+        if len(places) > self._reader.max_points:
+            return False
+        left = iter(places)
+        topics: dict[MetricId, dict[str, dict[str, str | None]]] = {}
+        for metric, resource in metrics_of(MetricsData.FromString(payload)):
+            self._reader.read_resource(resource, self.resource)
+            data_kind = metric.WhichOneof("data")
+            if data_kind is None:
+                continue
+            data = getattr(metric, data_kind)
+            kind, mode = kind_and_mode(data_kind, data)
+            if mode == Mode.DELTA and kind != "counter":
+                return False
+            metric_id = MetricId(metric.name, kind, metric.unit)
+            for point in data.data_points:
+                place = next(left, None)
+                if place is None or not self._take(metric_id, mode, point, place, topics):
+                    return False
+        self._disentangle(topics)
+        return next(left, None) is None
+
+    def of_mode(self, mode: Mode) -> dict[Identity, list[Place]]:
+        """The places of each measurement that is taken in that way, those with several at the end."""
+        found = {identity: group.places for identity, group in self.groups.items() if group.mode == mode}
+        return dict(sorted(found.items(), key=lambda each: len(each[1]) > 1))
+
+    def _take(
+        self,
+        metric_id: MetricId,
+        mode: Mode,
+        point: Any,
+        place: Place,
+        topics: dict[MetricId, dict[str, dict[str, str | None]]],
+    ) -> bool:
+        if not place.value or has_no_value(point):
+            self.left_out["no_value"] += 1
+            return True
+        attributes: AttributeSet | None = self._reader.attributes(point.attributes)
+        if attributes is None:
+            return False
+        if attributes.with_topic is not None:
+            topics.setdefault(metric_id, {})[attributes.labels] = attributes.with_topic
+        group = self.groups.setdefault((metric_id, attributes.labels), _Group(mode, []))
+        group.places.append(place)
+        self.taken.append(place)
+        if mode == Mode.DELTA:
+            self.deltas.append(place)
+        return group.mode == mode
+
+    def _disentangle(self, topics: dict[MetricId, dict[str, dict[str, str | None]]]) -> None:
+        for group in self.groups.values():
+            if len(group.places) > 1:
+                self.folded["double_identity"] += len(group.places) - 1
+                self.entangled += [place.value for place in group.places]
+        for metric_id, sets in topics.items():
+            labels = list(sets)
+            dotted, twins = twin_families(sets.values())
+            for index in (*dotted, *twins):
+                self.entangled += [place.value for place in self.groups[metric_id, labels[index]].places]
+            for index in twins:
+                del self.groups[metric_id, labels[index]]
+                self.folded["doubled_topic"] += 1
+
+
+def _offsets(payload: bytes) -> list[dict[int, tuple[int, str]]] | None:
+    """Of each data point, where its numbers begin and how they are read, by tag; None if there are others than those
+    of gauges and sums, or any is said twice.
+    """
+    found: list[dict[int, tuple[int, str]]] = []
+    try:
+        for start, end in _every_metric(payload):
+            data = [field for field in fields(payload, start, end) if field.tag in _NUMBERS | _DISTRIBUTIONS]
+            if len(data) > 1 or any(field.tag in _DISTRIBUTIONS for field in data):
+                return None
+            for field in data:
+                for point in fields(payload, field.value, field.end):
+                    if point.tag == _DATA_POINTS:
+                        numbers = [each for each in fields(payload, point.value, point.end) if each.tag in _CODES]
+                        said = {each.tag: (each.value, _CODES[each.tag]) for each in numbers}
+                        if len(said) < len(numbers) or said.keys() >= {_DOUBLE, _INT}:
+                            return None
+                        found.append(said)
+    except MalformedPayloadError:
+        return None
+    return found
+
+
+def _every_metric(payload: bytes) -> Iterator[tuple[int, int]]:
+    for of_resource in fields(payload, 0, len(payload)):
+        if of_resource.tag == _RESOURCE_METRICS:
+            for of_scope in fields(payload, of_resource.value, of_resource.end):
+                if of_scope.tag == _SCOPE_METRICS:
+                    for metric in fields(payload, of_scope.value, of_scope.end):
+                        if metric.tag == _METRICS:
+                            yield metric.value, metric.end
+
+
+def _places(offsets: Sequence[dict[int, tuple[int, str]]]) -> list[Place]:
+    """The offsets as places among all numbers and the texts before each: text, number, text, number, ..., text."""
+    found, before = [], 0
+    for point in offsets:
+        tags = sorted(point, key=lambda tag: point[tag])
+        at = {tag: before + 2 * place + 1 for place, tag in enumerate(tags)}
+        found.append(Place(at.get(_DOUBLE) or at.get(_INT, 0), at.get(_TIME, 0), at.get(_START, 0)))
+        before += 2 * len(tags)
+    return found
+
+
+def _picker(places: Sequence[int]) -> Callable[[Numbers], Numbers]:
+    """Picks what is at these places, as a tuple however many they are."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1)) if places else _nothing
+
+
+def _valuer(
+    measurements: dict[Identity, list[Place]], join: Callable[[Numbers], Number]
+) -> Callable[[Numbers], Numbers]:
+    """Picks the values of measurements, those of several points joined."""
+    alone = _picker([places[0].value for places in measurements.values() if len(places) == 1])
+    joined = [_picker([place.value for place in places]) for places in measurements.values() if len(places) > 1]
+    if not joined:
+        return alone
+    return lambda found: (*alone(found), *[join(pick(found)) for pick in joined])
+
+
+def _nothing(_: Numbers) -> Numbers:
+    return ()
+
+
+def _sum(values: Numbers) -> float:
+    return sum(map(float, values))
+
+
+def _are_counts(values: Numbers) -> bool:
+    """True if all are finite, and none is below 0."""
+    return not values or (min(values) >= 0 and sum(values) < float("inf"))
+
+
+def _has_nan(values: Numbers) -> bool:
+    """True if one may be NaN: two infinities are taken for one, too."""
+    total = sum(values)
+    return bool(total != total)
