@@ -107,6 +107,7 @@ class Shape:
         self._gauges = _valuer(gauges, max)
         self._cumulative = _valuer(cumulative, _sum)
         self._starts = [places[0].start for places in cumulative.values()]
+        self._pick_counts = _picker(points.counts)
         self._pick_entangled = _picker(points.entangled)
         self._pick_delta_starts = _picker([place.start for place in points.deltas if place.start])
         self._times = [(place.value, place.time) for place in points.taken if place.time]
@@ -121,9 +122,8 @@ class Shape:
         found = self._unpacked(payload)
         if found is None:
             return None
-        deltas, cumulative = self._deltas(found), self._cumulative(found)
-        # A point without a value is none: it joins no other, and is nobody's twin.
-        if not (_are_counts(deltas) and _are_counts(cumulative)) or _has_nan(self._pick_entangled(found)):
+        # A point without a value, or with a wrong one, is none: it joins no other, and is nobody's twin.
+        if not _are_counts(self._pick_counts(found)) or _has_nan(self._pick_entangled(found)):
             return None
         gauges = self._gauges(found)
         times = self._pick_times(found)
@@ -131,9 +131,9 @@ class Shape:
             times = tuple([found[time] for value, time in self._times if found[value] == found[value]])
         starts = [start for start in self._pick_delta_starts(found) if start]
         return AlikePush(
-            deltas,
+            self._deltas(found),
             gauges,
-            cumulative,
+            self._cumulative(found),
             [found[place] if place else 0 for place in self._starts],
             max(times, default=0),
             min(starts, default=None),
@@ -192,6 +192,7 @@ class _Points:
         self.folded: Counter[str] = Counter()
         self.taken: list[Place] = []
         self.deltas: list[Place] = []
+        self.counts: list[int] = []
         self.entangled: list[int] = []
 
     def read(self, payload: bytes, places: Sequence[Place]) -> bool:
@@ -241,6 +242,8 @@ class _Points:
         group = self.groups.setdefault((metric_id, attributes.labels), _Group(mode, []))
         group.places.append(place)
         self.taken.append(place)
+        if mode != Mode.AS_IS:
+            self.counts.append(place.value)
         if mode == Mode.DELTA:
             self.deltas.append(place)
         return group.mode == mode
