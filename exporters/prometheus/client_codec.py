@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from exporters.prometheus.clients import About, Client, ClientKey
+from exporters.prometheus.clients import About, Client
 from exporters.prometheus.names import MetricId
 from exporters.prometheus.series import NEVER, Series
 
@@ -29,16 +29,11 @@ class SavedClient(NamedTuple):
     state: bytes
 
 
-def encode_key(key: ClientKey) -> str:
-    """A client's key as text."""
-    return json.dumps(key)
-
-
 def encode_client(client: Client, describe: Callable[[MetricId], str]) -> SavedClient:
     """A client as it is saved; `describe` says what is told of a metric."""
     header = _HEADER.pack(client.received_at, client.time_unix_nano, client.interval_ms, client.terminated)
     layout = json.dumps(_layout(client, describe)) if client.layout_changed else None
-    return SavedClient(encode_key(client.key), layout, header + client.numbers.tobytes())
+    return SavedClient(client.saved_key, layout, header + client.numbers.tobytes())
 
 
 def decode_client(saved: SavedClient) -> tuple[Client, dict[MetricId, str]]:

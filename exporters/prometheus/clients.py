@@ -1,5 +1,6 @@
 """One client as the page knows it: the labels of its series, what else is told of it, and the series themselves."""
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -28,6 +29,11 @@ FOLDED: Final[ClientKey] = ("\0folded", "")
 
 told_of: Final = attrgetter(*RECORD_LABELS.values())
 """What a record says that may be in labels."""
+
+
+def encode_key(key: ClientKey) -> str:
+    """A client's key as text."""
+    return json.dumps(key)
 
 
 class About:
@@ -119,7 +125,7 @@ class Client:
     """A client and its series.
 
     Attributes:
-        key: who it is.
+        key, saved_key: who it is, and the same as text.
         about: what is told of it.
         identity, info: labels as text. A client whose labels clash with another's has no `info`: there is one for an
             instance id, or queries that join by it would fail.
@@ -143,12 +149,13 @@ class Client:
 
     __slots__ = (
         "about", "binding", "check_ms", "clashes", "cost", "expires_ms", "identity", "info", "interval_ms", "key",
-        "layout_changed", "numbers", "received_at", "series", "shown", "terminated", "time_unix_nano", "told",
-        "unlike",        "written",
+        "layout_changed", "numbers", "received_at", "saved_key", "series", "shown", "terminated", "time_unix_nano",
+        "told", "unlike", "written",
     )  # fmt: skip
 
     def __init__(self, key: ClientKey, about: About) -> None:
         self.key = key
+        self.saved_key = encode_key(key)
         self.about = about
         self.identity = self.info = ""
         self.clashes = 0

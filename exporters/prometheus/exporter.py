@@ -12,7 +12,8 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from exporters.outcome import Delivered, Outcome, RefusedRecord, Retry
-from exporters.prometheus.client_codec import decode_client, encode_key
+from exporters.prometheus.client_codec import decode_client
+from exporters.prometheus.clients import encode_key
 from exporters.prometheus.page import OPENMETRICS, OWN_NAMES, TEXT, prefers_openmetrics, render
 from exporters.prometheus.page_server import Page, PageServer
 from exporters.prometheus.points import PushPoints, PushReader
