@@ -160,12 +160,12 @@ class PrometheusExporter:
     def _learn(self, record: PushRecord) -> None:
         """Has the pushes that come be read by the shape of this one.
 
-        To learn a shape costs as much as to read a push: it is tried for the 1st, 2nd, 4th, 8th, ... in a row that
-        is not like the one before, so that a client that says something else each time is hardly dearer for it.
+        To learn a shape costs more than to read a push: it is tried for the 2nd, 4th, 8th, ... in a row that is not
+        like the one before, so that clients that push once, or something else each time, are hardly dearer for it.
         """
         unlike = self._table.count_unlike(record)
         shape = self._shapes.find(record.metrics)
-        if shape is None and unlike & (unlike - 1) == 0 < unlike:
+        if shape is None and unlike > 1 and unlike & (unlike - 1) == 0:
             shape = self._shapes.learn(record.metrics)
         if shape is not None:
             self._table.bind(record, shape)

@@ -7,7 +7,7 @@ instance, is left to `PushReader`, and so are distributions: this is quicker for
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -35,6 +35,10 @@ _MAX_BYTES_A_POINT: Final = 512
 _KEPT_LENGTHS: Final = 256
 _KEPT_OF_A_LENGTH: Final = 4
 _KEPT_BYTES: Final = 8 << 20
+
+_KEPT_FRAMES: Final = 1_024
+_KEPT_IDENTITIES: Final = 65_536
+_MODES: Final = (Mode.DELTA, Mode.AS_IS, Mode.CUMULATIVE)
 
 Number = int | float
 Numbers = tuple[Any, ...]
@@ -76,52 +80,55 @@ class _Group(NamedTuple):
     places: list[Place]
 
 
-class Shape:
-    """What payloads have in common that are alike but for their numbers.
+class _Layout(NamedTuple):
+    """Where everything is in pushes of one shape: places of values, but for `starts`, `delta_starts` and `times`.
 
     Attributes:
-        deltas, gauges, cumulative: identities of the measurements that such a push has.
-        resource: attributes of its resources.
-        left_out, folded: points that each such push has for nothing, and twice, by cause.
+        form: of the whole payload, for `struct`.
+        deltas, gauges, cumulative: of each measurement, that of each of its points.
+        starts: of each cumulative measurement.
+        counts: of all points that may not be below 0.
+        entangled: of points that matter to others: those with the same identity, and with a doubled topic.
+        delta_starts: of all points that are deltas.
+        times: of each point its value and its time.
     """
 
-    def __init__(self, payload: bytes, offsets: Sequence[tuple[int, str]], points: "_Points") -> None:
-        form, at = ["<"], 0
-        for offset, code in offsets:
-            # One byte, a tag, is the usual: as a number it costs nothing to make.
-            form.append(f"{offset - at}s{code}" if offset - at > 1 else f"B{code}")
-            at = offset + 8
-        form.append(f"{len(payload) - at}s")
-        self._struct = Struct("".join(form))
-        self._pick_text = _picker(range(0, 2 * len(offsets) + 1, 2))
-        self._text = self._pick_text(self._struct.unpack(payload))
-        self.resource = points.resource
-        self.left_out = points.left_out
-        self.folded = points.folded
-        self._arrange(points)
+    form: str
+    deltas: tuple[tuple[int, ...], ...]
+    gauges: tuple[tuple[int, ...], ...]
+    cumulative: tuple[tuple[int, ...], ...]
+    starts: tuple[int, ...]
+    counts: tuple[int, ...]
+    entangled: tuple[int, ...]
+    delta_starts: tuple[int, ...]
+    times: tuple[tuple[int, int], ...]
 
-    def _arrange(self, points: "_Points") -> None:
-        deltas, gauges, cumulative = (points.of_mode(m) for m in (Mode.DELTA, Mode.AS_IS, Mode.CUMULATIVE))
-        self.deltas, self.gauges, self.cumulative = list(deltas), list(gauges), list(cumulative)
-        self._deltas = _valuer(deltas, _sum)
-        self._gauges = _valuer(gauges, max)
-        self._cumulative = _valuer(cumulative, _sum)
-        self._starts = [places[0].start for places in cumulative.values()]
-        self._pick_counts = _picker(points.counts)
-        self._pick_entangled = _picker(points.entangled)
-        self._pick_delta_starts = _picker([place.start for place in points.deltas if place.start])
-        self._times = [(place.value, place.time) for place in points.taken if place.time]
-        self._pick_times = _picker([time for _, time in self._times])
 
-    def fits(self, payload: bytes) -> bool:
-        """True if the payload is of this shape."""
-        return self._unpacked(payload) is not None
+class Frame:
+    """Reads the numbers of pushes of one layout; it is the same for many clients, whose names and ids are as long."""
 
-    def read(self, payload: bytes) -> AlikePush | None:
-        """The numbers of a payload; None if it is not of this shape, or has numbers that are not as usual."""
-        found = self._unpacked(payload)
-        if found is None:
+    def __init__(self, layout: _Layout) -> None:
+        self._struct = Struct(layout.form)
+        self._pick_text = _picker(range(0, layout.form.count("s") * 2 - 1, 2))
+        self._deltas = _valuer(layout.deltas, _sum)
+        self._gauges = _valuer(layout.gauges, max)
+        self._cumulative = _valuer(layout.cumulative, _sum)
+        self._starts = layout.starts
+        self._pick_counts = _picker(layout.counts)
+        self._pick_entangled = _picker(layout.entangled)
+        self._pick_delta_starts = _picker(layout.delta_starts)
+        self._times = layout.times
+        self._pick_times = _picker([time for _, time in layout.times])
+
+    def unpack(self, payload: bytes) -> tuple[bytes, Numbers] | None:
+        """What a payload has between its numbers, and these; None if it has another length."""
+        if len(payload) != self._struct.size:
             return None
+        found = self._struct.unpack(payload)
+        return b"".join(self._pick_text(found)), found
+
+    def push(self, found: Numbers) -> AlikePush | None:
+        """The numbers in their order; None if some are not as usual."""
         # A point without a value, or with a wrong one, is none: it joins no other, and is nobody's twin.
         if not _are_counts(self._pick_counts(found)) or _has_nan(self._pick_entangled(found)):
             return None
@@ -139,11 +146,37 @@ class Shape:
             min(starts, default=None),
         )
 
-    def _unpacked(self, payload: bytes) -> Numbers | None:
-        if len(payload) != self._struct.size:
-            return None
-        found = self._struct.unpack(payload)
-        return found if self._pick_text(found) == self._text else None
+
+class Shape:
+    """What payloads have in common that are alike but for their numbers.
+
+    Attributes:
+        frame: reads these.
+        text: what is between them.
+        deltas, gauges, cumulative: identities of the measurements that such a push has.
+        resource: attributes of its resources.
+        left_out, folded: points that each such push has for nothing, and twice, by cause.
+    """
+
+    __slots__ = ("cumulative", "deltas", "folded", "frame", "gauges", "left_out", "resource", "text")
+
+    def __init__(self, frame: Frame, text: bytes, points: "_Points") -> None:
+        self.frame = frame
+        self.text = text
+        self.deltas, self.gauges, self.cumulative = (tuple(points.of_mode(m)) for m in _MODES)
+        self.resource = points.resource
+        self.left_out = points.left_out
+        self.folded = points.folded
+
+    def fits(self, payload: bytes) -> bool:
+        """True if the payload is of this shape."""
+        found = self.frame.unpack(payload)
+        return found is not None and found[0] == self.text
+
+    def read(self, payload: bytes) -> AlikePush | None:
+        """The numbers of a payload; None if it is not of this shape, or has numbers that are not as usual."""
+        found = self.frame.unpack(payload)
+        return self.frame.push(found[1]) if found is not None and found[0] == self.text else None
 
 
 class Shapes:
@@ -157,6 +190,8 @@ class Shapes:
         self._reader = reader
         self._known: dict[int, list[Shape]] = {}
         self._bytes = 0
+        self._frames: dict[_Layout, Frame] = {}
+        self._identities: dict[Identity, Identity] = {}
 
     def find(self, payload: bytes) -> Shape | None:
         """The known shape of a payload."""
@@ -167,10 +202,14 @@ class Shapes:
         offsets = _offsets(payload)
         if not offsets or len(payload) > _MAX_BYTES_A_POINT * len(offsets):
             return None
-        points = _Points(self._reader)
+        points = _Points(self._reader, self._identities)
         if not points.read(payload, _places(offsets)):
             return None
-        shape = Shape(payload, [each for point in offsets for each in sorted(point.values())], points)
+        frame = self._frame(points.layout(_form(payload, offsets)))
+        unpacked = frame.unpack(payload)
+        if unpacked is None:
+            return None
+        shape = Shape(frame, unpacked[0], points)
         self._bytes += len(payload)
         if len(self._known) >= _KEPT_LENGTHS or self._bytes > _KEPT_BYTES:
             self._known.clear()
@@ -180,12 +219,23 @@ class Shapes:
         del of_length[_KEPT_OF_A_LENGTH:]
         return shape
 
+    def _frame(self, layout: _Layout) -> Frame:
+        frame = self._frames.get(layout)
+        if frame is None:
+            if len(self._frames) >= _KEPT_FRAMES:
+                self._frames.clear()
+            frame = self._frames[layout] = Frame(layout)
+        return frame
+
 
 class _Points:
     """What a payload's data points are, found as `PushReader` finds it."""
 
-    def __init__(self, reader: PushReader) -> None:
+    def __init__(self, reader: PushReader, identities: dict[Identity, Identity]) -> None:
         self._reader = reader
+        self._identities = identities
+        if len(identities) >= _KEPT_IDENTITIES:
+            identities.clear()
         self.groups: dict[Identity, _Group] = {}
         self.resource: dict[str, str] = {}
         self.left_out: Counter[str] = Counter()
@@ -223,6 +273,21 @@ class _Points:
         found = {identity: group.places for identity, group in self.groups.items() if group.mode == mode}
         return dict(sorted(found.items(), key=lambda each: len(each[1]) > 1))
 
+    def layout(self, form: str) -> _Layout:
+        """Where everything is in a push of that form."""
+        cumulative = self.of_mode(Mode.CUMULATIVE).values()
+        return _Layout(
+            form,
+            deltas=_values_of(self.of_mode(Mode.DELTA).values()),
+            gauges=_values_of(self.of_mode(Mode.AS_IS).values()),
+            cumulative=_values_of(cumulative),
+            starts=tuple(places[0].start for places in cumulative),
+            counts=tuple(self.counts),
+            entangled=tuple(self.entangled),
+            delta_starts=tuple(place.start for place in self.deltas if place.start),
+            times=tuple((place.value, place.time) for place in self.taken if place.time),
+        )
+
     def _take(
         self,
         metric_id: MetricId,
@@ -239,7 +304,9 @@ class _Points:
             return False
         if attributes.with_topic is not None:
             topics.setdefault(metric_id, {})[attributes.labels] = attributes.with_topic
-        group = self.groups.setdefault((metric_id, attributes.labels), _Group(mode, []))
+        identity = (metric_id, attributes.labels)
+        identity = self._identities.setdefault(identity, identity)  # the same for many clients
+        group = self.groups.setdefault(identity, _Group(mode, []))
         group.places.append(place)
         self.taken.append(place)
         if mode != Mode.AS_IS:
@@ -297,7 +364,7 @@ def _every_metric(payload: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _places(offsets: Sequence[dict[int, tuple[int, str]]]) -> list[Place]:
-    """The offsets as places among all numbers and the texts before each: text, number, text, number, ..., text."""
+    """The offsets as places among all that `_form` has."""
     found, before = [], 0
     for point in offsets:
         tags = sorted(point, key=lambda tag: point[tag])
@@ -307,6 +374,19 @@ def _places(offsets: Sequence[dict[int, tuple[int, str]]]) -> list[Place]:
     return found
 
 
+def _values_of(measurements: Iterable[Sequence[Place]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(place.value for place in places) for places in measurements)
+
+
+def _form(payload: bytes, offsets: Sequence[dict[int, tuple[int, str]]]) -> str:
+    """The payload for `struct`: text, number, text, number, ..., text."""
+    form, at = ["<"], 0
+    for offset, code in (each for point in offsets for each in sorted(point.values())):
+        form.append(f"{offset - at}s{code}")
+        at = offset + 8
+    return "".join((*form, f"{len(payload) - at}s"))
+
+
 def _picker(places: Sequence[int]) -> Callable[[Numbers], Numbers]:
     """Picks what is at these places, as a tuple however many they are."""
     if len(places) > 1:
@@ -314,12 +394,10 @@ def _picker(places: Sequence[int]) -> Callable[[Numbers], Numbers]:
     return itemgetter(slice(places[0], places[0] + 1)) if places else _nothing
 
 
-def _valuer(
-    measurements: dict[Identity, list[Place]], join: Callable[[Numbers], Number]
-) -> Callable[[Numbers], Numbers]:
-    """Picks the values of measurements, those of several points joined."""
-    alone = _picker([places[0].value for places in measurements.values() if len(places) == 1])
-    joined = [_picker([place.value for place in places]) for places in measurements.values() if len(places) > 1]
+def _valuer(measurements: Sequence[Sequence[int]], join: Callable[[Numbers], Number]) -> Callable[[Numbers], Numbers]:
+    """Picks the values of measurements, those of several points, which are at the end, joined."""
+    alone = _picker([places[0] for places in measurements if len(places) == 1])
+    joined = [_picker(places) for places in measurements if len(places) > 1]
     if not joined:
         return alone
     return lambda found: (*alone(found), *[join(pick(found)) for pick in joined])

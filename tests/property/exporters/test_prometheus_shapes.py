@@ -80,15 +80,8 @@ PAYLOADS = [twins_and_doubles(), *real_pushes()]
 def numbered(push: bytes, number: int, chance: random.Random, odd: float) -> bytes:
     """The push with other numbers; some of them odd ones."""
     data = MetricsData.FromString(push)
-    every = (
-        (metric, point)
-        for resource in data.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        if metric.WhichOneof("data") in ("gauge", "sum")
-        for point in getattr(metric, metric.WhichOneof("data")).data_points
-    )
-    for _, point in every:
+    metrics = (m for each in data.resource_metrics for scope in each.scope_metrics for m in scope.metrics)
+    for point in (point for m in metrics for point in (*m.gauge.data_points, *m.sum.data_points)):
         if point.time_unix_nano:
             point.time_unix_nano += number * 1_000_000_000 + chance.randrange(3)
         if point.start_time_unix_nano:
@@ -130,13 +123,13 @@ def test_the_page_is_the_same_whether_pushes_are_parsed_or_read_by_their_shape(
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
-def test_of_pushes_that_are_alike_the_first_alone_is_parsed(payload: bytes) -> None:
+def test_of_pushes_that_are_alike_the_first_two_alone_are_parsed(payload: bytes) -> None:
     chance = random.Random(8)
     exporter = started(parse_all=False)
     try:
         for number in range(5):
             record = push(number)._replace(metrics=numbered(payload, number, chance, 0))
             export_records(exporter, record)
-        assert parsed(exporter) == (1 if MetricsData.FromString(payload).resource_metrics else 5)
+        assert parsed(exporter) == (2 if MetricsData.FromString(payload).resource_metrics else 5)
     finally:
         exporter.close()
