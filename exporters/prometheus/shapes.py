@@ -32,6 +32,8 @@ _CODES: Final = {_START: "Q", _TIME: "Q", _DOUBLE: "d", _INT: "q"}
 
 _MAX_BYTES_A_POINT: Final = 512
 """Of payloads whose shape is kept: real ones have 60 to 220 [B]."""
+_MAX_BYTES: Final = 128 << 10
+"""Real ones have up to some 40 kB [B]."""
 _KEPT_LENGTHS: Final = 256
 _KEPT_OF_A_LENGTH: Final = 4
 _KEPT_BYTES: Final = 8 << 20
@@ -199,7 +201,7 @@ class Shapes:
 
     def learn(self, payload: bytes) -> Shape | None:
         """The shape of a payload that `PushReader` has read; None if it has to be read by that always."""
-        offsets = _offsets(payload)
+        offsets = _offsets(payload) if len(payload) <= _MAX_BYTES else None
         if not offsets or len(payload) > _MAX_BYTES_A_POINT * len(offsets):
             return None
         points = _Points(self._reader, self._identities)

@@ -5,10 +5,9 @@ that falls back after a crash would look like a reset.
 """
 
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final, NamedTuple
 
 from exporters.labels import LabelSettings
@@ -32,8 +31,8 @@ _SWEEP_EVERY_MS: Final = 1_000
 _GAP_SLACK_NANO: Final = 100_000_000
 """A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
 _INFO_COST: Final = 1
-_WRITTEN_AT_ONCE: Final = 50
-"""Clients whose lines are written before the next pushes may be taken."""
+_WRITTEN_AT_ONCE: Final = 1_000
+"""Lines that are written before the next pushes may be taken."""
 
 
 LineWriter = Callable[[Client], None]
@@ -101,7 +100,7 @@ class SeriesTable:
         self._identities: dict[str, ClientKey] = {}
         self._dirty: dict[ClientKey, Client] = {}
         self._gone: dict[ClientKey, None] = {}
-        self._unwritten: dict[ClientKey, Client] = {}
+        self._unwritten: OrderedDict[ClientKey, Client] = OrderedDict()
         """Those whose lines of the page are not what they show, in the order in which they changed."""
         self._sweep_due_ms = 0
         self._folded = Client(FOLDED, About({}, {}))
@@ -206,7 +205,8 @@ class SeriesTable:
         with self._lock:
             for client in changes.clients:
                 client.shown = client.numbers[:]
-                self._unwritten[client.key] = client
+                if self._clients.get(client.key) is client:
+                    self._unwritten[client.key] = client
 
     def give_back(self, changes: Changes) -> None:
         """Keeps what could not be saved for the next time."""
@@ -258,11 +258,16 @@ class SeriesTable:
             return self._families.by_name()
 
     def write_lines(self, write: LineWriter) -> Iterator[None]:
-        """Writes the lines of every client that changed anew, some at a time; pushes are taken in between."""
-        while self._unwritten:
+        """Writes the lines of the clients that have changed anew, some at a time: pushes are taken in between."""
+        left = len(self._unwritten)  # whose pushes come meanwhile are next time's
+        while left > 0 and self._unwritten:
             with self._lock:
-                for key in list(islice(self._unwritten, _WRITTEN_AT_ONCE)):
-                    write(self._unwritten.pop(key))
+                room = _WRITTEN_AT_ONCE
+                while self._unwritten and room > 0:
+                    _, client = self._unwritten.popitem(last=False)
+                    write(client)
+                    room -= 1 + client.cost
+                    left -= 1
             yield
 
     def lines(self, family: Family) -> list[str]:
@@ -318,8 +323,8 @@ class SeriesTable:
         self._identities[client.identity] = client.key
         client.written = nothing()
         # To the end: who had this identity before writes its lines anew first, so that no two are ever alike.
-        self._unwritten.pop(client.key, None)
         self._unwritten[client.key] = client
+        self._unwritten.move_to_end(client.key)
 
     def _forget_identity(self, client: Client) -> None:
         if self._identities.get(client.identity) == client.key:
