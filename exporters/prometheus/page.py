@@ -1,7 +1,8 @@
 """The page as text: OpenMetrics 1.0 or Prometheus' text form 0.0.4, in pieces, one metric at a time.
 
-Nothing is held while a piece is written, and no more than a metric's samples are in memory: a page of hundreds of
-thousands of series is as cheap to begin as a small one. Source: OpenMetrics 1.0; Prometheus, "Exposition formats".
+A series' lines are kept until it shows another value, since a page is scraped more often than clients push: a scrape
+writes what has changed, and joins it with the rest. Nothing is held while a piece is on its way. Source: OpenMetrics
+1.0; Prometheus, "Exposition formats".
 """
 
 import math
