@@ -2,9 +2,10 @@
 
     python benchmarks/exporters/bench_prometheus.py [--clients 16384] [--series 20] [--scrapes 5]
 
-A process of its own holds the exporter with its state file, as the exporter process does. Every client pushes twice:
-once for its series to be made, and once as ever after. Then the page is scraped, plain and with gzip, over a socket;
-at last pushes go on while one scrape follows the other. Prints one JSON object.
+A process of its own holds the exporter with its state file, as the exporter process does. Every client pushes three
+times: once for its series to be made, once for the exporter to see that it goes on alike, and once as ever after. Then
+the page is scraped, plain and with gzip, over a socket, as it is and after another push of everybody; at last pushes go
+on while one scrape follows the other. Prints one JSON object.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -33,32 +35,38 @@ from telemetry.push_record import PushRecord
 
 BATCH: Final = 1_000
 NAMES: Final = 10
+MEMBER: Final = "member-????????"
 
 
 def push(number: int, client: int, metrics: bytes) -> PushRecord:
-    """A push of one client, received now."""
+    """A push of one client, received now, with a resource of its own."""
+    metrics = metrics.replace(MEMBER.encode(), f"member-{client:08}".encode())
     now = {"received_at": time.time_ns() // 1_000, "terminating": False, "push_interval_ms": 300_000}
     return push_record(number, metrics, client_instance_id=f"{client:022}", client_id=f"client-{client % 500}", **now)
 
 
-def metrics_of(series: int) -> bytes:
-    """Half counters and half gauges, of ten names, by node."""
+def metrics_of(series: int, turn: int) -> bytes:
+    """Half counters and half gauges, of ten names, by node; every value is another one in each turn."""
     points = [
         (counter if number % 2 else gauge)(
-            number + 0.25, name=f"org.apache.kafka.app.{number % NAMES}", node__id=number
+            number + turn + 0.25, name=f"org.apache.kafka.app.{number % NAMES}", node__id=number
         )
         for number in range(series)
     ]
-    return payload(*points)
+    return payload(*points, group_member_id=MEMBER)
 
 
-def export_all(exporter: PrometheusExporter, clients: int, metrics: bytes, first: int) -> float:
-    """Pushes a second, of one push of each client."""
-    began = time.perf_counter()
+def export_all(exporter: PrometheusExporter, clients: int, metrics: bytes, first: int) -> dict[str, int]:
+    """One push of each client: pushes a second, and CPU time [us] of a push."""
+    seconds = cpu_seconds = 0.0
     for start in range(0, clients, BATCH):
         stop = min(start + BATCH, clients)
-        exporter.export(batch_of(*(push(first + client, client, metrics) for client in range(start, stop))))
-    return clients / (time.perf_counter() - began)
+        batch = batch_of(*(push(first + client, client, metrics) for client in range(start, stop)))
+        began, cpu_began = time.perf_counter(), time.process_time()
+        exporter.export(batch)
+        seconds += time.perf_counter() - began
+        cpu_seconds += time.process_time() - cpu_began
+    return {"pushes_per_second": round(clients / seconds), "cpu_us_a_push": round(1e6 * cpu_seconds / clients)}
 
 
 def hold(pipe: Connection, clients: int, series: int) -> None:
@@ -69,26 +77,43 @@ def hold(pipe: Connection, clients: int, series: int) -> None:
         exporter = PrometheusExporter("page", settings)
         exporter.start()
         empty = rss_bytes(os.getpid())
-        metrics = metrics_of(series)
-        new = export_all(exporter, clients, metrics, 0)
-        known = export_all(exporter, clients, metrics, clients)
+        new = export_all(exporter, clients, metrics_of(series, 0), 0)
+        second = export_all(exporter, clients, metrics_of(series, 1), clients)
+        known = export_all(exporter, clients, metrics_of(series, 2), 2 * clients)
         state = sum(file.stat().st_size for file in Path(directory).iterdir())
-        pipe.send({"url": exporter.url, "empty": empty, "new": new, "known": known, "state": state})
-        pipe.recv()
+        pipe.send({"url": exporter.url, "empty": empty, "new": new, "second": second, "known": known, "state": state})
+        turn = 3
+        while pipe.recv() == "turn":
+            export_all(exporter, clients, metrics_of(series, turn), turn * clients)
+            turn += 1
+            pipe.send(turn)
         stopped = threading.Event()
         threading.Thread(target=_stop_when_told, args=(pipe, stopped), daemon=True).start()
-        number, began = 2 * clients, time.perf_counter()
-        while not stopped.is_set():
-            clients_now = range(number % clients, min(number % clients + 100, clients))
-            exporter.export(batch_of(*(push(number + each, each, metrics) for each in clients_now)))
-            number += len(clients_now)
-        pipe.send((number - 2 * clients) / (time.perf_counter() - began))
+        pipe.send(push_until(stopped, exporter, clients, series, turn))
         exporter.close()
         again = time.perf_counter()
         restarted = PrometheusExporter("page", settings)
         restarted.start()
         pipe.send(time.perf_counter() - again)
         restarted.close()
+
+
+def push_until(stopped: threading.Event, exporter: PrometheusExporter, clients: int, series: int, turn: int) -> float:
+    """Goes on pushing, 100 clients a batch; returns pushes a second of the time that the exporter took."""
+    pushes, seconds = 0, 0.0
+    while not stopped.is_set():
+        turn += 1
+        metrics = metrics_of(series, turn)
+        for start in range(0, clients, 100):
+            stop = min(start + 100, clients)
+            batch = batch_of(*(push(turn * clients + each, each, metrics) for each in range(start, stop)))
+            began = time.perf_counter()
+            exporter.export(batch)
+            seconds += time.perf_counter() - began
+            pushes += stop - start
+            if stopped.is_set():
+                break
+    return pushes / seconds
 
 
 def _stop_when_told(pipe: Connection, stopped: threading.Event) -> None:
@@ -108,11 +133,23 @@ def scrape(url: str, *, zipped: bool) -> tuple[float, float, int]:
     return first, time.perf_counter() - began, size
 
 
-def scrapes(url: str, count: int, *, zipped: bool) -> dict[str, Any]:
-    """The medians of several."""
-    found = [scrape(url, zipped=zipped) for _ in range(count)]
-    first, whole, size = (sorted(each[place] for each in found)[count // 2] for place in range(3))
-    return {"first_byte_s": round(first, 3), "seconds": round(whole, 2), "bytes": size}
+def cpu_s(pid: int) -> float:
+    """CPU time of a process so far [s]."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def scrapes(
+    url: str, pid: int, count: int, *, zipped: bool, before: Callable[[], object] = lambda: None
+) -> dict[str, Any]:
+    """The medians of several; `before` is called before each."""
+    found = []
+    for _ in range(count):
+        before()
+        began = cpu_s(pid)
+        found.append((*scrape(url, zipped=zipped), cpu_s(pid) - began))
+    first, whole, size, cpu = (sorted(each[place] for each in found)[count // 2] for place in range(4))
+    return {"first_byte_s": round(first, 3), "seconds": round(whole, 2), "cpu_s": round(cpu, 2), "bytes": size}
 
 
 def main() -> None:
@@ -128,11 +165,18 @@ def main() -> None:
     filled = ours.recv()
     assert process.pid is not None
     rss = rss_bytes(process.pid)
-    plain = scrapes(filled["url"], chosen.scrapes, zipped=False)
-    zipped = scrapes(filled["url"], chosen.scrapes, zipped=True)
+
+    def everybody_pushes() -> None:
+        ours.send("turn")
+        ours.recv()
+
+    where = (filled["url"], process.pid, chosen.scrapes)
+    plain = scrapes(*where, zipped=False)
+    changed = scrapes(*where, zipped=False, before=everybody_pushes)
+    zipped = scrapes(*where, zipped=True)
     after = rss_bytes(process.pid)
     ours.send("go on")
-    busy = scrapes(filled["url"], chosen.scrapes, zipped=True)
+    busy = scrapes(*where, zipped=True)
     ours.send("end")
     pushed, restart = ours.recv(), ours.recv()
     process.join()
@@ -140,10 +184,12 @@ def main() -> None:
     result = {
         "clients": chosen.clients,
         "series": chosen.clients * chosen.series,
-        "pushes_per_second_of_new_clients": round(filled["new"]),
-        "pushes_per_second_of_known_clients": round(filled["known"]),
+        "new_clients": filled["new"],
+        "second_pushes": filled["second"],
+        "known_clients": filled["known"],
         "pushes_per_second_under_scrapes": round(pushed),
         "scrape": plain,
+        "scrape_of_another_value_everywhere": changed,
         "scrape_gzip": zipped,
         "scrape_gzip_under_pushes": busy,
         "rss_empty_bytes": filled["empty"],

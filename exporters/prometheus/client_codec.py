@@ -9,9 +9,11 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from exporters.prometheus.clients import About, Client, ClientKey
+from exporters.prometheus.clients import About, Client
 from exporters.prometheus.names import MetricId
 from exporters.prometheus.series import NEVER, Series
 
@@ -27,21 +29,11 @@ class SavedClient(NamedTuple):
     state: bytes
 
 
-def encode_key(key: ClientKey) -> str:
-    """A client's key as text."""
-    return json.dumps(key)
-
-
 def encode_client(client: Client, describe: Callable[[MetricId], str]) -> SavedClient:
     """A client as it is saved; `describe` says what is told of a metric."""
-    state = array("d")
-    for _, series in client.every_series():
-        state.extend(series.base)
-        state.extend(series.last)
-        state.append(series.start_unix_nano)
     header = _HEADER.pack(client.received_at, client.time_unix_nano, client.interval_ms, client.terminated)
     layout = json.dumps(_layout(client, describe)) if client.layout_changed else None
-    return SavedClient(encode_key(client.key), layout, header + state.tobytes())
+    return SavedClient(client.saved_key, layout, header + client.numbers.tobytes())
 
 
 def decode_client(saved: SavedClient) -> tuple[Client, dict[MetricId, str]]:
@@ -66,31 +58,30 @@ def decode_client(saved: SavedClient) -> tuple[Client, dict[MetricId, str]]:
 
 def _layout(client: Client, describe: Callable[[MetricId], str]) -> dict[str, Any]:
     metrics = [
-        [*metric, describe(metric), [_series_layout(series) for series in found.values()]]
-        for metric, found in client.series.items()
+        [*metric, describe(metric), [_series_layout(series) for _, series in found]]
+        for metric, found in groupby(client.in_order(), key=itemgetter(0))
     ]
     return {"record": client.about.record, "resource": client.about.resource, "metrics": metrics}
 
 
 def _series_layout(series: Series) -> list[Any]:
-    return [series.labels, len(series.base), series.bounds, series.expires_ms != NEVER]
+    return [series.labels, series.width, series.bounds, series.expires_ms != NEVER]
 
 
 def _fill(client: Client, metrics: list[Any], numbers: "array[float]") -> dict[MetricId, str]:
-    """Gives a client its series; raises what a damaged layout makes it raise."""
+    """Gives a client its series; raises what a damaged layout makes it raise. A metric may come more than once."""
     descriptions: dict[MetricId, str] = {}
     at = 0
     for name, kind, unit, description, found in metrics:
         metric = MetricId(name, kind, unit)
         descriptions[metric] = description
         for labels, count, bounds, expires in found:
-            series = Series(sys.intern(labels), count, tuple(bounds))  # the same for many clients
-            series.base = tuple(numbers[at : at + count])
-            series.last = tuple(numbers[at + count : at + 2 * count])
-            series.start_unix_nano = int(numbers[at + 2 * count])
+            series = Series(client, sys.intern(labels), count, tuple(bounds))  # the same for many clients
             series.expires_ms = 0 if expires else NEVER
+            series.at = at
             client.series.setdefault(metric, {})[labels] = series
-            at += 2 * count + 1
+            at += series.size
     if at != len(numbers):
         raise IndexError(f"{len(numbers)} numbers for {at}")
+    client.numbers = numbers
     return descriptions

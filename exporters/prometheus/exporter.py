@@ -12,11 +12,13 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from exporters.outcome import Delivered, Outcome, RefusedRecord, Retry
-from exporters.prometheus.client_codec import decode_client, encode_key
+from exporters.prometheus.client_codec import decode_client
+from exporters.prometheus.clients import encode_key
 from exporters.prometheus.page import OPENMETRICS, OWN_NAMES, TEXT, prefers_openmetrics, render
 from exporters.prometheus.page_server import Page, PageServer
 from exporters.prometheus.points import PushPoints, PushReader
 from exporters.prometheus.settings import PrometheusSettings, prometheus_settings
+from exporters.prometheus.shapes import AlikePush, Shapes
 from exporters.prometheus.state_file import StateError, StateFile
 from exporters.prometheus.table import Moment, SeriesTable
 from exporters.push_log.log import Batch
@@ -52,6 +54,7 @@ class PrometheusExporter:
             max_value_bytes=settings.labels.max_value_bytes,
             reserved=self._table.labels.reserved,
         )
+        self._shapes = Shapes(self._reader)
         self._lock = threading.Lock()
         self._state: StateFile | None = None
         self._applied: list[PushRecord] = []
@@ -105,6 +108,7 @@ class PrometheusExporter:
             try:
                 self._state.save(changes.saved, [encode_key(key) for key in changes.gone], self._applied)
             except StateError as error:
+                self._applied = [record._replace(metrics=b"") for record in self._applied]  # they may wait for long
                 self._table.give_back(changes)
                 return Retry(reason="state", detail=str(error))
             self._applied.clear()
@@ -117,6 +121,7 @@ class PrometheusExporter:
         refused: list[RefusedRecord] = []
         unsaved = {record.push_id for record in self._applied}
         taken: set[str] = set()
+        now = self._now()
         for record in batch.records:
             if record.push_id in unsaved:
                 continue
@@ -125,7 +130,7 @@ class PrometheusExporter:
                 refused.append(RefusedRecord(push_id=record.push_id, reason="bad_received_at", detail=detail))
                 continue
             try:
-                points = self._reader.read(record.metrics) if record.metrics else PushPoints()
+                points = self._table.alike(record) or self._read(record)
             except DecodeError as error:
                 detail = f"the payload is no well-formed MetricsData: {error}"
                 refused.append(RefusedRecord(push_id=record.push_id, reason="malformed_payload", detail=detail))
@@ -135,10 +140,35 @@ class PrometheusExporter:
                 self._table.counts.repeated_pushes += 1
                 continue
             # Noted before it is applied: what fails half-way is never applied twice.
-            self._applied.append(record._replace(metrics=b""))
+            self._applied.append(record)
             taken.add(record.push_id)
-            self._table.apply(record, points, self._now())
+            self._take(record, points, now)
         return tuple(refused)
+
+    def _read(self, record: PushRecord) -> PushPoints:
+        return self._reader.read(record.metrics) if record.metrics else PushPoints()
+
+    def _take(self, record: PushRecord, points: PushPoints | AlikePush, now: Moment) -> None:
+        if isinstance(points, AlikePush):
+            if self._table.apply_alike(record, points, now):
+                return
+            points = self._read(record)
+        self._table.apply(record, points, now)
+        if record.metrics:
+            self._learn(record)
+
+    def _learn(self, record: PushRecord) -> None:
+        """Has the pushes that come be read by the shape of this one.
+
+        To learn a shape costs more than to read a push: it is tried for the 2nd, 4th, 8th, ... in a row that is not
+        like the one before, so that clients that push once, or something else each time, are hardly dearer for it.
+        """
+        unlike = self._table.count_unlike(record)
+        shape = self._shapes.find(record.metrics)
+        if shape is None and unlike > 1 and unlike & (unlike - 1) == 0:
+            shape = self._shapes.learn(record.metrics)
+        if shape is not None:
+            self._table.bind(record, shape)
 
     def _restore(self, state: StateFile) -> None:
         damaged = 0

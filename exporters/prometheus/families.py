@@ -1,6 +1,6 @@
 """The metrics on the page: their names, of which no two may clash, their series, and the bounds of all that."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from exporters.prometheus.clients import FOLDED, Client
@@ -18,20 +18,24 @@ class Family:
     Attributes:
         metric: of which pushes' metric it is made.
         name: without the suffix of a counter.
+        sample_name: of the samples of a counter or gauge.
+        is_number: it is one of these two.
         unit: part of the name; may be empty.
         description: as a client sent it.
-        members: its series, and whose they are.
+        members: its series, each with its lines of the page; empty until they are written.
         cost: its samples.
     """
 
-    __slots__ = ("cost", "description", "members", "metric", "name", "unit")
+    __slots__ = ("cost", "description", "is_number", "members", "metric", "name", "sample_name", "unit")
 
     def __init__(self, metric: MetricId, name: str, unit: str, description: str) -> None:
         self.metric = metric
         self.name = name
+        self.sample_name = f"{name}_total" if metric.kind == "counter" else name
+        self.is_number = metric.kind in ("counter", "gauge")
         self.unit = unit
         self.description = description
-        self.members: dict[Series, Client] = {}
+        self.members: dict[Series, str] = {}
         self.cost = 0
 
     @property
@@ -92,24 +96,22 @@ class Families:
 
     def join(self, client: Client, family: Family, series: Series) -> None:
         """Puts a series on the page, whatever the bounds say."""
-        client.series.setdefault(family.metric, {})[series.labels] = series
-        client.layout_changed = True
-        family.members[series] = client
+        client.add(family.metric, series)
+        family.members[series] = ""
+        series.family = family
         self._charge(client, family, series.cost)
 
-    def leave(self, client: Client, metric: MetricId, series: Series) -> None:
-        """Takes a series off the page and from its client; its metric goes with the last."""
-        del client.series[metric][series.labels]
-        if not client.series[metric]:
-            del client.series[metric]
-        client.layout_changed = True
-        family = self._families[metric]
-        del family.members[series]
-        self._charge(client, family, -series.cost)
-        if not family.members:
-            del self._families[metric]
-            for name in reserved_names(family.name, family.kind):
-                self._names.pop(name, None)
+    def leave(self, client: Client, gone: Collection[tuple[MetricId, Series]]) -> None:
+        """Takes series off the page and from their client; a metric goes with its last."""
+        client.drop(gone)
+        for metric, series in gone:
+            family = self._families[metric]
+            del family.members[series]
+            self._charge(client, family, -series.cost)
+            if not family.members:
+                del self._families[metric]
+                for name in reserved_names(family.name, family.kind):
+                    self._names.pop(name, None)
 
     def _bound(self, client: Client, family: Family | None, cost: int) -> str | None:
         """The key of the bound that has no room for so many samples more; None if all have."""

@@ -1,7 +1,8 @@
 """The page as text: OpenMetrics 1.0 or Prometheus' text form 0.0.4, in pieces, one metric at a time.
 
-Nothing is held while a piece is written, and no more than a metric's samples are in memory: a page of hundreds of
-thousands of series is as cheap to begin as a small one. Source: OpenMetrics 1.0; Prometheus, "Exposition formats".
+A series' lines are kept until it shows another value, since a page is scraped more often than clients push: a scrape
+writes what has changed, and joins it with the rest. Nothing is held while a piece is on its way. Source: OpenMetrics
+1.0; Prometheus, "Exposition formats".
 """
 
 import math
@@ -9,17 +10,20 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from exporters.prometheus.clients import Client
 from exporters.prometheus.families import Family
 from exporters.prometheus.names import Kind, escaped, label_text, reserved_names
 from exporters.prometheus.points import Values
-from exporters.prometheus.table import Counts, Sample, SeriesTable
+from exporters.prometheus.series import Series
+from exporters.prometheus.table import Counts, SeriesTable
 
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-_PIECE_SAMPLES: Final = 1_000
+_PIECE_SERIES: Final = 1_000
 _MANY_BOUNDS: Final = 32
 """Of histograms with more bounds, empty buckets at both ends are not told: a grid for everything holds little."""
+_INFINITE: Final = math.inf
 _INFO: Final = "fleetgauge_client"
 
 
@@ -112,9 +116,11 @@ def prefers_openmetrics(accept: str) -> bool:
 
 
 def render(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
-    """The whole page."""
+    """The whole page. What changed is written first, a piece without text at a time."""
+    for _ in table.write_lines(write_lines):
+        yield ""
     for family in table.families():
-        yield from _family(family, table.samples(family), openmetrics=openmetrics)
+        yield from _family(family, table.lines(family), openmetrics=openmetrics)
     yield from _infos(table.infos(), openmetrics=openmetrics)
     for own in OWN:
         lines = [_head(own.name, own.kind, own.help, "", openmetrics=openmetrics)]
@@ -125,18 +131,40 @@ def render(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
         yield "# EOF\n"
 
 
-def _family(family: Family, samples: list[Sample], *, openmetrics: bool) -> Iterator[str]:
-    if not samples:
+def write_lines(client: Client) -> None:
+    """Writes what the page says of a client's series, in both forms: what has changed since, and is saved."""
+    shown, before, identity = client.shown, client.written, client.identity
+    saved, written = len(shown), len(before)
+    for found in client.series.values():
+        for series in found.values():
+            family, at, labels = series.family, series.at, series.labels
+            if family is None or at >= saved:
+                continue
+            if not family.is_number:
+                family.members[series] = _distribution(family, series)
+                continue
+            # Nearly all series are such, and each is here after every push: no calls for one.
+            value = shown[at] + shown[at + 1]
+            if at < written and before[at] + before[at + 1] == value:
+                continue
+            if labels and identity and -_INFINITE < value < _INFINITE:
+                family.members[series] = f"{family.sample_name}{{{identity},{labels}}} {value!r}\n"
+            else:
+                family.members[series] = _line(family.sample_name, _joined(identity, labels), value)
+    client.written = shown
+
+
+def _distribution(family: Family, series: Series) -> str:
+    write = _histogram if family.kind == "histogram" else _summary
+    return "".join(write(family.name, series.client.identity, series.labels, series.bounds, series.shown()))
+
+
+def _family(family: Family, lines: list[str], *, openmetrics: bool) -> Iterator[str]:
+    if not lines:
         return
     yield _head(family.name, family.kind, family.help, family.unit, openmetrics=openmetrics)
-    for at in range(0, len(samples), _PIECE_SAMPLES):
-        piece = samples[at : at + _PIECE_SAMPLES]
-        if family.kind in ("counter", "gauge"):
-            name = f"{family.name}_total" if family.kind == "counter" else family.name
-            yield "".join([_line(name, _joined(identity, labels), value) for identity, labels, _, (value, *_) in piece])
-        else:
-            distribution = _histogram if family.kind == "histogram" else _summary
-            yield "".join(line for sample in piece for line in distribution(family.name, *sample))
+    for at in range(0, len(lines), _PIECE_SERIES):
+        yield "".join(lines[at : at + _PIECE_SERIES])
 
 
 def _infos(infos: list[str], *, openmetrics: bool) -> Iterator[str]:
@@ -145,8 +173,8 @@ def _infos(infos: list[str], *, openmetrics: bool) -> Iterator[str]:
         yield f"# TYPE {_INFO} info\n# HELP {_INFO} {help_text}\n"
     else:
         yield f"# HELP {_INFO}_info {help_text}\n# TYPE {_INFO}_info gauge\n"
-    for at in range(0, len(infos), _PIECE_SAMPLES):
-        yield "".join(f"{_INFO}_info{{{labels}}} 1\n" for labels in infos[at : at + _PIECE_SAMPLES])
+    for at in range(0, len(infos), _PIECE_SERIES):
+        yield "".join(f"{_INFO}_info{{{labels}}} 1\n" for labels in infos[at : at + _PIECE_SERIES])
 
 
 def _head(name: str, kind: Kind, text: str, unit: str, *, openmetrics: bool) -> str:

@@ -105,7 +105,7 @@ class PushReader:
     """
 
     def __init__(self, *, max_points: int, max_value_bytes: int, reserved: Collection[str] = ()) -> None:
-        self._max_points = max_points
+        self.max_points = max_points
         self._max_value_bytes = max_value_bytes
         self._reserved = frozenset(reserved)
         self._sets: dict[tuple[tuple[str, str | None], ...], AttributeSet] = {}
@@ -118,15 +118,15 @@ class PushReader:
         """
         found = PushPoints()
         topics: dict[MetricId, dict[str, dict[str, str | None]]] = {}
-        room = self._max_points
-        for metric, resource in _metrics(MetricsData.FromString(payload)):
-            self._read_resource(resource, found.resource)
+        room = self.max_points
+        for metric, resource in metrics_of(MetricsData.FromString(payload)):
+            self.read_resource(resource, found.resource)
             room = self._read_metric(metric, found, topics, room)
         for metric_id, sets in topics.items():
             _drop_twins(found, metric_id, sets)
         return found
 
-    def _read_resource(self, attributes: Sequence[Any], known: dict[str, str]) -> None:
+    def read_resource(self, attributes: Sequence[Any], known: dict[str, str]) -> None:
         """Adds what is not known yet."""
         for attribute in attributes[:_MAX_RESOURCE]:
             key = attribute.key
@@ -143,7 +143,7 @@ class PushReader:
         if data_kind is None:
             return room
         data = getattr(metric, data_kind)
-        kind, mode = _kind_and_mode(data_kind, data)
+        kind, mode = kind_and_mode(data_kind, data)
         metric_id = MetricId(metric.name, kind, metric.unit)
         if metric.description:
             found.descriptions.setdefault(metric_id, metric.description[:MAX_DESCRIPTION])
@@ -154,7 +154,7 @@ class PushReader:
             if isinstance(measurement, str):
                 found.left_out[measurement] += 1
                 continue
-            attributes = self._attributes(point.attributes)
+            attributes = self.attributes(point.attributes)
             if attributes is None:
                 found.left_out["labels_too_long"] += 1
                 continue
@@ -168,7 +168,7 @@ class PushReader:
             found.left_out["push_too_large"] += points - room
         return max(0, room - points)
 
-    def _attributes(self, attributes: Iterable[Any]) -> AttributeSet | None:
+    def attributes(self, attributes: Iterable[Any]) -> AttributeSet | None:
         """The attributes as labels; None where they are too long."""
         key = tuple((each.key, text_of(each.value)) for each in attributes)
         known = self._sets.get(key)
@@ -186,7 +186,7 @@ class PushReader:
         return known
 
 
-def _metrics(data: MetricsData) -> Iterator[tuple[Metric, Sequence[Any]]]:
+def metrics_of(data: MetricsData) -> Iterator[tuple[Metric, Sequence[Any]]]:
     """Every metric with the attributes of its resource; those of a resource come with its first metric alone."""
     for resource_metrics in data.resource_metrics:
         attributes: Sequence[Any] = resource_metrics.resource.attributes
@@ -196,7 +196,7 @@ def _metrics(data: MetricsData) -> Iterator[tuple[Metric, Sequence[Any]]]:
                 attributes = ()
 
 
-def _kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
+def kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
     """What a metric is on the page, and how its points are taken.
 
     A sum that may fall is a gauge, and one of unknown temporality is shown as it is, as a gauge too.
@@ -215,11 +215,16 @@ def _kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
     return "histogram", Mode.CUMULATIVE if temporality == _CUMULATIVE else Mode.DELTA
 
 
+def has_no_value(point: Any) -> bool:
+    """True if a data point says that nothing was recorded."""
+    return bool(point.flags & _NO_RECORDED_VALUE)
+
+
 def _number(kind: Kind, mode: Mode, point: Any) -> Measurement | str:
     """What a data point of a gauge or a sum says, or why it says nothing: `no_value`, `malformed`."""
     member = point.WhichOneof("value")
     value = float(getattr(point, member)) if member else math.nan
-    if math.isnan(value) or point.flags & _NO_RECORDED_VALUE:
+    if math.isnan(value) or has_no_value(point):
         return "no_value"
     if mode != Mode.AS_IS and (math.isinf(value) or (kind == "counter" and value < 0)):
         return "malformed"  # added up, it would spoil the series for good
@@ -228,7 +233,7 @@ def _number(kind: Kind, mode: Mode, point: Any) -> Measurement | str:
 
 def _distribution(data_kind: str, mode: Mode, point: Any) -> Measurement | str:
     """The same of a histogram or a summary."""
-    if point.flags & _NO_RECORDED_VALUE:
+    if has_no_value(point):
         return "no_value"
     if data_kind == "summary":
         return _summary(point)

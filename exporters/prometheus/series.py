@@ -1,38 +1,54 @@
-"""One series: what its client's measurements add up to, and what the page may show of it."""
+"""One series: where its client keeps its numbers, and how measurements add to them."""
 
-from typing import Final
+from array import array
+from typing import TYPE_CHECKING, Final
 
 from exporters.prometheus.points import Measurement, Mode, Values
+
+if TYPE_CHECKING:
+    from exporters.prometheus.clients import Client
+    from exporters.prometheus.families import Family
 
 NEVER: Final = 1 << 62
 """A deadline that does not come [ms]."""
 
 
 class Series:
-    """Accumulates the measurements of one metric and set of labels of one client.
+    """What the measurements of one metric and set of labels of one client add up to.
 
     A value is `base + last`: `base` is what was counted before the latest reset, or all deltas, `last` what the client
     said last of a cumulative count. So a cumulative count is shown exactly as sent until it is reset.
 
+    The numbers lie with those of the client's other series in one array, in the form in which they are saved: `base` of
+    every value, `last` of every value, and the start of the cumulative count [ns since the epoch].
+
     Attributes:
         labels: of its data points, as text.
         bounds: of a histogram's buckets or a summary's quantiles; empty for a number.
+        width: how many values it has.
+        client: whose it is.
+        family: on the page, the metric that it belongs to.
+        at: where its numbers begin in its client's arrays.
         cost: how many samples it is on the page.
-        shown: what the page shows; None until its first value is saved.
         expires_ms: when it goes, if no push says it again [ms, monotonic]; `NEVER` for what lives with its client.
     """
 
-    __slots__ = ("base", "bounds", "cost", "expires_ms", "labels", "last", "shown", "start_unix_nano")
+    __slots__ = ("at", "bounds", "client", "cost", "expires_ms", "family", "labels", "width")
 
-    def __init__(self, labels: str, values: int, bounds: Values) -> None:
+    def __init__(self, client: "Client", labels: str, values: int, bounds: Values) -> None:
+        self.client = client
+        self.family: Family | None = None
         self.labels = labels
         self.bounds = bounds
+        self.width = values
         self.cost = values if values == 1 else len(bounds) + 3
-        self.base: Values = (0.0,) * values
-        self.last: Values = self.base
-        self.start_unix_nano = 0
-        self.shown: Values | None = None
+        self.at = 0
         self.expires_ms = NEVER
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return 2 * self.width + 1
 
     def apply(self, said: Measurement, *, before_unix_nano: int) -> bool:
         """Takes a measurement of as many values and the same bounds.
@@ -44,32 +60,40 @@ class Series:
         Returns:
             True if a count was reset: it fell, or says that it began anew after the push before.
         """
-        values = said.values
-        if said.mode == Mode.AS_IS:
-            self.base, self.last = (0.0,) * len(values), values
-            return False
-        if said.mode == Mode.DELTA:
-            self.base = _added(_added(self.base, self.last), values) if any(self.last) else _added(self.base, values)
-            self.last = (0.0,) * len(values)
-            return False
-        began_anew = said.start_unix_nano > self.start_unix_nano > 0 and said.start_unix_nano >= before_unix_nano > 0
-        reset = began_anew or values[0] < self.last[0]
-        if reset:
-            self.base = _added(self.base, self.last)
-        self.last = values
-        self.start_unix_nano = said.start_unix_nano
+        if said.mode == Mode.CUMULATIVE:
+            return self.apply_cumulative(said.values, said.start_unix_nano, before_unix_nano)
+        numbers, width = self.client.numbers, self.width
+        for at, value in enumerate(said.values, start=self.at):
+            if said.mode == Mode.AS_IS:
+                numbers[at], numbers[at + width] = 0.0, value
+            else:
+                numbers[at], numbers[at + width] = numbers[at] + numbers[at + width] + value, 0.0
+        return False
+
+    def apply_cumulative(self, values: Values, start_unix_nano: int, before_unix_nano: int) -> bool:
+        """Takes counts since a start; the rest is as in `apply`."""
+        numbers, width = self.client.numbers, self.width
+        last = self.at + width
+        started = float(start_unix_nano)  # as the one before is kept
+        began_anew = started > numbers[last + width] > 0 and start_unix_nano >= before_unix_nano > 0
+        reset = began_anew or values[0] < numbers[last]
+        for at, value in enumerate(values, start=self.at):
+            if reset:
+                numbers[at] += numbers[at + width]
+            numbers[at + width] = value
+        numbers[last + width] = started
         return reset
 
     def fits(self, said: Measurement) -> bool:
         """True if the measurement can be added to what is there."""
-        return len(said.values) == len(self.base) and said.bounds == self.bounds
+        return len(said.values) == self.width and said.bounds == self.bounds
 
-    def publish(self) -> None:
-        """Has the page show what was applied."""
-        self.shown = _added(self.base, self.last)
+    def shown(self) -> Values:
+        """What the page shows, once its first value is saved."""
+        numbers, at, width = self.client.shown, self.at, self.width
+        return tuple([numbers[place] + numbers[place + width] for place in range(at, at + width)])
 
 
-def _added(left: Values, right: Values) -> Values:
-    if len(left) == 1:
-        return (left[0] + right[0],)
-    return tuple(map(sum, zip(left, right, strict=True)))
+def nothing() -> "array[float]":
+    """The numbers of a client without series."""
+    return array("d")

@@ -8,6 +8,7 @@ thousands of pushes are kept; what is older is judged by its client's latest pus
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Final, cast
 
@@ -23,6 +24,7 @@ log = structlog.get_logger(__name__)
 VERSION: Final = 1
 _KEPT_IDS: Final = 50_000
 _BUSY_MS: Final = 2_000
+_ROWS_A_STATEMENT: Final = 200
 _CREATE: Final = """
 CREATE TABLE IF NOT EXISTS layouts (client TEXT PRIMARY KEY, layout TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS states (client TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID;
@@ -149,9 +151,8 @@ class StateFile:
         connection.executemany("DELETE FROM layouts WHERE client = ?", [(key,) for key in gone])
         connection.executemany("DELETE FROM states WHERE client = ?", [(key,) for key in gone])
         layouts = [(each.key, each.layout) for each in clients if each.layout is not None]
-        connection.executemany("INSERT OR REPLACE INTO layouts VALUES (?, ?)", layouts)
-        states = [(each.key, each.state) for each in clients]
-        connection.executemany("INSERT OR REPLACE INTO states VALUES (?, ?)", states)
+        _write(connection, "INSERT OR REPLACE INTO layouts VALUES ", layouts)
+        _write(connection, "INSERT OR REPLACE INTO states VALUES ", [(each.key, each.state) for each in clients])
 
     def _remember(self, connection: apsw.Connection, newest: int, ids: bytes) -> None:
         """Notes a batch's pushes; on the disk one batch more than `taken` has."""
@@ -160,6 +161,15 @@ class StateFile:
             "DELETE FROM taken WHERE batch <= (SELECT batch FROM taken ORDER BY batch DESC LIMIT 1 OFFSET ?)",
             (self.taken.batches + 1,),
         )
+
+
+def _write(connection: apsw.Connection, statement: str, rows: Sequence[tuple[str, str | bytes]]) -> None:
+    """Writes rows of two columns, many with one statement: between statements a thread that makes the page may take
+    the interpreter for milliseconds.
+    """
+    for at in range(0, len(rows), _ROWS_A_STATEMENT):
+        part = rows[at : at + _ROWS_A_STATEMENT]
+        connection.execute(statement + ",".join(["(?, ?)"] * len(part)), [*chain.from_iterable(part)])
 
 
 class _DamagedError(StateError):

@@ -5,19 +5,20 @@ that falls back after a crash would look like a reset.
 """
 
 import threading
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from exporters.labels import LabelSettings
 from exporters.prometheus.client_codec import SavedClient, encode_client
-from exporters.prometheus.clients import FOLDED, About, Client, ClientKey, ClientLabels
+from exporters.prometheus.clients import FOLDED, About, Binding, Client, ClientKey, ClientLabels, told_of
 from exporters.prometheus.families import Families, Family
 from exporters.prometheus.names import MetricId, label_text
-from exporters.prometheus.points import Measurement, Mode, PushPoints, Values
-from exporters.prometheus.series import NEVER, Series
+from exporters.prometheus.points import Measurement, Mode, PushPoints
+from exporters.prometheus.series import NEVER, Series, nothing
 from exporters.prometheus.settings import SeriesSettings
+from exporters.prometheus.shapes import AlikePush, Shape
 from telemetry.push_record import PushRecord
 
 DEFAULT_INTERVAL_MS: Final = 300_000
@@ -30,6 +31,12 @@ _SWEEP_EVERY_MS: Final = 1_000
 _GAP_SLACK_NANO: Final = 100_000_000
 """A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
 _INFO_COST: Final = 1
+_WRITTEN_AT_ONCE: Final = 1_000
+"""Lines that are written before the next pushes may be taken."""
+
+
+LineWriter = Callable[[Client], None]
+"""Writes the lines of a client's series."""
 
 
 class Moment(NamedTuple):
@@ -37,10 +44,6 @@ class Moment(NamedTuple):
 
     monotonic_ms: int
     wall_us: int
-
-
-Sample = tuple[str, str, Values, Values]
-"""One series as the page shows it: labels of the client and of the data point, bounds, values."""
 
 
 @dataclass(slots=True)
@@ -97,6 +100,8 @@ class SeriesTable:
         self._identities: dict[str, ClientKey] = {}
         self._dirty: dict[ClientKey, Client] = {}
         self._gone: dict[ClientKey, None] = {}
+        self._unwritten: OrderedDict[ClientKey, Client] = OrderedDict()
+        """Those whose lines of the page are not what they show, in the order in which they changed."""
         self._sweep_due_ms = 0
         self._folded = Client(FOLDED, About({}, {}))
         self._clients: dict[ClientKey, Client] = {FOLDED: self._folded}
@@ -128,13 +133,60 @@ class SeriesTable:
                     for said in by_labels.values():
                         self._fold(metric, said, "series.max", now)
                 return
+            if record.metrics:
+                client.binding = None
             before = client.time_unix_nano
             is_late = record.received_at < client.received_at and points.time_unix_nano < before
             if not is_late:
                 self._note(client, record, points, now)
             self._take(client, points, now, before, deltas_alone=is_late)
             self._dirty[client.key] = client
-            self._expire_series(client, now.monotonic_ms)
+            if now.monotonic_ms >= client.check_ms:
+                self._expire_series(client, now.monotonic_ms)
+
+    def alike(self, record: PushRecord) -> AlikePush | None:
+        """The numbers of a push that is like the latest one of its client."""
+        client = self._clients.get(_key(record))
+        binding = client.binding if client else None
+        return binding.shape.read(record.metrics) if binding else None
+
+    def apply_alike(self, record: PushRecord, push: AlikePush, now: Moment) -> bool:
+        """Takes what `alike` returned as `apply` would; False if the push was overtaken, or its series have gone."""
+        with self._lock:
+            client = self._clients.get(_key(record))
+            if client is None or client.binding is None:
+                return False
+            before, binding = client.time_unix_nano, client.binding
+            if record.received_at < client.received_at and push.time_unix_nano < before:
+                return False
+            if client.clashes or client.told != told_of(record):
+                self._client(record, binding.shape.resource)
+            client.unlike = 0
+            self._note(client, record, push, now)
+            self._count_alike(push, binding.shape, _apply_numbers(client, binding, push))
+            self.counts.resets += sum(
+                series.apply_cumulative((float(value),), start, before)
+                for series, value, start in zip(binding.cumulative, push.cumulative, push.starts, strict=True)
+            )
+            self._dirty[client.key] = client
+            if now.monotonic_ms >= client.check_ms:
+                self._expire_series(client, now.monotonic_ms)
+            return True
+
+    def count_unlike(self, record: PushRecord) -> int:
+        """Notes that a push was read in whole; returns how many of its client there were in a row."""
+        client = self._clients.get(_key(record))
+        if client is None:
+            return 0
+        client.unlike += 1
+        return client.unlike
+
+    def bind(self, record: PushRecord, shape: Shape) -> None:
+        """Has the next pushes of a record's client read by the shape of this one."""
+        with self._lock:
+            client = self._clients.get(_key(record))
+            if client is not None:
+                client.bind(shape)
 
     def take_changes(self) -> Changes:
         """What changed since the last time; to be saved, and then published, or given back."""
@@ -152,8 +204,9 @@ class SeriesTable:
         """Shows what was saved."""
         with self._lock:
             for client in changes.clients:
-                for _, series in client.every_series():
-                    series.publish()
+                client.shown = client.numbers[:]
+                if self._clients.get(client.key) is client:
+                    self._unwritten[client.key] = client
 
     def give_back(self, changes: Changes) -> None:
         """Keeps what could not be saved for the next time."""
@@ -167,14 +220,23 @@ class SeriesTable:
     def restore(self, saved: Client, descriptions: dict[MetricId, str], now: Moment) -> None:
         """Puts a client as it was saved on the page, as far as the bounds allow; it stays for a while at least."""
         with self._lock:
-            found, saved.series = list(saved.every_series()), {}
+            found, numbers = saved.in_order(), saved.numbers
+            saved.series, saved.numbers = {}, nothing()
             client = self._folded if saved.key == FOLDED else saved
             if client is saved:
                 if not self._admit(client):
                     self._gone[saved.key] = None
                     return
                 client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now)
-            left_out = [self._restore_series(client, *each, descriptions, now) for each in found].count(False)
+            left_out = 0
+            for metric, series in found:
+                kept = numbers[series.at : series.at + series.size]
+                if self._restore_series(client, metric, series, descriptions.get(metric, ""), now):
+                    client.numbers[series.at : series.at + series.size] = kept
+                else:
+                    left_out += 1
+            client.shown = client.numbers[:]
+            self._unwritten[client.key] = client
             client.layout_changed = left_out > 0
             if not left_out:
                 self._dirty.pop(client.key, None)
@@ -195,14 +257,23 @@ class SeriesTable:
         with self._lock:
             return self._families.by_name()
 
-    def samples(self, family: Family) -> list[Sample]:
-        """The series of a metric that may be shown, as of now."""
+    def write_lines(self, write: LineWriter) -> Iterator[None]:
+        """Writes the lines of the clients that have changed anew, some at a time: pushes are taken in between."""
+        left = len(self._unwritten)  # whose pushes come meanwhile are next time's
+        while left > 0 and self._unwritten:
+            with self._lock:
+                room = _WRITTEN_AT_ONCE
+                while self._unwritten and room > 0:
+                    _, client = self._unwritten.popitem(last=False)
+                    write(client)
+                    room -= 1 + client.cost
+                    left -= 1
+            yield
+
+    def lines(self, family: Family) -> list[str]:
+        """The lines of a metric's series, as they were written last."""
         with self._lock:
-            return [
-                (client.identity, series.labels, series.bounds, series.shown)
-                for series, client in family.members.items()
-                if series.shown is not None
-            ]
+            return [lines for lines in family.members.values() if lines]
 
     def infos(self) -> list[str]:
         """The labels of what is told of each client."""
@@ -211,13 +282,15 @@ class SeriesTable:
 
     def _client(self, record: PushRecord, resource: dict[str, str]) -> Client | None:
         """The client of a push; None if there is no room for another."""
-        key = _key(record)
+        key, told = _key(record), told_of(record)
         client = self._clients.get(key)
-        said = self.labels.of_record(record)
         if client is None:
-            client = Client(key, About(said, resource))
+            client = Client(key, About(self.labels.of_record(record), resource))
+            client.told = told
             return client if self._admit(client) else None
         about = client.about
+        said = about.record if client.told == told else self.labels.of_record(record)
+        client.told = told
         if said != about.record or any(about.resource.get(name) != value for name, value in resource.items()):
             # What a push does not say again may be gone: attributes do not pile up.
             client.about = About(said, resource or about.resource)
@@ -248,12 +321,27 @@ class SeriesTable:
             client.identity = self.labels.identity(client.about, client.clashes)
         client.info = "" if client.clashes else self.labels.info(client.about)
         self._identities[client.identity] = client.key
+        client.written = nothing()
+        # To the end: who had this identity before writes its lines anew first, so that no two are ever alike.
+        self._unwritten[client.key] = client
+        self._unwritten.move_to_end(client.key)
 
     def _forget_identity(self, client: Client) -> None:
         if self._identities.get(client.identity) == client.key:
             del self._identities[client.identity]
 
-    def _note(self, client: Client, record: PushRecord, points: PushPoints, now: Moment) -> None:
+    def _count_alike(self, push: AlikePush, shape: Shape, without_value: int) -> None:
+        counts = self.counts
+        counts.pushes += 1
+        counts.points += len(push.deltas) + len(push.gauges) + len(push.cumulative) - without_value
+        if without_value:
+            counts.left_out["no_value"] += without_value
+        if shape.left_out:
+            counts.left_out.update(shape.left_out)
+        if shape.folded:
+            counts.folded.update(shape.folded)
+
+    def _note(self, client: Client, record: PushRecord, points: PushPoints | AlikePush, now: Moment) -> None:
         """Notes when a client pushed, and how long it is waited for."""
         start = points.delta_start_unix_nano
         if start is not None and 0 < client.time_unix_nano < start - _GAP_SLACK_NANO:
@@ -286,7 +374,7 @@ class SeriesTable:
                 series = self._find(client, metric, labels, said)
                 cause = None
                 if series is None:
-                    series = Series(labels, len(said.values), said.bounds)
+                    series = Series(client, labels, len(said.values), said.bounds)
                     cause = self._families.place(client, metric, series, description)
                 if cause is not None:
                     self._fold(metric, said, cause, now)
@@ -294,13 +382,14 @@ class SeriesTable:
                 self.counts.resets += series.apply(said, before_unix_nano=before)
                 if said.mode == Mode.AS_IS:
                     series.expires_ms = client.expires_ms
+                    client.check_ms = min(client.check_ms, client.expires_ms)
 
     def _find(self, client: Client, metric: MetricId, labels: str, said: Measurement) -> Series | None:
         """The series of a measurement, unless it is new; one of other buckets makes way for it."""
         series = client.series.get(metric, {}).get(labels)
         if series is None or series.fits(said):
             return series
-        self._families.leave(client, metric, series)
+        self._families.leave(client, [(metric, series)])
         self.counts.resets += 1
         return None
 
@@ -313,38 +402,59 @@ class SeriesTable:
         labels = label_text([("folded", cause)])
         series = self._folded.series.get(metric, {}).get(labels)
         if series is None:
-            series = Series(labels, len(said.values), said.bounds)
+            series = Series(self._folded, labels, len(said.values), said.bounds)
             self._families.join(self._folded, family, series)
         self.counts.folded[cause] += 1
         series.apply(said, before_unix_nano=0)
         series.expires_ms = now.monotonic_ms + _FOLDED_LIFETIME_MS
         self._dirty[FOLDED] = self._folded
 
-    def _restore_series(
-        self, client: Client, metric: MetricId, series: Series, descriptions: dict[MetricId, str], now: Moment
-    ) -> bool:
-        if self._families.place(client, metric, series, descriptions.get(metric, "")) is not None:
+    def _restore_series(self, client: Client, metric: MetricId, series: Series, description: str, now: Moment) -> bool:
+        series.client = client
+        if self._families.place(client, metric, series, description) is not None:
             return False
         if series.expires_ms != NEVER:
             series.expires_ms = min(client.expires_ms, now.monotonic_ms + _FOLDED_LIFETIME_MS)
-        series.publish()
         return True
 
     def _expire_series(self, client: Client, now_ms: int) -> None:
         """Takes away what a client did not push again for too long."""
         gone = [(metric, series) for metric, series in client.every_series() if series.expires_ms <= now_ms]
-        for metric, series in gone:
-            self._families.leave(client, metric, series)
+        if gone:
+            self._families.leave(client, gone)
             self._dirty[client.key] = client
+        client.check_ms = min((series.expires_ms for _, series in client.every_series()), default=NEVER)
 
     def _remove(self, client: Client) -> None:
-        for metric, series in list(client.every_series()):
-            self._families.leave(client, metric, series)
+        self._families.leave(client, list(client.every_series()))
         self._families.cost -= _INFO_COST
         del self._clients[client.key]
         self._forget_identity(client)
         self._dirty.pop(client.key, None)
+        self._unwritten.pop(client.key, None)
         self._gone[client.key] = None
+
+
+def _apply_numbers(client: Client, binding: Binding, push: AlikePush) -> int:
+    """Adds deltas and takes gauges as they are; returns how many of these have no value."""
+    numbers, expires_ms = client.numbers, client.expires_ms
+    for series, delta in zip(binding.deltas, push.deltas, strict=True):
+        at = series.at
+        if numbers[at + 1]:
+            numbers[at] += numbers[at + 1]
+            numbers[at + 1] = 0.0
+        numbers[at] += delta
+    without_value = 0
+    for series, value in zip(binding.gauges, push.gauges, strict=True):
+        if value != value:
+            without_value += 1
+            continue
+        at = series.at
+        numbers[at], numbers[at + 1] = 0.0, value
+        series.expires_ms = expires_ms
+    if binding.gauges:
+        client.check_ms = min(client.check_ms, expires_ms)
+    return without_value
 
 
 def _key(record: PushRecord) -> ClientKey:

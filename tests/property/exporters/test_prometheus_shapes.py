@@ -1,0 +1,135 @@
+"""Pushes that are read by their shape come to the same page as pushes that are parsed, whatever their numbers are."""
+
+import math
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+from support.client_series import CUMULATIVE, attributes, clock_at, counter, gauge, page_of, payload, push
+from support.client_series import export as export_records
+from support.real_pushes import real_pushes
+
+from exporters.prometheus.exporter import PrometheusExporter
+from exporters.prometheus.points import PushPoints, PushReader
+from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
+from exporters.prometheus.shapes import Shape, Shapes
+from telemetry.push_record import PushRecord
+
+ODD = (math.nan, math.inf, -math.inf, -1.0, -0.0, 1e308, 5e-324)
+
+
+class Reads(PushReader):
+    """Counts what is parsed."""
+
+    def __init__(self, reader: PushReader) -> None:
+        super().__init__(max_points=reader.max_points, max_value_bytes=1_024, reserved=())
+        self.reader = reader
+        self.count = 0
+
+    def read(self, payload: bytes) -> PushPoints:
+        self.count += 1
+        return self.reader.read(payload)
+
+
+def started(*, parse_all: bool, max_series: int = 200_000) -> PrometheusExporter:
+    settings = PrometheusSettings(listen=Address(port=0), series=SeriesSettings(max_series=max_series))
+    exporter = PrometheusExporter("page", settings, time=clock_at(0))
+    exporter._reader = Reads(exporter._reader)
+    if parse_all:
+        exporter._shapes = _NoShapes(exporter._reader)
+    exporter.start()
+    return exporter
+
+
+class _NoShapes(Shapes):
+    def find(self, payload: bytes) -> Shape | None:
+        return None
+
+    def learn(self, payload: bytes) -> Shape | None:
+        return None
+
+
+def parsed(exporter: PrometheusExporter) -> int:
+    assert isinstance(exporter._reader, Reads)
+    return exporter._reader.count
+
+
+def twins_and_doubles() -> bytes:
+    """Doubled topics, double identities of every kind, points without a value, cumulative sums."""
+    flagged = gauge(1, name="app.flagged")
+    flagged.gauge.data_points[0].flags = 1
+    empty = gauge(1, name="app.empty")
+    empty.gauge.data_points[0].ClearField("as_double")
+    many = Metric(name="app.lag")
+    for number, topic in enumerate(("a.b", "a_b", "x_y")):
+        attributes(many.gauge.data_points.add(as_int=number), {"topic": topic})
+    doubled: list[Any] = []
+    for value in (1, 2):
+        doubled += [counter(value, at=9, start=3, node__id=-1), gauge(value, at=9, node__id=-1)]
+        doubled += [counter(value, name="app.c", temporality=CUMULATIVE, at=9, start=3)]
+    topics = [counter(value, name="app.t", topic=topic) for value, topic in ((1, "a.b"), (2, "a_b"), (3, "c"))]
+    return payload(flagged, empty, many, *doubled, *topics, group_id="g")
+
+
+PAYLOADS = [twins_and_doubles(), *real_pushes()]
+
+
+def numbered(push: bytes, number: int, chance: random.Random, odd: float) -> bytes:
+    """The push with other numbers; some of them odd ones."""
+    data = MetricsData.FromString(push)
+    metrics = (m for each in data.resource_metrics for scope in each.scope_metrics for m in scope.metrics)
+    for point in (point for m in metrics for point in (*m.gauge.data_points, *m.sum.data_points)):
+        if point.time_unix_nano:
+            point.time_unix_nano += number * 1_000_000_000 + chance.randrange(3)
+        if point.start_time_unix_nano:
+            point.start_time_unix_nano += chance.choice((0, number * 1_000_000_000))
+        if point.WhichOneof("value") == "as_double":
+            point.as_double = chance.choice(ODD) if chance.random() < odd else chance.randrange(100) / 4
+        elif point.WhichOneof("value") == "as_int":
+            point.as_int = chance.choice((-3, 2**62)) if chance.random() < odd else chance.randrange(100)
+    return data.SerializeToString()
+
+
+@settings(max_examples=60)
+@given(
+    payload=st.sampled_from(PAYLOADS),
+    seed=st.integers(0, 2**32),
+    odd=st.sampled_from((0.0, 0.01, 0.3)),
+    flips=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 1 << 20), st.integers(0, 255)), max_size=3),
+    max_series=st.sampled_from((20, 200_000)),
+)
+def test_the_page_is_the_same_whether_pushes_are_parsed_or_read_by_their_shape(
+    payload: bytes, seed: int, odd: float, flips: list[tuple[int, int, int]], max_series: int
+) -> None:
+    """With some bytes changed as well, in a push that is as long as the one before."""
+    chance = random.Random(seed)
+    pushes: list[PushRecord] = []
+    for number in range(6):
+        changed = bytearray(numbered(payload, number, chance, odd))
+        for _, place, byte in [flip for flip in flips if flip[0] == number]:
+            changed[place % len(changed)] = byte
+        pushes.append(push(number + chance.randrange(2))._replace(metrics=bytes(changed), push_id=f"{number:032x}"))
+    quick, plain = started(parse_all=False, max_series=max_series), started(parse_all=True, max_series=max_series)
+    try:
+        for record in pushes:
+            assert export_records(quick, record) == export_records(plain, record)
+            assert page_of(quick) == page_of(plain)
+    finally:
+        quick.close()
+        plain.close()
+
+
+@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
+def test_of_pushes_that_are_alike_the_first_two_alone_are_parsed(payload: bytes) -> None:
+    chance = random.Random(8)
+    exporter = started(parse_all=False)
+    try:
+        for number in range(5):
+            record = push(number)._replace(metrics=numbered(payload, number, chance, 0))
+            export_records(exporter, record)
+        assert parsed(exporter) == (2 if MetricsData.FromString(payload).resource_metrics else 5)
+    finally:
+        exporter.close()
