@@ -8,6 +8,7 @@ from py4j.protocol import Py4JJavaError
 from fleet.errors import first_line
 
 _UNREADABLE_FILE = re.compile(r"\[FAILED_READ_FILE\S*\] .*?reading file (\S+?)\.?\s")
+_PYTHON_TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?P<said>\S.*)")
 _MISSING_FILE = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\. SQLSTATE")
 
 
@@ -17,6 +18,8 @@ def what_failed(error: Exception) -> str:
     unreadable = _UNREADABLE_FILE.search(text)
     if unreadable:
         return f"{unreadable[1]} cannot be read: take it out of the landing zone, or let its name begin with _"
+    if traces := _PYTHON_TRACE.findall(text):
+        return f"Python on an executor raised {traces[-1].strip()}"
     return first_line(Exception(text)) if text else type(error).__name__
 
 

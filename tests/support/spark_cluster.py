@@ -18,6 +18,7 @@ from support.killed_runs import QUICK_JVM
 
 SPARK_HOME = Path(pyspark.__file__).parent
 READY_WITHIN_S = 300.0
+_OF_EXECUTORS = ("numpy", "opentelemetry-proto", "pandas", "protobuf", "ptars", "pyarrow")
 ON_LOOPBACK = ("spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1", "spark.executor.memory=512m")
 
 
@@ -99,7 +100,7 @@ def packed_environment(directory: Path) -> Path:
     """What the executors' Python imports beside Spark's and our own code, as `venv-pack` packs it."""
     environment = directory / "environment"
     uv = (str(Path(sys.executable).parent / "uv"),)
-    needed = [f"{name}=={version(name)}" for name in ("numpy", "opentelemetry-proto", "protobuf", "ptars", "pyarrow")]
+    needed = [f"{name}=={version(name)}" for name in _OF_EXECUTORS]
     _done(*uv, "venv", "--python", f"{sys.version_info.major}.{sys.version_info.minor}", str(environment))
     python = str(environment / "bin" / "python")
     # venv-pack asks setuptools for `pkg_resources`, which later ones do not have.
