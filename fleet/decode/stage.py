@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from fleet.decode.arrow import RecordBatch, pa, pc
+from fleet.decode.arrow import Array, RecordBatch, pa, pc
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import CountedPayloads, count, decode
 from fleet.decode.rows import COUNTED_ROWS, DECODED_ROWS, counted_rows, decoded_rows, reject_rows
@@ -35,7 +35,7 @@ class DecodePoints:
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
             reasons = _given_reasons(chunk)
             good = np.flatnonzero([reason is None for reason in reasons])
-            for part in decode(chunk.column("metrics").take(pa.array(good)).to_pylist(), self.metric_names):
+            for part in decode(_taken(chunk.column("metrics"), good), self.metric_names):
                 _add_reasons(reasons, good, part.reasons)
                 if len(part.push_of):
                     yield decoded_rows(chunk, good[part.push_of], part)
@@ -89,10 +89,9 @@ class CountedPushes:
         self._senders: list[Sender | None] = [None] * chunk.num_rows
 
     @property
-    def payloads(self) -> list[bytes]:
+    def payloads(self) -> Array:
         """Of the rows that were good when they came."""
-        found: list[bytes] = self.chunk.column("metrics").take(pa.array(self.good)).to_pylist()
-        return found
+        return _taken(self.chunk.column("metrics"), self.good)
 
     @property
     def rejects(self) -> int:
@@ -110,6 +109,10 @@ class CountedPushes:
         """COUNTED, once all parts are there."""
         yield counted_rows(self.chunk, self.reasons, self.points, self._senders)
         yield from reject_rows(self.chunk, self.reasons, COUNTED_ROWS)
+
+
+def _taken(payloads: Array, rows: Indices) -> Array:
+    return payloads if len(rows) == len(payloads) else payloads.take(pa.array(rows))
 
 
 def _given_reasons(chunk: RecordBatch) -> list[str | None]:
