@@ -220,21 +220,23 @@ def _only(lists: Array) -> Array | None:
 
 def _dialects(chunk: RecordBatch, row_of: Indices, points: RecordBatch) -> Array:
     """The library of each point's client."""
-    columns = [
-        *(chunk.column(name).take(pa.array(row_of)) for name in ("client_software_name", "client_software_version")),
-        points.column("scope_name"),
-    ]
-    encoded = [column.dictionary_encode() for column in columns]
-    values = [[*column.dictionary.to_pylist(), None] for column in encoded]
-    number = np.zeros(len(points), dtype=np.int64)
-    for column, each in zip(encoded, values, strict=True):
-        digit = column.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)
-        number = number * len(each) + digit
-    distinct, number_of = np.unique(number, return_inverse=True)
-    shape = [len(each) for each in values]
-    places = zip(*(digits.tolist() for digits in np.unravel_index(distinct, shape)), strict=True)
-    names = [library_of(*(each[place] for each, place in zip(values, kinds, strict=True))) for kinds in places]
-    return pa.array(names, pa.string()).take(pa.array(number_of))
+    names, name_of = _encoded(chunk.column("client_software_name"))
+    versions, version_of = _encoded(chunk.column("client_software_version"))
+    scopes, scope_of = _encoded(points.column("scope_name"))
+    kind_of = (name_of * len(versions) + version_of)[row_of] * len(scopes) + scope_of
+    kinds, number_of = np.unique(kind_of, return_inverse=True)
+    shape = (len(names), len(versions), len(scopes))
+    places = zip(*(digits.tolist() for digits in np.unravel_index(kinds, shape)), strict=True)
+    found = [library_of(names[name], versions[version], scopes[scope]) for name, version, scope in places]
+    return pa.array(found, pa.string()).take(pa.array(number_of))
+
+
+def _encoded(texts: Array) -> tuple[list[str | None], Indices]:
+    """Distinct texts, None the last of them, and for each text its place."""
+    encoded = texts.dictionary_encode()
+    values = [*encoded.dictionary.to_pylist(), None]
+    place_of: Indices = encoded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return values, place_of
 
 
 def _seen_at(pushes: CountedPushes) -> list[int]:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from fleet.decode.arrow import Array, RecordBatch, pa, pc
 from fleet.decode.attributes import TextMap
 from fleet.decode.flat import Indices
-from fleet.decode.rows import POINT_ROWS, SERIES_ROWS, batch_of
+from fleet.decode.rows import DECODED_ROWS, POINT_ROWS, SERIES_ROWS, batch_of
 from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, LONGEST_INTERVALS
 
 _SLACK_NANO: Final = 100_000_000
@@ -35,6 +35,12 @@ _SLACK_NANO: Final = 100_000_000
 
 _KEYS_AT_MOST: Final = 100_000
 _LABELS: Final = ("metric_name", "metric_type", "temporality")
+
+_LOOKED_AT: Final = [
+    name
+    for name in DECODED_ROWS.names
+    if name in SERIES_ROWS.names or name in ("push_interval_ms", "is_monotonic", "value", "count", "sum")
+]
 
 Numbers = npt.NDArray[Any]
 
@@ -95,8 +101,8 @@ class Comparison:
         """
         amount = pc.coalesce(points.column("value"), points.column("count").cast(pa.float64()))
         own = np.flatnonzero(_is_series(points, amount))
-        taken = points.take(pa.array(own))
-        columns = {name: taken.column(name) for name in SERIES_ROWS.names if name in points.schema.names}
+        taken = points.select(_LOOKED_AT).take(pa.array(own))
+        columns = {name: taken.column(name) for name in SERIES_ROWS.names if name in taken.schema.names}
         columns["amount"], columns["amount_sum"] = amount.take(pa.array(own)), taken.column("sum")
         columns["series_key"] = self._series_keys(taken, set_of[own], sets)
         rows = batch_of(SERIES_ROWS, len(own), columns)
