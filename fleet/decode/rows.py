@@ -63,6 +63,14 @@ def _batch(schema: Schema, rows: int, column: Callable[[str], Array | None]) -> 
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def encoded(texts: Array) -> tuple[list[str | None], Indices]:
+    """Distinct texts, None the last of them, and for each text its place."""
+    encoded = texts.dictionary_encode()
+    values = [*encoded.dictionary.to_pylist(), None]
+    place_of: Indices = encoded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return values, place_of
+
+
 def decoded_rows(chunk: RecordBatch, row_of: Indices, part: DecodedPayloads) -> RecordBatch:
     """DECODED of the points of a part; `row_of` names for each the row of `chunk` that is its push."""
     rows = pa.array(row_of)

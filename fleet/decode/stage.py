@@ -21,6 +21,9 @@ MAX_CHUNK_BYTES: Final = 4 * 1024 * 1024
 """Payload bytes that are decoded at once: enough to spread the fixed cost of a batch (0.4 ms) over thousands of
 points, little enough to bound a worker's memory. A single larger payload is a chunk of its own."""
 
+MAX_CHUNK_ROWS: Final = 4096
+"""Pushes that are decoded at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class DecodePoints:
@@ -129,17 +132,22 @@ def _add_reasons(reasons: list[str | None], good: Indices, found: Mapping[int, s
         reasons[good[push]] = reason
 
 
-def regroup(batches: Iterable[RecordBatch], max_bytes: int) -> Iterator[RecordBatch]:
-    """The same rows in chunks of at most `max_bytes` of payload: small batches joined, large ones divided."""
+def regroup(batches: Iterable[RecordBatch], max_bytes: int, max_rows: int = MAX_CHUNK_ROWS) -> Iterator[RecordBatch]:
+    """The same rows in chunks of at most `max_bytes` of payload: small batches joined, large ones divided.
+
+    Batches are joined to at most `max_rows`: heartbeats have no payload.
+    """
     waiting: list[RecordBatch] = []
-    waiting_bytes = 0
+    waiting_bytes = waiting_rows = 0
     for batch in batches:
         for piece, piece_bytes in _divide(batch, max_bytes):
-            if waiting and waiting_bytes + piece_bytes > max_bytes:
+            is_full = waiting_bytes + piece_bytes > max_bytes or waiting_rows + len(piece) > max_rows
+            if waiting and is_full:
                 yield _join(waiting)
-                waiting, waiting_bytes = [], 0
+                waiting, waiting_bytes, waiting_rows = [], 0, 0
             waiting.append(piece)
             waiting_bytes += piece_bytes
+            waiting_rows += len(piece)
     if waiting:
         yield _join(waiting)
 

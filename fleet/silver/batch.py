@@ -19,7 +19,16 @@ from pyspark.sql import types as T  # noqa: N812
 from fleet.decode.arrow import Array, RecordBatch, pa, pc
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import DecodedPayloads, decode_and_count
-from fleet.decode.rows import COUNTED_ROWS, POINT_ROWS, SERIES_ROWS, arrow_schema, as_bytes, batch_of, decoded_rows
+from fleet.decode.rows import (
+    COUNTED_ROWS,
+    POINT_ROWS,
+    SERIES_ROWS,
+    arrow_schema,
+    as_bytes,
+    batch_of,
+    decoded_rows,
+    encoded,
+)
 from fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, Unpack, regroup
 from fleet.dialects import library_of
 from fleet.schemas import CHECKED, COUNTED, INSTANCE, PACKED, POINTS, SERIES, conform
@@ -220,23 +229,15 @@ def _only(lists: Array) -> Array | None:
 
 def _dialects(chunk: RecordBatch, row_of: Indices, points: RecordBatch) -> Array:
     """The library of each point's client."""
-    names, name_of = _encoded(chunk.column("client_software_name"))
-    versions, version_of = _encoded(chunk.column("client_software_version"))
-    scopes, scope_of = _encoded(points.column("scope_name"))
+    names, name_of = encoded(chunk.column("client_software_name"))
+    versions, version_of = encoded(chunk.column("client_software_version"))
+    scopes, scope_of = encoded(points.column("scope_name"))
     kind_of = (name_of * len(versions) + version_of)[row_of] * len(scopes) + scope_of
     kinds, number_of = np.unique(kind_of, return_inverse=True)
     shape = (len(names), len(versions), len(scopes))
     places = zip(*(digits.tolist() for digits in np.unravel_index(kinds, shape)), strict=True)
     found = [library_of(names[name], versions[version], scopes[scope]) for name, version, scope in places]
     return pa.array(found, pa.string()).take(pa.array(number_of))
-
-
-def _encoded(texts: Array) -> tuple[list[str | None], Indices]:
-    """Distinct texts, None the last of them, and for each text its place."""
-    encoded = texts.dictionary_encode()
-    values = [*encoded.dictionary.to_pylist(), None]
-    place_of: Indices = encoded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return values, place_of
 
 
 def _seen_at(pushes: CountedPushes) -> list[int]:

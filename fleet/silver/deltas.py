@@ -27,7 +27,7 @@ import numpy.typing as npt
 from fleet.decode.arrow import Array, RecordBatch, pa, pc
 from fleet.decode.attributes import TextMap
 from fleet.decode.flat import Indices
-from fleet.decode.rows import DECODED_ROWS, POINT_ROWS, SERIES_ROWS, batch_of
+from fleet.decode.rows import DECODED_ROWS, POINT_ROWS, SERIES_ROWS, batch_of, encoded
 from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, LONGEST_INTERVALS
 
 _SLACK_NANO: Final = 100_000_000
@@ -133,13 +133,8 @@ class Comparison:
     def _series_keys(self, points: RecordBatch, set_of: Indices, sets: Sequence[TextMap]) -> Array:
         """Hashes of metric, type, temporality, attributes by their names, and occurrence."""
         texts: dict[int, str] = {}
-        encoded = [points.column(name).dictionary_encode() for name in _LABELS]
-        values = [[*column.dictionary.to_pylist(), None] for column in encoded]
-        digits = [
-            column.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
-            for column, each in zip(encoded, values, strict=True)
-        ]
-        digits += [set_of, _numbers(points, "occurrence").astype(np.int64)]
+        values, places = zip(*(encoded(points.column(name)) for name in _LABELS), strict=True)
+        digits = [*places, set_of, _numbers(points, "occurrence").astype(np.int64)]
         number = np.zeros(len(points), dtype=np.int64)
         for digit in digits:
             number = number * (int(digit.max(initial=0)) + 1) + digit

@@ -28,3 +28,8 @@ def test_chunks_hold_at_most_ten_bytes_or_one_row(
 ) -> None:
     found = [chunk.column("metrics").to_pylist() for chunk in regroup([batch(*sizes) for sizes in batches], 10)]
     assert [[None if each is None else len(each) for each in chunk] for chunk in found] == chunks
+
+
+def test_rows_without_a_payload_do_not_pile_up() -> None:
+    chunks = list(regroup([batch(None, 0), batch(0, None, 0), batch(7)], 10, 4))
+    assert [len(chunk) for chunk in chunks] == [2, 4]
