@@ -11,7 +11,7 @@ Landing zones come from `generate_landing`, into DIR, which may be removed after
   and writes Parquet by pyarrow. The ways take turns in one session, `--rounds` times; medians. The UDF gets a tenth of
   the points, since it would take all the time.
 - `growth`: `fleet run` over a hundredth, a tenth and all of the points, each into new tables, and then once more over
-  little more into the last ones; bytes on disk a point.
+  a hundredth of other clients into the last ones; bytes on disk a point.
 - `masters`: the same zone by `local[1]`, `local[2]`, and a standalone cluster of two workers of one core each.
 - `memory`: the same number of pushes from 1,000 instances, and from one instance each, on that cluster, where the
   driver is alone in its JVM: the most that its heap held after a collection [MiB].
@@ -69,7 +69,7 @@ Rows = list[dict[str, Any]]
 
 def zone_of(work: Path, size: Size) -> Path:
     """A landing zone of that size, generated once."""
-    root = work / f"zone-{size.instances}-{size.points}-{size.hours:.4f}-{'-'.join(size.shapes)}"
+    root = work / f"zone-{size.instances}-{size.points}-{size.hours:.4f}-{size.seed}-{'-'.join(size.shapes)}"
     done = root / "_written"
     if not done.exists():
         shutil.rmtree(root, ignore_errors=True)
@@ -78,9 +78,9 @@ def zone_of(work: Path, size: Size) -> Path:
     return root
 
 
-def of_points(work: Path, count: int) -> Path:
+def of_points(work: Path, count: int, **others: Any) -> Path:
     """A zone of at least so many points."""
-    return zone_of(work, Size(instances=INSTANCES, hours=240, points=count))
+    return zone_of(work, Size(instances=INSTANCES, hours=240, points=count, **others))
 
 
 def checked(spark: SparkSession, zone: Path) -> DataFrame:
@@ -197,7 +197,8 @@ def growth_part(work: Path, count: int, _: int) -> Rows:
     for share in SHARES:
         tables = emptied(work / "tables-growth")
         found.append({"size": f"1/{share}"} | fleet_run(of_points(work, count // share), tables))
-    found.append({"size": "a little more"} | fleet_run(of_points(work, count // 100 + INSTANCES), tables))
+    of_others = of_points(work, count // 100, seed=Size().seed + 1)
+    found.append({"size": "a hundredth more"} | fleet_run(of_others, tables))
     return found
 
 

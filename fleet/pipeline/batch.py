@@ -36,7 +36,7 @@ from fleet.silver import pushes
 from fleet.silver.rejects import rejects
 from fleet.spark_errors import unreadable_file
 from fleet.tables import catalog
-from fleet.tables.delta import Transaction
+from fleet.tables.delta import Transaction, pinned
 from fleet.tables.store import Store
 from fleet.tables.written_file import WrittenFile
 from telemetry.push_record import SCHEMA_VERSION
@@ -140,7 +140,8 @@ class BatchWriter:
         if not self._store.has(catalog.SERIES):
             return None
         instances = checked.where(F.col("reason").isNull()).select(*schemas.INSTANCE).distinct()
-        return self._store.read(catalog.SERIES).join(instances, on=list(schemas.INSTANCE), how="left_semi")
+        remembered = self._store.read(catalog.SERIES).join(instances, on=list(schemas.INSTANCE), how="left_semi")
+        return pinned(remembered)  # the batch is still read when it has been merged into them
 
     def _new_rejects(self, read: "_Read") -> DataFrame:
         """What lies where an earlier checkpoint has set it aside already is not set aside again."""

@@ -89,6 +89,17 @@ def read(spark: SparkSession, path: str) -> DataFrame:
     return spark.read.format("delta").load(path)
 
 
+def pinned(frame: DataFrame) -> DataFrame:
+    """The same rows, whatever becomes of the tables that they come from.
+
+    A write to a table has Spark forget what was kept of frames that read it, and compute them anew from the table as it
+    is then. Spark's own `localCheckpoint` keeps rows that no other executor can compute again.
+    """
+    session: Any = frame.sparkSession._jsparkSession
+    rows = frame._jdf.queryExecution().toRdd()
+    return DataFrame(session.internalCreateDataFrame(rows, frame._jdf.schema(), False), frame.sparkSession)
+
+
 def exists(spark: SparkSession, path: str) -> bool:
     """True if there is a Delta table at `path`."""
     return bool(_log_class(spark).forTable(spark._jsparkSession, path).tableExists())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from support.killed_runs import QUICK_SPARK
 from support.standing_tables import assert_equal, contents, for_every_table, rows
@@ -118,6 +119,13 @@ def test_every_push_is_there_once_with_its_points(scenario: Scenario) -> None:
         == sum(row["points"] for row in pushes)
     )
     assert {row["date"].isoformat() for row in points} == {"2026-03-01"}
+
+
+def test_points_are_written_once(scenario: Scenario) -> None:
+    """A frame that Spark computes anew would write its files anew, and waste what they took."""
+    table = scenario.tables / "silver" / "points"
+    counted = [Path(uri).name for uri in DeltaTable(str(table)).file_uris()]
+    assert sorted(path.name for path in table.rglob("part-*.parquet")) == sorted(counted)
 
 
 def test_the_gold_tables_answer_for_all_runs(scenario: Scenario) -> None:
