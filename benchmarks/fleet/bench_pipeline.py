@@ -181,6 +181,7 @@ def fleet_run(zone: Path, tables: Path, master: str = "local[2]", *conf: str) ->
     report = json.loads(done.stdout.splitlines()[-1])
     heaps = [int(found) for found in _TO_HEAP_MIB.findall(gc_log.read_text())]
     silver_points = report["sizes"]["points"]
+    print(f"{took_s:9.1f} s  {master}, {zone.name}", file=sys.stderr, flush=True)
     return {
         "pushes": report["pushes"],
         "points": report["points"],
