@@ -40,7 +40,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
-from support.spark_cluster import ON_LOOPBACK, cluster, code
+from support.spark_cluster import ON_LOOPBACK, cluster, shipped_code
 
 from benchmarks.fleet.bench_decode import about, rows_of
 from benchmarks.fleet.generate_landing import Size, generate
@@ -233,7 +233,7 @@ def emptied(directory: Path) -> Path:
 
 def conf_of_cluster(work: Path) -> tuple[str, ...]:
     """Settings for it, our own code among them."""
-    return (*ON_LOOPBACK, f"spark.submit.pyFiles={code(work / 'fleet.zip')}")
+    return (*ON_LOOPBACK, *shipped_code(work))
 
 
 PARTS: Final[dict[str, Callable[[Path, int, int], Rows]]] = {

@@ -86,14 +86,15 @@ def wait_for_workers(web: int, count: int) -> None:
     raise AssertionError("the cluster does not come up")
 
 
-def code(target: Path) -> Path:
-    """What executors need of ours, as `--py-files` takes it."""
-    root = Path(__file__).parents[3]
-    with zipfile.ZipFile(target, "w") as archive:
+def shipped_code(directory: Path) -> tuple[str, ...]:
+    """Settings that ship what executors need of ours, as `spark-submit --py-files` does."""
+    archive = directory / "fleet.zip"
+    root = Path(__file__).parents[2]
+    with zipfile.ZipFile(archive, "w") as packed:
         for room in ("fleet", "quotas", "telemetry"):
             for file in sorted((root / room).rglob("*.py")):
-                archive.write(file, file.relative_to(root))
-    return target
+                packed.write(file, file.relative_to(root))
+    return f"spark.files={archive}", f"spark.submit.pyFiles={archive}"
 
 
 def packed_environment(directory: Path) -> Path:

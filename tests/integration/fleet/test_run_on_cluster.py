@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.killed_runs import QUICK_JVM, QUICK_SPARK
-from support.spark_cluster import ON_LOOPBACK, cluster, code, packed_environment
+from support.spark_cluster import ON_LOOPBACK, cluster, packed_environment, shipped_code
 from support.standing_tables import assert_equal, contents, for_every_table
 
 from fleet.errors import JarError, JavaError
@@ -60,7 +60,7 @@ def test_a_cluster_gives_the_tables_that_one_machine_gives(master: str, tmp_path
         ]
         zone.write([*rows, rows[0]], name=f"part-{number}")
     shipped = (
-        f"spark.submit.pyFiles={code(tmp_path / 'fleet.zip')}",
+        *shipped_code(tmp_path),
         f"spark.archives={packed_environment(tmp_path)}#environment",
     )
     settings = [part for conf in (*ON_LOOPBACK, *shipped) for part in ("--conf", conf)]
