@@ -80,9 +80,10 @@ class HttpReceiver(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
-def receive(pipe: Connection) -> None:
-    """The receivers, in a process of their own on core 1."""
-    pin(1)
+def receive(pipe: Connection, core: int | None = 1) -> None:
+    """The receivers, in a process of their own, on one core or any."""
+    if core is not None:
+        pin(core)
     server = grpc.server(futures.ThreadPoolExecutor(2), options=[("grpc.max_receive_message_length", 64 << 20)])
     server.add_generic_rpc_handlers((Receiver(),))
     grpc_port = server.add_insecure_port("127.0.0.1:0")

@@ -1,7 +1,7 @@
 """Pushes per second and latency of one listener process, as ratios to an echo of the same frames in the same run.
 
     python benchmarks/fleetgauge/bench_listener.py [--seconds 3] [--rounds 3] [--cases S:2000:1 J:100:1]
-        [--rates 1000 ...] [--against DIRECTORY] [--workers 2] [--polled] [--within 230]
+        [--rates 1000 ...] [--against DIRECTORY] [--workers 2] [--fsync] [--otlp] [--polled] [--within 230]
 
 A real `fleetgauge serve` (validation, sensors and push log on, its exporter process delivering to the landing zone)
 and an echo server on the same kind of loop and Protocol, one after the other in an order that changes, are driven by
@@ -12,8 +12,10 @@ process, or the echo, took for each frame: the rate that one core allows, whatev
 
 `--against` adds a node whose packages lie in another directory: another checkout, or the compiled form, which is
 `FLEETGAUGE_COMPILE=1 python -m hatchling build -t wheel`, unpacked. `--workers` adds a node of so many listener
-processes. `--polled` adds a node with 16,384 instances whose `/clients` and `/metrics` are fetched all the time, and
-the same node left alone. The generator is one process and takes a core of its own where there is one.
+processes, `--fsync` one with `push.log.flush=fsync`, `--otlp` one that also delivers by OTLP over gRPC, to a receiver
+that answers and reads nothing; what its exporters say in the end is printed. `--polled` adds a node with 16,384
+instances whose `/clients` and `/metrics` are fetched all the time, and the same node left alone. The generator is one
+process and takes a core of its own where there is one.
 
 Every figure is printed when it is there; the JSON object with medians and ratios comes at the end, or with what there
 is when the time `--within` [s] is over or a signal ends the run. What was started is stopped in every case.
@@ -23,9 +25,12 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import json
+import multiprocessing
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +41,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from support.kafka_broker import with_the_test_run
 from support.node import Node
 
+from benchmarks.exporters.bench_destinations import receive
 from benchmarks.fleetgauge.load import (
     SUBSCRIPTION,
     Board,
@@ -49,6 +55,15 @@ from benchmarks.fleetgauge.load import (
 )
 
 NODE, ECHO, AGAINST, WORKERS, POLLED = "fleetgauge", "echo", "against", "workers", "polled"
+FSYNC, OTLP = "fsync", "otlp"
+EXPORTERS = """
+[exporters.landing]
+type = "landing"
+[exporters.collector]
+type = "otlp"
+endpoint = "http://127.0.0.1:{port}"
+"""
+DELIVERED_WITHIN_S = 60.0
 KNOWN_INSTANCES = 16_384
 
 
@@ -96,21 +111,59 @@ class Targets:
         if chosen.workers > 1:
             options = (f"workers={chosen.workers}", "telemetry.client.instances.max=65536")
             self.loads.append(self._node(WORKERS, *options)[1])
+        if chosen.fsync:
+            self.loads.append(self._node(FSYNC, "push.log.flush=fsync")[1])
+        self.delivering: Node | None = None
+        if chosen.otlp:
+            exporters = EXPORTERS.format(port=stack.enter_context(receiver()))
+            self.delivering, load = self._node(OTLP, config=SUBSCRIPTION + exporters)
+            self.loads.append(load)
         if chosen.polled:
             node, load = self._node(POLLED, "http.listeners=http://127.0.0.1:0", instances=KNOWN_INSTANCES)
             self.poller = Poller(node.status()["http"]["listeners"][0])
             self.loads.append(load)
 
     def _node(
-        self, name: str, *options: str, modules: Path | None = None, instances: int | None = None
+        self,
+        name: str,
+        *options: str,
+        config: str = SUBSCRIPTION,
+        modules: Path | None = None,
+        instances: int | None = None,
     ) -> tuple[Node, Load]:
         made = self._stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         options = ("push.log.retention.bytes=1073741824", *options)
-        node = Node(Path(made), *options, config=SUBSCRIPTION, modules=modules, before=with_the_test_run())
+        node = Node(Path(made), *options, config=config, modules=modules, before=with_the_test_run())
         self._stack.enter_context(node)
         assert node.process is not None
         more: dict[str, Any] = {} if instances is None else {"instances": instances}
         return node, Load(name, node.port, self._encoded, self._connections, pid=node.process.pid, **more)
+
+
+@contextlib.contextmanager
+def receiver() -> Iterator[int]:
+    """The port of one for OTLP over gRPC, in a process of its own."""
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.Process(target=receive, args=(there, None), daemon=True)
+    process.start()
+    try:
+        yield here.recv()[0]
+    finally:
+        process.terminate()
+        process.join()
+
+
+def tell_delivered(node: Node) -> None:
+    """What its exporters delivered and lost, once nothing waits for them."""
+    deadline = time.monotonic() + DELIVERED_WITHIN_S
+    while True:
+        exporters = node.status()["exporter_process"]["exporters"]
+        if time.monotonic() > deadline or not any(each["lag_records"] for each in exporters.values()):
+            break
+        time.sleep(0.5)
+    names = ("delivered_records", "lag_records", "lost_records", "refused")
+    told = {name: {key: each.get(key) for key in names} for name, each in exporters.items()}
+    print(json.dumps({"exporters": told}), file=sys.stderr)
 
 
 async def measure(
@@ -129,6 +182,8 @@ async def measure(
                 if load.name == POLLED and targets.poller is not None:
                     with targets.poller.polling(True):
                         board.add(f"{name} {rate}/s", "while polled", await load.open_loop(rate, chosen.seconds))
+    if targets.delivering is not None:
+        tell_delivered(targets.delivering)
     if targets.poller is not None:
         print(f"{targets.poller.fetched} pages were fetched meanwhile", file=sys.stderr)
 
@@ -159,6 +214,8 @@ def main() -> None:
     arguments.add_argument("--rates", type=int, nargs="*", default=[])
     arguments.add_argument("--against", type=Path)
     arguments.add_argument("--workers", type=int, default=1)
+    arguments.add_argument("--fsync", action="store_true")
+    arguments.add_argument("--otlp", action="store_true")
     arguments.add_argument("--polled", action="store_true")
     arguments.add_argument("--within", type=float, default=230.0)
     chosen = arguments.parse_args()
