@@ -68,7 +68,8 @@ class _Known:
 class Comparison:
     """Compares the points of client instances that come one after the other, each one's in the order of receipt.
 
-    Instances have numbers, which never fall. No more is held than the series of the instance that came last.
+    Instances have numbers, which never fall. No more is held than the series of the instance whose points came last,
+    and what is remembered of those to come.
     """
 
     def __init__(self) -> None:
@@ -80,10 +81,13 @@ class Comparison:
 
         Args:
             instance_of: for each series the number of its instance.
-            series: rows of SERIES, which may lack its labels.
+            series: rows of SERIES, at least one, which may lack its labels.
         """
         rows = batch_of(SERIES_ROWS, len(series), {name: series.column(name) for name in series.schema.names})
-        self._known = self._known.followed_by(_Known(rows, instance_of, np.zeros(len(series), dtype=np.bool_)))
+        new = _Known(rows, instance_of, np.zeros(len(series), dtype=np.bool_))
+        # Some may have had no points after all, only heartbeats.
+        is_over = ~self._known.is_new & (self._known.instance < instance_of[0])
+        self._known = self._known.take(np.flatnonzero(~is_over)).followed_by(new)
 
     def mark(
         self, points: RecordBatch, instance_of: Indices, set_of: Indices, sets: Sequence[TextMap]
@@ -91,7 +95,7 @@ class Comparison:
         """Compares points with one another and with what is known.
 
         Args:
-            points: rows of DECODED.
+            points: rows of DECODED, at least one.
             instance_of: for each the number of its instance.
             set_of: for each the number of its attributes in `sets`.
             sets: distinct attributes.
@@ -116,7 +120,7 @@ class Comparison:
         marks = _judge(everything.rows, _before(everything, key, order), order, before, taken)
         is_last = np.ones(len(order), dtype=np.bool_)
         is_last[:-1] = _begins(everything, key, order)[1:]
-        settled = self._go_on(everything.take(order[is_last]), int(instance_of.max(initial=0)))
+        settled = self._go_on(everything.take(order[is_last]), int(instance_of[-1]))
         return _columns(len(points), own, marks, is_late[before:]), settled
 
     def finish(self) -> RecordBatch:
@@ -125,10 +129,9 @@ class Comparison:
         return known.take(np.flatnonzero(known.is_new)).rows
 
     def _go_on(self, last: _Known, current: int) -> RecordBatch:
-        current = max(current, int(last.instance.max(initial=0)))
-        is_open = last.instance == current
-        self._known = last.take(np.flatnonzero(is_open))
-        return last.take(np.flatnonzero(~is_open & last.is_new)).rows
+        is_done = last.instance < current
+        self._known = last.take(np.flatnonzero(~is_done))
+        return last.take(np.flatnonzero(is_done & last.is_new)).rows
 
     def _series_keys(self, points: RecordBatch, set_of: Indices, sets: Sequence[TextMap]) -> Array:
         """Hashes of metric, type, temporality, attributes by their names, and occurrence."""

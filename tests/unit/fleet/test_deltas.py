@@ -263,6 +263,28 @@ def test_what_is_remembered_needs_no_labels_and_is_not_written_again_unless_it_w
     assert [(row["metric_name"], row["amount"]) for row in later.finish().to_pylist()] == [("m", 14.0)]
 
 
+def test_what_is_remembered_of_instances_to_come_stays_until_their_points_come() -> None:
+    ids = ("a", "b", "c")
+    earlier, later = Comparison(), Comparison()
+    _, settled = compare(earlier, [total("12:00:00", 10.0, client_instance_id=name) for name in ids])
+    series = pa.Table.from_batches([settled, earlier.finish()]).combine_chunks().to_batches()[0]
+    later.remember(np.arange(3), series)
+    points = [total("12:01:00", 11.0 + number, client_instance_id=name) for number, name in enumerate(ids)]
+    found = []
+    for number, point in enumerate(points):
+        marked, _ = later.mark(decoded([point]), np.array([number]), np.array([0]), [{}])
+        found.append(marked["delta"][0].as_py())
+    assert found == [1.0, 2.0, 3.0]
+
+
+def test_what_is_remembered_of_instances_without_points_is_forgotten_when_others_come() -> None:
+    comparison = Comparison()
+    _, series = remembering(total("12:00:00", 10.0))
+    for number in range(3):
+        comparison.remember(np.array([number]), series)
+    assert len(comparison._known.instance) == 1
+
+
 def test_times_that_no_clock_says_and_infinite_values_mark_what_they_can() -> None:
     wild = {"start_time_unix_nano": 2**63 - 1, "time_unix_nano": -(2**63)}
     points = [total("12:00:00", float("inf"), **wild), total("12:01:00", float("inf"), **wild)]
