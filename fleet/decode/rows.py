@@ -65,9 +65,9 @@ def _batch(schema: Schema, rows: int, column: Callable[[str], Array | None]) -> 
 
 def encoded(texts: Array) -> tuple[list[str | None], Indices]:
     """Distinct texts, None the last of them, and for each text its place."""
-    encoded = texts.dictionary_encode()
-    values = [*encoded.dictionary.to_pylist(), None]
-    place_of: Indices = encoded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+    found = texts.dictionary_encode()
+    values = [*found.dictionary.to_pylist(), None]
+    place_of: Indices = found.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
     return values, place_of
 
 

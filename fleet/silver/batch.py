@@ -32,14 +32,12 @@ from fleet.decode.rows import (
 from fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, Unpack, regroup
 from fleet.dialects import library_of
 from fleet.schemas import CHECKED, COUNTED, INSTANCE, PACKED, POINTS, SERIES, conform
-from fleet.silver.deltas import Comparison
+from fleet.silver.deltas import LABELS, Comparison
 from fleet.tables.parquet_files import FileWriter, WriteFiles
 
 _DAY_US: Final = 86_400_000_000
 _PACKED: Final = arrow_schema(PACKED)
-_REMEMBERED: Final = T.StructType(
-    [each for each in SERIES.fields if each.name == "series_key" or each.name in SERIES.names[-7:]]
-)
+_REMEMBERED: Final = T.StructType([each for each in SERIES.fields if each.name not in (*INSTANCE, *LABELS)])
 _TABLES: Final = {"counted": COUNTED, "marked": POINTS, "series": SERIES}
 
 
@@ -139,6 +137,7 @@ class _Maker:
         self._number = 0
 
     def make(self, chunk: RecordBatch) -> RecordBatch:
+        """A row of PACKED of the next rows, pushes or what is remembered."""
         instance_of = self._numbered(chunk)
         is_remembered = chunk.column("remembered").is_valid().to_numpy(zero_copy_only=False)
         if is_remembered.any():
@@ -181,6 +180,7 @@ class _Maker:
         return pa.RecordBatch.from_pylist([values], schema=_PACKED)
 
     def finish(self) -> RecordBatch:
+        """The last row, once there are no more."""
         if self._writer is not None:
             self._writer.finish()
         series = as_bytes(SERIES_ROWS, [self._comparison.finish()])

@@ -34,7 +34,10 @@ _SLACK_NANO: Final = 100_000_000
 """A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
 
 _KEYS_AT_MOST: Final = 100_000
-_LABELS: Final = ("metric_name", "metric_type", "temporality")
+_TEXTS: Final = ("metric_name", "metric_type", "temporality")
+
+LABELS: Final = (*_TEXTS, "attributes", "occurrence")
+"""The columns of SERIES that tell one series of an instance from another, and that `series_key` is a hash of."""
 
 _LOOKED_AT: Final = [
     name
@@ -81,7 +84,7 @@ class Comparison:
 
         Args:
             instance_of: for each series the number of its instance.
-            series: rows of SERIES, at least one, which may lack its labels.
+            series: rows of SERIES, at least one, which may lack INSTANCE and LABELS.
         """
         rows = batch_of(SERIES_ROWS, len(series), {name: series.column(name) for name in series.schema.names})
         new = _Known(rows, instance_of, np.zeros(len(series), dtype=np.bool_))
@@ -136,7 +139,7 @@ class Comparison:
     def _series_keys(self, points: RecordBatch, set_of: Indices, sets: Sequence[TextMap]) -> Array:
         """Hashes of metric, type, temporality, attributes by their names, and occurrence."""
         texts: dict[int, str] = {}
-        values, places = zip(*(encoded(points.column(name)) for name in _LABELS), strict=True)
+        values, places = zip(*(encoded(points.column(name)) for name in _TEXTS), strict=True)
         digits = [*places, set_of, _numbers(points, "occurrence").astype(np.int64)]
         number = np.zeros(len(points), dtype=np.int64)
         for digit in digits:

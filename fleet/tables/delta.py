@@ -85,7 +85,7 @@ def quoted(path: str) -> str:
 
 
 def read(spark: SparkSession, path: str) -> DataFrame:
-    """The table as it is now; later writes do not change what was read."""
+    """The table as it is when the frame is computed, which later writes change; see `pinned`."""
     return spark.read.format("delta").load(path)
 
 

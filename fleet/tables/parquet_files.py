@@ -187,6 +187,7 @@ class _OpenFile:
         self._begun().write_table(table, row_group_size=rows)
 
     def finish(self, limits: FileLimits) -> WrittenFile:
+        """Writes what waits, and the file's end; on disk for good when this returns."""
         self.write_waiting(limits)
         self._begun().close()
         assert self._sink is not None

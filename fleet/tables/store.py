@@ -47,7 +47,7 @@ class Store:
         return table.name in self._known
 
     def read(self, table: Table) -> DataFrame:
-        """Its rows as they are now.
+        """Its rows as they are when the frame is computed.
 
         Raises:
             TableError: it is not there.
@@ -57,7 +57,7 @@ class Store:
         return delta.read(self.spark, table.path(self.root))
 
     def rows(self, table: Table) -> DataFrame:
-        """Its rows as they are now; none where it is not there."""
+        """Its rows as they are when the frame is computed; none where it is not there."""
         return self.read(table) if self.has(table) else self.spark.createDataFrame([], table.schema)
 
     def last_version(self, table: Table, app_id: str) -> int | None:
