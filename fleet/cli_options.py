@@ -101,6 +101,23 @@ SparkConf = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark, as spark-submit takes it; may be repeated."),
 ]
+PyFiles = Annotated[
+    str | None,
+    typer.Option(
+        "--py-files",
+        metavar="ZIP[,ZIP]",
+        help="Python code that executors of a cluster import, as spark-submit takes it: .zip, .egg or .py.",
+    ),
+]
+Archives = Annotated[
+    str | None,
+    typer.Option(
+        "--archives",
+        metavar="ARCHIVE#DIRECTORY",
+        help="Archives that each executor unpacks into that directory, a packed Python environment for instance, as "
+        "spark-submit takes it; comma-separated.",
+    ),
+]
 MaxFiles = Annotated[
     int | None, typer.Option(min=1, help="Files of a landing zone that one batch reads; by default 256 MiB of them.")
 ]
@@ -165,12 +182,42 @@ def bounds(options: Mapping[str, Any]) -> "Bounds":
 
 
 def session_settings(options: Mapping[str, Any]) -> "SessionSettings":
-    """What --master, --conf and --spark-log-level say, for `fleet.tables.session`."""
+    """What --master, --conf, --py-files, --archives and --spark-log-level say, for `fleet.tables.session`."""
     from fleet.session import SessionSettings
 
     return SessionSettings(
-        master=options["master"], log_level=options["spark_log_level"], options=parse_conf(options["conf"] or ())
+        master=options["master"],
+        log_level=options["spark_log_level"],
+        options=parse_conf(options["conf"] or ()) | shipped(options.get("py_files"), options.get("archives")),
     )
+
+
+def shipped(py_files: str | None, archives: str | None) -> dict[str, str]:
+    """Settings of Spark that give executors these files.
+
+    >>> shipped("hdfs:///fleet.zip", "hdfs:///env.tar.gz#environment")["spark.archives"]
+    'hdfs:///env.tar.gz#environment'
+
+    Raises:
+        FleetError: one of them is not there.
+    """
+    settings = {}
+    if code := ",".join(_whole(path, "--py-files") for path in listed(py_files)):
+        # A session that no spark-submit starts ships the first alone, and imports from the second.
+        settings = {"spark.files": code, "spark.submit.pyFiles": code}
+    if unpacked := ",".join(_whole(path, "--archives") for path in listed(archives)):
+        settings["spark.archives"] = unpacked
+    return settings
+
+
+def _whole(path: str, option: str) -> str:
+    """A URI as it is, or a file's whole path; what comes after `#` stays."""
+    if "://" in path:
+        return path
+    name, hash_, directory = path.partition("#")
+    if not Path(name).is_file():
+        raise FleetError(f"{option}: there is no file {name}")
+    return f"{Path(name).resolve()}{hash_}{directory}"
 
 
 def parse_conf(texts: Iterable[str]) -> dict[str, str]:

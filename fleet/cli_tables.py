@@ -9,6 +9,7 @@ from rich.console import Console
 from fleet.cli_options import (
     DEFAULT_LIMIT,
     DEFAULT_SOURCE,
+    Archives,
     ClientIds,
     DeltaJars,
     Form,
@@ -21,6 +22,7 @@ from fleet.cli_options import (
     MaxFiles,
     MaxRecords,
     Output,
+    PyFiles,
     ShowProgress,
     Since,
     Source,
@@ -81,6 +83,8 @@ def run(
     form: Form = Format.TABLE,
     master: Master = "local[*]",
     conf: SparkConf = None,
+    py_files: PyFiles = None,
+    archives: Archives = None,
     progress: ShowProgress = None,
     spark_log_level: SparkLog = "OFF",
 ) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from fleet.cli_options import (
     DEFAULT_SOURCE,
+    Archives,
     DeltaJars,
     Form,
     KafkaConfig,
@@ -18,6 +19,7 @@ from fleet.cli_options import (
     Master,
     MaxFiles,
     MaxRecords,
+    PyFiles,
     Source,
     SparkConf,
     SparkLog,
@@ -103,6 +105,8 @@ def watch(
     form: Form = Format.TABLE,
     master: Master = "local[*]",
     conf: SparkConf = None,
+    py_files: PyFiles = None,
+    archives: Archives = None,
     progress: Annotated[bool, typer.Option("--progress/--no-progress", help="A line a trigger on stderr.")] = True,
     spark_log_level: SparkLog = "OFF",
 ) -> None:

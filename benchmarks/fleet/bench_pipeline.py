@@ -160,14 +160,14 @@ def with_columns_of_checked(batch: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, names=list(CHECKED.names))
 
 
-def fleet_run(zone: Path, tables: Path, master: str = "local[2]", *conf: str) -> dict[str, Any]:
+def fleet_run(zone: Path, tables: Path, master: str = "local[2]", *more: str) -> dict[str, Any]:
     """`fleet run` in a process of its own."""
     gc_log = tables.with_name(f"{tables.name}-gc.log")
     began = time.perf_counter()
     done = subprocess.run(
         [
             *(sys.executable, "-m", "fleet.cli", "run", "--format", "json", "--master", master),
-            *("--source", str(zone), "--tables", str(tables), *(part for one in conf for part in ("--conf", one))),
+            *("--source", str(zone), "--tables", str(tables), *more),
         ],
         env={**os.environ, "JDK_JAVA_OPTIONS": f"-Xlog:gc:file={gc_log}:uptime"},
         capture_output=True,
@@ -208,7 +208,7 @@ def masters_part(work: Path, count: int, _: int) -> Rows:
     zone, tables = of_points(work, count), work / "tables-masters"
     found = [{"master": master} | fleet_run(zone, emptied(tables), master) for master in ("local[1]", "local[2]")]
     with cluster(emptied(work / "cluster")) as master:
-        found.append({"master": "cluster"} | fleet_run(zone, emptied(tables), master, *conf_of_cluster(work)))
+        found.append({"master": "cluster"} | fleet_run(zone, emptied(tables), master, *on_cluster(work)))
     return found
 
 
@@ -219,7 +219,7 @@ def memory_part(work: Path, count: int, _: int) -> Rows:
     with cluster(emptied(work / "cluster")) as master:
         for instances in (INSTANCES, sent):
             zone = zone_of(work, Size(instances=instances, hours=sent / instances / 60, shapes=("franz-go",)))
-            run = fleet_run(zone, emptied(work / "tables-memory"), master, *conf_of_cluster(work))
+            run = fleet_run(zone, emptied(work / "tables-memory"), master, *on_cluster(work))
             found.append({"instances": instances} | run)
     return found
 
@@ -231,8 +231,8 @@ def emptied(directory: Path) -> Path:
     return directory
 
 
-def conf_of_cluster(work: Path) -> tuple[str, ...]:
-    """Settings for it, our own code among them."""
+def on_cluster(work: Path) -> tuple[str, ...]:
+    """Options for it, which ship our own code."""
     return (*ON_LOOPBACK, *shipped_code(work))
 
 

@@ -17,10 +17,10 @@ class Pusher(threading.Thread):
     """Pushes once for each of many instances, pipelined, through every restart; notes what was acknowledged.
 
     `cut_off` counts the connections, and tries to connect, that failed. `pause_s` is between two times twenty pushes:
-    so a crowd of some size lasts for some time.
+    so a crowd of some size lasts for some time. `payload` is what each pushes; some gauges when None.
     """
 
-    def __init__(self, port: int, pushes: int, pause_s: float = 0.0) -> None:
+    def __init__(self, port: int, pushes: int, pause_s: float = 0.0, payload: bytes | None = None) -> None:
         super().__init__(daemon=True)
         self.port = port
         self.left = pushes
@@ -28,7 +28,7 @@ class Pusher(threading.Thread):
         self.acknowledged: set[str] = set()
         self.other_answers = 0
         self.cut_off = 0
-        self.payload = metrics_data()
+        self.payload = metrics_data() if payload is None else payload
 
     def run(self) -> None:
         while self.left > 0:

@@ -19,7 +19,12 @@ from support.killed_runs import QUICK_JVM
 SPARK_HOME = Path(pyspark.__file__).parent
 READY_WITHIN_S = 300.0
 _OF_EXECUTORS = ("numpy", "opentelemetry-proto", "pandas", "protobuf", "ptars", "pyarrow")
-ON_LOOPBACK = ("spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1", "spark.executor.memory=512m")
+ON_LOOPBACK = (
+    *("--conf", "spark.driver.host=127.0.0.1"),
+    *("--conf", "spark.driver.bindAddress=127.0.0.1"),
+    *("--conf", "spark.executor.memory=512m"),
+)
+"""Options of `fleet run` for a cluster on this machine."""
 
 
 @contextmanager
@@ -87,14 +92,14 @@ def wait_for_workers(web: int, count: int) -> None:
 
 
 def shipped_code(directory: Path) -> tuple[str, ...]:
-    """Settings that ship what executors need of ours, as `spark-submit --py-files` does."""
+    """Options of `fleet run` that ship what executors need of ours."""
     archive = directory / "fleet.zip"
     root = Path(__file__).parents[2]
     with zipfile.ZipFile(archive, "w") as packed:
         for room in ("fleet", "quotas", "telemetry"):
             for file in sorted((root / room).rglob("*.py")):
                 packed.write(file, file.relative_to(root))
-    return f"spark.files={archive}", f"spark.submit.pyFiles={archive}"
+    return "--py-files", str(archive)
 
 
 def packed_environment(directory: Path) -> Path:

@@ -1,17 +1,17 @@
 """A Kafka topic as destination, at a real Apache Kafka broker."""
 
 import os
-import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message
 from structlog.testing import capture_logs
+from support.consumed import consumed
 from support.delivery import Delivery, real_records
-from support.kafka_broker import KafkaBroker, free_ports
+from support.kafka_broker import MISSING, KafkaBroker, free_ports
 from support.push_log import push_record
 
 from exporters.kafka_topic import kafka_topic_exporter
@@ -48,9 +48,8 @@ class Broker(KafkaBroker):
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            pytest.skip(f"a real broker needs {program}")
+    if MISSING:
+        pytest.skip(MISSING)
     with Broker(tmp_path_factory.mktemp("broker")) as started:
         yield started
 
@@ -63,26 +62,6 @@ def keys(broker: Broker) -> dict[str, Any]:
         "type": "kafka_topic", "bootstrap.servers": broker.bootstrap, "topic": name, "topic.partitions": 3,
         "linger.ms": 20,
     }  # fmt: skip
-
-
-def consumed(broker: Broker, topic: str) -> list[Message]:
-    """Every record of the topic."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test", "enable.partition.eof": False})
-    try:
-        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
-        found: list[Message] = []
-        for partition in partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
-            consumer.assign([TopicPartition(topic, partition, low)])
-            while low < high:
-                message = consumer.poll(20)
-                assert message is not None
-                assert message.error() is None, message.error()
-                found.append(message)
-                low = message.offset() + 1  # type: ignore[operator]  # a record that came has an offset
-        return found
-    finally:
-        consumer.close()
 
 
 def decoded(message: Message) -> PushRecord:
@@ -99,7 +78,7 @@ def test_push_records_arrive_as_they_are_a_clients_in_one_partition_and_in_order
         delivery.wait_delivered()
         assert delivery.stats().delivered_records == 400
         assert delivery.stats().retried == {}
-    messages = consumed(broker, keys["topic"])
+    messages = consumed(broker.bootstrap, keys["topic"])
     by_id = {record.push_id: record for record in map(decoded, messages)}
     assert len(messages) == 400
     assert by_id == {record.push_id: record for record in (*records, *again)}
@@ -122,7 +101,10 @@ def test_labelled_otlp_arrives_with_the_push_id_and_heartbeats_have_none(
         delivery.wait_delivered()
     settings = LabelSettings(static=(("environment", "test"),))
     expected = {record.push_id: labelled(record, settings) for record in records if record.metrics}
-    found = {dict(message.headers() or ())["push_id"].decode(): message for message in consumed(broker, keys["topic"])}  # type: ignore[union-attr, arg-type]
+    found = {
+        dict(message.headers() or ())["push_id"].decode(): message
+        for message in consumed(broker.bootstrap, keys["topic"])
+    }  # type: ignore[union-attr, arg-type]
     assert {push_id: message.value() for push_id, message in found.items()} == expected
     assert {message.key().decode() for message in found.values()} == {  # type: ignore[union-attr]
         record.client_instance_id for record in records if record.metrics
@@ -138,7 +120,7 @@ def test_a_record_that_is_too_large_is_left_out_and_the_rest_arrives_once(
         delivery.push(*records)
         delivery.wait_delivered()
         assert delivery.stats().refused == {"msg_size_too_large": 1}
-    found = [decoded(message).push_id for message in consumed(broker, keys["topic"])]
+    found = [decoded(message).push_id for message in consumed(broker.bootstrap, keys["topic"])]
     assert sorted(found) == [record.push_id for record in records if len(record.metrics) < 100]
 
 
@@ -160,7 +142,7 @@ def test_a_wrong_password_is_told_in_words_and_the_right_one_delivers(
     with Delivery(tmp_path, **{**sasl, "client.sasl.password": "right", "timeout.ms": 10_000}) as delivery:
         delivery.push(*records)
         delivery.wait_delivered()
-    assert len(consumed(broker, keys["topic"])) == 3
+    assert len(consumed(broker.bootstrap, keys["topic"])) == 3
 
 
 def test_every_push_arrives_through_a_kill_and_restart_of_the_broker(
@@ -175,7 +157,7 @@ def test_every_push_arrives_through_a_kill_and_restart_of_the_broker(
         broker.start()
         delivery.wait_delivered()
         assert delivery.stats().refused == {}
-    found = [decoded(message).push_id for message in consumed(broker, keys["topic"])]
+    found = [decoded(message).push_id for message in consumed(broker.bootstrap, keys["topic"])]
     missing = {f"{number:032x}" for number in range(600)} - set(found)
     assert not missing
     print(f"pushed 600, delivered {len(found)}, lost {len(missing)}, repeated {len(found) - 600}")

@@ -59,12 +59,8 @@ def test_a_cluster_gives_the_tables_that_one_machine_gives(master: str, tmp_path
             push(dialect.MALFORMED, **later),
         ]
         zone.write([*rows, rows[0]], name=f"part-{number}")
-    shipped = (
-        *shipped_code(tmp_path),
-        f"spark.archives={packed_environment(tmp_path)}#environment",
-    )
-    settings = [part for conf in (*ON_LOOPBACK, *shipped) for part in ("--conf", conf)]
+    shipped = (*shipped_code(tmp_path), "--archives", f"{packed_environment(tmp_path)}#environment")
     # There is no such Python but where an executor has unpacked it.
-    run(master, zone, tmp_path / "of cluster", *settings, PYSPARK_PYTHON="./environment/bin/python")
+    run(master, zone, tmp_path / "of cluster", *ON_LOOPBACK, *shipped, PYSPARK_PYTHON="./environment/bin/python")
     run("local[2]", zone, tmp_path / "of one machine")
     assert_equal(contents(tmp_path / "of cluster"), contents(tmp_path / "of one machine"))

@@ -1,11 +1,10 @@
 """A real Kafka broker for all tests of this folder, and a topic for each."""
 
-import shutil
 import uuid
 from collections.abc import Iterator
 
 import pytest
-from support.kafka_broker import KafkaBroker
+from support.kafka_broker import MISSING, KafkaBroker
 
 from exporters.push_log.kafka_topic.clients import make_admin
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
@@ -14,9 +13,8 @@ from exporters.push_log.kafka_topic.topic import ensure_topic
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            pytest.skip(f"a real broker needs {program}")
+    if MISSING:
+        pytest.skip(MISSING)
     with KafkaBroker(tmp_path_factory.mktemp("broker"), "4.3.1", heap="384m") as started:
         yield started
 

@@ -1,13 +1,15 @@
 """`kill -9` of the listener or of the exporter process while clients push: nothing acknowledged is lost, anywhere.
 
-Each destination is asked by itself: the landing zone, a collector, and a webhook that refuses some of the pushes, which
-must be among the dead letters then.
+Each destination is asked by itself: the landing zone, a collector, a topic of a real broker, a page for Prometheus, the
+console, and a webhook that refuses some of the pushes, which must be among the dead letters then.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.crash_rounds import Figures, crash_rounds
+from support.kafka_broker import MISSING, KafkaBroker
 
 pytestmark = pytest.mark.integration
 
@@ -23,18 +25,28 @@ def _examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
 
 
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    if MISSING:
+        pytest.skip(MISSING)
+    with KafkaBroker(tmp_path_factory.mktemp("broker"), "4.3.1", heap="384m") as started:
+        yield started
+
+
 def check(figures: Figures) -> None:
     assert not +figures.lost, figures
     assert figures.hit >= figures.rounds // 4, f"the listener was to be killed under load: {figures}"
-    assert set(figures.delivered) == {"landing", "collector", "hook"}
+    assert set(figures.delivered) == {"landing", "collector", "hook", "topic", "page", "console"}
+    assert not figures.repeated["landing"], figures
+    assert not figures.repeated["page"], figures
 
 
 @pytest.mark.timeout(600)
 def test_every_acknowledged_push_is_in_the_landing_zone_after_kills_at_random_times(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, broker: KafkaBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And at every other destination."""
-    figures = crash_rounds(tmp_path, ROUNDS)
+    figures = crash_rounds(tmp_path, ROUNDS, broker)
     with capsys.disabled():
         print(f"\n{figures}")
     check(figures)
@@ -42,10 +54,10 @@ def test_every_acknowledged_push_is_in_the_landing_zone_after_kills_at_random_ti
 
 @pytest.mark.soak
 @pytest.mark.timeout(7_000)
-def test_the_same_in_a_thousand_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_in_a_thousand_rounds(tmp_path: Path, broker: KafkaBroker, capsys: pytest.CaptureFixture[str]) -> None:
     figures = Figures()
     for number in range(SOAK_NODES):
-        figures.add(crash_rounds(tmp_path / str(number), ROUNDS))
+        figures.add(crash_rounds(tmp_path / str(number), ROUNDS, broker))
         with capsys.disabled():
             print(f"\n{figures}", flush=True)
         check(figures)

@@ -1,0 +1,37 @@
+"""What `--py-files` and `--archives` become of Spark's settings."""
+
+from pathlib import Path
+
+import pytest
+
+from fleet.cli_options import shipped
+from fleet.errors import FleetError
+
+
+def test_nothing_is_set_where_nothing_is_shipped() -> None:
+    assert shipped(None, None) == {}
+    assert shipped("", ",") == {}
+
+
+def test_files_are_named_whole_since_spark_looks_for_them_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("fleet.zip", "more.py", "env.tar.gz"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    both = f"{tmp_path}/fleet.zip,{tmp_path}/more.py,hdfs:///others.zip"
+    assert shipped("fleet.zip,more.py,hdfs:///others.zip", "env.tar.gz#environment") == {
+        "spark.files": both,
+        "spark.submit.pyFiles": both,
+        "spark.archives": f"{tmp_path}/env.tar.gz#environment",
+    }
+
+
+@pytest.mark.parametrize(
+    ("py_files", "archives", "option"), [("no.zip", None, "--py-files"), (None, "no.gz#environment", "--archives")]
+)
+def test_a_file_that_is_missing_is_named_with_its_option(
+    py_files: str | None, archives: str | None, option: str
+) -> None:
+    with pytest.raises(FleetError, match=rf"{option}: there is no file no\.(zip|gz)$"):
+        shipped(py_files, archives)
