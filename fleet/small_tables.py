@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from fleet.local_rows import local_rows
+
 _DAY: Final = "2026-03-01"
 _USUAL: Final[Mapping[str, Any]] = {
     "principal": "User:app",
@@ -37,11 +39,10 @@ def table(spark: SparkSession, schema: T.StructType, columns: str, *rows: tuple[
         rows: their values; a time as `12:00:30` of one day (UTC).
     """
     names = columns.split()
-    filled = [_filled(schema, dict(zip(names, row, strict=True))) for row in rows]
-    return spark.createDataFrame(filled, schema)
+    return local_rows(spark, [_filled(schema, dict(zip(names, row, strict=True))) for row in rows], schema)
 
 
-def _filled(schema: T.StructType, given: Mapping[str, Any]) -> tuple[Any, ...]:
+def _filled(schema: T.StructType, given: Mapping[str, Any]) -> Mapping[str, Any]:
     values = {**_USUAL, **given}
     for field in schema.fields:
         if isinstance(field.dataType, T.TimestampType) and isinstance(values.get(field.name), str):
@@ -50,7 +51,7 @@ def _filled(schema: T.StructType, given: Mapping[str, Any]) -> tuple[Any, ...]:
     if received_at is not None:
         values.setdefault("push_id", f"{received_at.timestamp():032.0f}")
         values.setdefault("date", received_at.date())
-    return tuple(values.get(name) for name in schema.names)
+    return values
 
 
 def show(frame: DataFrame, columns: str) -> None:

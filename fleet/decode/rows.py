@@ -8,7 +8,6 @@ import numpy as np
 from pyspark.sql import types as T  # noqa: N812
 
 from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
-from fleet.decode.attributes import TEXT_MAP_TYPE
 from fleet.decode.distribution import DISTRIBUTION_TYPE, DISTRIBUTIONS_TYPE
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import DecodedPayloads
@@ -23,7 +22,6 @@ _ARROW_TYPES: Final[dict[type[T.DataType], Any]] = {
     T.LongType: pa.int64(),
     T.DoubleType: pa.float64(),
     T.BooleanType: pa.bool_(),
-    T.MapType: TEXT_MAP_TYPE,
     T.BinaryType: pa.binary(),
 }
 
@@ -34,6 +32,8 @@ def arrow_type(kind: T.DataType) -> Any:
         return DISTRIBUTION_TYPE
     if isinstance(kind, T.StructType):
         return pa.struct([(field.name, arrow_type(field.dataType)) for field in kind.fields])
+    if isinstance(kind, T.MapType):
+        return pa.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
     if isinstance(kind, T.ArrayType):
         return DISTRIBUTIONS_TYPE if kind.elementType == DISTRIBUTION else pa.list_(arrow_type(kind.elementType))
     return _ARROW_TYPES[type(kind)]

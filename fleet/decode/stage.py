@@ -16,6 +16,7 @@ from fleet.decode.payloads import CountedPayloads, count, decode
 from fleet.decode.rows import COUNTED_ROWS, DECODED_ROWS, counted_rows, decoded_rows, reject_rows
 from fleet.decode.tally import RejectTally
 from fleet.dialects import Sender
+from fleet.workers import forget_archives
 
 MAX_CHUNK_BYTES: Final = 4 * 1024 * 1024
 """Payload bytes that are decoded at once: enough to spread the fixed cost of a batch (0.4 ms) over thousands of
@@ -34,6 +35,7 @@ class DecodePoints:
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One or more batches out for each chunk of pushes in."""
+        forget_archives()
         rejects = 0
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
             reasons = _given_reasons(chunk)
@@ -56,6 +58,7 @@ class CountPoints:
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One or two batches out for each chunk of pushes in."""
+        forget_archives()
         rejects = 0
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
             pushes = CountedPushes(chunk)
@@ -75,6 +78,7 @@ class Unpack:
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """The batches as they were packed."""
+        forget_archives()
         for batch in batches:
             for packed in batch.column(0).drop_null():
                 for rows in pa.ipc.open_stream(packed.as_buffer()):

@@ -6,6 +6,7 @@ from functools import cache
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from fleet.local_rows import local_rows
 from fleet.schemas import METRICS
 from telemetry.standard_metrics import KnownMetric, known_metrics
 
@@ -19,19 +20,19 @@ def metrics(spark: SparkSession) -> DataFrame:
     sum          1     rebalances that the consumer took part in, counted  java
     """
     rows = [
-        (
-            metric.name,
-            metric.type,
-            metric.unit,
-            metric.meaning,
-            metric.is_standard,
-            metric.is_required,
-            list(metric.roles),
-            list(metric.clients),
-        )
+        {
+            "metric_name": metric.name,
+            "metric_type": metric.type,
+            "unit": metric.unit,
+            "meaning": metric.meaning,
+            "is_standard": metric.is_standard,
+            "is_required": metric.is_required,
+            "roles": list(metric.roles),
+            "clients": list(metric.clients),
+        }
         for metric in known_metrics()
     ]
-    return spark.createDataFrame(rows, METRICS)
+    return local_rows(spark, rows, METRICS)
 
 
 def described(metric_name: Column, names: Iterable[str]) -> dict[str, Column]:

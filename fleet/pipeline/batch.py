@@ -28,6 +28,7 @@ from pyspark.storagelevel import StorageLevel
 from fleet import schemas
 from fleet.decode.rows import POINT_ROWS
 from fleet.errors import LandingError
+from fleet.local_rows import local_rows
 from fleet.pipeline.spans import from_micros
 from fleet.pipeline.stream import Batch
 from fleet.session import conf_for, session_conf
@@ -165,7 +166,7 @@ class BatchWriter:
             "dates": [first.date() for first, _ in report.spans],
             "spans": list(report.spans),
         }
-        return self._store.spark.createDataFrame([row], catalog.BATCHES_SCHEMA)
+        return local_rows(self._store.spark, [row], catalog.BATCHES_SCHEMA)
 
     @contextmanager
     def _read(self, batch: Batch) -> Iterator["_Read"]:
@@ -218,7 +219,7 @@ class BatchWriter:
         packed = kept.keep(silver.make(checked, self._previous(checked), self._points_to(batch)))
         rows = [_bad_file(path, batch.files[path], reason) for path, reason in bad.items()]
         report = _report(batch, packed, repeated, bad)
-        bad_files = spark.createDataFrame(rows, schemas.REJECTS)
+        bad_files = local_rows(spark, rows, schemas.REJECTS)
         files = packed.select(F.inline("files")).collect()
         return _Read(packed=packed, bad_files=bad_files, report=report, files=files)
 

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812
 
+from fleet.local_rows import local_rows
 from fleet.pipeline.spans import Span, from_micros, whole
 from fleet.tables import catalog
 from fleet.tables.store import Store
@@ -86,4 +87,4 @@ def _widen(spans: dict[date, Span], batch: Row) -> None:
 
 def close(store: Store, row: dict[str, Any]) -> None:
     """Notes that a run came to its end: a row of `runs`."""
-    store.append(catalog.RUNS, store.spark.createDataFrame([row], catalog.RUNS_SCHEMA))
+    store.append(catalog.RUNS, local_rows(store.spark, [row], catalog.RUNS_SCHEMA))

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fleet.bronze import with_origin
 from fleet.errors import LandingError, TopicError
+from fleet.local_rows import local_rows
 from fleet.pipeline.files import count_files, count_planned, exists, files_of_batch, qualified
 from fleet.schemas import BRONZE, PUSH_RECORD
 from fleet.sources import Source
@@ -148,7 +149,7 @@ class LandingStream:
 
 def _read_files(spark: SparkSession, files: list[str]) -> DataFrame:
     if not files:
-        return spark.createDataFrame([], BRONZE)
+        return local_rows(spark, [], BRONZE)
     return with_origin(spark.read.schema(PUSH_RECORD).parquet(*files))
 
 

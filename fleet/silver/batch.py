@@ -34,7 +34,9 @@ from fleet.dialects import library_of
 from fleet.schemas import CHECKED, COUNTED, INSTANCE, PACKED, POINTS, SERIES, conform
 from fleet.silver.deltas import LABELS, Comparison
 from fleet.tables.parquet_files import FileWriter, WriteFiles
+from fleet.workers import forget_archives
 
+_TASKS_AT_LEAST: Final = 8
 _DAY_US: Final = 86_400_000_000
 _PACKED: Final = arrow_schema(PACKED)
 _REMEMBERED: Final = T.StructType([each for each in SERIES.fields if each.name not in (*INSTANCE, *LABELS)])
@@ -66,8 +68,18 @@ def make(checked: DataFrame, previous: DataFrame | None = None, points_to: Point
     if previous is not None:
         rows = rows.unionByName(_by_instance(previous), allowMissingColumns=True)
     # What is remembered has no time of receipt, and comes before the pushes.
-    ordered = rows.repartition(*INSTANCE).sortWithinPartitions(*INSTANCE, "received_at", "push_id")
+    ordered = rows.repartition(_tasks(rows), *INSTANCE).sortWithinPartitions(*INSTANCE, "received_at", "push_id")
     return ordered.mapInArrow(MakeBatch(points_to), PACKED)
+
+
+def _tasks(rows: DataFrame) -> int:
+    """One for each core, and so many at least that each one's share is small; each writes files of its own.
+
+    Spark's own choice on a cluster is 200, however few the pushes and cores: of a frame that is kept it joins none.
+    """
+    session = rows.sparkSession
+    configured = int(session.conf.get("spark.sql.shuffle.partitions") or 0)
+    return max(session.sparkContext.defaultParallelism, min(configured, _TASKS_AT_LEAST))
 
 
 def _by_instance(series: DataFrame) -> DataFrame:
@@ -117,6 +129,7 @@ class MakeBatch:
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """Of the pushes of any number of instances, in their order."""
+        forget_archives()
         with ExitStack() as stack:
             to = self.points_to
             writer = stack.enter_context(to.open()) if isinstance(to, WriteFiles) else None

@@ -60,19 +60,17 @@ def delta_jars(
     return jars_of(DELTA, own, cache=cache, note=note)
 
 
-def delta_options(*, snapshot_partitions: int | None = None) -> dict[str, str]:
+def delta_options(snapshot_partitions: int) -> dict[str, str]:
     """What a session must be started with to know Delta.
 
     Args:
-        snapshot_partitions: tasks that read a table's log; Delta's own 50 when None, which is for large tables.
+        snapshot_partitions: tasks that read a table's log; Delta's own 50 are for millions of files.
     """
-    options = {
+    return {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": str(snapshot_partitions),
     }
-    if snapshot_partitions is not None:
-        options["spark.databricks.delta.snapshotPartitions"] = str(snapshot_partitions)
-    return options
 
 
 def quoted(path: str) -> str:

@@ -8,6 +8,7 @@ from fleet.session import SessionSettings
 from fleet.tables import delta
 from fleet.topic.connector import connector_jars
 
+_SNAPSHOT_PARTITIONS: Final = 8
 _LOCAL_SNAPSHOT_PARTITIONS: Final = 2
 
 
@@ -33,7 +34,7 @@ def with_libraries(
     needed: dict[str, str] = {}
     if delta_jars is not None:
         jars += delta.delta_jars(delta_jars, note=note)
-        needed = delta.delta_options(snapshot_partitions=_LOCAL_SNAPSHOT_PARTITIONS if settings.is_local else None)
+        needed = delta.delta_options(_LOCAL_SNAPSHOT_PARTITIONS if settings.is_local else _SNAPSHOT_PARTITIONS)
     if kafka_jars is not None:
         jars += connector_jars(kafka_jars, note=note)
     return replace(settings, jars=tuple(dict.fromkeys(jars)), options={**needed, **settings.options})

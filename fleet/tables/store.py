@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fleet.decode.arrow import Schema
 from fleet.errors import TableError
+from fleet.local_rows import local_rows
 from fleet.schemas import conform
 from fleet.tables import delta
 from fleet.tables.catalog import Table
@@ -58,7 +59,7 @@ class Store:
 
     def rows(self, table: Table) -> DataFrame:
         """Its rows as they are when the frame is computed; none where it is not there."""
-        return self.read(table) if self.has(table) else self.spark.createDataFrame([], table.schema)
+        return self.read(table) if self.has(table) else local_rows(self.spark, [], table.schema)
 
     def last_version(self, table: Table, app_id: str) -> int | None:
         """The last transaction of an application that is in the table; None when it never wrote."""
@@ -73,7 +74,7 @@ class Store:
     def make(self, table: Table) -> None:
         """Makes it, with no rows, where it is not there."""
         if not self.has(table):
-            empty = self.spark.createDataFrame([], table.schema)
+            empty = local_rows(self.spark, [], table.schema)
             delta.append(empty, table.path(self.root), transaction=None, layout=table.layout)
 
     def files_of(self, table: Table, rows: Schema) -> WriteFiles | None:

@@ -16,6 +16,7 @@ from fleet.watch.client import ClientWatch, dump_state, load_state
 from fleet.watch.identity import load_push
 from fleet.watch.rules import Rule
 from fleet.watch.table import as_json
+from fleet.workers import forget_archives
 
 SAID: Final = T.StructType(
     [
@@ -46,6 +47,7 @@ class WatchClients(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Spark's: declares what is kept."""
+        forget_archives()
         self._handle = handle
         self._kept = handle.getValueState("client", "state string")
 

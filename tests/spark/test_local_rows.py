@@ -1,0 +1,38 @@
+"""Rows of this process as frames."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from fleet.local_rows import local_rows
+from fleet.schemas import BRONZE, METRICS, REJECTS
+from fleet.tables.catalog import BATCHES_SCHEMA, RUNS_SCHEMA
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def test_every_kind_of_value_comes_back_as_it_was_and_the_rest_is_null(spark: SparkSession) -> None:
+    given = {
+        "app_id": "a",
+        "points": 2**40,
+        "rejects": {"malformed": 3},
+        "dates": [date(2026, 3, 1)],
+        "spans": [(NOON, NOON)],
+    }
+    [row] = local_rows(spark, [given], BATCHES_SCHEMA).collect()
+    found = row.asDict(recursive=True)
+    span = {"first": NOON.replace(tzinfo=None), "last": NOON.replace(tzinfo=None)}
+    assert found["spans"] == [span]
+    assert {name: found[name] for name in ("app_id", "points", "rejects", "dates")} == {
+        name: given[name] for name in ("app_id", "points", "rejects", "dates")
+    }
+    assert {name for name, value in found.items() if value is None} == set(BATCHES_SCHEMA.names) - given.keys()
+
+
+@pytest.mark.parametrize("schema", [BRONZE, REJECTS, METRICS, BATCHES_SCHEMA, RUNS_SCHEMA])
+def test_no_rows_are_an_empty_frame_of_the_schema_that_no_job_makes(spark: SparkSession, schema: StructType) -> None:
+    frame = local_rows(spark, [], schema)
+    assert frame.schema == schema
+    assert "LocalRelation <empty>" in frame._jdf.queryExecution().analyzed().toString()  # type: ignore[operator]
