@@ -41,7 +41,7 @@ def check(figures: Figures) -> None:
     assert not figures.repeated["page"], figures
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_every_acknowledged_push_is_in_the_landing_zone_after_kills_at_random_times(
     tmp_path: Path, broker: KafkaBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
