@@ -185,11 +185,10 @@ def session_settings(options: Mapping[str, Any]) -> "SessionSettings":
     """What --master, --conf, --py-files, --archives and --spark-log-level say, for `fleet.tables.session`."""
     from fleet.session import SessionSettings
 
-    return SessionSettings(
-        master=options["master"],
-        log_level=options["spark_log_level"],
-        options=parse_conf(options["conf"] or ()) | shipped(options.get("py_files"), options.get("archives")),
-    )
+    conf = parse_conf(options["conf"] or ())
+    for key, files in shipped(options.get("py_files"), options.get("archives")).items():
+        conf[key] = f"{conf[key]},{files}" if conf.get(key) else files
+    return SessionSettings(master=options["master"], log_level=options["spark_log_level"], options=conf)
 
 
 def shipped(py_files: str | None, archives: str | None) -> dict[str, str]:

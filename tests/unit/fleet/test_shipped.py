@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli_options import shipped
+from fleet.cli_options import session_settings, shipped
 from fleet.errors import FleetError
 
 
@@ -25,6 +25,13 @@ def test_files_are_named_whole_since_spark_looks_for_them_elsewhere(
         "spark.submit.pyFiles": both,
         "spark.archives": f"{tmp_path}/env.tar.gz#environment",
     }
+
+
+def test_files_of_spark_s_own_settings_are_shipped_too() -> None:
+    given = {"master": "yarn", "spark_log_level": "OFF", "conf": ["spark.files=hdfs:///log4j2.properties"]}
+    options = session_settings({**given, "py_files": "hdfs:///fleet.zip", "archives": None}).options
+    assert options["spark.files"] == "hdfs:///log4j2.properties,hdfs:///fleet.zip"
+    assert session_settings(given).options["spark.files"] == "hdfs:///log4j2.properties"
 
 
 @pytest.mark.parametrize(
