@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
@@ -211,7 +212,7 @@ def shipped(py_files: str | None, archives: str | None) -> dict[str, str]:
 
 def _whole(path: str, option: str) -> str:
     """A URI as it is, or a file's whole path; what comes after `#` stays."""
-    if "://" in path:
+    if urlsplit(path).scheme:  # local:/opt/fleet.zip, too
         return path
     name, hash_, directory = path.partition("#")
     if not Path(name).is_file():

@@ -10,7 +10,6 @@ from pyspark.sql import types as T  # noqa: N812
 from fleet.decode.arrow import RecordBatch, pa
 from fleet.decode.stage import MAX_CHUNK_BYTES, CountPoints, DecodePoints, regroup
 from fleet.watch.identity import IDENTITY, Push, Sample, dump_push
-from fleet.workers import forget_archives
 
 OBSERVED: Final = T.StructType(
     [
@@ -40,7 +39,6 @@ class ObservePushes:
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One or more batches out for each chunk of pushes in."""
-        forget_archives()
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
             samples = self._samples(chunk)
             for counted in CountPoints(None)([chunk]):

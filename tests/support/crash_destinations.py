@@ -7,14 +7,16 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.error import URLError
 from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 from support.client_series import REQUESTS_ON_PAGE, counter, payload
 from support.consumed import consumed
+from support.http import wait_until
 from support.kafka_broker import KafkaBroker
 from support.landing import landed
 from support.payloads import metrics_data, metrics_of
@@ -38,7 +40,7 @@ class Destination(Protocol):
         ...
 
     def came(self) -> Counter[str]:
-        """How often each client instance's push came; asked while the node runs and all is delivered."""
+        """How often each client instance's push came; asked of a node that has delivered all, and was started again."""
         ...
 
 
@@ -129,7 +131,7 @@ class Topic:
 
 
 class Page:
-    """A page of Prometheus' kind, which keeps every client of these rounds, and says what their counts added up to."""
+    """A page for Prometheus, which keeps every client of these rounds, and says what their counts added up to."""
 
     name = "page"
 
@@ -143,10 +145,15 @@ class Page:
         )
 
     def came(self) -> Counter[str]:
-        with urlopen(f"http://{self._listen}/metrics", timeout=120) as response:
-            families = list(text_string_to_metric_families(response.read().decode()))
+        families = text_string_to_metric_families(wait_until(self._scrape, what="the page"))
         samples = [sample for family in families for sample in family.samples if sample.name == REQUESTS_ON_PAGE]
         return Counter({sample.labels["client_instance_id"]: int(sample.value) for sample in samples})
+
+    def _scrape(self) -> str:
+        """Empty while the exporter process starts."""
+        with suppress(URLError), urlopen(f"http://{self._listen}/metrics", timeout=120) as response:
+            return str(response.read().decode())
+        return ""
 
 
 class Console:

@@ -18,7 +18,7 @@ from support.pusher import Pusher
 
 PUSHES_A_ROUND = 1_000
 PAUSE_S = 0.002
-DELIVERED_WITHIN_S = 300.0
+BACKLOG_WITHIN_S = 300.0
 
 
 @dataclass
@@ -86,25 +86,27 @@ def crash_rounds(directory: Path, rounds: int, broker: KafkaBroker) -> Figures:
             acknowledged |= pusher.acknowledged
             hit += pusher.cut_off > 0
         assert len(acknowledged) > rounds * PUSHES_A_ROUND // 2, f"seed {seed}: too few to say anything"
-        _wait_delivered(node, len(destinations))
+        _wait_for_the_backlog(node, len(destinations))
+        assert node.stop() == 0, node.output()
+        node.start(port)  # for who has to be asked: no push comes any more
         found = Figures(rounds=rounds, hit=hit, acknowledged=len(acknowledged), seeds=[seed])
         for destination in destinations:
             came = destination.came()
             found.delivered[destination.name] = len(came)
             found.lost[destination.name] = len(acknowledged - came.keys())
             found.repeated[destination.name] = came.total() - len(came)
-        assert node.stop() == 0, node.output()
     return found
 
 
-def _wait_delivered(node: Node, destinations: int) -> None:
-    """Until no exporter has anything left."""
+def _wait_for_the_backlog(node: Node, destinations: int) -> None:
+    """Until no exporter says that it has anything left, which it said a second ago or before it was killed: what is
+    left then is little, and a stop delivers it."""
 
     def is_done(status: dict[str, Any]) -> bool:
         exporters = status["exporter_process"]["exporters"].values()
         return len(exporters) == destinations and all(each["lag_records"] == 0 for each in exporters)
 
-    node.wait_for(is_done, within_s=DELIVERED_WITHIN_S, what="all to be delivered")
+    node.wait_for(is_done, within_s=BACKLOG_WITHIN_S, what="the backlog to be delivered")
 
 
 def _wait_for_a_moment(pusher: Pusher, chosen: random.Random) -> None:

@@ -16,7 +16,7 @@ from support.kafka_jars import kafka_jars
 
 READY_WITHIN_S = 90.0
 STARTED = "Kafka Server started"
-MISSING = "".join(f"a real broker needs {program}; " for program in ("java", "mvn") if shutil.which(program) is None)
+MISSING = ", ".join(f"a real broker needs {program}" for program in ("java", "mvn") if shutil.which(program) is None)
 """Why there can be no broker; empty where there can."""
 NODE_ID = 1
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"

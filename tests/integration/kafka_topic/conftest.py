@@ -1,22 +1,13 @@
-"""A real Kafka broker for all tests of this folder, and a topic for each."""
+"""A topic of a real Kafka broker for each test."""
 
 import uuid
-from collections.abc import Iterator
 
 import pytest
-from support.kafka_broker import MISSING, KafkaBroker
+from support.kafka_broker import KafkaBroker
 
 from exporters.push_log.kafka_topic.clients import make_admin
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.kafka_topic.topic import ensure_topic
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    if MISSING:
-        pytest.skip(MISSING)
-    with KafkaBroker(tmp_path_factory.mktemp("broker"), "4.3.1", heap="384m") as started:
-        yield started
 
 
 @pytest.fixture

@@ -4,12 +4,11 @@ Each destination is asked by itself: the landing zone, a collector, a topic of a
 console, and a webhook that refuses some of the pushes, which must be among the dead letters then.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.crash_rounds import Figures, crash_rounds
-from support.kafka_broker import MISSING, KafkaBroker
+from support.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.integration
 
@@ -23,14 +22,6 @@ SOAK_NODES = 50
 def _examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
     monkeypatch.syspath_prepend(str(EXAMPLES))
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    if MISSING:
-        pytest.skip(MISSING)
-    with KafkaBroker(tmp_path_factory.mktemp("broker"), "4.3.1", heap="384m") as started:
-        yield started
 
 
 def check(figures: Figures) -> None:

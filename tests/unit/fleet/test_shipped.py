@@ -19,8 +19,8 @@ def test_files_are_named_whole_since_spark_looks_for_them_elsewhere(
     for name in ("fleet.zip", "more.py", "env.tar.gz"):
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
-    both = f"{tmp_path}/fleet.zip,{tmp_path}/more.py,hdfs:///others.zip"
-    assert shipped("fleet.zip,more.py,hdfs:///others.zip", "env.tar.gz#environment") == {
+    both = f"{tmp_path}/fleet.zip,{tmp_path}/more.py,hdfs:///others.zip,local:/opt/all.zip"
+    assert shipped("fleet.zip,more.py,hdfs:///others.zip,local:/opt/all.zip", "env.tar.gz#environment") == {
         "spark.files": both,
         "spark.submit.pyFiles": both,
         "spark.archives": f"{tmp_path}/env.tar.gz#environment",

@@ -1,0 +1,14 @@
+"""A real Kafka broker for the tests that need no broker of their own."""
+
+from collections.abc import Iterator
+
+import pytest
+from support.kafka_broker import MISSING, KafkaBroker
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    if MISSING:
+        pytest.skip(MISSING)
+    with KafkaBroker(tmp_path_factory.mktemp("broker"), "4.3.1", heap="384m") as started:
+        yield started
