@@ -33,7 +33,7 @@ from fleetgauge.errors import ConfigError
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
 from fleetgauge.garbage import spare_what_is_there
-from fleetgauge.logs import configure_logging
+from fleetgauge.logs import configure_logging, flush_logs
 from fleetgauge.own_metrics import own_metrics
 from quotas.clock import SystemTime, Time
 from wire.errors import FleetgaugeError
@@ -196,9 +196,9 @@ def main() -> None:
             ExporterProcess(job, time).run(commands, sys.stdout)
     except FleetgaugeError as error:
         log.error("the exporters cannot run", problem=str(error))
-        sys.stderr.flush()
+        flush_logs()
         os._exit(1)  # threads that deliver are daemons; their cursors are durable
-    sys.stderr.flush()
+    flush_logs()
     os._exit(0)  # an export that ignores its end must not keep the process
 
 

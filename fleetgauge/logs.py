@@ -1,14 +1,16 @@
 """Structured logs: readable lines on a terminal, one JSON object a line otherwise. Always on standard error.
 
-Records of the standard library's `logging` (ours and our libraries') come out in the same form.
+Records of the standard library's `logging` (ours and our libraries') come out in the same form. A line that cannot be
+written (the disk is full, or who read it is gone) stops nobody: it is left out, and the next one says how many were.
 """
 
 import logging
 import sys
-from typing import Literal
+from contextlib import suppress
+from typing import Literal, TextIO
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
@@ -26,10 +28,11 @@ def configure_logging(level: str, form: Literal["auto", "human", "json"]) -> Non
     """
     threshold = getattr(logging, level.upper())
     render = _renderers(human=form == "human" or (form == "auto" and sys.stderr.isatty()))
+    lines = _Lines(sys.stderr)
     structlog.configure(
-        processors=[*_SHARED, *render],
+        processors=[*_SHARED, lines.tell_lost, *render],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=lines,
         cache_logger_on_first_use=False,  # a later call may change the level
     )
     handler = logging.StreamHandler(sys.stderr)
@@ -42,6 +45,40 @@ def configure_logging(level: str, form: Literal["auto", "human", "json"]) -> Non
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(threshold)
+
+
+def flush_logs() -> None:
+    """Before an end that leaves out what Python does at its own."""
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
+
+
+class _Lines:
+    """Makes loggers that write lines to `stream`, and counts those that it does not take, until it takes one again."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._logger = structlog.WriteLogger(self)  # type: ignore[arg-type]  # uses write and flush alone
+        self._lost = 0
+
+    def __call__(self, *_: object) -> structlog.WriteLogger:
+        return self._logger
+
+    def write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # ValueError: it is closed
+            self._lost += 1
+        else:
+            self._lost = 0
+
+    def flush(self) -> None:
+        """Done with each line."""
+
+    def tell_lost(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        """A processor: says in the first line that is taken again how many were not."""
+        return {**event, "lines_lost": self._lost} if self._lost else event
 
 
 def _renderers(*, human: bool) -> tuple[Processor, ...]:

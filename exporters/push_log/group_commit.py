@@ -203,9 +203,10 @@ class GroupCommit:
         self._failed_ms = None
         if error is not None:
             self._failure, self._failed_ms = str(error), self._time.hi_res_clock_ms()
-            self._report(error)
         self._settle(batch, error)
         self._release(batch)
+        if error is not None:
+            self._report(error)
 
     def _release(self, pushes: list[_Push]) -> None:
         self._pending_records -= len(pushes)
@@ -248,9 +249,9 @@ class GroupCommit:
         if late or overdue:
             self._counts["timed_out"] += len(late) + len(overdue)
             error = PushLogTimeoutError(f"the push log's disk took longer than {self._ack_timeout_ms} ms")
-            self._report(error)
             self._settle(overdue + late, error)
             self._release(late)
+            self._report(error)
 
     def _arm_timer(self, now_ms: int) -> None:
         waiting = (push for push in (*self._writing, *self._gathering) if push.on_done and push.deadline_ms > now_ms)

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from fleetgauge.app import Changes, FleetgaugeNode
 from fleetgauge.config import ServiceConfig
 from fleetgauge.garbage import spare_what_is_there
-from fleetgauge.logs import configure_logging
+from fleetgauge.logs import configure_logging, flush_logs
 from fleetgauge.workers.predecessors import FINISH_MS
 from wire.errors import FleetgaugeError
 
@@ -49,7 +49,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(_run(_Say(_own_output())))
-    sys.stderr.flush()
+    flush_logs()
     sys.exit(code)
 
 

@@ -92,6 +92,28 @@ linger.ms = 200
     assert len(landed(tmp_path / "landing")) == len(pushed)
 
 
+def test_a_node_that_cannot_write_its_log_serves_and_delivers_all_the_same(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    config = f'[exporters.collector]\ntype = "otlp"\nendpoint = "http://127.0.0.1:{port}"\n'
+    without_log = ("sh", "-c", 'exec "$@" 2> /dev/full', "sh")
+    with Node(tmp_path, config=config, before=without_log) as node:
+        with RawClient(node.port) as client:
+            for _ in range(5):
+                assert client.push(client.get(uuid.uuid4()), metrics_data()).error_code == 0
+        node.wait_for(
+            lambda s: s["exporter_process"]["exporters"]["collector"]["retried"], what="the collector to be missed"
+        )
+        killed = node.kill_exporter()
+        node.wait_for(lambda s: s["exporter_process"]["pid"] not in (None, killed), what="another exporter process")
+        receiver = OtlpReceiver(port)
+        node.wait_for(
+            lambda s: s["exporter_process"]["exporters"]["collector"]["delivered_records"] == 5, what="the backlog"
+        )
+        assert node.stop() == 0
+    assert len(receiver.finish()) == 5
+
+
 def test_reporters_that_raise_and_hang_reach_no_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     reporters = "metric.reporters=support.bad_reporters.Raising,support.bad_reporters.Hanging"

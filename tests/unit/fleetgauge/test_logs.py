@@ -1,0 +1,58 @@
+"""What the log does where it cannot be written."""
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from fleetgauge.logs import configure_logging, flush_logs
+
+
+class Disk(io.StringIO):
+    """A log file on a disk that may be full."""
+
+    is_full = False
+
+    def write(self, text: str) -> int:
+        if self.is_full:
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+@pytest.fixture(name="disk")
+def _disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    disk = Disk()
+    root = logging.getLogger()
+    monkeypatch.setattr(sys, "stderr", disk)
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    configure_logging("info", "json")
+    yield disk
+    structlog.reset_defaults()
+
+
+def test_who_logs_is_not_stopped_by_a_full_disk_and_the_next_line_says_how_many_are_missing(disk: Disk) -> None:
+    log = structlog.get_logger("some")
+    log.info("first")
+    disk.is_full = True
+    log.info("second")
+    log.error("third")
+    disk.is_full = False
+    log.info("fourth")
+    log.info("fifth")
+    lines = [json.loads(line) for line in disk.getvalue().splitlines()]
+    assert [(line["event"], line.get("lines_lost")) for line in lines] == [
+        ("first", None),
+        ("fourth", 2),
+        ("fifth", None),
+    ]
+
+
+def test_who_logs_is_not_stopped_by_a_log_that_was_closed(disk: Disk) -> None:
+    disk.close()
+    structlog.get_logger("some").info("nobody reads this")
+    flush_logs()
