@@ -11,8 +11,10 @@ import typer
 import uvloop
 
 from exporters.options import without_credentials
+from exporters.push_log.log import PushLogError
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
+from fleetgauge.config.push_logs import unread_logs
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.garbage import spare_what_is_there
 from fleetgauge.logs import configure_logging
@@ -47,6 +49,7 @@ async def _run(config: ServiceConfig, read: Callable[[], ServiceConfig], came_ea
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    _warn_of_unread_logs(config)
     node = FleetgaugeNode(config) if config.workers == 1 else WorkersNode(config)
     await node.start()
     spare_what_is_there()
@@ -64,6 +67,21 @@ async def _run(config: ServiceConfig, read: Callable[[], ServiceConfig], came_ea
     await stop.wait()
     log.info("stopping", within_ms=config.shutdown_timeout_ms)
     await node.stop()
+
+
+def _warn_of_unread_logs(config: ServiceConfig) -> None:
+    try:
+        waiting = unread_logs(config)
+    except PushLogError as error:
+        log.warning("there is an embedded push log that is not read while push.log is kafka", problem=str(error))
+        return
+    for path, pushes in waiting.items():
+        log.warning(
+            "pushes wait in an embedded push log, which is not read while push.log is kafka: start once more with "
+            "push.log=embedded until fleetgauge exporters shows no lag, or remove the directory",
+            pushes=pushes,
+            directory=str(path),
+        )
 
 
 async def _reread(node: Node, read: Callable[[], ServiceConfig]) -> None:

@@ -96,6 +96,16 @@ def all_stats(logs: Mapping[str, Path]) -> dict[str, LogStats]:
     return {name: log_stats(path) for name, path in there.items()}
 
 
+def undelivered(path: Path) -> int:
+    """How many pushes of the log in directory `path` some exporter has not had; all of them where none ever read.
+
+    Raises:
+        PushLogError: as `log_stats`.
+    """
+    stats = log_stats(path)
+    return max((each.lag.records for each in stats.cursors), default=stats.records)
+
+
 def holds_pushes(path: Path) -> bool:
     """True if the log in directory `path` has a push, or what it has cannot be told; false where there is no log."""
     directory = LogDirectory(path)

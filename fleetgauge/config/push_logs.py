@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporters.dead_letter import DeadLetterSettings
-from exporters.push_log.inspect import holds_pushes
+from exporters.push_log.inspect import holds_pushes, is_log, undelivered
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
 from fleetgauge.config.model import ServiceConfig
@@ -51,6 +51,17 @@ def embedded_logs(config: ServiceConfig) -> tuple[LogPlace, ...]:
         *(LogPlace(name=name, dir=path, is_abandoned=False) for name, path in written.items()),
         *(LogPlace(name=name, dir=path, is_abandoned=True) for name, path in left.items()),
     )
+
+
+def unread_logs(config: ServiceConfig) -> dict[Path, int]:
+    """The embedded logs that nobody reads since `push.log` names a topic, with the pushes that wait in them.
+
+    Raises:
+        PushLogError: such a log cannot be read.
+    """
+    data = DataDirectory(config.log_dirs.absolute())
+    there = data.push_logs((0, *data.worker_numbers())) if config.push_log == "kafka" else {}
+    return {path: waiting for path in there.values() if is_log(path) and (waiting := undelivered(path))}
 
 
 def dead_letter_settings(config: ServiceConfig) -> DeadLetterSettings:

@@ -1,14 +1,19 @@
 """The keys of a Kafka topic as push log."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from support.node import run_cli
+from support.push_log import at_once, poll, push_record, small_log
 
+from exporters.push_log.sqlite import SqlitePushLogReader, SqlitePushLogWriter
 from fleetgauge.config import load_config
-from fleetgauge.config.push_logs import topic_settings
+from fleetgauge.config.push_logs import topic_settings, unread_logs
+from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from fleetgauge.exporter_job import Job
+from quotas.clock import MockTime
 
 KAFKA = ("push.log=kafka", "push.log.kafka.bootstrap.servers=broker1:9092,broker2:9092")
 
@@ -108,3 +113,23 @@ def test_pushes_are_not_delivered_to_the_topic_that_they_are_read_from() -> None
     with pytest.raises(ConfigError, match=r"exporters\.lake\.topic: is fleetgauge-pushes, which is the push log"):
         load_config(None, overrides=[*DESTINATION, "exporters.lake.topic=fleetgauge-pushes"])
     load_config(None, overrides=[*DESTINATION, "exporters.lake.topic=others"])
+
+
+def test_what_waits_in_the_files_of_a_node_that_went_over_to_a_topic_is_counted(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path)
+    for path in (data.push_log, data.worker(2).push_log, data.worker(3).push_log):
+        path.mkdir(parents=True)
+        with closing(SqlitePushLogWriter(small_log(path), MockTime(), spawn=at_once)) as writer:
+            for number in range(3 if path != data.worker(2).push_log else 0):
+                writer.append(push_record(number))
+            writer.commit()
+    with closing(SqlitePushLogReader(small_log(data.push_log), "collector")) as reader:
+        batch = poll(reader, max_records=1)
+        assert batch is not None
+        reader.commit(batch)
+    directory = f"log.dirs={tmp_path}"
+    assert unread_logs(load_config(None, overrides=(*KAFKA, directory))) == {
+        data.push_log: 2,
+        data.worker(3).push_log: 3,
+    }
+    assert unread_logs(load_config(None, overrides=(directory,))) == {}
