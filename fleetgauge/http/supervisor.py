@@ -143,7 +143,10 @@ class HttpPort:
             self.restarts += 1
             log.error("the HTTP process ended and is started again", exit_code=code, in_s=delay_s)
             await asyncio.sleep(delay_s)
-            await self._spawn()
+            try:
+                await self._spawn()
+            except OSError as error:  # no more processes, or no memory: the old one is found ended again
+                log.error("the HTTP process cannot be started", problem=str(error))
 
     def _close_sockets(self) -> None:
         for each in self._sockets:

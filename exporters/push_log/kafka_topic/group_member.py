@@ -177,19 +177,30 @@ class GroupMember:
 
     def _run(self) -> None:
         while True:
-            try:
-                self._consume()
-            except Exception as error:  # noqa: BLE001  # the cursor is durable: another consumer goes on from it
-                self._away, self._suspect = f"the consumer of topic {self._topic} failed: {error}", True
-                if self._calm.occurrences("failed", now_ms=self._time.hi_res_clock_ms()):
-                    self._log.exception("the consumer of the push log's topic failed, and another is made")
-            self._consumer.close()
+            self._succeeds(self._consume)
+            self._succeeds(self._consumer.close)
             with self.changed:
                 self.shares.end([share.partition for share in self.shares.current])
                 self._paused = False
-                if self.changed.wait_for(lambda: self._closing, _AGAIN_AFTER_S):
-                    return
-            self._consumer = self._make_consumer(self._on_error)
+            made = False
+            while not made:
+                with self.changed:
+                    if self.changed.wait_for(lambda: self._closing, _AGAIN_AFTER_S):
+                        return
+                made = self._succeeds(self._make_another)
+
+    def _make_another(self) -> None:
+        self._consumer = self._make_consumer(self._on_error)
+
+    def _succeeds(self, step: Callable[[], None]) -> bool:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001  # the cursor is durable: another consumer goes on from it
+            self._away, self._suspect = f"the consumer of topic {self._topic} failed: {error}", True
+            if self._calm.occurrences("failed", now_ms=self._time.hi_res_clock_ms()):
+                self._log.exception("the consumer of the push log's topic failed, and another is made")
+            return False
+        return True
 
     def _consume(self) -> None:
         self._consumer.subscribe(

@@ -119,6 +119,7 @@ class Rig:
         self.consumers: list[FakeConsumer] = []
         self.on_error: Callable[[KafkaError], None] = lambda error: None
         self.offsets = Offsets()
+        self.faults: list[Exception] = []
         self.reader = KafkaTopicReader(SETTINGS, "otlp", consumer=self.make, offsets=self.offsets)  # type: ignore[arg-type]
 
     @property
@@ -127,6 +128,8 @@ class Rig:
 
     def make(self, on_error: Callable[[KafkaError], None]) -> Any:
         self.on_error = on_error
+        if self.faults:
+            raise self.faults.pop()
         self.consumers.append(FakeConsumer(self.cursors))
         return self.consumer
 
@@ -189,8 +192,7 @@ def test_a_commit_is_served_while_everything_is_paused(rig: Rig) -> None:
 @pytest.mark.parametrize("lost", [True, False])
 def test_what_a_rebalance_takes_is_neither_delivered_nor_committed_here(rig: Rig, lost: bool) -> None:
     rig.consumer.assign(0, 1)
-    rig.consumer.fetch(0, 1)
-    rig.consumer.fetch(1, 7)
+    rig.consumer.coming.put([topic_message(0, 1), topic_message(1, 7)])
     batch = rig.poll(max_records=2)
     rig.consumer.revoke(0, lost=lost)
     until(lambda: rig.reader.partitions == (1,))
@@ -230,6 +232,20 @@ def test_a_consumer_that_fails_is_replaced_and_goes_on_from_the_cursor(rig: Rig)
     rig.consumer.assign(0)
     rig.consumer.fetch(0, 1, 2)
     assert numbers(rig.poll(max_records=2).records) == [place(0, 1), place(0, 2)]
+
+
+def test_a_consumer_that_can_be_neither_ended_nor_replaced_at_once_is_replaced_later(rig: Rig) -> None:
+    def fail() -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL, "fenced", True))
+
+    first = rig.consumer
+    first.close = fail  # type: ignore[method-assign]
+    rig.faults = [KafkaException(KafkaError(KafkaError._INVALID_ARG, "ssl.ca.location: no such file"))] * 2
+    first.coming.put(fail)
+    until(lambda: len(rig.consumers) == 2)
+    rig.consumer.assign(0)
+    rig.consumer.fetch(0, 1)
+    assert numbers(rig.poll().records) == [place(0, 1)]
 
 
 def test_a_topic_out_of_reach_is_said_to_who_polls_until_it_is_back(rig: Rig) -> None:
