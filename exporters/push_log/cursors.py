@@ -158,6 +158,12 @@ class Cursors:
             )
         return tuple(CursorState(row[0], Position(row[1], row[2]), *row[3:]) for row in rows)
 
+    def position(self, exporter: str) -> Position:
+        """Where a cursor is: `START` for an exporter that has none."""
+        with translated(self._path):
+            found = self._rows("SELECT segment, row FROM cursors WHERE exporter = ?", (exporter,))
+        return Position(*found[0]) if found else START
+
     def forget(self, exporter: str) -> bool:
         """Removes a cursor: its reader is revoked, a later one starts as a new exporter. False when there is none."""
         with translated(self._path):

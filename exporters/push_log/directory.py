@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from exporters.push_log.log import PushLogError
 from exporters.push_log.segment import UNFINISHED, SegmentCorruptError, SegmentGoneError, Tail, opened
 
 SUFFIX: Final = ".sqlite"
@@ -16,12 +18,16 @@ class LogDirectory:
     """The files of one log. Holds no connection, so any thread may use it.
 
     Numbers of segments only grow and are never used twice, not even for one that was taken away.
+
+    Attributes:
+        newest_problem: why the last `live` could not tell whether a newest segment is the head.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._sealed_tails: dict[int, Tail] = {}
         self._opened: set[int] = set()
+        self.newest_problem: PushLogError | None = None
 
     def segment(self, number: int) -> Path:
         """The database file of segment `number`."""
@@ -38,12 +44,22 @@ class LogDirectory:
     def live(self) -> list[int]:
         """The segments up to the head, oldest first; the last one is the head, all others are sealed.
 
-        Ask before reading: what is sealed by now cannot grow while it is read.
+        Ask before reading: what is sealed by now cannot grow while it is read. A newest segment that cannot be read now
+        is left out, so that the one before it is not taken for sealed: it may be the head still.
         """
         numbers = self.numbers()
         self._forget_all_but(numbers)
-        while numbers and not self._is_opened(numbers[-1]):
+        problem: PushLogError | None = None
+        while numbers:
+            try:
+                if self._is_opened(numbers[-1]):
+                    break
+            except (SegmentGoneError, SegmentCorruptError):
+                pass
+            except PushLogError as error:
+                problem = error
             numbers.pop()
+        self.newest_problem = problem
         return numbers
 
     def tail(self, number: int, *, sealed: bool) -> Tail:
@@ -79,7 +95,7 @@ class LogDirectory:
         """Renames a damaged segment, so that it stops nothing and can be looked at later."""
         for side in _SIDES:
             path = self._side(number, side)
-            if path.exists():
+            with suppress(FileNotFoundError):  # two readers may find it damaged at once
                 path.rename(path.with_name(path.name + _CORRUPT))
         self._forget(number)
 
@@ -102,14 +118,6 @@ class LogDirectory:
         """True for the main file of a segment, set aside or not; false for what belongs to it."""
         return path.name.removesuffix(_CORRUPT).endswith(SUFFIX)
 
-    def sync(self) -> None:
-        """Makes the names in the directory survive a loss of power."""
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
     def _side(self, number: int, side: str) -> Path:
         path = self.segment(number)
         return path.with_name(path.name + side)
@@ -117,12 +125,9 @@ class LogDirectory:
     def _is_opened(self, number: int) -> bool:
         if number in self._opened:
             return True
-        try:
-            with opened(self.segment(number)) as reader:
-                if not reader.is_opened():
-                    return False
-        except (SegmentGoneError, SegmentCorruptError):
-            return False
+        with opened(self.segment(number)) as reader:
+            if not reader.is_opened():
+                return False
         self._opened.add(number)
         return True
 

@@ -9,6 +9,7 @@ is the header of the write-ahead log alone, which costs a loop iteration for not
 frames' checksums. `flush=fsync` runs with FULL, one sync a commit.
 """
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -102,15 +103,19 @@ class NoSegment:
 
 
 def _create(path: Path, flush: Literal["os", "fsync"]) -> apsw.Connection:
-    """Makes the file under another name first: a segment that can be seen is whole."""
+    """Makes the file under another name first: a segment that can be seen is whole, also after a loss of power.
+
+    So it is synced once, whatever `flush` is: a name without its bytes would be a damaged segment.
+    """
     unfinished = path.with_name(path.name + UNFINISHED)
     made = apsw.Connection(str(unfinished))
     try:
-        made.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[flush]}")
+        made.execute("PRAGMA synchronous = OFF")
         made.execute(f"BEGIN; {CREATE} COMMIT")
         made.execute("PRAGMA journal_mode = WAL")
     finally:
         made.close()
+    _sync(unfinished, os.O_RDONLY)  # SQLite has let go of it, and nobody else knows the name: no lock is dropped
     unfinished.rename(path)
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -118,7 +123,17 @@ def _create(path: Path, flush: Literal["os", "fsync"]) -> apsw.Connection:
         connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[flush]}")
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.execute("BEGIN IMMEDIATE; COMMIT")  # makes the write-ahead log and its index now, not on the loop
+        with suppress(*(OSError,) if flush == "os" else ()):  # some network file systems cannot
+            _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

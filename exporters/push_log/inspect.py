@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from exporters.push_log.lag import added_lags, lag_behind
 from exporters.push_log.log import Lag, PushLogError
 from exporters.push_log.payload import PayloadDecoder
 from exporters.push_log.position import START, Position
-from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, opened
+from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, Tail, opened
 from telemetry.push_record import PushRecord
 from wire.errors import FleetgaugeError
 
@@ -65,7 +65,7 @@ def log_stats(path: Path) -> LogStats:
             tails.append((number, directory.tail(number, sealed=False)))
         except SegmentGoneError:
             continue
-        except SegmentCorruptError:
+        except PushLogError:
             unreadable += 1
     filled = [(number, tail) for number, tail in tails if tail.row]
     set_aside = [file for file in directory.corrupt_files() if directory.is_database(file)]
@@ -74,7 +74,7 @@ def log_stats(path: Path) -> LogStats:
         disk_bytes=sum(directory.disk_bytes(number) for number in directory.numbers()),
         records=sum(tail.row for _, tail in filled),
         metrics_bytes=sum(tail.end_bytes for _, tail in filled),
-        oldest_received_at=_first_received_at(directory, filled[0][0]) if filled else None,
+        oldest_received_at=_first_received_at(directory, filled),
         newest_received_at=filled[-1][1].received_at if filled else None,
         damaged_segments=unreadable + len(set_aside),
         cursors=_cursor_stats(directory),
@@ -208,9 +208,12 @@ def _records(directory: LogDirectory, start: Position) -> Iterator[tuple[str, Pu
             continue
 
 
-def _first_received_at(directory: LogDirectory, number: int) -> int:
-    with opened(directory.segment(number)) as reader:
-        return reader.received_at(1)
+def _first_received_at(directory: LogDirectory, filled: Sequence[tuple[int, Tail]]) -> int | None:
+    """Of the oldest segment that can be read."""
+    for number, _ in filled:
+        with suppress(PushLogError), opened(directory.segment(number)) as reader:
+            return reader.received_at(1)
+    return None
 
 
 def _cursor_stats(directory: LogDirectory) -> tuple[CursorStats, ...]:

@@ -15,7 +15,6 @@ import structlog
 from exporters.push_log.directory import LogDirectory
 from exporters.push_log.free_space import free_bytes
 from exporters.push_log.log import PushLogError, PushLogLockedError
-from exporters.push_log.segment import SegmentCorruptError
 from exporters.push_log.settings import PushLogSettings
 from exporters.push_log.sqlite import Retention, SqlitePushLogWriter
 from quotas.clock import Time
@@ -111,5 +110,5 @@ class JointRetention:
 def _may_hold_pushes(directory: LogDirectory, number: int) -> bool:
     try:
         return directory.tail(number, sealed=False).row > 0
-    except SegmentCorruptError:
-        return True  # sealed, it is set aside, and what it takes along is counted
+    except PushLogError:
+        return True  # a damaged one is set aside when it is sealed, and what it takes along is counted

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from exporters.push_log.directory import LogDirectory
-from exporters.push_log.log import Lag
+from exporters.push_log.log import Lag, PushLogError
 from exporters.push_log.position import START, Position
-from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, opened
+from exporters.push_log.segment import opened
 
 
 def end_of(directory: LogDirectory) -> Position:
@@ -22,7 +22,7 @@ def lag_behind(directory: LogDirectory, position: Position) -> Lag:
     """What lies after `position`. Safe for threads: it reads over connections of its own.
 
     Raises:
-        PushLogError: a segment cannot be read; damaged ones are left out.
+        PushLogError: the directory cannot be read. Segments that cannot be are left out: `LogStats` tells of them.
     """
     records = size_bytes = 0
     oldest: int | None = None
@@ -38,7 +38,7 @@ def lag_behind(directory: LogDirectory, position: Position) -> Lag:
             with opened(directory.segment(number)) as reader:
                 size_bytes += tail.end_bytes - reader.end_bytes(after)
                 oldest = reader.received_at(after + 1) if oldest is None else oldest
-        except (SegmentCorruptError, SegmentGoneError):
+        except PushLogError:
             continue
         records += tail.row - after
     return Lag(records=records, bytes=size_bytes, oldest_received_at=oldest)

@@ -143,11 +143,7 @@ class SqlitePushLogReader:
         return self._read.row if number == self._read.segment else 0
 
     def has_batch(self, max_bytes: int, max_records: int) -> bool:
-        """True when a `poll` with these bounds would not wait: so much is there, or something must be seen to.
-
-        Raises:
-            PushLogError: the log cannot be looked at now.
-        """
+        """True when a `poll` with these bounds would not wait: so much is there, or something must be seen to."""
         if self._wake.is_set():
             return True
         records = size_bytes = 0
@@ -162,6 +158,8 @@ class SqlitePushLogReader:
                 continue
             except SegmentCorruptError:
                 return sealed
+            except PushLogError:
+                return True  # `poll` says what is wrong, after what lies before it
             if records >= max_records or size_bytes >= max_bytes:
                 return True
         return False
@@ -182,6 +180,8 @@ class SqlitePushLogReader:
                 break  # what was read goes out first; what is wrong is said by the next poll
         self._keep_segments([number for number in ahead if number >= self._read.segment])
         if gathering.first is None:
+            if self._directory.newest_problem is not None:
+                raise self._directory.newest_problem
             return None
         return Batch(
             exporter=self._exporter,
@@ -204,6 +204,10 @@ class SqlitePushLogReader:
             else:
                 log.error("the newest segment of the push log is damaged; it is left when sealed", reason=str(error))
             return sealed
+        except PushLogError:
+            if number < self._cursors.position(self._exporter).segment:
+                return True  # retention has let it go and counted it, but it cannot be unlinked either
+            raise
 
     def _gather_rows(self, number: int, gathering: _Gathering) -> bool:
         after = self._after(number)

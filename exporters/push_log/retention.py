@@ -5,9 +5,9 @@ Whole segments go, never rows (MEASURED.md: deleting 15,000 rows holds the write
 
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import apsw
 import structlog
@@ -16,13 +16,26 @@ from exporters.push_log.cursors import Cursors
 from exporters.push_log.damage import set_aside
 from exporters.push_log.directory import LogDirectory
 from exporters.push_log.log import PushLogError
-from exporters.push_log.position import START
+from exporters.push_log.position import START, Position
 from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, Tail, translated
 from exporters.push_log.settings import PushLogSettings
 
 log = structlog.get_logger(__name__)
 
 _BUSY_MS: Final = 1_000
+
+
+class _Sealed(NamedTuple):
+    """A sealed segment. `tail` is None while it cannot be read, though it is not known to be damaged."""
+
+    number: int
+    tail: Tail | None
+
+    def is_passed_by(self, position: Position) -> bool:
+        """True once nothing of it lies after `position`. Where its end is not known: once that is in a later one."""
+        if self.tail is None:
+            return position.segment > self.number
+        return not self.tail.row or (self.number, self.tail.row) <= position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +72,13 @@ class Retention:
         self._settings = settings
         self._exporters = tuple(exporters)
         self._directory = LogDirectory(settings.dir)
+        self._stuck: set[int] = set()
         self._cursors = Cursors(settings.dir)
 
     def run(self, now_ms: int) -> Upkeep:
         """Unlinks, checkpoints, drops. Cheap when there is nothing to do; meant for every few seconds.
+
+        A segment that cannot be read or unlinked now holds up none but itself.
 
         Args:
             now_ms: wall time [ms since the epoch, UTC]; what is kept is judged by when it was received.
@@ -70,9 +86,10 @@ class Retention:
         Raises:
             PushLogError: the log or its cursors cannot be worked on now.
         """
+        self._stuck.clear()
         damaged = self._set_damaged_aside()
         passed = self._drop_passed()
-        checkpointed = sum(self._checkpoint(number) for number, _ in self._sealed())
+        checkpointed = sum(self._checkpoint(each.number) for each in self._sealed() if each.tail is not None)
         lost: Counter[str] = Counter()
         dropped = self._drop_aged(now_ms, lost) + self._drop_oversize(lost)
         return Upkeep(
@@ -90,9 +107,13 @@ class Retention:
         return corrupt + sum(self._directory.disk_bytes(number) for number in self._directory.numbers())
 
     def oldest_received_at(self) -> int | None:
-        """Of what `drop_oldest` would drop, when its last push came [us since the epoch]; None if that is nothing."""
+        """Of what `drop_oldest` would drop, when its last push came [us since the epoch]; None if that is nothing.
+
+        0 where nothing that could be dropped can be read.
+        """
         sealed = self._sealed()
-        return sealed[0][1].received_at if sealed else None
+        readable = (each.tail.received_at for each in sealed if each.tail is not None)
+        return next(readable, 0) if sealed else None
 
     def drop_oldest(self) -> None:
         """Drops the oldest sealed segment for the log's size, read or not, and counts what is lost with it.
@@ -100,19 +121,25 @@ class Retention:
         Raises:
             PushLogError: the cursors cannot be moved now.
         """
-        for number, tail in self._sealed()[:1]:
-            self._drop(number, tail, "push.log.retention.bytes", Counter())
+        for each in self._sealed()[:1]:
+            self._drop(each, "push.log.retention.bytes", Counter())
 
     def close(self) -> None:
         """Ends the upkeep."""
         self._cursors.close()
 
-    def _sealed(self) -> list[tuple[int, Tail]]:
-        """The sealed segments that can be read, oldest first."""
+    def _sealed(self) -> list[_Sealed]:
+        """The sealed segments, oldest first, but for those that this run could not unlink."""
         found = []
         for number in self._directory.live()[:-1]:
-            with suppress(SegmentCorruptError, SegmentGoneError):
-                found.append((number, self._directory.tail(number, sealed=True)))
+            if number in self._stuck:
+                continue
+            try:
+                found.append(_Sealed(number, self._directory.tail(number, sealed=True)))
+            except (SegmentCorruptError, SegmentGoneError):
+                continue
+            except PushLogError:  # the exporters say so, and `LogStats` counts it
+                found.append(_Sealed(number, None))
         return found
 
     def _set_damaged_aside(self) -> int:
@@ -120,20 +147,27 @@ class Retention:
         for number in self._directory.live()[:-1]:
             try:
                 self._directory.tail(number, sealed=True)
-            except SegmentGoneError:
-                continue
             except SegmentCorruptError as error:
                 set_aside(self._directory, self._cursors, number, str(error))
                 damaged += 1
+            except PushLogError:
+                continue
         return damaged
 
     def _drop_passed(self) -> int:
         positions = {state.exporter: state.position for state in self._cursors.states()}
         hindmost = min((positions.get(exporter, START) for exporter in self._exporters), default=START)
-        passed = [number for number, tail in self._sealed() if not tail.row or (number, tail.row) <= hindmost]
-        for number in passed:
+        passed = [each.number for each in self._sealed() if each.is_passed_by(hindmost)]
+        return sum(self._remove(number) for number in passed)
+
+    def _remove(self, number: int) -> bool:
+        try:
             self._directory.remove(number)
-        return len(passed)
+        except OSError as error:
+            log.warning("a segment of the push log cannot be removed", segment=number, reason=str(error))
+            self._stuck.add(number)
+            return False
+        return True
 
     def _checkpoint(self, number: int) -> bool:
         """Folds a sealed segment's write-ahead log in, which makes it two to six times smaller."""
@@ -152,9 +186,9 @@ class Retention:
 
     def _drop_aged(self, now_ms: int, lost: Counter[str]) -> int:
         oldest_us = (now_ms - self._settings.retention_ms) * 1_000
-        aged = [(number, tail) for number, tail in self._sealed() if tail.received_at < oldest_us]
-        for number, tail in aged:
-            self._drop(number, tail, "push.log.retention.ms", lost)
+        aged = [each for each in self._sealed() if each.tail is not None and each.tail.received_at < oldest_us]
+        for each in aged:
+            self._drop(each, "push.log.retention.ms", lost)
         for path in self._directory.corrupt_files():
             if path.stat().st_mtime_ns // 1_000_000 < now_ms - self._settings.retention_ms:
                 path.unlink(missing_ok=True)
@@ -170,20 +204,28 @@ class Retention:
                 excess -= path.stat().st_size
                 path.unlink(missing_ok=True)
         dropped = 0
-        for number, tail in self._sealed():
+        for each in self._sealed():
             if excess > 0:
-                excess -= self._directory.disk_bytes(number)
-                self._drop(number, tail, "push.log.retention.bytes", lost)
-                dropped += 1
+                size_bytes = self._directory.disk_bytes(each.number)
+                if self._drop(each, "push.log.retention.bytes", lost):
+                    excess -= size_bytes
+                    dropped += 1
         return dropped
 
-    def _drop(self, number: int, tail: Tail, bound: str, lost: Counter[str]) -> None:
+    def _drop(self, sealed: _Sealed, bound: str, lost: Counter[str]) -> bool:
         """Counts first, then unlinks: ended in between, the next run finds the segment passed."""
-        behind = self._cursors.drop(number, tail.row, "retention")
-        self._directory.remove(number)
+        last_row = 0 if sealed.tail is None else sealed.tail.row
+        behind = self._cursors.drop(sealed.number, last_row, "retention")
         losses = {exporter: records for exporter, records in behind.items() if exporter in self._exporters and records}
         lost.update(losses)
-        log.warning("a segment of the push log was dropped", segment=number, bound=bound, lost_records=losses)
+        log.warning(
+            "a segment of the push log was dropped",
+            segment=sealed.number,
+            bound=bound,
+            lost_records=losses,
+            readable=sealed.tail is not None,
+        )
+        return self._remove(sealed.number)
 
     def _forget_absent(self) -> tuple[str, ...]:
         live = self._directory.live()

@@ -12,6 +12,7 @@ Trap: POSIX locks belong to the process, and closing any descriptor of a file dr
 these files in a process that uses them.
 """
 
+import errno
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,7 +107,7 @@ EMPTY: Final = Tail(0, 0, 0)
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turns SQLite's errors into the push log's own, with the file named."""
+    """Turns the errors of SQLite and of the system into the push log's own, with the file named."""
     try:
         yield
     except (apsw.CorruptError, apsw.NotADBError) as error:
@@ -123,6 +124,9 @@ def translated(path: Path) -> Iterator[None]:
     except apsw.CantOpenError as error:
         kind = SegmentGoneError if not path.exists() else PushLogError
         raise kind(f"{path} cannot be opened: {error}") from error
+    except OSError as error:
+        kind = PushLogFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else PushLogError
+        raise kind(f"{path}: {error.strerror}") from error
     except apsw.Error as error:
         raise PushLogError(f"{path}: {error}") from error
 
@@ -132,6 +136,7 @@ class SegmentReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        _refuse_empty(path)
         with translated(path):
             self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
             self._connection.set_busy_timeout(_BUSY_MS)
@@ -141,32 +146,29 @@ class SegmentReader:
 
     def is_opened(self) -> bool:
         """True once the segment was made the head; a prepared one is not."""
-        with translated(self.path):
-            tables = self._connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'pushes'").get
-            if not tables:
-                return False
+        with self._reading():
             return self._connection.execute("SELECT opened_at FROM segment").get is not None
 
     def tail(self) -> Tail:
         """The last committed row."""
-        with translated(self.path):
+        with self._reading():
             last = self._connection.execute(_LAST).get
         return EMPTY if last is None else Tail(*last)
 
     def end_bytes(self, row: int) -> int:
         """The running total at `row`; 0 for row 0."""
-        with translated(self.path):
+        with self._reading():
             return cast(int, self._connection.execute("SELECT end_bytes FROM pushes WHERE row = ?", (row,)).get or 0)
 
     def received_at(self, row: int) -> int:
         """When the record at `row` was received [us since the epoch]; 0 when there is no such row."""
-        with translated(self.path):
+        with self._reading():
             return cast(int, self._connection.execute("SELECT received_at FROM pushes WHERE row = ?", (row,)).get or 0)
 
     def rows(self, after: int, last: int) -> Generator[StoredRow]:
         """The rows after `after` up to `last`, in order. Close the generator: an open one holds a snapshot."""
         end = 1 + len(_CONTEXT)
-        with translated(self.path):
+        with self._reading():
             if self._select is None:
                 self._select = self._select_of_form()
             cursor = self._connection.execute(self._select, (after, last))
@@ -176,15 +178,46 @@ class SegmentReader:
             finally:
                 cursor.close()
 
-    def _select_of_form(self) -> str:
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """`translated`; and a database without our tables is damaged, since a segment gets its name when it is whole.
+
+        Raises:
+            SegmentCorruptError, NewerFormError: instead of SQLite's complaint about the query.
+        """
+        with translated(self.path):
+            try:
+                yield
+            except apsw.SQLError as error:
+                self._form()
+                raise SegmentCorruptError(f"{self.path} is damaged: {error}") from error
+
+    def _form(self) -> int:
         form = cast(int, self._connection.execute("PRAGMA user_version").get or 0)
         if form not in FORMS:
             raise NewerFormError(self.path, form)
-        return select_rows(FORMS[form])
+        return form
+
+    def _select_of_form(self) -> str:
+        return select_rows(FORMS[self._form()])
 
     def close(self) -> None:
         """Ends reading."""
         self._connection.close()
+
+
+def _refuse_empty(path: Path) -> None:
+    """SQLite takes an empty file for an empty database, and deletes its write-ahead log, which may hold every row.
+
+    Raises:
+        SegmentCorruptError: it is one.
+    """
+    try:
+        is_empty = path.stat().st_size == 0
+    except OSError:
+        return  # SQLite says what is wrong
+    if is_empty:
+        raise SegmentCorruptError(f"{path} is damaged: it is empty")
 
 
 def select_rows(columns: Collection[str]) -> str:

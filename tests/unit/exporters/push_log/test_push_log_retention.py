@@ -4,11 +4,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 from support.push_log import RECEIVED_AT_US, numbers, poll, poll_all, small_log
 
 from exporters.push_log.cursors import Cursors
 from exporters.push_log.directory import LogDirectory
+from exporters.push_log.inspect import log_stats
+from exporters.push_log.log import PushLogError
 from exporters.push_log.sqlite import Retention
 
 NOW_MS = RECEIVED_AT_US // 1_000 + 60_000
@@ -172,6 +175,51 @@ def test_damaged_segments_are_set_aside_and_their_files_age_and_count_towards_th
     assert len(list(log.path.glob("*.corrupt"))) >= 1
     upkeep(log, "otlp", retention_bytes=100_000).run(NOW_MS)
     assert list(log.path.glob("*.corrupt")) == []
+
+
+def make_unreadable(segment: Path, *, removable: bool) -> Path:
+    """As on a disk that does not answer; returns where its file is meanwhile."""
+    aside = segment.rename(segment.with_suffix(".aside"))
+    if removable:
+        segment.symlink_to(segment.parent)
+    else:
+        segment.mkdir()
+    return aside
+
+
+def test_an_unreadable_segment_holds_up_neither_upkeep_nor_status_and_comes_when_it_can_be_read(log: Any) -> None:
+    reader = log.reader()
+    written = log.write(log.writer(), 60)
+    first, second = log.segments()[:2]
+    aside = make_unreadable(second, removable=False)
+    batch = poll(reader)
+    assert batch is not None
+    reader.commit(batch)
+    result = upkeep(log, "otlp").run(NOW_MS)
+    assert (result.passed, first.exists()) == (1, False)
+    assert result.checkpointed > 1
+    stats = log_stats(log.path)
+    assert stats.damaged_segments == 1
+    assert 0 < stats.cursors[0].lag.records < 60 - len(batch.records)
+    with pytest.raises(PushLogError):
+        poll(reader)
+    second.rmdir()
+    aside.rename(second)
+    assert numbers(batch.records) + poll_all(reader) == written
+
+
+@pytest.mark.parametrize("removable", [True, False])
+def test_an_unreadable_segment_does_not_keep_the_log_from_staying_within_its_bytes(log: Any, removable: bool) -> None:
+    reader = log.reader()
+    written = log.write(log.writer(), 60)
+    make_unreadable(log.segments()[1], removable=removable)
+    with capture_logs() as said:
+        assert upkeep(log, "otlp", retention_bytes=30_000).run(NOW_MS).dropped > 2
+    assert log_stats(log.path).damaged_segments == (0 if removable else 1)
+    left = poll_all(reader)
+    assert left == written[-len(left) :]
+    stuck = [entry["segment"] for entry in said if entry["event"] == "a segment of the push log cannot be removed"]
+    assert stuck == ([] if removable else [2])
 
 
 def unopened(log: Any) -> int:

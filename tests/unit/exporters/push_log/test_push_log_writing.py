@@ -3,7 +3,9 @@
 import gzip
 import os
 import shutil
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -15,6 +17,7 @@ from exporters.push_log import free_space
 from exporters.push_log.log import PushLogError, PushLogFullError, PushLogLockedError
 from exporters.push_log.segment import SegmentCorruptError
 from exporters.push_log.settings import PushLogSettings
+from exporters.push_log.supply import in_thread
 
 
 def test_a_record_comes_back_as_it_was_appended(log: Any) -> None:
@@ -252,3 +255,25 @@ def test_senseless_settings_are_refused_by_name(log: Any, wrong: dict[str, Any])
 def test_flush_fsync_writes_and_reads_the_same(log: Any) -> None:
     writer, reader = log.writer(small_log(log.path, flush="fsync")), log.reader()
     assert log.write(writer, 30, per_commit=3) == poll_all(reader)
+
+
+@pytest.mark.parametrize("flush", ["os", "fsync"])
+def test_a_segment_is_on_the_disk_before_it_has_its_name_and_the_loop_does_not_wait_for_it(
+    log: Any, flush: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name without the bytes, as a loss of power may leave it, would be a damaged segment."""
+    synced: list[tuple[str, str]] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        synced.append((Path(f"/proc/self/fd/{descriptor}").readlink().name, threading.current_thread().name))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    writer = log.writer(small_log(log.path, flush=flush), spawn=in_thread)
+    first = threading.current_thread().name
+    assert synced == [("00000000000000000001.sqlite.new", first), ("push-log", first)]
+    for _ in range(9):
+        log.write(writer, 1)
+        writer._supply._wait and writer._supply._wait()
+    assert synced[2:] == [("00000000000000000002.sqlite.new", "push-log-prepare"), ("push-log", "push-log-prepare")]
