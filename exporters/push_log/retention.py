@@ -4,9 +4,10 @@ Whole segments go, never rows (MEASURED.md: deleting 15,000 rows holds the write
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 import apsw
@@ -185,8 +186,11 @@ class Retention:
         return True
 
     def _drop_aged(self, now_ms: int, lost: Counter[str]) -> int:
+        """The oldest segments up to the first that is young enough: a drop takes the cursors past all before it."""
         oldest_us = (now_ms - self._settings.retention_ms) * 1_000
-        aged = [each for each in self._sealed() if each.tail is not None and each.tail.received_at < oldest_us]
+        sealed = self._sealed()
+        times = _written_last(sealed, now_ms * 1_000)
+        aged = [each for each, _ in takewhile(lambda entry: entry[1] < oldest_us, zip(sealed, times, strict=True))]
         for each in aged:
             self._drop(each, "push.log.retention.ms", lost)
         for path in self._directory.corrupt_files():
@@ -235,3 +239,17 @@ class Retention:
             self._cursors.forget(exporter)
             log.info("the cursor of an exporter that is no longer configured was removed", exporter=exporter)
         return lost_place
+
+
+def _written_last(sealed: Sequence[_Sealed], now_us: int) -> list[int]:
+    """When each segment got its last push, as far as that can be believed [us since the epoch].
+
+    Where it cannot be read, or lies in the future since the clock was ahead, it was no later than in the next segment.
+    """
+    times = []
+    latest = now_us
+    for each in reversed(sealed):
+        if each.tail is not None and each.tail.received_at <= now_us:
+            latest = each.tail.received_at
+        times.append(latest)
+    return times[::-1]

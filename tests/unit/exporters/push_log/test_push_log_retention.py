@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.push_log import RECEIVED_AT_US, numbers, poll, poll_all, small_log
+from support.push_log import RECEIVED_AT_US, numbers, poll, poll_all, push_record, small_log
 
 from exporters.push_log.cursors import Cursors
 from exporters.push_log.directory import LogDirectory
@@ -118,6 +118,35 @@ def test_segments_older_than_their_time_go_and_the_head_stays(log: Any) -> None:
     left = poll_all(reader)
     assert left == written[-len(left) :]
     assert result.lost_records == {"otlp": 60 - len(left)}
+
+
+@pytest.mark.parametrize("wrong_by_days", [365, -365])
+def test_after_the_clock_was_wrong_what_goes_by_age_is_the_oldest_and_is_counted(log: Any, wrong_by_days: int) -> None:
+    """Five segments of ten pushes: the second by the wrong clock, the last two of the seventh and eighth day."""
+    day_us = 24 * 3_600_000_000
+    reader = log.reader()
+    for number, day in enumerate((0, wrong_by_days, 0, 7, 8)):
+        writer = log.writer()
+        for each in range(10):
+            writer.append(push_record(10 * number + each, received_at=RECEIVED_AT_US + day * day_us))
+        writer.commit()
+        writer.close()
+    retention = upkeep(log, "otlp")
+    for days, gone in ((1, 0), (7.5, 30)):
+        lost = retention.run((RECEIVED_AT_US + int(days * day_us)) // 1_000).lost_records
+        assert lost == ({"otlp": gone} if gone else {})
+    assert poll_all(reader) == list(range(30, 50))
+    assert Cursors(log.path).states()[0].lost_by_retention == 30
+
+
+def test_an_unreadable_segment_ages_with_the_next_one(log: Any) -> None:
+    reader = log.reader()
+    log.write(log.writer(), 60)
+    make_unreadable(log.segments()[1], removable=True)
+    assert upkeep(log, "otlp").run(NOW_MS).dropped == 0
+    assert upkeep(log, "otlp").run(NOW_MS + WEEK_MS).dropped > 2
+    assert log_stats(log.path).damaged_segments == 0
+    assert poll_all(reader)[-1] == 60
 
 
 def test_the_last_pushes_of_a_quiet_log_age_too(log: Any) -> None:
