@@ -15,6 +15,7 @@ def set_aside(directory: LogDirectory, cursors: Cursors, number: int, reason: st
         last_row = directory.tail(number, sealed=True).row
     except PushLogError:
         last_row = 0
-    lost = cursors.drop(number, last_row, "damage") if last_row else {}
-    directory.set_aside(number)
+    with directory.in_flight.lock:
+        lost = cursors.drop(number, last_row, "damage", directory.in_flight.ends()) if last_row else {}
+        directory.set_aside(number)
     log.error("a damaged segment of the push log was set aside", segment=number, reason=reason, lost_records=lost)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from exporters.push_log.in_flight import InFlight
 from exporters.push_log.log import PushLogError
 from exporters.push_log.segment import UNFINISHED, SegmentCorruptError, SegmentGoneError, Tail, opened
 
@@ -20,6 +21,7 @@ class LogDirectory:
     Numbers of segments only grow and are never used twice, not even for one that was taken away.
 
     Attributes:
+        in_flight: how far the readers that share this object have polled.
         newest_problem: why the last `live` could not tell whether a newest segment is the head.
     """
 
@@ -27,6 +29,7 @@ class LogDirectory:
         self.path = path
         self._sealed_tails: dict[int, Tail] = {}
         self._opened: set[int] = set()
+        self.in_flight = InFlight()
         self.newest_problem: PushLogError | None = None
 
     def segment(self, number: int) -> Path:

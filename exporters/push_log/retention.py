@@ -4,7 +4,7 @@ Whole segments go, never rows (MEASURED.md: deleting 15,000 rows holds the write
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import takewhile
@@ -69,10 +69,20 @@ class Retention:
     exporter, age and size alone decide.
     """
 
-    def __init__(self, settings: PushLogSettings, exporters: Iterable[str]) -> None:
+    def __init__(
+        self, settings: PushLogSettings, exporters: Iterable[str], directory: LogDirectory | None = None
+    ) -> None:
+        """Opens the log's cursors.
+
+        Args:
+            settings: what is kept, and where.
+            exporters: the names of the configured ones.
+            directory: the log's, shared with the readers of this process: what they have in hand when its segment goes
+                is lost only when they cannot deliver it.
+        """
         self._settings = settings
         self._exporters = tuple(exporters)
-        self._directory = LogDirectory(settings.dir)
+        self._directory = directory or LogDirectory(settings.dir)
         self._stuck: set[int] = set()
         self._cursors = Cursors(settings.dir)
 
@@ -91,7 +101,7 @@ class Retention:
         damaged = self._set_damaged_aside()
         passed = self._drop_passed()
         checkpointed = sum(self._checkpoint(each.number) for each in self._sealed() if each.tail is not None)
-        lost: Counter[str] = Counter()
+        lost = self._configured(self._cursors.give_up(self._directory.in_flight.ends()))
         dropped = self._drop_aged(now_ms, lost) + self._drop_oversize(lost)
         return Upkeep(
             passed=passed,
@@ -219,17 +229,24 @@ class Retention:
     def _drop(self, sealed: _Sealed, bound: str, lost: Counter[str]) -> bool:
         """Counts first, then unlinks: ended in between, the next run finds the segment passed."""
         last_row = 0 if sealed.tail is None else sealed.tail.row
-        behind = self._cursors.drop(sealed.number, last_row, "retention")
-        losses = {exporter: records for exporter, records in behind.items() if exporter in self._exporters and records}
+        in_flight = self._directory.in_flight
+        with in_flight.lock:
+            losses = self._configured(self._cursors.drop(sealed.number, last_row, "retention", in_flight.ends()))
+            removed = self._remove(sealed.number)
         lost.update(losses)
         log.warning(
             "a segment of the push log was dropped",
             segment=sealed.number,
             bound=bound,
-            lost_records=losses,
+            lost_records=dict(losses),
             readable=sealed.tail is not None,
         )
-        return self._remove(sealed.number)
+        return removed
+
+    def _configured(self, lost: Mapping[str, int]) -> Counter[str]:
+        return Counter(
+            {exporter: records for exporter, records in lost.items() if exporter in self._exporters and records}
+        )
 
     def _forget_absent(self) -> tuple[str, ...]:
         live = self._directory.live()

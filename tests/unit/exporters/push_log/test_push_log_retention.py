@@ -1,6 +1,7 @@
 """The log stays within its bounds; what is lost by that is counted for whom it is lost."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def disk_bytes(path: Path) -> int:
 
 
 def upkeep(log: Any, *exporters: str, **changed: Any) -> Retention:
-    return Retention(small_log(log.path, **changed), exporters)
+    return Retention(small_log(log.path, **changed), exporters, log.directory)
 
 
 def test_a_segment_goes_when_every_configured_exporter_has_passed_it(log: Any) -> None:
@@ -158,20 +159,82 @@ def test_the_last_pushes_of_a_quiet_log_age_too(log: Any) -> None:
     assert upkeep(log, "otlp").run(NOW_MS + WEEK_MS).lost_records == {"otlp": 3}
 
 
-def test_what_was_polled_before_its_segment_went_and_is_delivered_after_all_is_not_lost(log: Any) -> None:
-    writer, reader = log.writer(), log.reader()
-    log.write(writer, 100)
-    first, second = poll(reader, max_records=4), poll(reader, max_records=30)
+def lost(log: Any) -> int:
+    with closing(Cursors(log.path)) as cursors:
+        return int(cursors.states()[0].lost_by_retention)
+
+
+def drop_under_way(log: Any, reader: Any) -> tuple[Any, Any, int]:
+    """Of a hundred records four are delivered, and twenty and ten are on their way when most segments go."""
+    log.write(log.writer(), 100)
+    first, second, third = (poll(reader, max_records=count) for count in (4, 20, 10))
     assert first is not None
-    assert second is not None
     reader.commit(first)
-    lost = upkeep(log, "otlp", retention_bytes=70_000).run(NOW_MS).lost_records["otlp"]
-    reader.commit(second)
+    counted = upkeep(log, "otlp", retention_bytes=70_000).run(NOW_MS).lost_records["otlp"]
+    assert counted > 0
+    assert lost(log) == counted
+    return second, third, counted
+
+
+def test_what_was_polled_before_its_segment_went_and_is_delivered_after_all_was_never_counted_as_lost(log: Any) -> None:
+    reader = log.reader()
+    _, third, counted = drop_under_way(log, reader)
+    assert upkeep(log, "otlp").run(NOW_MS).lost_records == {}, "it is still on its way"
+    reader.commit(third)
     left = poll_all(reader)
+    upkeep(log, "otlp").run(NOW_MS)
     state = Cursors(log.path).states()[0]
     assert state.delivered_records == 34 + len(left)
-    assert state.lost_by_retention == lost - 30
+    assert state.lost_by_retention == counted == 100 - 34 - len(left)
+
+
+@pytest.mark.parametrize("end", ["killed", "closed", "rewound", "rewound, and on", "delivered in part"])
+def test_what_was_polled_before_its_segment_went_and_is_not_delivered_is_counted_as_lost_then(
+    log: Any, end: str
+) -> None:
+    reader = log.reader()
+    second, _, counted = drop_under_way(log, reader)
+    missing = 30
+    with capture_logs() as said:
+        if end == "delivered in part":
+            reader.commit(second)
+            missing = 10
+        if end == "killed":
+            log.directory = LogDirectory(log.path)  # the next process
+        elif end.startswith("rewound"):
+            reader.rewind()
+        else:
+            reader.close()
+        if not end.startswith("rewound"):
+            reader = log.reader()
+        if end == "rewound, and on":
+            poll_all(reader)
+        upkeep(log, "otlp").run(NOW_MS)
+    assert lost(log) == counted + missing
+    told = [entry for entry in said if entry["event"].startswith("pushes that were on their way")]
+    assert sum(entry["records"] for entry in told) == missing
+    poll_all(reader)
+    state = Cursors(log.path).states()[0]
     assert state.delivered_records + state.lost_by_retention == 100
+
+
+def test_no_count_of_what_is_lost_falls_while_a_batch_is_on_its_way_over_many_drops(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    retention = upkeep(log, "otlp", retention_bytes=70_000)
+    counts = [0]
+    for _ in range(6):
+        log.write(writer, 30)
+        batch = poll(reader, max_records=20)
+        assert batch is not None
+        log.write(writer, 40)
+        retention.run(NOW_MS)
+        counts.append(lost(log))
+        reader.commit(batch)
+        counts.append(lost(log))
+    poll_all(reader)
+    counts.append(lost(log))
+    assert counts == sorted(counts)
+    assert counts[-1] + Cursors(log.path).states()[0].delivered_records == 6 * 70
 
 
 def test_a_rewind_after_a_drop_goes_on_with_what_is_left(log: Any) -> None:

@@ -7,11 +7,13 @@ was checkpointed, and two cursors, of which `collector` had passed the first sev
 import sqlite3
 import tarfile
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.push_log import numbers, poll_all, push_record, small_log, zstd
 
+from exporters.push_log.directory import LogDirectory
 from exporters.push_log.inspect import log_stats
 from exporters.push_log.log import PushLogError
 from exporters.push_log.segment import FORM, FORMS, SegmentReader, row_values, select_rows
@@ -68,6 +70,22 @@ def test_its_upkeep_lets_segments_go_that_everybody_has(old_log: PushLogSettings
     with closing(Retention(old_log, ["collector"])) as upkeep:
         assert upkeep.run(WALL_MS).passed == 14
     assert log_stats(old_log.dir).damaged_segments == 0
+
+
+def test_what_is_on_its_way_when_its_segment_goes_is_kept_beside_cursors_of_an_earlier_form(
+    old_log: PushLogSettings,
+) -> None:
+    directory = LogDirectory(old_log.dir)
+    least = replace(old_log, retention_bytes=1)
+    with (
+        closing(SqlitePushLogReader(old_log, "collector", directory=directory)) as reader,
+        closing(Retention(least, ["collector"], directory)) as upkeep,
+    ):
+        batch = reader.poll(1 << 30, 10, 0)
+        assert batch is not None
+        lost = upkeep.run(WALL_MS).lost_records["collector"]
+        reader.commit(batch)
+        assert 7 + 10 + lost + len(poll_all(reader)) == 30
 
 
 def test_the_form_that_is_written_is_the_newest_and_holds_the_whole_push_record() -> None:
