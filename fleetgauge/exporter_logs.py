@@ -116,7 +116,7 @@ class EmbeddedLog(_OnDisk):
 
     def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         """See `ExporterLog.status`: the log as it lies on the disk."""
-        return self._told(log_stats(self._settings.dir))
+        return self._told(log_stats(self._directory))
 
 
 class MergedLog(_OnDisk):
@@ -141,8 +141,7 @@ class MergedLog(_OnDisk):
 
     def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         """See `ExporterLog.status`: all logs together."""
-        paths = {name: directory.path for name, directory in self._directories.items()}
-        return self._told(added_stats(tuple(all_stats(paths).values())))
+        return self._told(added_stats(tuple(all_stats(self._directories).values())))
 
 
 class TopicLog:

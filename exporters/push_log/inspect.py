@@ -50,19 +50,22 @@ class LogStats:
     cursors: tuple[CursorStats, ...]
 
 
-def log_stats(path: Path) -> LogStats:
-    """Adds up the log in directory `path`.
+def log_stats(log: Path | LogDirectory) -> LogStats:
+    """Adds up a log.
+
+    Args:
+        log: its directory. Who asks again and again keeps the `LogDirectory`, which looks at a sealed segment once.
 
     Raises:
         PushLogError: there is no log, or it cannot be read.
     """
-    directory = _existing(path)
+    directory = _existing(log)
     live = directory.live()
     tails = []
     unreadable = 0
     for number in live:
         try:
-            tails.append((number, directory.tail(number, sealed=False)))
+            tails.append((number, directory.tail(number, sealed=number != live[-1])))
         except SegmentGoneError:
             continue
         except PushLogError:
@@ -81,19 +84,19 @@ def log_stats(path: Path) -> LogStats:
     )
 
 
-def is_log(path: Path) -> bool:
-    """True if directory `path` has a log, which may be empty."""
-    return bool(LogDirectory(path).numbers())
+def is_log(log: Path | LogDirectory) -> bool:
+    """True if the directory has a log, which may be empty."""
+    return bool(_directory(log).numbers())
 
 
-def all_stats(logs: Mapping[str, Path]) -> dict[str, LogStats]:
+def all_stats(logs: Mapping[str, Path] | Mapping[str, LogDirectory]) -> dict[str, LogStats]:
     """`log_stats` of each log, by name; at least one. What is no log yet is left out where there is another.
 
     Raises:
         PushLogError: there is none, or one cannot be read.
     """
-    there = {name: path for name, path in logs.items() if is_log(path)} or logs
-    return {name: log_stats(path) for name, path in there.items()}
+    there = {name: each for name, each in logs.items() if is_log(each)} or logs
+    return {name: log_stats(each) for name, each in there.items()}
 
 
 def holds_pushes(path: Path) -> bool:
@@ -182,10 +185,14 @@ def records_after(path: Path, position: str | None = None) -> Iterator[tuple[str
     return _records(_existing(path), start)
 
 
-def _existing(path: Path) -> LogDirectory:
-    directory = LogDirectory(path)
+def _directory(log: Path | LogDirectory) -> LogDirectory:
+    return log if isinstance(log, LogDirectory) else LogDirectory(log)
+
+
+def _existing(log: Path | LogDirectory) -> LogDirectory:
+    directory = _directory(log)
     if not directory.numbers():
-        raise PushLogError(f"there is no push log in {path}: has a node run with these log.dirs?")
+        raise PushLogError(f"there is no push log in {directory.path}: has a node run with these log.dirs?")
     return directory
 
 

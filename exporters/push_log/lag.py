@@ -35,12 +35,15 @@ def lag_behind(directory: LogDirectory, position: Position) -> Lag:
             tail = directory.tail(number, sealed=number != live[-1])
             if tail.row <= after:
                 continue
-            with opened(directory.segment(number)) as reader:
-                size_bytes += tail.end_bytes - reader.end_bytes(after)
-                oldest = reader.received_at(after + 1) if oldest is None else oldest
+            passed_bytes = 0
+            if oldest is None or after:  # else it need not be opened
+                with opened(directory.segment(number)) as reader:
+                    passed_bytes = reader.end_bytes(after)
+                    oldest = reader.received_at(after + 1) if oldest is None else oldest
         except PushLogError:
             continue
         records += tail.row - after
+        size_bytes += tail.end_bytes - passed_bytes
     return Lag(records=records, bytes=size_bytes, oldest_received_at=oldest)
 
 
