@@ -8,7 +8,14 @@ from typing import Final
 
 from exporters.push_log.in_flight import InFlight
 from exporters.push_log.log import PushLogError
-from exporters.push_log.segment import UNFINISHED, SegmentCorruptError, SegmentGoneError, Tail, opened
+from exporters.push_log.segment import (
+    UNFINISHED,
+    Predecessor,
+    SegmentCorruptError,
+    SegmentGoneError,
+    Tail,
+    opened,
+)
 
 SUFFIX: Final = ".sqlite"
 _SIDES: Final = ("", "-wal", "-shm")  # the database goes first: without it the others mean nothing
@@ -28,6 +35,7 @@ class LogDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._sealed_tails: dict[int, Tail] = {}
+        self._written: dict[int, int] = {}
         self._opened: set[int] = set()
         self.in_flight = InFlight()
         self.newest_problem: PushLogError | None = None
@@ -79,6 +87,31 @@ class LogDirectory:
         if sealed:
             self._sealed_tails[number] = tail
         return tail
+
+    def predecessor(self, number: int) -> Predecessor | None:
+        """What segment `number` notes of the one before it.
+
+        Raises:
+            PushLogError: it cannot be read.
+        """
+        with opened(self.segment(number)) as reader:
+            return reader.predecessor()
+
+    def written(self, number: int) -> int:
+        """How many rows a sealed segment got, whatever it holds now; 0 if nobody knows. Looked at once.
+
+        It is the next segment that knows, unless an earlier release wrote that.
+        """
+        if number not in self._written:
+            later = next((each for each in self.numbers() if each > number), None)
+            if later is None:
+                return 0
+            try:
+                noted = self.predecessor(later)
+            except PushLogError:
+                return 0
+            self._written[number] = noted.rows if noted is not None and noted.number == number else 0
+        return self._written[number]
 
     def disk_bytes(self, number: int) -> int:
         """What a segment takes with its write-ahead log and index [B]."""
@@ -135,13 +168,14 @@ class LogDirectory:
         return True
 
     def _forget_all_but(self, numbers: list[int]) -> None:
-        known = self._opened | self._sealed_tails.keys()
+        known = self._opened | self._sealed_tails.keys() | self._written.keys()
         if len(known) > len(numbers):
             for number in known.difference(numbers):
                 self._forget(number)
 
     def _forget(self, number: int) -> None:
         self._sealed_tails.pop(number, None)
+        self._written.pop(number, None)
         self._opened.discard(number)
 
 

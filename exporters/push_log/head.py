@@ -18,7 +18,7 @@ from typing import Final, Literal
 import apsw
 
 from exporters.push_log.log import PushLogFullError
-from exporters.push_log.segment import CREATE, INSERT, UNFINISHED, translated
+from exporters.push_log.segment import CREATE, INSERT, OPEN, UNFINISHED, Predecessor, translated
 
 _FRAME_BYTES: Final = 4096 + 24
 _BUSY_MS: Final = 20  # nobody else writes; a stranger's lock is not worth holding the loop for
@@ -44,9 +44,9 @@ class HeadSegment:
         """What the segment takes on the disk so far [B]."""
         return self._frames * _FRAME_BYTES
 
-    def open(self, opened_at_us: int) -> None:
-        """Makes the segment the head, and with that seals all before it."""
-        self._write("UPDATE segment SET opened_at = ?", [(opened_at_us,)])
+    def open(self, opened_at_us: int, predecessor: Predecessor | None) -> None:
+        """Makes the segment the head, and with that seals all before it, of which it notes the newest."""
+        self._write(OPEN, [(opened_at_us, *(predecessor or (None, None)))])
 
     def write(self, rows: Sequence[tuple[object, ...]], end_bytes: int) -> None:
         """Adds rows that continue the numbers, in one transaction.

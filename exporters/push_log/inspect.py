@@ -36,7 +36,7 @@ class LogStats:
         metrics_bytes: sum of their `metrics`, decompressed [B].
         oldest_received_at: of the first record [us since the epoch, UTC]; None in an empty log.
         newest_received_at: of the last record, likewise.
-        damaged_segments: files that were set aside or cannot be read.
+        damaged_segments: files that were set aside, cannot be read, or have lost their end.
         cursors: by exporter's name.
     """
 
@@ -71,6 +71,7 @@ def log_stats(log: Path | LogDirectory) -> LogStats:
         except PushLogError:
             unreadable += 1
     filled = [(number, tail) for number, tail in tails if tail.row]
+    short = sum(tail.row < directory.written(number) for number, tail in tails if number != live[-1])
     set_aside = [file for file in directory.corrupt_files() if directory.is_database(file)]
     return LogStats(
         segments=len(live),
@@ -79,7 +80,7 @@ def log_stats(log: Path | LogDirectory) -> LogStats:
         metrics_bytes=sum(tail.end_bytes for _, tail in filled),
         oldest_received_at=_first_received_at(directory, filled),
         newest_received_at=filled[-1][1].received_at if filled else None,
-        damaged_segments=unreadable + len(set_aside),
+        damaged_segments=unreadable + short + len(set_aside),
         cursors=_cursor_stats(directory),
     )
 

@@ -164,8 +164,9 @@ class SqlitePushLogReader:
             sealed = number != ahead[-1]
             try:
                 tail = self._directory.tail(number, sealed=True) if sealed else self._segment(number).tail()
-                records += tail.row - self._after(number)
-                size_bytes += tail.end_bytes - self._bytes_read(number)
+                if tail.row > self._after(number):
+                    records += tail.row - self._after(number)
+                    size_bytes += tail.end_bytes - self._bytes_read(number)
             except SegmentGoneError:
                 continue
             except SegmentCorruptError:
@@ -207,7 +208,10 @@ class SqlitePushLogReader:
     def _gather(self, number: int, gathering: _Gathering, *, sealed: bool) -> bool:
         """Reads on in one segment; False when no more fits."""
         try:
-            return self._gather_rows(number, gathering)
+            is_through = self._gather_rows(number, gathering)
+            if is_through and sealed:
+                self._pass_missing_rows(number)
+            return is_through
         except SegmentGoneError:
             return True
         except SegmentCorruptError as error:
@@ -240,6 +244,16 @@ class SqlitePushLogReader:
                 delivered, size_bytes = len(gathering.records) - records_before, gathering.size_bytes - bytes_before
                 self._polled.append(Extent(number, after + 1, self._read.row, delivered, size_bytes))
         return fits and gathering.room > 0
+
+    def _pass_missing_rows(self, number: int) -> None:
+        """Counts, with the next commit, what a sealed segment has lost of its end: it reads as a shorter one."""
+        last_row, written = self._after(number), self._directory.written(number)
+        if last_row < written and self._directory.segment(number).exists():  # not just taken away under us
+            self._polled.append(Extent(number, last_row + 1, written))
+            self._read = Position(number, written)
+            log.error(
+                "a damaged segment of the push log has lost its last pushes", segment=number, lost=written - last_row
+            )
 
     def _add(self, row: StoredRow, gathering: _Gathering) -> None:
         try:

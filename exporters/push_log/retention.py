@@ -27,16 +27,31 @@ _BUSY_MS: Final = 1_000
 
 
 class _Sealed(NamedTuple):
-    """A sealed segment. `tail` is None while it cannot be read, though it is not known to be damaged."""
+    """A sealed segment.
+
+    `tail` is None while it cannot be read, though it is not known to be damaged. `written` are the rows that it got; 0
+    if nobody knows.
+    """
 
     number: int
     tail: Tail | None
+    written: int
+
+    @property
+    def last_row(self) -> int:
+        """The last row that it got, as far as can be told."""
+        return max(self.written, 0 if self.tail is None else self.tail.row)
+
+    @property
+    def is_short(self) -> bool:
+        """True if it is damaged so that it reads as a shorter one."""
+        return self.tail is not None and self.tail.row < self.written
 
     def is_passed_by(self, position: Position) -> bool:
         """True once nothing of it lies after `position`. Where its end is not known: once that is in a later one."""
-        if self.tail is None:
+        if self.tail is None and not self.written:
             return position.segment > self.number
-        return not self.tail.row or (self.number, self.tail.row) <= position
+        return not self.last_row or (self.number, self.last_row) <= position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +115,7 @@ class Retention:
         self._stuck.clear()
         damaged = self._set_damaged_aside()
         passed = self._drop_passed()
-        checkpointed = sum(self._checkpoint(each.number) for each in self._sealed() if each.tail is not None)
+        checkpointed = sum(self._checkpoint(each) for each in self._sealed())
         lost = self._configured(self._cursors.give_up(self._directory.in_flight.ends()))
         dropped = self._drop_aged(now_ms, lost) + self._drop_oversize(lost)
         return Upkeep(
@@ -146,11 +161,12 @@ class Retention:
             if number in self._stuck:
                 continue
             try:
-                found.append(_Sealed(number, self._directory.tail(number, sealed=True)))
+                tail = self._directory.tail(number, sealed=True)
             except (SegmentCorruptError, SegmentGoneError):
                 continue
             except PushLogError:  # the exporters say so, and `LogStats` counts it
-                found.append(_Sealed(number, None))
+                tail = None
+            found.append(_Sealed(number, tail, self._directory.written(number)))
         return found
 
     def _set_damaged_aside(self) -> int:
@@ -168,21 +184,29 @@ class Retention:
     def _drop_passed(self) -> int:
         positions = {state.exporter: state.position for state in self._cursors.states()}
         hindmost = min((positions.get(exporter, START) for exporter in self._exporters), default=START)
-        passed = [each.number for each in self._sealed() if each.is_passed_by(hindmost)]
-        return sum(self._remove(number) for number in passed)
+        passed = [each for each in self._sealed() if each.is_passed_by(hindmost)]
+        return sum(self._remove(each.number, keep=each.is_short) for each in passed)
 
-    def _remove(self, number: int) -> bool:
+    def _remove(self, number: int, *, keep: bool = False) -> bool:
+        """Takes a segment away, or keeps what is left of it to be looked at."""
         try:
-            self._directory.remove(number)
+            if keep:
+                self._directory.set_aside(number)
+            else:
+                self._directory.remove(number)
         except OSError as error:
             log.warning("a segment of the push log cannot be removed", segment=number, reason=str(error))
             self._stuck.add(number)
             return False
         return True
 
-    def _checkpoint(self, number: int) -> bool:
-        """Folds a sealed segment's write-ahead log in, which makes it two to six times smaller."""
-        if not self._directory.wal_bytes(number):
+    def _checkpoint(self, sealed: _Sealed) -> bool:
+        """Folds a sealed segment's write-ahead log in, which makes it two to six times smaller.
+
+        Not that of a damaged one: what SQLite can no longer read of it would be gone for good.
+        """
+        number = sealed.number
+        if sealed.tail is None or sealed.is_short or not self._directory.wal_bytes(number):
             return False
         path = self._directory.segment(number)
         try:
@@ -228,10 +252,12 @@ class Retention:
 
     def _drop(self, sealed: _Sealed, bound: str, lost: Counter[str]) -> bool:
         """Counts first, then unlinks: ended in between, the next run finds the segment passed."""
-        last_row = 0 if sealed.tail is None else sealed.tail.row
+        readable = sealed.last_row if sealed.tail is None else sealed.tail.row
         in_flight = self._directory.in_flight
         with in_flight.lock:
-            losses = self._configured(self._cursors.drop(sealed.number, last_row, "retention", in_flight.ends()))
+            dropped = self._cursors.drop(sealed.number, readable, "retention", in_flight.ends())
+            missing = self._cursors.drop(sealed.number, sealed.last_row, "damage", in_flight.ends())
+            losses = self._configured(Counter(dropped) + Counter(missing))
             removed = self._remove(sealed.number)
         lost.update(losses)
         log.warning(

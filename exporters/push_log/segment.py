@@ -2,7 +2,8 @@
 
 A segment is *prepared* (the next one, empty), then the *head* (opened, takes rows), then *sealed* (a later one was
 opened; it never changes again). Rows are numbered from 1 without gaps. `end_bytes` is a running total of decompressed
-metrics, so that the bytes between two rows are one subtraction.
+metrics, so that the bytes between two rows are one subtraction. When a segment is opened it notes how many rows the one
+before it got: what is missing there later is damage, and is counted.
 
 `PRAGMA user_version` is the number of the form, and `FORMS` says what each holds. A segment never changes its form: one
 of an older release is read as it is, what it lacks being None, and goes with the log's retention. So an upgrade moves
@@ -29,24 +30,27 @@ _TERMINATING: Final = _CONTEXT.index("terminating")
 _PAYLOAD: Final = ("metrics", "encoding", "metrics_bytes", "end_bytes")
 _COLUMNS: Final = ("row", *_CONTEXT, *_PAYLOAD)
 
-FORM: Final = 0
+FORM: Final = 1
 """The form that is written. A new field of the push record, or another column, makes the next one."""
-FORMS: Final[Mapping[int, tuple[str, ...]]] = {
-    0: (
+_FORM_0: Final = (
         "row", "push_id", "received_at", "receiver_node_id", "cluster_id", "listener", "client_instance_id",
         "client_id", "client_software_name", "client_software_version", "client_source_address",
         "client_source_port", "principal", "subscription_id", "push_interval_ms", "terminating",
         "compression_type", "payload_bytes", "schema_version", *_PAYLOAD,
-    ),
-}  # fmt: skip
-"""The columns of every form that was ever written. What is here is never changed: it is on somebody's disk."""
+)  # fmt: skip
+FORMS: Final[Mapping[int, tuple[str, ...]]] = {0: _FORM_0, 1: _FORM_0}
+"""The columns of every form that was ever written. What is here is never changed: it is on somebody's disk.
+
+From form 1 on, a segment notes its predecessor.
+"""
 
 CREATE: Final = f"""
 PRAGMA user_version = {FORM};
-CREATE TABLE segment (opened_at INTEGER);
-INSERT INTO segment VALUES (NULL);
+CREATE TABLE segment (opened_at INTEGER, predecessor INTEGER, predecessor_rows INTEGER);
+INSERT INTO segment DEFAULT VALUES;
 CREATE TABLE pushes ({", ".join(_COLUMNS).replace("row", "row INTEGER PRIMARY KEY", 1)});
-"""  # noqa: S608  names of our own
+"""
+OPEN: Final = "UPDATE segment SET opened_at = ?, predecessor = ?, predecessor_rows = ?"
 INSERT: Final = f"INSERT INTO pushes VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608  question marks
 _LAST: Final = "SELECT row, end_bytes, received_at FROM pushes ORDER BY row DESC LIMIT 1"
 
@@ -86,6 +90,13 @@ class Tail(NamedTuple):
     received_at: int
 
 
+class Predecessor(NamedTuple):
+    """What a segment notes of the head before it: its number, and how many rows it got."""
+
+    number: int
+    rows: int
+
+
 class StoredRow(NamedTuple):
     """A row as read: the record's context, and the payload in the form in which it was stored."""
 
@@ -118,6 +129,8 @@ def translated(path: Path) -> Iterator[None]:
             # SQLite opens a database first and its write-ahead log with the first query, for which it asks for the mode
             # of the database by its name: that name was taken away in between.
             raise SegmentGoneError(f"{path} is gone: {error}") from error
+        if extended == apsw.SQLITE_IOERR_SHORT_READ:
+            raise SegmentCorruptError(f"{path} is damaged: its write-ahead log is cut short") from error
         if isinstance(error, apsw.IOError) and extended != apsw.SQLITE_IOERR_SHMSIZE:
             raise PushLogError(f"{path}: {error}") from error
         raise PushLogFullError(f"no room left on the disk of {path.parent}: {error}") from error
@@ -148,6 +161,17 @@ class SegmentReader:
         """True once the segment was made the head; a prepared one is not."""
         with self._reading():
             return self._connection.execute("SELECT opened_at FROM segment").get is not None
+
+    def predecessor(self) -> Predecessor | None:
+        """What it notes of the one before it; None for the first one, a prepared one, and one of form 0."""
+        with self._reading():
+            if self._form() < 1:
+                return None
+            found = self._connection.execute(
+                "SELECT predecessor, predecessor_rows FROM segment WHERE predecessor IS NOT NULL"
+            )
+            noted = next(cast(Iterator[tuple[int, int]], found), None)
+        return None if noted is None else Predecessor(*noted)
 
     def tail(self) -> Tail:
         """The last committed row."""

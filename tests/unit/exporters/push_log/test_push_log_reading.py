@@ -231,17 +231,25 @@ def test_lag_may_be_asked_from_another_thread_while_a_poll_waits(log: Any) -> No
 
 def test_a_damaged_sealed_segment_is_set_aside_counted_and_passed(log: Any) -> None:
     writer, reader = log.writer(), log.reader()
-    first = log.write(writer, 12)
+    log.reader("another")
+    first = log.write(writer, 6)
     writer.close()
     writer = log.writer()
     second = log.write(writer, 3)
+    begun = poll(reader, max_records=2)
+    assert begun is not None
+    reader.commit(begun)
+    reader.close()
     damage(log.segments()[0])
     with capture_logs() as said:
-        assert set(second) <= set(poll_all(reader))
-    assert [entry["event"] for entry in said] == ["a damaged segment of the push log was set aside"]
+        assert poll_all(log.reader()) == second
+    [entry] = said
+    assert entry["event"] == "a damaged segment of the push log was set aside"
+    assert entry["lost_records"] == {"otlp": len(first) - 2, "another": len(first)}
     assert len(list(log.path.glob("*.sqlite.corrupt"))) == 1
-    assert poll_all(log.reader("another")) == poll_all(log.reader("third"))
-    assert first
+    assert poll_all(log.reader("another")) == poll_all(log.reader("a new one")) == second
+    lost = {state.exporter: (state.lost_by_damage, state.delivered_records) for state in Cursors(log.path).states()}
+    assert lost == {"otlp": (4, 2 + 3), "another": (6, 3), "a new one": (0, 3)}
 
 
 def test_a_damaged_record_is_left_out_and_counted(log: Any) -> None:
