@@ -10,9 +10,11 @@ from exporters.push_log.in_flight import InFlight
 from exporters.push_log.log import PushLogError
 from exporters.push_log.segment import (
     UNFINISHED,
+    NewerFormError,
     Predecessor,
     SegmentCorruptError,
     SegmentGoneError,
+    SegmentReader,
     Tail,
     opened,
 )
@@ -84,8 +86,9 @@ class LogDirectory:
             return known
         with opened(self.segment(number)) as reader:
             tail = reader.tail()
-        if sealed:
-            self._sealed_tails[number] = tail
+            if sealed:
+                self._sealed_tails[number] = tail
+                self._learn(reader)
         return tail
 
     def predecessor(self, number: int) -> Predecessor | None:
@@ -107,11 +110,11 @@ class LogDirectory:
             if later is None:
                 return 0
             try:
-                noted = self.predecessor(later)
+                with opened(self.segment(later)) as reader:
+                    self._learn(reader)
             except PushLogError:
                 return 0
-            self._written[number] = noted.rows if noted is not None and noted.number == number else 0
-        return self._written[number]
+        return self._written.setdefault(number, 0)
 
     def disk_bytes(self, number: int) -> int:
         """What a segment takes with its write-ahead log and index [B]."""
@@ -157,6 +160,13 @@ class LogDirectory:
     def _side(self, number: int, side: str) -> Path:
         path = self.segment(number)
         return path.with_name(path.name + side)
+
+    def _learn(self, reader: SegmentReader) -> None:
+        """Keeps what an opened segment notes of the one before it, while it is open anyway."""
+        with suppress(NewerFormError):
+            noted = reader.predecessor()
+            if noted is not None:
+                self._written[noted.number] = noted.rows
 
     def _is_opened(self, number: int) -> bool:
         if number in self._opened:

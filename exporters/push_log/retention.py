@@ -156,18 +156,17 @@ class Retention:
 
     def _sealed(self) -> list[_Sealed]:
         """The sealed segments, oldest first, but for those that this run could not unlink."""
-        found = []
+        found: list[tuple[int, Tail | None]] = []
         for number in self._directory.live()[:-1]:
             if number in self._stuck:
                 continue
             try:
-                tail = self._directory.tail(number, sealed=True)
+                found.append((number, self._directory.tail(number, sealed=True)))
             except (SegmentCorruptError, SegmentGoneError):
                 continue
             except PushLogError:  # the exporters say so, and `LogStats` counts it
-                tail = None
-            found.append(_Sealed(number, tail, self._directory.written(number)))
-        return found
+                found.append((number, None))
+        return [_Sealed(number, tail, self._directory.written(number)) for number, tail in found]
 
     def _set_damaged_aside(self) -> int:
         damaged = 0
