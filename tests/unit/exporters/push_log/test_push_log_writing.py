@@ -277,3 +277,40 @@ def test_a_segment_is_on_the_disk_before_it_has_its_name_and_the_loop_does_not_w
         log.write(writer, 1)
         writer._supply._wait and writer._supply._wait()
     assert synced[2:] == [("00000000000000000002.sqlite.new", "push-log-prepare"), ("push-log", "push-log-prepare")]
+
+
+class SyncedFile(apsw.VFSFile):
+    """A file of SQLite's that says when it was synced."""
+
+    def __init__(self, synced: list[str], name: Any, flags: list[int]) -> None:
+        super().__init__("unix", name, flags)
+        self._synced = synced
+        self._name = Path(name.filename() if isinstance(name, apsw.URIFilename) else str(name)).name
+
+    def xSync(self, flags: int) -> None:  # noqa: N802  SQLite's name
+        super().xSync(flags)
+        self._synced.append(self._name)
+
+
+class SyncedFiles(apsw.VFS):
+    """The file system as SQLite sees it, which says what was synced."""
+
+    def __init__(self) -> None:
+        super().__init__("synced files", "unix", makedefault=True)
+        self.synced: list[str] = []
+
+    def xOpen(self, name: Any, flags: list[int]) -> SyncedFile:  # noqa: N802  SQLite's name
+        return SyncedFile(self.synced, name, flags)
+
+
+@pytest.mark.parametrize("flush", ["os", "fsync"])
+def test_flush_fsync_syncs_every_commit_and_flush_os_none(log: Any, flush: str) -> None:
+    files = SyncedFiles()
+    try:
+        writer = log.writer(small_log(log.path, flush=flush))
+        files.synced.clear()
+        log.write(writer, 5)
+        assert files.synced == (["00000000000000000001.sqlite-wal"] * 5 if flush == "fsync" else [])
+        writer.close()
+    finally:
+        files.unregister()
