@@ -147,9 +147,13 @@ class Cursors:
 
     def give_up(self, in_flight: Mapping[str, Position]) -> dict[str, int]:
         """Counts what was in doubt and is in nobody's hand any more; returns how many records each exporter lost."""
-        given_up = {}
+        given_up: dict[str, int] = {}
+        with translated(self._path):
+            in_doubt = self._doubts.exporters()
+        if not in_doubt:
+            return given_up
         with self._transaction():
-            for exporter in self._doubts.exporters():
+            for exporter in in_doubt:
                 lost = self._doubts.give_up(exporter, in_flight.get(exporter, START))
                 self._lose(exporter, lost)
                 given_up[exporter] = lost.total()

@@ -62,7 +62,7 @@ def log_stats(log: Path | LogDirectory) -> LogStats:
     directory = _existing(log)
     live = directory.live()
     tails = []
-    unreadable = 0
+    unreadable = 0 if directory.newest_problem is None else 1
     for number in live:
         try:
             tails.append((number, directory.tail(number, sealed=number != live[-1])))

@@ -166,6 +166,23 @@ def test_the_rows_of_a_head_that_reads_empty_after_a_crash_are_not_forgotten(log
     assert state_of(log).lost_by_damage == ROWS
 
 
+def test_after_a_segment_that_lost_its_end_a_poll_waits_for_the_next_push(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    log.write(writer, ROWS)
+    writer.close()
+    writer = log.writer()
+    first = log.segments()[0]
+    first.with_name(first.name + "-shm").unlink()
+    cut(first.with_name(first.name + "-wal"))
+    with capture_logs():
+        delivered = len(poll_all(reader))
+    assert not reader.has_batch(max_bytes=1, max_records=1)
+    log.write(writer, 1)
+    assert reader.has_batch(max_bytes=1, max_records=1)
+    assert poll_all(reader) == [ROWS + 1]
+    assert state_of(log).lost_by_damage == ROWS - delivered > 0
+
+
 def test_a_write_ahead_log_that_is_cut_under_a_reader_is_damage_and_no_disk_that_may_answer_later(log: Any) -> None:
     writer, reader = log.writer(), log.reader()
     for number in range(1, 4):

@@ -332,6 +332,7 @@ def test_a_newest_segment_that_cannot_be_opened_is_told_when_all_before_it_is_de
         assert numbers(batch.records) == written, "the head is not sealed, and grows"
         with pytest.raises(PushLogError, match=r"0009\.sqlite"):
             poll(reader)
+        assert log_stats(log.path).damaged_segments == 1
 
 
 def test_a_segment_taken_away_while_a_reader_opens_it_is_gone_and_no_disk_error(log: Any) -> None:
