@@ -4,11 +4,11 @@ Whole segments go, never rows (MEASURED.md: deleting 15,000 rows holds the write
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Final
 
 import apsw
 import structlog
@@ -17,41 +17,14 @@ from exporters.push_log.cursors import Cursors
 from exporters.push_log.damage import set_aside
 from exporters.push_log.directory import LogDirectory
 from exporters.push_log.log import PushLogError
-from exporters.push_log.position import START, Position
+from exporters.push_log.position import START
+from exporters.push_log.sealed_segment import SealedSegment, written_last
 from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, Tail, translated
 from exporters.push_log.settings import PushLogSettings
 
 log = structlog.get_logger(__name__)
 
 _BUSY_MS: Final = 1_000
-
-
-class _Sealed(NamedTuple):
-    """A sealed segment.
-
-    `tail` is None while it cannot be read, though it is not known to be damaged. `written` are the rows that it got; 0
-    if nobody knows.
-    """
-
-    number: int
-    tail: Tail | None
-    written: int
-
-    @property
-    def last_row(self) -> int:
-        """The last row that it got, as far as can be told."""
-        return max(self.written, 0 if self.tail is None else self.tail.row)
-
-    @property
-    def is_short(self) -> bool:
-        """True if it is damaged so that it reads as a shorter one."""
-        return self.tail is not None and self.tail.row < self.written
-
-    def is_passed_by(self, position: Position) -> bool:
-        """True once nothing of it lies after `position`. Where its end is not known: once that is in a later one."""
-        if self.tail is None and not self.written:
-            return position.segment > self.number
-        return not self.last_row or (self.number, self.last_row) <= position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +127,7 @@ class Retention:
         """Ends the upkeep."""
         self._cursors.close()
 
-    def _sealed(self) -> list[_Sealed]:
+    def _sealed(self) -> list[SealedSegment]:
         """The sealed segments, oldest first, but for those that this run could not unlink."""
         found: list[tuple[int, Tail | None]] = []
         for number in self._directory.live()[:-1]:
@@ -166,7 +139,7 @@ class Retention:
                 continue
             except PushLogError:  # the exporters say so, and `LogStats` counts it
                 found.append((number, None))
-        return [_Sealed(number, tail, self._directory.written(number)) for number, tail in found]
+        return [SealedSegment(number, tail, self._directory.written(number)) for number, tail in found]
 
     def _set_damaged_aside(self) -> int:
         damaged = 0
@@ -199,7 +172,7 @@ class Retention:
             return False
         return True
 
-    def _checkpoint(self, sealed: _Sealed) -> bool:
+    def _checkpoint(self, sealed: SealedSegment) -> bool:
         """Folds a sealed segment's write-ahead log in, which makes it two to six times smaller.
 
         Not that of a damaged one: what SQLite can no longer read of it would be gone for good.
@@ -222,7 +195,7 @@ class Retention:
         """The oldest segments up to the first that is young enough: a drop takes the cursors past all before it."""
         oldest_us = (now_ms - self._settings.retention_ms) * 1_000
         sealed = self._sealed()
-        times = _written_last(sealed, now_ms * 1_000)
+        times = written_last(sealed, now_ms * 1_000)
         aged = [each for each, _ in takewhile(lambda entry: entry[1] < oldest_us, zip(sealed, times, strict=True))]
         for each in aged:
             self._drop(each, "push.log.retention.ms", lost)
@@ -249,7 +222,7 @@ class Retention:
                     dropped += 1
         return dropped
 
-    def _drop(self, sealed: _Sealed, bound: str, lost: Counter[str]) -> bool:
+    def _drop(self, sealed: SealedSegment, bound: str, lost: Counter[str]) -> bool:
         """Counts first, then unlinks: ended in between, the next run finds the segment passed."""
         readable = sealed.last_row if sealed.tail is None else sealed.tail.row
         in_flight = self._directory.in_flight
@@ -281,17 +254,3 @@ class Retention:
             self._cursors.forget(exporter)
             log.info("the cursor of an exporter that is no longer configured was removed", exporter=exporter)
         return lost_place
-
-
-def _written_last(sealed: Sequence[_Sealed], now_us: int) -> list[int]:
-    """When each segment got its last push, as far as that can be believed [us since the epoch].
-
-    Where it cannot be read, or lies in the future since the clock was ahead, it was no later than in the next segment.
-    """
-    times = []
-    latest = now_us
-    for each in reversed(sealed):
-        if each.tail is not None and each.tail.received_at <= now_us:
-            latest = each.tail.received_at
-        times.append(latest)
-    return times[::-1]

@@ -141,6 +141,17 @@ def test_a_damaged_segment_that_retention_drops_is_counted_by_what_took_each_pus
     assert state_of(log).lost_by_retention == 2 * ROWS + readable
 
 
+def test_a_segment_that_has_lost_every_push_is_not_older_than_it_was(log: Any) -> None:
+    log.reader().close()
+    first = three_segments(log).with_name("00000000000000000001.sqlite")
+    zero_start(first.with_name(first.name + "-wal"))
+    with upkeep(log) as retention:
+        assert retention.run(NOW_MS).dropped == 0
+    with capture_logs():
+        poll_all(log.reader())
+    assert state_of(log).lost_by_damage == ROWS
+
+
 def test_an_unreadable_segment_that_retention_drops_is_counted_by_what_the_next_one_knows(log: Any) -> None:
     log.reader().close()
     second = three_segments(log)
