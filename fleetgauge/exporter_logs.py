@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from exporters.push_log.directory import LogDirectory
 from exporters.push_log.inspect import CursorStats, LogStats, added_stats, all_stats, log_stats
 from exporters.push_log.joint_retention import JointRetention
 from exporters.push_log.kafka_topic.reader import KafkaTopicReader
@@ -105,16 +106,17 @@ class EmbeddedLog(_OnDisk):
     """The log in the data directory, whose retention this process keeps."""
 
     def __init__(self, settings: PushLogSettings, exporters: tuple[str, ...], time: Time) -> None:
-        super().__init__(Retention(settings, exporters=exporters), time)
+        self._directory = LogDirectory(settings.dir)
+        super().__init__(Retention(settings, exporters, self._directory), time)
         self._settings = settings
 
     def reader(self, exporter: str) -> PushLogReader:
         """See `ExporterLog.reader`."""
-        return SqlitePushLogReader(self._settings, exporter, time=self._time)
+        return SqlitePushLogReader(self._settings, exporter, time=self._time, directory=self._directory)
 
     def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         """See `ExporterLog.status`: the log as it lies on the disk."""
-        return self._told(log_stats(self._settings.dir))
+        return self._told(log_stats(self._directory))
 
 
 class MergedLog(_OnDisk):
@@ -123,19 +125,23 @@ class MergedLog(_OnDisk):
     def __init__(
         self, settings: PushLogSettings, logs: Sequence[LogPlace], exporters: tuple[str, ...], time: Time
     ) -> None:
-        directories = {each.name: each.dir for each in logs}
+        self._directories = {each.name: LogDirectory(each.dir) for each in logs}
         abandoned = [each.name for each in logs if each.is_abandoned]
-        super().__init__(JointRetention(settings, directories, abandoned, exporters, time=time), time)
-        self._logs = {name: replace(settings, dir=path) for name, path in directories.items()}
+        super().__init__(JointRetention(settings, self._directories, abandoned, exporters, time=time), time)
+        self._settings = settings
 
     def reader(self, exporter: str) -> PushLogReader:
         """See `ExporterLog.reader`."""
-        readers = {name: SqlitePushLogReader(each, exporter, time=self._time) for name, each in self._logs.items()}
+        readers = {name: self._reader_of(directory, exporter) for name, directory in self._directories.items()}
         return MergedPushLogReader(readers, time=self._time)
+
+    def _reader_of(self, directory: LogDirectory, exporter: str) -> SqlitePushLogReader:
+        settings = replace(self._settings, dir=directory.path)
+        return SqlitePushLogReader(settings, exporter, time=self._time, directory=directory)
 
     def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         """See `ExporterLog.status`: all logs together."""
-        return self._told(added_stats(tuple(all_stats({n: each.dir for n, each in self._logs.items()}).values())))
+        return self._told(added_stats(tuple(all_stats(self._directories).values())))
 
 
 class TopicLog:

@@ -1,19 +1,22 @@
 """The exporters' durable cursors: one row an exporter in a database of their own, beside the segments.
 
 One name has one live reader: opening another counts the row's epoch up, and the older one's commit is refused. What
-retention takes from an exporter is counted here, in the transaction that moves its cursor.
+retention takes from an exporter is counted here, in the transaction that moves its cursor; what is on its way to the
+destination just then, when it is known to be lost (see `doubts`). No count ever falls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import structlog
 
+from exporters.push_log.doubts import CREATE as CREATE_DOUBTS
+from exporters.push_log.doubts import Doubts, LossCause
 from exporters.push_log.kept_database import open_kept, transaction
 from exporters.push_log.log import CursorRevokedError, PushLogError
-from exporters.push_log.position import START, Position
+from exporters.push_log.position import END, START, Extent, Position
 from exporters.push_log.segment import translated
 
 log = structlog.get_logger(__name__)
@@ -32,10 +35,8 @@ CREATE TABLE cursors (
 )
 """
 
-_MIGRATIONS: Final = ()
-"""From form 0, which is the newest; see `open_kept`."""
-
-LossCause = Literal["retention", "damage"]
+_MIGRATIONS: Final = (CREATE_DOUBTS,)
+"""From form 0 to 1; see `open_kept`."""
 
 
 class Claim(NamedTuple):
@@ -60,25 +61,6 @@ class CursorState(NamedTuple):
     lost_by_damage: int
 
 
-class Extent(NamedTuple):
-    """Consecutive rows of one segment that were polled together.
-
-    `delivered` of them were readable [records], with `size_bytes` of decompressed metrics.
-    """
-
-    segment: int
-    first_row: int
-    last_row: int
-    delivered: int
-    size_bytes: int
-
-    def rows_up_to(self, position: Position) -> int:
-        """How many of the rows lie at or before `position`."""
-        if position.segment != self.segment:
-            return self.last_row - self.first_row + 1 if position.segment > self.segment else 0
-        return max(0, min(self.last_row, position.row) - self.first_row + 1)
-
-
 class Cursors:
     """The cursors of one log; for one thread. Many processes may have it open."""
 
@@ -87,14 +69,15 @@ class Cursors:
         self._path = directory / NAME
         self._connection = open_kept(
             self._path,
-            _CREATE,
+            f"{_CREATE}; {CREATE_DOUBTS}",
             _MIGRATIONS,
             check="SELECT sum(epoch) FROM cursors",
             consequence="exporters start at the oldest record",
         )
+        self._doubts = Doubts(self._connection)
 
     def claim(self, exporter: str, start: Position = START) -> Claim:
-        """Takes an exporter's cursor over, or begins it at `start`."""
+        """Takes an exporter's cursor over, or begins it at `start`. What an earlier reader had in hand is lost."""
         with self._transaction():
             self._connection.execute(
                 "INSERT INTO cursors (exporter, segment, row) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -103,12 +86,13 @@ class Cursors:
             [(segment, row, epoch)] = self._rows(
                 "UPDATE cursors SET epoch = epoch + 1 WHERE exporter = ? RETURNING segment, row, epoch", (exporter,)
             )
+            self._lose(exporter, self._doubts.decide(exporter, END, ()))
         return Claim(Position(segment, row), epoch)
 
     def commit(self, exporter: str, epoch: int, target: Position, extents: Sequence[Extent]) -> Position:
         """Moves a cursor forward to `target` over `extents`; returns where it is then.
 
-        Where retention passed the cursor meanwhile, what it had counted as lost and was delivered is taken back.
+        Where retention passed the cursor meanwhile, this decides what of it is lost.
 
         Raises:
             CursorRevokedError: `epoch` is no longer the cursor's.
@@ -119,7 +103,7 @@ class Cursors:
                 raise CursorRevokedError(f"another reader took over the cursor of exporter {exporter}")
             before = Position(*found[0])
             after = max(before, target)
-            unreadable = sum(extent.last_row - extent.first_row + 1 - extent.delivered for extent in extents)
+            unreadable = sum(extent.rows - extent.delivered for extent in extents)
             self._connection.execute(
                 "UPDATE cursors SET segment = ?, row = ?, delivered_records = delivered_records + ?, "
                 "delivered_bytes = delivered_bytes + ?, lost_by_damage = lost_by_damage + ? WHERE exporter = ?",
@@ -131,23 +115,49 @@ class Cursors:
                     exporter,
                 ),
             )
-            self._take_back(exporter, sum(extent.rows_up_to(before) for extent in extents))
+            self._lose(exporter, self._doubts.decide(exporter, target, extents))
         return after
 
-    def drop(self, segment: int, last_row: int, cause: LossCause) -> dict[str, int]:
-        """Moves every cursor before the segment's end to it; returns how many records each exporter lost."""
-        column = f"lost_by_{cause}"
+    def drop(self, segment: int, last_row: int, cause: LossCause, in_flight: Mapping[str, Position]) -> dict[str, int]:
+        """Moves every cursor before the segment's end to it; returns how many records each exporter lost.
+
+        Args:
+            segment: its number.
+            last_row: its last row.
+            cause: why it goes.
+            in_flight: how far each exporter has polled: up to there, it is not yet known what is lost.
+        """
         with self._transaction():
             behind = self._rows(
-                "SELECT exporter, CASE WHEN segment = ? THEN ? - row ELSE ? END FROM cursors "
-                "WHERE (segment, row) < (?, ?)",
-                (segment, last_row, last_row, segment, last_row),
+                "SELECT exporter, CASE WHEN segment = ? THEN row ELSE 0 END FROM cursors WHERE (segment, row) < (?, ?)",
+                (segment, segment, last_row),
             )
+            lost = {}
+            for exporter, row in behind:
+                unread = Extent(segment, row + 1, last_row)
+                in_hand = unread.up_to(in_flight.get(exporter, START))
+                self._doubts.add(exporter, in_hand, cause)
+                lost[exporter] = unread.rows - in_hand.rows
             self._connection.executemany(
-                f"UPDATE cursors SET segment = ?, row = ?, {column} = {column} + ? WHERE exporter = ?",  # noqa: S608
-                [(segment, last_row, lost, exporter) for exporter, lost in behind],
+                f"UPDATE cursors SET segment = ?, row = ?, lost_by_{cause} = lost_by_{cause} + ? "  # noqa: S608  our own
+                "WHERE exporter = ?",
+                [(segment, last_row, records, exporter) for exporter, records in lost.items()],
             )
-        return dict(behind)
+        return lost
+
+    def give_up(self, in_flight: Mapping[str, Position]) -> dict[str, int]:
+        """Counts what was in doubt and is in nobody's hand any more; returns how many records each exporter lost."""
+        given_up: dict[str, int] = {}
+        with translated(self._path):
+            in_doubt = self._doubts.exporters()
+        if not in_doubt:
+            return given_up
+        with self._transaction():
+            for exporter in in_doubt:
+                lost = self._doubts.give_up(exporter, in_flight.get(exporter, START))
+                self._lose(exporter, lost)
+                given_up[exporter] = lost.total()
+        return given_up
 
     def states(self) -> tuple[CursorState, ...]:
         """Every cursor, by name."""
@@ -158,9 +168,16 @@ class Cursors:
             )
         return tuple(CursorState(row[0], Position(row[1], row[2]), *row[3:]) for row in rows)
 
+    def position(self, exporter: str) -> Position:
+        """Where a cursor is: `START` for an exporter that has none."""
+        with translated(self._path):
+            found = self._rows("SELECT segment, row FROM cursors WHERE exporter = ?", (exporter,))
+        return Position(*found[0]) if found else START
+
     def forget(self, exporter: str) -> bool:
         """Removes a cursor: its reader is revoked, a later one starts as a new exporter. False when there is none."""
-        with translated(self._path):
+        with self._transaction():
+            self._doubts.forget(exporter)
             self._connection.execute("DELETE FROM cursors WHERE exporter = ?", (exporter,))
             return self._connection.changes() > 0
 
@@ -171,12 +188,18 @@ class Cursors:
     def _rows(self, statement: str, bindings: tuple[int | str, ...] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(statement, bindings).fetchall()
 
-    def _take_back(self, exporter: str, records: int) -> None:
-        if records:
+    def _lose(self, exporter: str, lost: Mapping[LossCause, int]) -> None:
+        """Counts records that were in doubt."""
+        for cause, records in lost.items():
             self._connection.execute(
-                "UPDATE cursors SET lost_by_retention = max(0, lost_by_retention - ?), "
-                "lost_by_damage = max(0, lost_by_damage - max(0, ? - lost_by_retention)) WHERE exporter = ?",
-                (records, records, exporter),
+                f"UPDATE cursors SET lost_by_{cause} = lost_by_{cause} + ? WHERE exporter = ?",  # noqa: S608  our own
+                (records, exporter),
+            )
+            log.warning(
+                "pushes that were on their way when their segment went are lost",
+                exporter=exporter,
+                records=records,
+                cause=cause,
             )
 
     def _transaction(self) -> AbstractContextManager[None]:

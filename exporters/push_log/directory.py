@@ -2,10 +2,22 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from exporters.push_log.segment import UNFINISHED, SegmentCorruptError, SegmentGoneError, Tail, opened
+from exporters.push_log.in_flight import InFlight
+from exporters.push_log.log import PushLogError
+from exporters.push_log.segment import (
+    UNFINISHED,
+    NewerFormError,
+    Predecessor,
+    SegmentCorruptError,
+    SegmentGoneError,
+    SegmentReader,
+    Tail,
+    opened,
+)
 
 SUFFIX: Final = ".sqlite"
 _SIDES: Final = ("", "-wal", "-shm")  # the database goes first: without it the others mean nothing
@@ -16,12 +28,19 @@ class LogDirectory:
     """The files of one log. Holds no connection, so any thread may use it.
 
     Numbers of segments only grow and are never used twice, not even for one that was taken away.
+
+    Attributes:
+        in_flight: how far the readers that share this object have polled.
+        newest_problem: why the last `live` could not tell whether a newest segment is the head.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._sealed_tails: dict[int, Tail] = {}
+        self._written: dict[int, int] = {}
         self._opened: set[int] = set()
+        self.in_flight = InFlight()
+        self.newest_problem: PushLogError | None = None
 
     def segment(self, number: int) -> Path:
         """The database file of segment `number`."""
@@ -38,12 +57,22 @@ class LogDirectory:
     def live(self) -> list[int]:
         """The segments up to the head, oldest first; the last one is the head, all others are sealed.
 
-        Ask before reading: what is sealed by now cannot grow while it is read.
+        Ask before reading: what is sealed by now cannot grow while it is read. A newest segment that cannot be read now
+        is left out, so that the one before it is not taken for sealed: it may be the head still.
         """
         numbers = self.numbers()
         self._forget_all_but(numbers)
-        while numbers and not self._is_opened(numbers[-1]):
+        problem: PushLogError | None = None
+        while numbers:
+            try:
+                if self._is_opened(numbers[-1]):
+                    break
+            except (SegmentGoneError, SegmentCorruptError):
+                pass
+            except PushLogError as error:
+                problem = error
             numbers.pop()
+        self.newest_problem = problem
         return numbers
 
     def tail(self, number: int, *, sealed: bool) -> Tail:
@@ -57,9 +86,35 @@ class LogDirectory:
             return known
         with opened(self.segment(number)) as reader:
             tail = reader.tail()
-        if sealed:
-            self._sealed_tails[number] = tail
+            if sealed:
+                self._sealed_tails[number] = tail
+                self._learn(reader)
         return tail
+
+    def predecessor(self, number: int) -> Predecessor | None:
+        """What segment `number` notes of the one before it.
+
+        Raises:
+            PushLogError: it cannot be read.
+        """
+        with opened(self.segment(number)) as reader:
+            return reader.predecessor()
+
+    def written(self, number: int) -> int:
+        """How many rows a sealed segment got, whatever it holds now; 0 if nobody knows. Looked at once.
+
+        It is the next segment that knows, unless an earlier release wrote that.
+        """
+        if number not in self._written:
+            later = next((each for each in self.numbers() if each > number), None)
+            if later is None:
+                return 0
+            try:
+                with opened(self.segment(later)) as reader:
+                    self._learn(reader)
+            except PushLogError:
+                return 0
+        return self._written.setdefault(number, 0)
 
     def disk_bytes(self, number: int) -> int:
         """What a segment takes with its write-ahead log and index [B]."""
@@ -79,7 +134,7 @@ class LogDirectory:
         """Renames a damaged segment, so that it stops nothing and can be looked at later."""
         for side in _SIDES:
             path = self._side(number, side)
-            if path.exists():
+            with suppress(FileNotFoundError):  # two readers may find it damaged at once
                 path.rename(path.with_name(path.name + _CORRUPT))
         self._forget(number)
 
@@ -102,38 +157,35 @@ class LogDirectory:
         """True for the main file of a segment, set aside or not; false for what belongs to it."""
         return path.name.removesuffix(_CORRUPT).endswith(SUFFIX)
 
-    def sync(self) -> None:
-        """Makes the names in the directory survive a loss of power."""
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
     def _side(self, number: int, side: str) -> Path:
         path = self.segment(number)
         return path.with_name(path.name + side)
 
+    def _learn(self, reader: SegmentReader) -> None:
+        """Keeps what an opened segment notes of the one before it, while it is open anyway."""
+        with suppress(NewerFormError):
+            noted = reader.predecessor()
+            if noted is not None:
+                self._written[noted.number] = noted.rows
+
     def _is_opened(self, number: int) -> bool:
         if number in self._opened:
             return True
-        try:
-            with opened(self.segment(number)) as reader:
-                if not reader.is_opened():
-                    return False
-        except (SegmentGoneError, SegmentCorruptError):
-            return False
+        with opened(self.segment(number)) as reader:
+            if not reader.is_opened():
+                return False
         self._opened.add(number)
         return True
 
     def _forget_all_but(self, numbers: list[int]) -> None:
-        known = self._opened | self._sealed_tails.keys()
+        known = self._opened | self._sealed_tails.keys() | self._written.keys()
         if len(known) > len(numbers):
             for number in known.difference(numbers):
                 self._forget(number)
 
     def _forget(self, number: int) -> None:
         self._sealed_tails.pop(number, None)
+        self._written.pop(number, None)
         self._opened.discard(number)
 
 

@@ -9,6 +9,7 @@ is the header of the write-ahead log alone, which costs a loop iteration for not
 frames' checksums. `flush=fsync` runs with FULL, one sync a commit.
 """
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Final, Literal
 import apsw
 
 from exporters.push_log.log import PushLogFullError
-from exporters.push_log.segment import CREATE, INSERT, UNFINISHED, translated
+from exporters.push_log.segment import CREATE, INSERT, OPEN, UNFINISHED, Predecessor, translated
 
 _FRAME_BYTES: Final = 4096 + 24
 _BUSY_MS: Final = 20  # nobody else writes; a stranger's lock is not worth holding the loop for
@@ -43,9 +44,9 @@ class HeadSegment:
         """What the segment takes on the disk so far [B]."""
         return self._frames * _FRAME_BYTES
 
-    def open(self, opened_at_us: int) -> None:
-        """Makes the segment the head, and with that seals all before it."""
-        self._write("UPDATE segment SET opened_at = ?", [(opened_at_us,)])
+    def open(self, opened_at_us: int, predecessor: Predecessor | None) -> None:
+        """Makes the segment the head, and with that seals all before it, of which it notes the newest."""
+        self._write(OPEN, [(opened_at_us, *(predecessor or (None, None)))])
 
     def write(self, rows: Sequence[tuple[object, ...]], end_bytes: int) -> None:
         """Adds rows that continue the numbers, in one transaction.
@@ -102,15 +103,19 @@ class NoSegment:
 
 
 def _create(path: Path, flush: Literal["os", "fsync"]) -> apsw.Connection:
-    """Makes the file under another name first: a segment that can be seen is whole."""
+    """Makes the file under another name first: a segment that can be seen is whole, also after a loss of power.
+
+    So it is synced once, whatever `flush` is: a name without its bytes would be a damaged segment.
+    """
     unfinished = path.with_name(path.name + UNFINISHED)
     made = apsw.Connection(str(unfinished))
     try:
-        made.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[flush]}")
+        made.execute("PRAGMA synchronous = OFF")
         made.execute(f"BEGIN; {CREATE} COMMIT")
         made.execute("PRAGMA journal_mode = WAL")
     finally:
         made.close()
+    _sync(unfinished, os.O_RDONLY)  # SQLite has let go of it, and nobody else knows the name: no lock is dropped
     unfinished.rename(path)
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -118,7 +123,17 @@ def _create(path: Path, flush: Literal["os", "fsync"]) -> apsw.Connection:
         connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[flush]}")
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.execute("BEGIN IMMEDIATE; COMMIT")  # makes the write-ahead log and its index now, not on the loop
+        with suppress(*(OSError,) if flush == "os" else ()):  # some network file systems cannot
+            _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from exporters.push_log.lag import added_lags, lag_behind
 from exporters.push_log.log import Lag, PushLogError
 from exporters.push_log.payload import PayloadDecoder
 from exporters.push_log.position import START, Position
-from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, opened
+from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, Tail, opened
 from telemetry.push_record import PushRecord
 from wire.errors import FleetgaugeError
 
@@ -36,7 +36,7 @@ class LogStats:
         metrics_bytes: sum of their `metrics`, decompressed [B].
         oldest_received_at: of the first record [us since the epoch, UTC]; None in an empty log.
         newest_received_at: of the last record, likewise.
-        damaged_segments: files that were set aside or cannot be read.
+        damaged_segments: files that were set aside, cannot be read, or have lost their end.
         cursors: by exporter's name.
     """
 
@@ -50,50 +50,54 @@ class LogStats:
     cursors: tuple[CursorStats, ...]
 
 
-def log_stats(path: Path) -> LogStats:
-    """Adds up the log in directory `path`.
+def log_stats(log: Path | LogDirectory) -> LogStats:
+    """Adds up a log.
+
+    Args:
+        log: its directory. Who asks again and again keeps the `LogDirectory`, which looks at a sealed segment once.
 
     Raises:
         PushLogError: there is no log, or it cannot be read.
     """
-    directory = _existing(path)
+    directory = _existing(log)
     live = directory.live()
     tails = []
-    unreadable = 0
+    unreadable = 0 if directory.newest_problem is None else 1
     for number in live:
         try:
-            tails.append((number, directory.tail(number, sealed=False)))
+            tails.append((number, directory.tail(number, sealed=number != live[-1])))
         except SegmentGoneError:
             continue
-        except SegmentCorruptError:
+        except PushLogError:
             unreadable += 1
     filled = [(number, tail) for number, tail in tails if tail.row]
+    short = sum(tail.row < directory.written(number) for number, tail in tails if number != live[-1])
     set_aside = [file for file in directory.corrupt_files() if directory.is_database(file)]
     return LogStats(
         segments=len(live),
         disk_bytes=sum(directory.disk_bytes(number) for number in directory.numbers()),
         records=sum(tail.row for _, tail in filled),
         metrics_bytes=sum(tail.end_bytes for _, tail in filled),
-        oldest_received_at=_first_received_at(directory, filled[0][0]) if filled else None,
+        oldest_received_at=_first_received_at(directory, filled),
         newest_received_at=filled[-1][1].received_at if filled else None,
-        damaged_segments=unreadable + len(set_aside),
+        damaged_segments=unreadable + short + len(set_aside),
         cursors=_cursor_stats(directory),
     )
 
 
-def is_log(path: Path) -> bool:
-    """True if directory `path` has a log, which may be empty."""
-    return bool(LogDirectory(path).numbers())
+def is_log(log: Path | LogDirectory) -> bool:
+    """True if the directory has a log, which may be empty."""
+    return bool(_directory(log).numbers())
 
 
-def all_stats(logs: Mapping[str, Path]) -> dict[str, LogStats]:
+def all_stats(logs: Mapping[str, Path] | Mapping[str, LogDirectory]) -> dict[str, LogStats]:
     """`log_stats` of each log, by name; at least one. What is no log yet is left out where there is another.
 
     Raises:
         PushLogError: there is none, or one cannot be read.
     """
-    there = {name: path for name, path in logs.items() if is_log(path)} or logs
-    return {name: log_stats(path) for name, path in there.items()}
+    there = {name: each for name, each in logs.items() if is_log(each)} or logs
+    return {name: log_stats(each) for name, each in there.items()}
 
 
 def undelivered(path: Path) -> int:
@@ -192,10 +196,14 @@ def records_after(path: Path, position: str | None = None) -> Iterator[tuple[str
     return _records(_existing(path), start)
 
 
-def _existing(path: Path) -> LogDirectory:
-    directory = LogDirectory(path)
+def _directory(log: Path | LogDirectory) -> LogDirectory:
+    return log if isinstance(log, LogDirectory) else LogDirectory(log)
+
+
+def _existing(log: Path | LogDirectory) -> LogDirectory:
+    directory = _directory(log)
     if not directory.numbers():
-        raise PushLogError(f"there is no push log in {path}: has a node run with these log.dirs?")
+        raise PushLogError(f"there is no push log in {directory.path}: has a node run with these log.dirs?")
     return directory
 
 
@@ -218,9 +226,12 @@ def _records(directory: LogDirectory, start: Position) -> Iterator[tuple[str, Pu
             continue
 
 
-def _first_received_at(directory: LogDirectory, number: int) -> int:
-    with opened(directory.segment(number)) as reader:
-        return reader.received_at(1)
+def _first_received_at(directory: LogDirectory, filled: Sequence[tuple[int, Tail]]) -> int | None:
+    """Of the oldest segment that can be read."""
+    for number, _ in filled:
+        with suppress(PushLogError), opened(directory.segment(number)) as reader:
+            return reader.received_at(1)
+    return None
 
 
 def _cursor_stats(directory: LogDirectory) -> tuple[CursorStats, ...]:

@@ -8,14 +8,12 @@ the bound has room for.
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import structlog
 
 from exporters.push_log.directory import LogDirectory
 from exporters.push_log.free_space import free_bytes
 from exporters.push_log.log import PushLogError, PushLogLockedError
-from exporters.push_log.segment import SegmentCorruptError
 from exporters.push_log.settings import PushLogSettings
 from exporters.push_log.sqlite import Retention, SqlitePushLogWriter
 from quotas.clock import Time
@@ -31,7 +29,7 @@ class JointRetention:
 
     Args:
         settings: what is to be kept; `dir` is not looked at.
-        directories: of the logs, by name.
+        directories: of the logs, by name; see `Retention`.
         abandoned: the names of those that nobody writes any more.
         exporters: the names of the configured exporters.
         time: the clocks.
@@ -40,7 +38,7 @@ class JointRetention:
     def __init__(
         self,
         settings: PushLogSettings,
-        directories: Mapping[str, Path],
+        directories: Mapping[str, LogDirectory],
         abandoned: Collection[str],
         exporters: Iterable[str],
         *,
@@ -49,8 +47,8 @@ class JointRetention:
         self._retention_bytes = settings.retention_bytes
         self._time = time
         names = tuple(exporters)
-        each = {name: replace(settings, dir=path) for name, path in directories.items()}
-        self._logs = {name: Retention(own, exporters=names) for name, own in each.items()}
+        each = {name: replace(settings, dir=directory.path) for name, directory in directories.items()}
+        self._logs = {name: Retention(own, names, directories[name]) for name, own in each.items()}
         self._unsealed = {name: each[name] for name in abandoned}
 
     def run(self, now_ms: int) -> None:
@@ -111,5 +109,5 @@ class JointRetention:
 def _may_hold_pushes(directory: LogDirectory, number: int) -> bool:
     try:
         return directory.tail(number, sealed=False).row > 0
-    except SegmentCorruptError:
-        return True  # sealed, it is set aside, and what it takes along is counted
+    except PushLogError:
+        return True  # a damaged one is set aside when it is sealed, and what it takes along is counted

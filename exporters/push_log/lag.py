@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from exporters.push_log.directory import LogDirectory
-from exporters.push_log.log import Lag
+from exporters.push_log.log import Lag, PushLogError
 from exporters.push_log.position import START, Position
-from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, opened
+from exporters.push_log.segment import opened
 
 
 def end_of(directory: LogDirectory) -> Position:
@@ -22,7 +22,7 @@ def lag_behind(directory: LogDirectory, position: Position) -> Lag:
     """What lies after `position`. Safe for threads: it reads over connections of its own.
 
     Raises:
-        PushLogError: a segment cannot be read; damaged ones are left out.
+        PushLogError: the directory cannot be read. Segments that cannot be are left out: `LogStats` tells of them.
     """
     records = size_bytes = 0
     oldest: int | None = None
@@ -35,12 +35,15 @@ def lag_behind(directory: LogDirectory, position: Position) -> Lag:
             tail = directory.tail(number, sealed=number != live[-1])
             if tail.row <= after:
                 continue
-            with opened(directory.segment(number)) as reader:
-                size_bytes += tail.end_bytes - reader.end_bytes(after)
-                oldest = reader.received_at(after + 1) if oldest is None else oldest
-        except (SegmentCorruptError, SegmentGoneError):
+            passed_bytes = 0
+            if oldest is None or after:  # else it need not be opened
+                with opened(directory.segment(number)) as reader:
+                    passed_bytes = reader.end_bytes(after)
+                    oldest = reader.received_at(after + 1) if oldest is None else oldest
+        except PushLogError:
             continue
         records += tail.row - after
+        size_bytes += tail.end_bytes - passed_bytes
     return Lag(records=records, bytes=size_bytes, oldest_received_at=oldest)
 
 

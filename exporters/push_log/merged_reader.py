@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from exporters.push_log.lag import added_lags
-from exporters.push_log.log import Batch, Lag, PushLogError
+from exporters.push_log.log import Batch, Lag
 from exporters.push_log.reader import SqlitePushLogReader
 from quotas.clock import Time
 
@@ -110,7 +110,4 @@ class MergedPushLogReader:
     def _is_due(self, name: str, max_bytes: int, max_records: int, max_wait_ms: int) -> bool:
         if self._time.hi_res_clock_ms() - self._taken_at_ms[name] >= max_wait_ms:
             return True
-        try:
-            return self._readers[name].has_batch(max_bytes, max_records)
-        except PushLogError:
-            return True  # `poll` says what is wrong, at this log's turn
+        return self._readers[name].has_batch(max_bytes, max_records)

@@ -34,3 +34,58 @@ class Position(NamedTuple):
 
 START = Position(0, 0)
 """Before the oldest record, whatever its number."""
+END = Position((1 << 63) - 1, 0)
+"""After the newest one."""
+
+
+class Extent(NamedTuple):
+    """Consecutive rows of one segment; none when the last one is before the first.
+
+    Of those that were polled together, `delivered` were readable [records], with `size_bytes` of decompressed metrics.
+    """
+
+    segment: int
+    first_row: int
+    last_row: int
+    delivered: int = 0
+    size_bytes: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has.
+
+        >>> Extent(1, 3, 7).rows
+        5
+        """
+        return max(0, self.last_row - self.first_row + 1)
+
+    def up_to(self, position: Position) -> "Extent":
+        """The rows at or before `position`, which nothing is said of.
+
+        >>> Extent(4, 3, 7).up_to(Position(4, 5))[:3]
+        (4, 3, 5)
+        """
+        last = self.last_row if position.segment > self.segment else min(self.last_row, _row(position, self.segment))
+        return Extent(self.segment, self.first_row, last)
+
+    def after(self, position: Position) -> "Extent":
+        """The rows after `position`, which nothing is said of.
+
+        >>> Extent(4, 3, 7).after(Position(4, 5))[:3]
+        (4, 6, 7)
+        """
+        return Extent(self.segment, self.first_row + self.up_to(position).rows, self.last_row)
+
+    def rows_in_common(self, other: "Extent") -> int:
+        """How many rows both have.
+
+        >>> Extent(4, 3, 7).rows_in_common(Extent(4, 6, 9))
+        2
+        """
+        if self.segment != other.segment:
+            return 0
+        return Extent(self.segment, max(self.first_row, other.first_row), min(self.last_row, other.last_row)).rows
+
+
+def _row(position: Position, segment: int) -> int:
+    return position.row if position.segment == segment else 0

@@ -8,13 +8,13 @@ from typing import Final, Literal
 
 import structlog
 
-from exporters.push_log.cursors import Cursors, Extent
+from exporters.push_log.cursors import Cursors
 from exporters.push_log.damage import set_aside
 from exporters.push_log.directory import LogDirectory
 from exporters.push_log.lag import end_of, lag_behind
 from exporters.push_log.log import Batch, Lag, PushLogError
 from exporters.push_log.payload import PayloadDecoder
-from exporters.push_log.position import START, Position
+from exporters.push_log.position import START, Extent, Position
 from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, SegmentReader, StoredRow
 from exporters.push_log.settings import PushLogSettings
 from quotas.clock import SystemTime, Time
@@ -64,6 +64,7 @@ class SqlitePushLogReader:
         *,
         start: Literal["earliest", "latest"] = "earliest",
         time: Time | None = None,
+        directory: LogDirectory | None = None,
     ) -> None:
         """Opens the log for `exporter`.
 
@@ -72,18 +73,20 @@ class SqlitePushLogReader:
             exporter: the name of its cursor.
             start: where an exporter begins that has no cursor yet: at the oldest record, or after the newest.
             time: the clock of `poll`'s wait.
+            directory: the log's, shared with its `Retention` where that is in this process.
 
         Raises:
             PushLogError: the cursors cannot be opened.
         """
         self._exporter = exporter
         self._time = time or SystemTime()
-        self._directory = LogDirectory(settings.dir)
+        self._directory = directory or LogDirectory(settings.dir)
         self._cursors = Cursors(settings.dir)
         self._committed, self._epoch = self._cursors.claim(
             exporter, START if start == "earliest" else end_of(self._directory)
         )
         self._read = self._committed
+        self._tell_in_flight()
         self._polled: deque[Extent] = deque()
         self._segments: dict[int, SegmentReader] = {}
         self._wake = threading.Event()
@@ -102,7 +105,11 @@ class SqlitePushLogReader:
             if remaining_ms <= 0 or self._wake.wait(min(_LOOK_EVERY_MS, remaining_ms) / 1_000):
                 break
         self._wake.clear()
-        return self._take(_Gathering(max_bytes, max_records))
+        with self._directory.in_flight.lock:
+            try:
+                return self._take(_Gathering(max_bytes, max_records))
+            finally:
+                self._tell_in_flight()
 
     def owned(self, batch: Batch) -> Batch:
         """See `PushLogReader.owned`: all of it."""
@@ -121,6 +128,7 @@ class SqlitePushLogReader:
         """See `PushLogReader.rewind`."""
         self._read = self._committed
         self._polled.clear()
+        self._tell_in_flight()
 
     def wakeup(self) -> None:
         """See `PushLogReader.wakeup`."""
@@ -132,8 +140,12 @@ class SqlitePushLogReader:
 
     def close(self) -> None:
         """See `PushLogReader.close`."""
+        self.rewind()
         self._keep_segments(())
         self._cursors.close()
+
+    def _tell_in_flight(self) -> None:
+        self._directory.in_flight.polled(self._exporter, self._epoch, self._read)
 
     def _ahead(self) -> list[int]:
         """The segments from the read position to the head, which is the last one."""
@@ -143,11 +155,7 @@ class SqlitePushLogReader:
         return self._read.row if number == self._read.segment else 0
 
     def has_batch(self, max_bytes: int, max_records: int) -> bool:
-        """True when a `poll` with these bounds would not wait: so much is there, or something must be seen to.
-
-        Raises:
-            PushLogError: the log cannot be looked at now.
-        """
+        """True when a `poll` with these bounds would not wait: so much is there, or something must be seen to."""
         if self._wake.is_set():
             return True
         records = size_bytes = 0
@@ -156,12 +164,15 @@ class SqlitePushLogReader:
             sealed = number != ahead[-1]
             try:
                 tail = self._directory.tail(number, sealed=True) if sealed else self._segment(number).tail()
-                records += tail.row - self._after(number)
-                size_bytes += tail.end_bytes - self._bytes_read(number)
+                if tail.row > self._after(number):
+                    records += tail.row - self._after(number)
+                    size_bytes += tail.end_bytes - self._bytes_read(number)
             except SegmentGoneError:
                 continue
             except SegmentCorruptError:
                 return sealed
+            except PushLogError:
+                return True  # `poll` says what is wrong, after what lies before it
             if records >= max_records or size_bytes >= max_bytes:
                 return True
         return False
@@ -182,6 +193,9 @@ class SqlitePushLogReader:
                 break  # what was read goes out first; what is wrong is said by the next poll
         self._keep_segments([number for number in ahead if number >= self._read.segment])
         if gathering.first is None:
+            problem = self._directory.newest_problem
+            if problem is not None:
+                raise problem
             return None
         return Batch(
             exporter=self._exporter,
@@ -194,16 +208,24 @@ class SqlitePushLogReader:
     def _gather(self, number: int, gathering: _Gathering, *, sealed: bool) -> bool:
         """Reads on in one segment; False when no more fits."""
         try:
-            return self._gather_rows(number, gathering)
+            is_through = self._gather_rows(number, gathering)
+            if is_through and sealed:
+                self._pass_missing_rows(number)
+            return is_through
         except SegmentGoneError:
             return True
         except SegmentCorruptError as error:
             self._close_segment(number)
             if sealed:
+                self._tell_in_flight()
                 set_aside(self._directory, self._cursors, number, str(error))
             else:
                 log.error("the newest segment of the push log is damaged; it is left when sealed", reason=str(error))
             return sealed
+        except PushLogError:
+            if number < self._cursors.position(self._exporter).segment:
+                return True  # retention has let it go and counted it, but it cannot be unlinked either
+            raise
 
     def _gather_rows(self, number: int, gathering: _Gathering) -> bool:
         after = self._after(number)
@@ -222,6 +244,16 @@ class SqlitePushLogReader:
                 delivered, size_bytes = len(gathering.records) - records_before, gathering.size_bytes - bytes_before
                 self._polled.append(Extent(number, after + 1, self._read.row, delivered, size_bytes))
         return fits and gathering.room > 0
+
+    def _pass_missing_rows(self, number: int) -> None:
+        """Counts, with the next commit, what a sealed segment has lost of its end: it reads as a shorter one."""
+        last_row, written = self._after(number), self._directory.written(number)
+        if last_row < written and self._directory.segment(number).exists():  # not just taken away under us
+            self._polled.append(Extent(number, last_row + 1, written))
+            self._read = Position(number, written)
+            log.error(
+                "a damaged segment of the push log has lost its last pushes", segment=number, lost=written - last_row
+            )
 
     def _add(self, row: StoredRow, gathering: _Gathering) -> None:
         try:

@@ -4,9 +4,10 @@ Whole segments go, never rows (MEASURED.md: deleting 15,000 rows holds the write
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import closing, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 import apsw
@@ -17,6 +18,7 @@ from exporters.push_log.damage import set_aside
 from exporters.push_log.directory import LogDirectory
 from exporters.push_log.log import PushLogError
 from exporters.push_log.position import START
+from exporters.push_log.sealed_segment import SealedSegment, written_last
 from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, Tail, translated
 from exporters.push_log.settings import PushLogSettings
 
@@ -55,14 +57,27 @@ class Retention:
     exporter, age and size alone decide.
     """
 
-    def __init__(self, settings: PushLogSettings, exporters: Iterable[str]) -> None:
+    def __init__(
+        self, settings: PushLogSettings, exporters: Iterable[str], directory: LogDirectory | None = None
+    ) -> None:
+        """Opens the log's cursors.
+
+        Args:
+            settings: what is kept, and where.
+            exporters: the names of the configured ones.
+            directory: the log's, shared with the readers of this process: what they have in hand when its segment goes
+                is lost only when they cannot deliver it.
+        """
         self._settings = settings
         self._exporters = tuple(exporters)
-        self._directory = LogDirectory(settings.dir)
+        self._directory = directory or LogDirectory(settings.dir)
+        self._stuck: set[int] = set()
         self._cursors = Cursors(settings.dir)
 
     def run(self, now_ms: int) -> Upkeep:
         """Unlinks, checkpoints, drops. Cheap when there is nothing to do; meant for every few seconds.
+
+        A segment that cannot be read or unlinked now holds up none but itself.
 
         Args:
             now_ms: wall time [ms since the epoch, UTC]; what is kept is judged by when it was received.
@@ -70,10 +85,11 @@ class Retention:
         Raises:
             PushLogError: the log or its cursors cannot be worked on now.
         """
+        self._stuck.clear()
         damaged = self._set_damaged_aside()
         passed = self._drop_passed()
-        checkpointed = sum(self._checkpoint(number) for number, _ in self._sealed())
-        lost: Counter[str] = Counter()
+        checkpointed = sum(self._checkpoint(each) for each in self._sealed())
+        lost = self._configured(self._cursors.give_up(self._directory.in_flight.ends()))
         dropped = self._drop_aged(now_ms, lost) + self._drop_oversize(lost)
         return Upkeep(
             passed=passed,
@@ -90,9 +106,13 @@ class Retention:
         return corrupt + sum(self._directory.disk_bytes(number) for number in self._directory.numbers())
 
     def oldest_received_at(self) -> int | None:
-        """Of what `drop_oldest` would drop, when its last push came [us since the epoch]; None if that is nothing."""
+        """Of what `drop_oldest` would drop, when its last push came [us since the epoch]; None if that is nothing.
+
+        0 where nothing that could be dropped can be read.
+        """
         sealed = self._sealed()
-        return sealed[0][1].received_at if sealed else None
+        readable = (each.tail.received_at for each in sealed if each.tail is not None)
+        return next(readable, 0) if sealed else None
 
     def drop_oldest(self) -> None:
         """Drops the oldest sealed segment for the log's size, read or not, and counts what is lost with it.
@@ -100,44 +120,65 @@ class Retention:
         Raises:
             PushLogError: the cursors cannot be moved now.
         """
-        for number, tail in self._sealed()[:1]:
-            self._drop(number, tail, "push.log.retention.bytes", Counter())
+        for each in self._sealed()[:1]:
+            self._drop(each, "push.log.retention.bytes", Counter())
 
     def close(self) -> None:
         """Ends the upkeep."""
         self._cursors.close()
 
-    def _sealed(self) -> list[tuple[int, Tail]]:
-        """The sealed segments that can be read, oldest first."""
-        found = []
+    def _sealed(self) -> list[SealedSegment]:
+        """The sealed segments, oldest first, but for those that this run could not unlink."""
+        found: list[tuple[int, Tail | None]] = []
         for number in self._directory.live()[:-1]:
-            with suppress(SegmentCorruptError, SegmentGoneError):
+            if number in self._stuck:
+                continue
+            try:
                 found.append((number, self._directory.tail(number, sealed=True)))
-        return found
+            except (SegmentCorruptError, SegmentGoneError):
+                continue
+            except PushLogError:  # the exporters say so, and `LogStats` counts it
+                found.append((number, None))
+        return [SealedSegment(number, tail, self._directory.written(number)) for number, tail in found]
 
     def _set_damaged_aside(self) -> int:
         damaged = 0
         for number in self._directory.live()[:-1]:
             try:
                 self._directory.tail(number, sealed=True)
-            except SegmentGoneError:
-                continue
             except SegmentCorruptError as error:
                 set_aside(self._directory, self._cursors, number, str(error))
                 damaged += 1
+            except PushLogError:
+                continue
         return damaged
 
     def _drop_passed(self) -> int:
         positions = {state.exporter: state.position for state in self._cursors.states()}
         hindmost = min((positions.get(exporter, START) for exporter in self._exporters), default=START)
-        passed = [number for number, tail in self._sealed() if not tail.row or (number, tail.row) <= hindmost]
-        for number in passed:
-            self._directory.remove(number)
-        return len(passed)
+        passed = [each for each in self._sealed() if each.is_passed_by(hindmost)]
+        return sum(self._remove(each.number, keep=each.is_short) for each in passed)
 
-    def _checkpoint(self, number: int) -> bool:
-        """Folds a sealed segment's write-ahead log in, which makes it two to six times smaller."""
-        if not self._directory.wal_bytes(number):
+    def _remove(self, number: int, *, keep: bool = False) -> bool:
+        """Takes a segment away, or keeps what is left of it to be looked at."""
+        try:
+            if keep:
+                self._directory.set_aside(number)
+            else:
+                self._directory.remove(number)
+        except OSError as error:
+            log.warning("a segment of the push log cannot be removed", segment=number, reason=str(error))
+            self._stuck.add(number)
+            return False
+        return True
+
+    def _checkpoint(self, sealed: SealedSegment) -> bool:
+        """Folds a sealed segment's write-ahead log in, which makes it two to six times smaller.
+
+        Not that of a damaged one: what SQLite can no longer read of it would be gone for good.
+        """
+        number = sealed.number
+        if sealed.tail is None or sealed.is_short or not self._directory.wal_bytes(number):
             return False
         path = self._directory.segment(number)
         try:
@@ -151,10 +192,13 @@ class Retention:
         return True
 
     def _drop_aged(self, now_ms: int, lost: Counter[str]) -> int:
+        """The oldest segments up to the first that is young enough: a drop takes the cursors past all before it."""
         oldest_us = (now_ms - self._settings.retention_ms) * 1_000
-        aged = [(number, tail) for number, tail in self._sealed() if tail.received_at < oldest_us]
-        for number, tail in aged:
-            self._drop(number, tail, "push.log.retention.ms", lost)
+        sealed = self._sealed()
+        times = written_last(sealed, now_ms * 1_000)
+        aged = [each for each, _ in takewhile(lambda entry: entry[1] < oldest_us, zip(sealed, times, strict=True))]
+        for each in aged:
+            self._drop(each, "push.log.retention.ms", lost)
         for path in self._directory.corrupt_files():
             if path.stat().st_mtime_ns // 1_000_000 < now_ms - self._settings.retention_ms:
                 path.unlink(missing_ok=True)
@@ -170,20 +214,37 @@ class Retention:
                 excess -= path.stat().st_size
                 path.unlink(missing_ok=True)
         dropped = 0
-        for number, tail in self._sealed():
+        for each in self._sealed():
             if excess > 0:
-                excess -= self._directory.disk_bytes(number)
-                self._drop(number, tail, "push.log.retention.bytes", lost)
-                dropped += 1
+                size_bytes = self._directory.disk_bytes(each.number)
+                if self._drop(each, "push.log.retention.bytes", lost):
+                    excess -= size_bytes
+                    dropped += 1
         return dropped
 
-    def _drop(self, number: int, tail: Tail, bound: str, lost: Counter[str]) -> None:
+    def _drop(self, sealed: SealedSegment, bound: str, lost: Counter[str]) -> bool:
         """Counts first, then unlinks: ended in between, the next run finds the segment passed."""
-        behind = self._cursors.drop(number, tail.row, "retention")
-        self._directory.remove(number)
-        losses = {exporter: records for exporter, records in behind.items() if exporter in self._exporters and records}
+        readable = sealed.last_row if sealed.tail is None else sealed.tail.row
+        in_flight = self._directory.in_flight
+        with in_flight.lock:
+            dropped = self._cursors.drop(sealed.number, readable, "retention", in_flight.ends())
+            missing = self._cursors.drop(sealed.number, sealed.last_row, "damage", in_flight.ends())
+            losses = self._configured(Counter(dropped) + Counter(missing))
+            removed = self._remove(sealed.number)
         lost.update(losses)
-        log.warning("a segment of the push log was dropped", segment=number, bound=bound, lost_records=losses)
+        log.warning(
+            "a segment of the push log was dropped",
+            segment=sealed.number,
+            bound=bound,
+            lost_records=dict(losses),
+            readable=sealed.tail is not None,
+        )
+        return removed
+
+    def _configured(self, lost: Mapping[str, int]) -> Counter[str]:
+        return Counter(
+            {exporter: records for exporter, records in lost.items() if exporter in self._exporters and records}
+        )
 
     def _forget_absent(self) -> tuple[str, ...]:
         live = self._directory.live()

@@ -50,13 +50,10 @@ class SegmentSupply:
         """
         number, self._next_number = self._next_number, self._next_number + 1
         try:
-            segment = HeadSegment(self._directory.segment(number), number, self._flush)
-            if self._flush == "fsync":
-                self._directory.sync()
+            return HeadSegment(self._directory.segment(number), number, self._flush)
         except BaseException:
             self._directory.remove(number)  # or a full disk would fill with beginnings
             raise
-        return segment
 
     def prepare(self) -> None:
         """Starts making the next segment, unless one is there, is being made, or just failed."""

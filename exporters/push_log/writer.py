@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from exporters.push_log.free_space import FreeSpace, PushLogDirectoryError
 from exporters.push_log.head import HeadSegment, NoSegment
 from exporters.push_log.log import PushLogError, PushLogFullError, PushLogLockedError
 from exporters.push_log.payload import stored_form
-from exporters.push_log.segment import SegmentCorruptError, row_values
+from exporters.push_log.segment import Predecessor, SegmentCorruptError, row_values
 from exporters.push_log.settings import PushLogSettings
 from exporters.push_log.supply import SegmentSupply, Spawn, in_thread
 from quotas.clock import SystemTime, Time
@@ -49,9 +50,8 @@ class SqlitePushLogWriter:
         try:
             directory = LogDirectory(settings.dir)
             self._free_space = FreeSpace(settings.dir, settings.min_free_bytes, self._time)
-            self._supply = SegmentSupply(
-                directory, settings.flush, _first_number(directory), time=self._time, spawn=spawn
-            )
+            first_number, self._predecessor = _look_back(directory)
+            self._supply = SegmentSupply(directory, settings.flush, first_number, time=self._time, spawn=spawn)
             self._head: HeadSegment | NoSegment = NoSegment(settings.dir)
             self._begin()
         except BaseException:
@@ -163,7 +163,7 @@ class SqlitePushLogWriter:
         if segment is None:
             return
         try:
-            segment.open(self._time.microseconds())
+            segment.open(self._time.microseconds(), self._predecessor_now())
         except PushLogError as error:
             log.warning("the next segment of the push log cannot be opened yet", reason=str(error))
             self._supply.give_back(segment)
@@ -173,6 +173,9 @@ class SqlitePushLogWriter:
         self._errors = 0
         self._counts["segments_begun"] += 1
         sealed.close()
+
+    def _predecessor_now(self) -> Predecessor | None:
+        return Predecessor(self._head.number, self._head.rows) if self._head.number else self._predecessor
 
 
 def _lock(path: Path) -> int:
@@ -194,15 +197,23 @@ def _lock(path: Path) -> int:
     return descriptor
 
 
-def _first_number(directory: LogDirectory) -> int:
-    """A number beyond every segment and every cursor, after taking away the newest segments that never got a row."""
-    highest = max([0, *directory.used_numbers(), highest_segment(directory.path)])
+def _look_back(directory: LogDirectory) -> tuple[int, Predecessor | None]:
+    """A number beyond every segment and every cursor, and what is known of the newest segment that is kept.
+
+    The newest segments that never got a row are taken away.
+    """
+    first_number = max([0, *directory.used_numbers(), highest_segment(directory.path)]) + 1
     directory.remove_remains()
+    noted: Predecessor | None = None
     for number in reversed(directory.numbers()):
+        expected = noted.rows if noted is not None and noted.number == number else 0
         try:
-            if directory.tail(number, sealed=False).row:
-                break
-        except PushLogError:
-            break  # left to the readers, who set it aside and count what it takes along
+            rows = max(directory.tail(number, sealed=False).row, expected)
+        except PushLogError:  # left to the readers, who set it aside and count what it takes along
+            return first_number, Predecessor(number, expected) if expected else None
+        if rows:
+            return first_number, Predecessor(number, rows)
+        with suppress(PushLogError):
+            noted = directory.predecessor(number)
         directory.remove(number)
-    return highest + 1
+    return first_number, None

@@ -4,6 +4,7 @@ import time
 import uuid
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.node import Node
@@ -83,17 +84,20 @@ def outages(node: Node, hook: Webhook, payload: bytes) -> None:
     hook.stop()
     beyond = push(node, 160, payload)
     assert len(beyond) == 160
+    told = []
+
+    def state_of(status: dict[str, Any]) -> dict[str, Any]:
+        state: dict[str, Any] = status["exporter_process"]["exporters"]["hook"]
+        told.append(state["lost_records"])
+        return state
+
     node.wait_for(
-        lambda s: (
-            s["exporter_process"]["exporters"]["hook"]["lost_records"] > 0
-            and s["push_log"]["disk_bytes"] <= RETENTION_BYTES
-        ),
+        lambda s: state_of(s)["lost_records"] > 0 and s["push_log"]["disk_bytes"] <= RETENTION_BYTES,
         what="the retention",
     )
     hook.start()
-    state = node.wait_for(
-        lambda s: s["exporter_process"]["exporters"]["hook"]["lag_records"] == 0, what="the second drain"
-    )["exporter_process"]["exporters"]["hook"]
+    state = state_of(node.wait_for(lambda s: state_of(s)["lag_records"] == 0, what="the second drain"))
+    assert told == sorted(told), "a counter that falls would read as one that began anew"
     arrived = hook.received[before + 80 :]
     missing = set(beyond) - set(arrived)
     assert state["lost"] == {"retention": len(missing), "damage": 0}, "counted exactly"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.push_log import at_once, push_record, small_log
 
+from exporters.push_log.directory import LogDirectory
 from exporters.push_log.settings import PushLogSettings
 from exporters.push_log.sqlite import SqlitePushLogReader, SqlitePushLogWriter
 from quotas.clock import MockTime
@@ -20,6 +21,7 @@ class Log:
         self.path = path
         self.time = MockTime()
         self.settings = small_log(path)
+        self.directory = LogDirectory(path)
         self._stack = stack
         self._next = 1
 
@@ -28,7 +30,7 @@ class Log:
         return self._stack.enter_context(closing(made))
 
     def reader(self, exporter: str = "otlp", **options: Any) -> SqlitePushLogReader:
-        made = SqlitePushLogReader(self.settings, exporter, time=self.time, **options)
+        made = SqlitePushLogReader(self.settings, exporter, time=self.time, **{"directory": self.directory, **options})
         return self._stack.enter_context(closing(made))
 
     def write(self, writer: SqlitePushLogWriter, count: int, *, per_commit: int = 1) -> list[int]:

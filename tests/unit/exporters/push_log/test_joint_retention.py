@@ -47,7 +47,8 @@ def paths(tmp_path: Path) -> dict[str, Path]:
 
 def retention(paths: dict[str, Path], *abandoned: str, **settings: int) -> JointRetention:
     chosen = PushLogSettings(**{"dir": paths["one"], "min_free_bytes": 0, **settings})  # type: ignore[arg-type]
-    return JointRetention(chosen, paths, abandoned, EXPORTERS, time=MockTime())
+    directories = {name: LogDirectory(path) for name, path in paths.items()}
+    return JointRetention(chosen, directories, abandoned, EXPORTERS, time=MockTime())
 
 
 def test_beyond_the_bound_the_oldest_segments_of_all_logs_go_and_are_counted(paths: dict[str, Path]) -> None:

@@ -11,6 +11,7 @@ from support.push_log import RECEIVED_AT_US, poll, poll_all, small_log
 from exporters.push_log.inspect import log_stats, records_after, tail
 from exporters.push_log.log import PushLogError
 from exporters.push_log.position import Position
+from exporters.push_log.segment import SegmentReader
 from exporters.push_log.sqlite import Retention
 from telemetry.push_record import PushRecord
 
@@ -36,6 +37,29 @@ def test_stats_tell_what_the_log_holds(log: Any, running: bool) -> None:
     assert cursor.cursor.exporter == "otlp"
     assert cursor.lag.records == 40
     assert cursor.lag.bytes + batch.size_bytes == stats.metrics_bytes
+
+
+def test_a_second_look_opens_no_more_segments_than_it_must(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status asks every second, and a log that no destination takes has hundreds of segments."""
+    for name in ("behind", "further behind"):
+        log.reader(name)
+    log.write(log.writer(), 200)
+    before = log_stats(log.directory)
+    assert before.segments > 20
+    looked_at = []
+    real = SegmentReader.__init__
+
+    def look(reader: SegmentReader, path: Path) -> None:
+        looked_at.append(path)
+        real(reader, path)
+
+    monkeypatch.setattr(SegmentReader, "__init__", look)
+    assert log_stats(log.directory) == before == log_stats(log.path)
+    looked_at.clear()
+    log_stats(log.directory)
+    # A prepared segment, the head for all and for each exporter, and the oldest for its first push, likewise.
+    assert len(looked_at) <= 1 + 3 + 3
+    assert len(set(looked_at)) <= 3
 
 
 def test_an_empty_log_has_no_oldest_record(log: Any) -> None:

@@ -1,5 +1,6 @@
 """Every exporter reads everything, in order, at its own pace, and goes on where its cursor stands."""
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from support.push_log import numbers, poll, poll_all, push_record, zstd
 
 from exporters.push_log.cursors import Cursors
 from exporters.push_log.directory import LogDirectory
+from exporters.push_log.inspect import log_stats
 from exporters.push_log.log import CursorRevokedError, Lag, PushLogError
 from exporters.push_log.segment import SegmentGoneError, SegmentReader
 from exporters.push_log.sqlite import SqlitePushLogReader
@@ -229,17 +231,25 @@ def test_lag_may_be_asked_from_another_thread_while_a_poll_waits(log: Any) -> No
 
 def test_a_damaged_sealed_segment_is_set_aside_counted_and_passed(log: Any) -> None:
     writer, reader = log.writer(), log.reader()
-    first = log.write(writer, 12)
+    log.reader("another")
+    first = log.write(writer, 6)
     writer.close()
     writer = log.writer()
     second = log.write(writer, 3)
+    begun = poll(reader, max_records=2)
+    assert begun is not None
+    reader.commit(begun)
+    reader.close()
     damage(log.segments()[0])
     with capture_logs() as said:
-        assert set(second) <= set(poll_all(reader))
-    assert [entry["event"] for entry in said] == ["a damaged segment of the push log was set aside"]
+        assert poll_all(log.reader()) == second
+    [entry] = said
+    assert entry["event"] == "a damaged segment of the push log was set aside"
+    assert entry["lost_records"] == {"otlp": len(first) - 2, "another": len(first)}
     assert len(list(log.path.glob("*.sqlite.corrupt"))) == 1
-    assert poll_all(log.reader("another")) == poll_all(log.reader("third"))
-    assert first
+    assert poll_all(log.reader("another")) == poll_all(log.reader("a new one")) == second
+    lost = {state.exporter: (state.lost_by_damage, state.delivered_records) for state in Cursors(log.path).states()}
+    assert lost == {"otlp": (4, 2 + 3), "another": (6, 3), "a new one": (0, 3)}
 
 
 def test_a_damaged_record_is_left_out_and_counted(log: Any) -> None:
@@ -267,23 +277,62 @@ def damage(path: Path) -> None:
                 handle.write(b"\x5a" * min(size, 8_192))
 
 
-def test_what_was_read_before_a_segment_that_cannot_be_opened_is_not_passed_over(log: Any) -> None:
+def test_what_was_read_before_a_segment_that_cannot_be_opened_goes_out_at_once_and_none_is_passed_over(
+    log: Any,
+) -> None:
     written = log.write(log.writer(), 60)
     reader = log.reader()
     second = log.segments()[1]
     aside = second.rename(second.with_suffix(".aside"))
     second.mkdir()
-    reader.wakeup()  # so that it takes what is there without looking ahead first
-    first = poll(reader)
+    first = reader.poll(1 << 30, 1_000, 3_600_000)
     assert first is not None
     found = numbers(first.records)
     assert 0 < len(found) < len(written)
-    with pytest.raises(PushLogError, match=second.name):
-        poll(reader)
+    reader.commit(first)
+    for _ in range(2):
+        with pytest.raises(PushLogError, match=second.name):
+            reader.poll(1 << 30, 1_000, 3_600_000)
     second.rmdir()
     aside.rename(second)
-    reader.commit(first)
     assert found + poll_all(reader) == written
+
+
+@pytest.mark.parametrize(("size", "rows_left"), [(0, True), (0, False), (1, False)])
+def test_a_segment_of_which_power_loss_left_little_more_than_the_name_stops_nobody(
+    log: Any, size: int, rows_left: bool
+) -> None:
+    reader, written = log.reader(), []
+    for _ in range(3):
+        writer = log.writer()
+        written.append(log.write(writer, 6))
+        writer.close()
+    bad = log.segments()[1]
+    wal = bad.with_name(bad.name + "-wal")
+    os.truncate(bad, size)
+    if not rows_left:
+        wal.unlink()
+    log.writer()
+    with capture_logs() as said:
+        assert poll_all(reader) == written[0] + written[2]
+    assert [entry["event"] for entry in said] == ["a damaged segment of the push log was set aside"]
+    stats = log_stats(log.path)
+    assert (stats.damaged_segments, stats.records) == (1, 12)
+    kept = wal.with_name(wal.name + ".corrupt")
+    assert rows_left == (kept.exists() and kept.stat().st_size > 1_000), "with them the pushes can be saved by hand"
+
+
+def test_a_newest_segment_that_cannot_be_opened_is_told_when_all_before_it_is_delivered(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    (log.path / "00000000000000000009.sqlite").mkdir()
+    for count in (3, 2):
+        written = log.write(writer, count)
+        batch = poll(reader)
+        assert batch is not None
+        assert numbers(batch.records) == written, "the head is not sealed, and grows"
+        with pytest.raises(PushLogError, match=r"0009\.sqlite"):
+            poll(reader)
+        assert log_stats(log.path).damaged_segments == 1
 
 
 def test_a_segment_taken_away_while_a_reader_opens_it_is_gone_and_no_disk_error(log: Any) -> None:

@@ -1,14 +1,18 @@
 """The log stays within its bounds; what is lost by that is counted for whom it is lost."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
-from support.push_log import RECEIVED_AT_US, numbers, poll, poll_all, small_log
+from support.push_log import RECEIVED_AT_US, numbers, poll, poll_all, push_record, small_log
 
 from exporters.push_log.cursors import Cursors
 from exporters.push_log.directory import LogDirectory
+from exporters.push_log.inspect import log_stats
+from exporters.push_log.log import PushLogError
 from exporters.push_log.sqlite import Retention
 
 NOW_MS = RECEIVED_AT_US // 1_000 + 60_000
@@ -20,7 +24,7 @@ def disk_bytes(path: Path) -> int:
 
 
 def upkeep(log: Any, *exporters: str, **changed: Any) -> Retention:
-    return Retention(small_log(log.path, **changed), exporters)
+    return Retention(small_log(log.path, **changed), exporters, log.directory)
 
 
 def test_a_segment_goes_when_every_configured_exporter_has_passed_it(log: Any) -> None:
@@ -117,6 +121,35 @@ def test_segments_older_than_their_time_go_and_the_head_stays(log: Any) -> None:
     assert result.lost_records == {"otlp": 60 - len(left)}
 
 
+@pytest.mark.parametrize("wrong_by_days", [365, -365])
+def test_after_the_clock_was_wrong_what_goes_by_age_is_the_oldest_and_is_counted(log: Any, wrong_by_days: int) -> None:
+    """Five segments of ten pushes: the second by the wrong clock, the last two of the seventh and eighth day."""
+    day_us = 24 * 3_600_000_000
+    reader = log.reader()
+    for number, day in enumerate((0, wrong_by_days, 0, 7, 8)):
+        writer = log.writer()
+        for each in range(10):
+            writer.append(push_record(10 * number + each, received_at=RECEIVED_AT_US + day * day_us))
+        writer.commit()
+        writer.close()
+    retention = upkeep(log, "otlp")
+    for days, gone in ((1, 0), (7.5, 30)):
+        lost = retention.run((RECEIVED_AT_US + int(days * day_us)) // 1_000).lost_records
+        assert lost == ({"otlp": gone} if gone else {})
+    assert poll_all(reader) == list(range(30, 50))
+    assert Cursors(log.path).states()[0].lost_by_retention == 30
+
+
+def test_an_unreadable_segment_ages_with_the_next_one(log: Any) -> None:
+    reader = log.reader()
+    log.write(log.writer(), 60)
+    make_unreadable(log.segments()[1], removable=True)
+    assert upkeep(log, "otlp").run(NOW_MS).dropped == 0
+    assert upkeep(log, "otlp").run(NOW_MS + WEEK_MS).dropped > 2
+    assert log_stats(log.path).damaged_segments == 0
+    assert poll_all(reader)[-1] == 60
+
+
 def test_the_last_pushes_of_a_quiet_log_age_too(log: Any) -> None:
     writer = log.writer()
     log.write(writer, 3)
@@ -126,20 +159,82 @@ def test_the_last_pushes_of_a_quiet_log_age_too(log: Any) -> None:
     assert upkeep(log, "otlp").run(NOW_MS + WEEK_MS).lost_records == {"otlp": 3}
 
 
-def test_what_was_polled_before_its_segment_went_and_is_delivered_after_all_is_not_lost(log: Any) -> None:
-    writer, reader = log.writer(), log.reader()
-    log.write(writer, 100)
-    first, second = poll(reader, max_records=4), poll(reader, max_records=30)
+def lost(log: Any) -> int:
+    with closing(Cursors(log.path)) as cursors:
+        return int(cursors.states()[0].lost_by_retention)
+
+
+def drop_under_way(log: Any, reader: Any) -> tuple[Any, Any, int]:
+    """Of a hundred records four are delivered, and twenty and ten are on their way when most segments go."""
+    log.write(log.writer(), 100)
+    first, second, third = (poll(reader, max_records=count) for count in (4, 20, 10))
     assert first is not None
-    assert second is not None
     reader.commit(first)
-    lost = upkeep(log, "otlp", retention_bytes=70_000).run(NOW_MS).lost_records["otlp"]
-    reader.commit(second)
+    counted = upkeep(log, "otlp", retention_bytes=70_000).run(NOW_MS).lost_records["otlp"]
+    assert counted > 0
+    assert lost(log) == counted
+    return second, third, counted
+
+
+def test_what_was_polled_before_its_segment_went_and_is_delivered_after_all_was_never_counted_as_lost(log: Any) -> None:
+    reader = log.reader()
+    _, third, counted = drop_under_way(log, reader)
+    assert upkeep(log, "otlp").run(NOW_MS).lost_records == {}, "it is still on its way"
+    reader.commit(third)
     left = poll_all(reader)
+    upkeep(log, "otlp").run(NOW_MS)
     state = Cursors(log.path).states()[0]
     assert state.delivered_records == 34 + len(left)
-    assert state.lost_by_retention == lost - 30
+    assert state.lost_by_retention == counted == 100 - 34 - len(left)
+
+
+@pytest.mark.parametrize("end", ["killed", "closed", "rewound", "rewound, and on", "delivered in part"])
+def test_what_was_polled_before_its_segment_went_and_is_not_delivered_is_counted_as_lost_then(
+    log: Any, end: str
+) -> None:
+    reader = log.reader()
+    second, _, counted = drop_under_way(log, reader)
+    missing = 30
+    with capture_logs() as said:
+        if end == "delivered in part":
+            reader.commit(second)
+            missing = 10
+        if end == "killed":
+            log.directory = LogDirectory(log.path)  # the next process
+        elif end.startswith("rewound"):
+            reader.rewind()
+        else:
+            reader.close()
+        if not end.startswith("rewound"):
+            reader = log.reader()
+        if end == "rewound, and on":
+            poll_all(reader)
+        upkeep(log, "otlp").run(NOW_MS)
+    assert lost(log) == counted + missing
+    told = [entry for entry in said if entry["event"].startswith("pushes that were on their way")]
+    assert sum(entry["records"] for entry in told) == missing
+    poll_all(reader)
+    state = Cursors(log.path).states()[0]
     assert state.delivered_records + state.lost_by_retention == 100
+
+
+def test_no_count_of_what_is_lost_falls_while_a_batch_is_on_its_way_over_many_drops(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    retention = upkeep(log, "otlp", retention_bytes=70_000)
+    counts = [0]
+    for _ in range(6):
+        log.write(writer, 30)
+        batch = poll(reader, max_records=20)
+        assert batch is not None
+        log.write(writer, 40)
+        retention.run(NOW_MS)
+        counts.append(lost(log))
+        reader.commit(batch)
+        counts.append(lost(log))
+    poll_all(reader)
+    counts.append(lost(log))
+    assert counts == sorted(counts)
+    assert counts[-1] + Cursors(log.path).states()[0].delivered_records == 6 * 70
 
 
 def test_a_rewind_after_a_drop_goes_on_with_what_is_left(log: Any) -> None:
@@ -172,6 +267,51 @@ def test_damaged_segments_are_set_aside_and_their_files_age_and_count_towards_th
     assert len(list(log.path.glob("*.corrupt"))) >= 1
     upkeep(log, "otlp", retention_bytes=100_000).run(NOW_MS)
     assert list(log.path.glob("*.corrupt")) == []
+
+
+def make_unreadable(segment: Path, *, removable: bool) -> Path:
+    """As on a disk that does not answer; returns where its file is meanwhile."""
+    aside = segment.rename(segment.with_suffix(".aside"))
+    if removable:
+        segment.symlink_to(segment.parent)
+    else:
+        segment.mkdir()
+    return aside
+
+
+def test_an_unreadable_segment_holds_up_neither_upkeep_nor_status_and_comes_when_it_can_be_read(log: Any) -> None:
+    reader = log.reader()
+    written = log.write(log.writer(), 60)
+    first, second = log.segments()[:2]
+    aside = make_unreadable(second, removable=False)
+    batch = poll(reader)
+    assert batch is not None
+    reader.commit(batch)
+    result = upkeep(log, "otlp").run(NOW_MS)
+    assert (result.passed, first.exists()) == (1, False)
+    assert result.checkpointed > 1
+    stats = log_stats(log.path)
+    assert stats.damaged_segments == 1
+    assert 0 < stats.cursors[0].lag.records < 60 - len(batch.records)
+    with pytest.raises(PushLogError):
+        poll(reader)
+    second.rmdir()
+    aside.rename(second)
+    assert numbers(batch.records) + poll_all(reader) == written
+
+
+@pytest.mark.parametrize("removable", [True, False])
+def test_an_unreadable_segment_does_not_keep_the_log_from_staying_within_its_bytes(log: Any, removable: bool) -> None:
+    reader = log.reader()
+    written = log.write(log.writer(), 60)
+    make_unreadable(log.segments()[1], removable=removable)
+    with capture_logs() as said:
+        assert upkeep(log, "otlp", retention_bytes=30_000).run(NOW_MS).dropped > 2
+    assert log_stats(log.path).damaged_segments == (0 if removable else 1)
+    left = poll_all(reader)
+    assert left == written[-len(left) :]
+    stuck = [entry["segment"] for entry in said if entry["event"] == "a segment of the push log cannot be removed"]
+    assert stuck == ([] if removable else [2])
 
 
 def unopened(log: Any) -> int:

@@ -1,17 +1,20 @@
 """A log that an earlier release wrote is read by this one, and one of a later release is left alone.
 
 `tests/data/push_log_form_0.tgz` was written before forms had numbers: thirty pushes in fifteen segments, of which none
-was checkpointed, and two cursors, of which `collector` had passed the first seven pushes. It is never written anew.
+was checkpointed, and two cursors, of which `collector` had passed the first seven pushes. `push_log_form_1.tgz` is the
+same, from when segments began to note their predecessors. They are never written anew.
 """
 
 import sqlite3
 import tarfile
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.push_log import numbers, poll_all, push_record, small_log, zstd
 
+from exporters.push_log.directory import LogDirectory
 from exporters.push_log.inspect import log_stats
 from exporters.push_log.log import PushLogError
 from exporters.push_log.segment import FORM, FORMS, SegmentReader, row_values, select_rows
@@ -30,9 +33,14 @@ UNKNOWN = {
 }
 
 
+@pytest.fixture(params=[0, 1])
+def form(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
 @pytest.fixture
-def old_log(tmp_path: Path) -> PushLogSettings:
-    with tarfile.open(DATA / "push_log_form_0.tgz") as archive:
+def old_log(tmp_path: Path, form: int) -> PushLogSettings:
+    with tarfile.open(DATA / f"push_log_form_{form}.tgz") as archive:
         archive.extractall(tmp_path, filter="data")
     return small_log(tmp_path / "push-log")
 
@@ -68,6 +76,37 @@ def test_its_upkeep_lets_segments_go_that_everybody_has(old_log: PushLogSettings
     with closing(Retention(old_log, ["collector"])) as upkeep:
         assert upkeep.run(WALL_MS).passed == 14
     assert log_stats(old_log.dir).damaged_segments == 0
+
+
+def test_what_is_on_its_way_when_its_segment_goes_is_kept_beside_cursors_of_an_earlier_form(
+    old_log: PushLogSettings,
+) -> None:
+    directory = LogDirectory(old_log.dir)
+    least = replace(old_log, retention_bytes=1)
+    with (
+        closing(SqlitePushLogReader(old_log, "collector", directory=directory)) as reader,
+        closing(Retention(least, ["collector"], directory)) as upkeep,
+    ):
+        batch = reader.poll(1 << 30, 10, 0)
+        assert batch is not None
+        lost = upkeep.run(WALL_MS).lost_records["collector"]
+        reader.commit(batch)
+        assert 7 + 10 + lost + len(poll_all(reader)) == 30
+
+
+def test_what_its_segments_lose_to_damage_is_counted_if_they_note_their_predecessors(
+    old_log: PushLogSettings, form: int
+) -> None:
+    with closing(SqlitePushLogReader(old_log, "collector")) as reader:
+        for number in (5, 15):
+            (old_log.dir / f"{number:020d}.sqlite-wal").write_bytes(b"")
+        with closing(SqlitePushLogWriter(old_log)) as writer:
+            writer.append(push_record(31))
+            writer.commit()
+        lost = {9, 10, 29, 30}
+        assert poll_all(reader) == [number for number in range(8, 32) if number not in lost]
+    states = {entry.cursor.exporter: entry.cursor for entry in log_stats(old_log.dir).cursors}
+    assert states["collector"].lost_by_damage == (2 if form == 1 else 0)
 
 
 def test_the_form_that_is_written_is_the_newest_and_holds_the_whole_push_record() -> None:
@@ -107,7 +146,7 @@ def test_a_segment_of_a_later_release_stops_its_exporters_with_a_sentence_and_is
         assert before is not None
         assert numbers(before.records) == list(range(8, 29))
         for _ in range(2):
-            with pytest.raises(PushLogError, match=r"newer Fleetgauge .form 1.: run that release again"):
+            with pytest.raises(PushLogError, match=r"newer Fleetgauge .form 2.: run that release again"):
                 reader.poll(1 << 30, 1_000, 0)
     with closing(Retention(old_log, ["collector"])) as upkeep:
         assert upkeep.run(WALL_MS).damaged == 0

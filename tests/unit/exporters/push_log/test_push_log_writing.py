@@ -3,7 +3,9 @@
 import gzip
 import os
 import shutil
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -15,6 +17,7 @@ from exporters.push_log import free_space
 from exporters.push_log.log import PushLogError, PushLogFullError, PushLogLockedError
 from exporters.push_log.segment import SegmentCorruptError
 from exporters.push_log.settings import PushLogSettings
+from exporters.push_log.supply import in_thread
 
 
 def test_a_record_comes_back_as_it_was_appended(log: Any) -> None:
@@ -252,3 +255,62 @@ def test_senseless_settings_are_refused_by_name(log: Any, wrong: dict[str, Any])
 def test_flush_fsync_writes_and_reads_the_same(log: Any) -> None:
     writer, reader = log.writer(small_log(log.path, flush="fsync")), log.reader()
     assert log.write(writer, 30, per_commit=3) == poll_all(reader)
+
+
+@pytest.mark.parametrize("flush", ["os", "fsync"])
+def test_a_segment_is_on_the_disk_before_it_has_its_name_and_the_loop_does_not_wait_for_it(
+    log: Any, flush: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name without the bytes, as a loss of power may leave it, would be a damaged segment."""
+    synced: list[tuple[str, str]] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        synced.append((Path(f"/proc/self/fd/{descriptor}").readlink().name, threading.current_thread().name))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    writer = log.writer(small_log(log.path, flush=flush), spawn=in_thread)
+    first = threading.current_thread().name
+    assert synced == [("00000000000000000001.sqlite.new", first), ("push-log", first)]
+    for _ in range(9):
+        log.write(writer, 1)
+        writer._supply._wait and writer._supply._wait()
+    assert synced[2:] == [("00000000000000000002.sqlite.new", "push-log-prepare"), ("push-log", "push-log-prepare")]
+
+
+class SyncedFile(apsw.VFSFile):
+    """A file of SQLite's that says when it was synced."""
+
+    def __init__(self, synced: list[str], name: Any, flags: list[int]) -> None:
+        super().__init__("unix", name, flags)
+        self._synced = synced
+        self._name = Path(name.filename() if isinstance(name, apsw.URIFilename) else str(name)).name
+
+    def xSync(self, flags: int) -> None:  # noqa: N802  SQLite's name
+        super().xSync(flags)
+        self._synced.append(self._name)
+
+
+class SyncedFiles(apsw.VFS):
+    """The file system as SQLite sees it, which says what was synced."""
+
+    def __init__(self) -> None:
+        super().__init__("synced files", "unix", makedefault=True)
+        self.synced: list[str] = []
+
+    def xOpen(self, name: Any, flags: list[int]) -> SyncedFile:  # noqa: N802  SQLite's name
+        return SyncedFile(self.synced, name, flags)
+
+
+@pytest.mark.parametrize("flush", ["os", "fsync"])
+def test_flush_fsync_syncs_every_commit_and_flush_os_none(log: Any, flush: str) -> None:
+    files = SyncedFiles()
+    try:
+        writer = log.writer(small_log(log.path, flush=flush))
+        files.synced.clear()
+        log.write(writer, 5)
+        assert files.synced == (["00000000000000000001.sqlite-wal"] * 5 if flush == "fsync" else [])
+        writer.close()
+    finally:
+        files.unregister()

@@ -1,0 +1,49 @@
+"""A segment that is written no more, as upkeep sees it: where it ends, what it has lost, how old it is."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from exporters.push_log.position import Position
+from exporters.push_log.segment import Tail
+
+
+class SealedSegment(NamedTuple):
+    """What upkeep goes by.
+
+    `tail` is None while it cannot be read, though it is not known to be damaged. `written` are the rows that it got; 0
+    if nobody knows.
+    """
+
+    number: int
+    tail: Tail | None
+    written: int
+
+    @property
+    def last_row(self) -> int:
+        """The last row that it got, as far as can be told."""
+        return max(self.written, 0 if self.tail is None else self.tail.row)
+
+    @property
+    def is_short(self) -> bool:
+        """True if it is damaged so that it reads as a shorter one."""
+        return self.tail is not None and self.tail.row < self.written
+
+    def is_passed_by(self, position: Position) -> bool:
+        """True once nothing of it lies after `position`. Where its end is not known: once that is in a later one."""
+        if self.tail is None and not self.written:
+            return position.segment > self.number
+        return not self.last_row or (self.number, self.last_row) <= position
+
+
+def written_last(sealed: Sequence[SealedSegment], now_us: int) -> list[int]:
+    """When each segment got its last push, as far as that can be believed [us since the epoch].
+
+    Where none can be read, or lies in the future since the clock was ahead, it was no later than in the next segment.
+    """
+    times = []
+    latest = now_us
+    for each in reversed(sealed):
+        if each.tail is not None and 0 < each.tail.received_at <= now_us:
+            latest = each.tail.received_at
+        times.append(latest)
+    return times[::-1]

@@ -1,0 +1,40 @@
+"""The exporter process's log: its readers and its upkeep know of each other."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.push_log import at_once, poll, poll_all, push_record, small_log
+
+from exporters.push_log.sqlite import SqlitePushLogWriter
+from fleetgauge.config.push_logs import LogPlace
+from fleetgauge.exporter_logs import exporter_log
+from quotas.clock import MockTime
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_batch_that_is_on_its_way_when_its_segment_goes_and_arrives_is_not_told_as_lost(
+    tmp_path: Path, several: bool
+) -> None:
+    time = MockTime()
+    settings = small_log(tmp_path / "one", retention_bytes=70_000)
+    places = [LogPlace(name="one", dir=settings.dir, is_abandoned=False)] if several else []
+    log = exporter_log(settings, ("otlp",), time, places)
+    with (
+        closing(SqlitePushLogWriter(settings, time, spawn=at_once)) as writer,
+        closing(log.reader("otlp")) as reader,
+    ):
+        for number in range(100):
+            writer.append(push_record(number))
+            writer.commit()
+        on_its_way = poll(reader, max_records=20)
+        assert on_its_way is not None
+        log.keep(time.hi_res_clock_ms())
+        lost = log.status()[1]["otlp"]["lost"]["retention"]
+        assert 0 < lost < 100 - 20
+        reader.commit(on_its_way)
+        arrived = 20 + len(poll_all(reader))
+        cursor = log.status()[1]["otlp"]
+        assert cursor["lag_records"] == 0
+        assert cursor["lost"] == {"retention": lost, "damage": 0}
+        assert lost == 100 - arrived
