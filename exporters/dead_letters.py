@@ -19,7 +19,7 @@ import structlog
 import zstandard
 
 from exporters.dead_letter import DeadLetter, DeadLetterSettings, DeadLetterStats
-from exporters.outcome import Refusal
+from exporters.outcome import MAX_DETAIL_CHARS, Refusal
 from exporters.push_log.kept_database import open_kept, set_aside, transaction
 from exporters.push_log.log import PushLogError
 from exporters.push_log.payload import PayloadDecoder
@@ -29,8 +29,6 @@ from telemetry.push_record import PushRecord
 
 log = structlog.get_logger(__name__)
 
-MAX_DETAIL_CHARS: Final = 1_024
-"""Of what the destination said, so much is kept."""
 _LEASE_MS: Final = 30_000
 """For so long a replay that was begun is left to the process that began it [ms]; then it is anybody's again."""
 _LETTER_OVERHEAD_BYTES: Final = 2_048

@@ -4,11 +4,14 @@
 """
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from exporters.push_log.log import Batch
 from exporters.retry import RetrySettings
 from telemetry.push_record import PushRecord
+
+MAX_DETAIL_CHARS: Final = 1_024
+"""Of what a destination said, so much is kept and told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

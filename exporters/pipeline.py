@@ -17,7 +17,18 @@ from exporters.calm_log import CalmLog
 from exporters.dead_letters import DeadLetters
 from exporters.delivery_stats import DeliveryCounters, DeliveryStats, PipelineState
 from exporters.drain import DrainRate
-from exporters.outcome import Delivered, Exporter, Outcome, Refusal, Refused, Retry, TooLarge, halves, refusals
+from exporters.outcome import (
+    MAX_DETAIL_CHARS,
+    Delivered,
+    Exporter,
+    Outcome,
+    Refusal,
+    Refused,
+    Retry,
+    TooLarge,
+    halves,
+    refusals,
+)
 from exporters.push_log.log import Batch, CursorRevokedError, PushLogError, PushLogReader
 from exporters.replay import Replay
 from exporters.retry import Backoff
@@ -231,18 +242,18 @@ class Pipeline:
                 "the destination rejected data points of a batch that it took",
                 rejected=outcome.rejected,
                 pushes=len(part.records),
-                detail=outcome.detail,
+                detail=outcome.detail[:MAX_DETAIL_CHARS],
                 occurrences=count,
             )
 
     def _count_refused(self, refusal: Refusal) -> None:
-        self._counters.refused(refusal.reason, refusal.detail, now_us=self._time.microseconds())
-        if count := self._occurrences(f"refused {refusal.reason}"):
+        reason = self._counters.refused(refusal.reason, refusal.detail, now_us=self._time.microseconds())
+        if count := self._occurrences(f"refused {reason}"):
             self._log.warning(
                 "a push cannot be delivered and is left out",
                 push_id=refusal.record.push_id,
                 reason=refusal.reason,
-                detail=refusal.detail,
+                detail=refusal.detail[:MAX_DETAIL_CHARS],
                 kept=self._burial.keeps,
                 occurrences=count,
             )
@@ -264,13 +275,13 @@ class Pipeline:
 
     def _say_waits(self, outcome: Retry) -> bool:
         """Counts a failed try; True if the log says so, which it does once a minute."""
-        self._counters.retried(outcome.reason, outcome.detail, now_us=self._time.microseconds())
-        count = self._occurrences(f"retry {outcome.reason}")
+        reason = self._counters.retried(outcome.reason, outcome.detail, now_us=self._time.microseconds())
+        count = self._occurrences(f"retry {reason}")
         if count:
             self._log.warning(
                 "cannot deliver now, and tries again",
                 reason=outcome.reason,
-                detail=outcome.detail,
+                detail=outcome.detail[:MAX_DETAIL_CHARS],
                 occurrences=count,
             )
         return count > 0

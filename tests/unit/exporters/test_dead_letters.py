@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from support.push_log import push_record
 
 from exporters.dead_letter import DeadLetterSettings
-from exporters.dead_letters import MAX_DETAIL_CHARS, DeadLetters, existing
-from exporters.outcome import Refusal
+from exporters.dead_letters import DeadLetters, existing
+from exporters.outcome import MAX_DETAIL_CHARS, Refusal
 from exporters.push_log.log import PushLogError
 from exporters.push_log.segment import NewerFormError
 from exporters.push_log.settings import MIB

@@ -1,11 +1,23 @@
 """The pipeline against a log and a destination that do as the test says, with a clock that only pauses move."""
 
+import json
+from dataclasses import asdict
+
 import pytest
 from structlog.testing import capture_logs
 from support.pipelines import Destination, Log, Rig, answers, records, refuses
 
-from exporters.delivery_stats import PipelineState
-from exporters.outcome import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry, TooLarge
+from exporters.delivery_stats import MAX_REASONS, PipelineState
+from exporters.outcome import (
+    MAX_DETAIL_CHARS,
+    BatchSettings,
+    Delivered,
+    Outcome,
+    Refused,
+    RefusedRecord,
+    Retry,
+    TooLarge,
+)
 from exporters.push_log.log import Batch, CursorRevokedError, PushLogError
 
 
@@ -115,6 +127,25 @@ def test_data_points_that_the_destination_threw_away_are_counted() -> None:
     stats = rig.pipeline.stats()
     assert (stats.rejected_points, stats.delivered_records) == (3, 2)
     assert "old points" in (stats.last_error or "")
+
+
+def test_a_destination_whose_reasons_and_words_have_no_end_is_told_of_in_bounds() -> None:
+    pushes = records(2_000)
+    failures = [RuntimeError("e" * 3_000_000), *(Retry(reason=f"at {n} o'clock") for n in range(500))]
+    refused = tuple(
+        RefusedRecord(push_id=push.push_id, reason=f"no {n} {'r' * 5_000}", detail="d" * 3_000_000)
+        for n, push in enumerate(pushes)
+    )
+    rig = Rig(Log(pushes), Destination(answers(*failures, Delivered(refused=refused))))
+    with capture_logs() as logs:
+        rig.run()
+    stats = rig.pipeline.stats()
+    assert (sum(stats.retried.values()), sum(stats.refused.values())) == (501, 2_000)
+    assert (len(stats.retried), len(stats.refused)) == (MAX_REASONS + 1, MAX_REASONS + 1)
+    assert (stats.retried["error"], stats.retried["other"], stats.refused["other"]) == (1, 501 - 64, 2_000 - 64)
+    assert len(json.dumps(asdict(stats))) < 20_000
+    assert len([entry for entry in logs if "left out" in entry["event"]]) == MAX_REASONS + 1
+    assert max(len(str(entry.get("detail"))) for entry in logs) == MAX_DETAIL_CHARS
 
 
 def test_a_cursor_that_cannot_be_moved_is_tried_again_without_a_second_delivery() -> None:
