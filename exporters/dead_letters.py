@@ -19,7 +19,7 @@ import structlog
 import zstandard
 
 from exporters.dead_letter import DeadLetter, DeadLetterSettings, DeadLetterStats
-from exporters.outcome import MAX_DETAIL_CHARS, Refusal
+from exporters.outcome import Refusal, words
 from exporters.push_log.kept_database import open_kept, set_aside, transaction
 from exporters.push_log.log import PushLogError
 from exporters.push_log.payload import PayloadDecoder
@@ -293,8 +293,8 @@ class DeadLetters:
             (
                 exporter,
                 record.push_id,
-                _storable(refusal.reason),
-                _storable(refusal.detail),
+                words(refusal.reason),
+                words(refusal.detail),
                 now_us,
                 json.dumps(context),
                 len(record.metrics),
@@ -391,10 +391,6 @@ def _chosen(exporter: str, reason: str, ids: Sequence[int]) -> tuple[str, tuple[
     if ids:
         conditions.append(f"id IN ({', '.join('?' * len(ids))})")
     return " AND ".join(conditions), (*texts.values(), *ids)
-
-
-def _storable(text: str) -> str:
-    return text[:MAX_DETAIL_CHARS].encode(errors="replace").decode()
 
 
 def existing(settings: DeadLetterSettings, time: Time) -> DeadLetters:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from exporters.histogram import EXPORT_BOUNDS_S, FRESHNESS_BOUNDS_S, Histogram, HistogramStats, empty
-from exporters.outcome import MAX_DETAIL_CHARS, Delivered
+from exporters.outcome import Delivered, words
 from exporters.push_log.log import Batch
 
 MAX_REASONS: Final = 64
@@ -177,12 +177,12 @@ class DeliveryCounters:
             )
 
     def _fail(self, reason: str, detail: str, now_us: int) -> None:
-        self._last_error = (f"{reason}: {detail}" if detail else reason)[:MAX_DETAIL_CHARS]
+        self._last_error = words(f"{reason}: {detail}" if detail else reason)
         self._last_error_at = now_us
 
 
 def _counted(counts: Counter[str], reason: str) -> str:
-    known = reason[:_MAX_REASON_CHARS]
+    known = words(reason, _MAX_REASON_CHARS)
     if known not in counts and len(counts) >= MAX_REASONS:
         known = OTHER_REASON
     counts[known] += 1

@@ -18,7 +18,6 @@ from exporters.dead_letters import DeadLetters
 from exporters.delivery_stats import DeliveryCounters, DeliveryStats, PipelineState
 from exporters.drain import DrainRate
 from exporters.outcome import (
-    MAX_DETAIL_CHARS,
     Delivered,
     Exporter,
     Outcome,
@@ -27,7 +26,9 @@ from exporters.outcome import (
     Retry,
     TooLarge,
     halves,
+    outcome_of,
     refusals,
+    words,
 )
 from exporters.push_log.log import Batch, CursorRevokedError, PushLogError, PushLogReader
 from exporters.replay import Replay
@@ -134,6 +135,9 @@ class Pipeline:
         except CursorRevokedError as error:
             state = PipelineState.REVOKED
             self._log.error("another process has taken over this exporter's cursor; it ends here", detail=str(error))
+        except BaseException:  # an exporter may even raise SystemExit, which a thread ends with in silence
+            self._log.exception("the exporter ends for a fault of ours; its pushes wait in the log until a restart")
+            raise
         finally:
             self._counters.enter(state)
             self._exporter.close()
@@ -221,7 +225,7 @@ class Pipeline:
 
     def _export_owned(self, part: Batch) -> Outcome:
         started_ms = self._time.hi_res_clock_ms()
-        outcome = self._exporter.export(part)
+        outcome = outcome_of(self._exporter, part)
         if isinstance(outcome, Delivered):
             took_ms = self._time.hi_res_clock_ms() - started_ms
             self._counters.delivered(part, outcome, now_us=self._time.microseconds(), took_ms=took_ms)
@@ -242,7 +246,7 @@ class Pipeline:
                 "the destination rejected data points of a batch that it took",
                 rejected=outcome.rejected,
                 pushes=len(part.records),
-                detail=outcome.detail[:MAX_DETAIL_CHARS],
+                detail=words(outcome.detail),
                 occurrences=count,
             )
 
@@ -252,8 +256,8 @@ class Pipeline:
             self._log.warning(
                 "a push cannot be delivered and is left out",
                 push_id=refusal.record.push_id,
-                reason=refusal.reason,
-                detail=refusal.detail[:MAX_DETAIL_CHARS],
+                reason=words(refusal.reason),
+                detail=words(refusal.detail),
                 kept=self._burial.keeps,
                 occurrences=count,
             )
@@ -280,8 +284,8 @@ class Pipeline:
         if count:
             self._log.warning(
                 "cannot deliver now, and tries again",
-                reason=outcome.reason,
-                detail=outcome.detail[:MAX_DETAIL_CHARS],
+                reason=words(outcome.reason),
+                detail=words(outcome.detail),
                 occurrences=count,
             )
         return count > 0

@@ -182,6 +182,15 @@ def test_a_replay_to_a_destination_that_is_away_stays_asked_for_and_holds_back_n
     assert letters.asked() == {"test"}
 
 
+def test_a_replay_whose_export_returns_no_outcome_stays_asked_for(letters: DeadLetters) -> None:
+    before = refused_before(letters, 3)
+    rig = replayed(letters, Destination(lambda batch: None))  # type: ignore[arg-type,return-value]
+    assert (rig.destination.exports, rig.pipeline.stats().retried) == (1, {"error": 1})
+    assert "export returned NoneType" in (rig.pipeline.stats().last_error or "")
+    assert kept(letters) == before
+    assert all(letter.replay_asked for letter in letters.letters(limit=10))
+
+
 def test_a_replay_larger_than_a_batch_goes_on_between_the_batches(letters: DeadLetters) -> None:
     before = refused_before(letters, 7)
     destination = Destination()
