@@ -45,6 +45,8 @@ class ExporterSupervisor:
         self._stop_by_ms: int | None = None
         self._stop_asked = asyncio.Event()
         self._calm = CalmLog()
+        self._heard_ms: int | None = None
+        self._has_spoken = False
         self.status: dict[str, Any] = {}
         self.restarts = 0
 
@@ -55,18 +57,28 @@ class ExporterSupervisor:
         return process.pid if process is not None and process.returncode is None else None
 
     def summary(self) -> dict[str, Any]:
-        """What is known of the process: pid, restarts, and each exporter as it said last."""
+        """What is known of the process: pid, restarts, and each exporter as it said last, with the age of that [ms].
+
+        No exporter has the state that a process which is gone said last: it is `stopped`, or `starting` with the next.
+        """
+        exporters: dict[str, Any] = self.status.get("exporters", {})
+        if not self._has_spoken:
+            state = "stopped" if self.pid is None else "starting"
+            exporters = {name: {**told, "state": state} for name, told in exporters.items()}
+        age_ms = None if self._heard_ms is None else self._time.hi_res_clock_ms() - self._heard_ms
         return {
             "wanted": self._wanted,
             "pid": self.pid,
             "restarts": self.restarts,
-            "exporters": self.status.get("exporters", {}),
+            "status_age_ms": age_ms,
+            "exporters": exporters,
         }
 
     async def start(self) -> None:
         """Starts the process and watches over it; without exporters there is none."""
         if not self._wanted:
             return
+        self._heard_ms = self._time.hi_res_clock_ms()  # nothing yet, and its silence counts from here
         await self._spawn()
         self._task = asyncio.create_task(self._watch())
 
@@ -107,6 +119,7 @@ class ExporterSupervisor:
             started_ms = self._time.hi_res_clock_ms()
             await self._read_status(process)
             code = await process.wait()
+            self._has_spoken = False
             if self._may_end(code):
                 return
             delay_s = delay.next_s(self._time.hi_res_clock_ms() - started_ms)
@@ -162,6 +175,7 @@ class ExporterSupervisor:
                 return
             with suppress(ValueError):  # a line cut by the child's death, or the end of one that was too long
                 self.status = _status_in(line)
+                self._heard_ms, self._has_spoken = self._time.hi_res_clock_ms(), True
 
     def _say_too_long(self) -> None:
         if count := self._calm.occurrences("long", now_ms=self._time.hi_res_clock_ms()):

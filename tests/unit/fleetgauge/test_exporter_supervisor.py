@@ -15,7 +15,7 @@ from fleetgauge import exporter_supervisor
 from fleetgauge.config import load_config
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
-from quotas.clock import SystemTime
+from quotas.clock import MockTime, SystemTime, Time
 
 WITHIN_S = 30.0
 TALKS = """
@@ -45,11 +45,13 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-def supervised(job: Job, use: Callable[[ExporterSupervisor], Coroutine[Any, Any, None]]) -> ExporterSupervisor:
+def supervised(
+    job: Job, use: Callable[[ExporterSupervisor], Coroutine[Any, Any, None]], time: Time | None = None
+) -> ExporterSupervisor:
     """Runs a supervisor for as long as the test uses it; its stop, which hears the process out, must succeed."""
 
     async def run() -> ExporterSupervisor:
-        supervisor = ExporterSupervisor(job, SystemTime())
+        supervisor = ExporterSupervisor(job, time or SystemTime())
         await supervisor.start()
         try:
             await use(supervisor)
@@ -137,3 +139,39 @@ def test_a_stop_ends_while_the_system_refuses_to_start_the_process(job: Job, mon
         await supervisor.stop(300)
 
     asyncio.run(asyncio.wait_for(run(), WITHIN_S))
+
+
+def test_what_a_process_said_last_is_told_with_its_age_and_by_no_state_of_one_that_is_gone(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    does(monkeypatch, "say(1)")
+    clock = MockTime()
+    spawn = asyncio.create_subprocess_exec
+
+    def state(supervisor: ExporterSupervisor) -> str:
+        return str(supervisor.summary()["exporters"]["x"]["state"])
+
+    async def use(supervisor: ExporterSupervisor) -> None:
+        assert supervisor.summary()["status_age_ms"] == 0, "its silence counts from the start"
+        clock.sleep(1_000)
+        await until(lambda: number(supervisor) == 1)
+        assert (supervisor.summary()["status_age_ms"], state(supervisor)) == (0, "running")
+        clock.sleep(90_000)
+        assert (supervisor.summary()["status_age_ms"], state(supervisor)) == (90_000, "running")
+        does(monkeypatch, "")
+        room = asyncio.Event()
+
+        async def once_there_is_room(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
+            await room.wait()
+            return await spawn(*arguments, **options)
+
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", once_there_is_room)
+        assert supervisor._process is not None
+        supervisor._process.kill()
+        await until(lambda: state(supervisor) == "stopped")
+        room.set()
+        await until(lambda: supervisor.pid is not None)
+        assert (supervisor.summary()["status_age_ms"], state(supervisor)) == (90_000, "starting")
+        assert supervisor.summary()["exporters"]["x"]["number"] == 1, "what was counted is still told"
+
+    supervised(job, use, clock)
