@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.pipelines import Destination, Log, Rig, answers, records, refuses
 
+from exporters.burial import FULL_FOR_MS
 from exporters.dead_letter import DeadLetterSettings
 from exporters.dead_letters import DeadLetters
 from exporters.outcome import Delivered, Refused, RefusedRecord, Retry, TooLarge
@@ -103,6 +104,21 @@ def test_a_full_disk_holds_the_exporter_up_for_some_seconds_and_then_it_is_left_
         [pushes[0].push_id],
         [pushes[1].push_id],
     ]
+
+
+def test_a_disk_that_is_full_again_much_later_is_given_time_again(
+    letters: DeadLetters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise PushLogFullError("no room")
+
+    monkeypatch.setattr(letters, "put", full)
+    log = Log(records(1), records(1))
+    rig = Rig(log, Destination(answers(UNACCEPTABLE, UNACCEPTABLE)), dead_letters=letters)
+    log.before_commit = lambda: rig.time.sleep(FULL_FOR_MS + 1)
+    rig.run()
+    assert 30_000 <= sum(rig.pauses) < 32_000
+    assert rig.pipeline.stats().letters_without_room == 2
 
 
 def test_without_a_table_it_is_counted_as_ever() -> None:
