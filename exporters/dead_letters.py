@@ -33,6 +33,9 @@ log = structlog.get_logger(__name__)
 
 _LEASE_MS: Final = 30_000
 """For so long a replay that was begun is left to the process that began it [ms]; then it is anybody's again."""
+_LONGEST_WAIT_MS: Final = 300_000
+"""No replay waits longer than this [ms]: what is to wait longer was written before the clock was set back."""
+_DUE: Final = "replay_not_before IS NOT NULL AND replay_not_before NOT BETWEEN ? AND ?"
 _LETTER_OVERHEAD_BYTES: Final = 2_048
 """What a letter takes beside its payload, at most about: the push's context, and its place in two indices [B]."""
 _AGED_AT_ONCE: Final = 1_000
@@ -124,8 +127,8 @@ class DeadLetters:
         size_bytes = 0
         with self._transaction(), closing(self._connection.cursor()) as due:
             due.execute(
-                f"SELECT {_LETTER} FROM letters WHERE exporter = ? AND replay_not_before <= ? ORDER BY id LIMIT ?",  # noqa: S608
-                (exporter, now_ms, max_records),
+                f"SELECT {_LETTER} FROM letters WHERE exporter = ? AND {_DUE} ORDER BY id LIMIT ?",  # noqa: S608
+                (exporter, *_waiting(now_ms), max_records),
             )
             for row in due:  # one by one: all of them may be more than has room in memory
                 size_bytes += row[-2]
@@ -142,13 +145,13 @@ class DeadLetters:
         return tuple(found)
 
     def put_off(self, letters: Iterable[DeadLetter], for_ms: int) -> None:
-        """Has a replay that could not be done tried again, after `for_ms`.
+        """Has a replay that could not be done tried again, after `for_ms`, or five minutes where that is more.
 
         Raises:
             PushLogError: it cannot be written now; it is tried again all the same.
         """
         with self._transaction():
-            self._wait_until(self._time.milliseconds() + for_ms, letters)
+            self._wait_until(self._time.milliseconds() + min(for_ms, _LONGEST_WAIT_MS), letters)
 
     def delivered(self, exporter: str, push_ids: Iterable[str]) -> int:
         """Lets the letters go whose pushes were delivered; returns how many those were.
@@ -171,7 +174,8 @@ class DeadLetters:
             PushLogError: it cannot be read now.
         """
         rows = self._rows(
-            "SELECT DISTINCT exporter FROM letters WHERE replay_not_before <= ?", (self._time.milliseconds(),)
+            f"SELECT DISTINCT exporter FROM letters WHERE {_DUE}",  # noqa: S608
+            _waiting(self._time.milliseconds()),
         )
         return frozenset(row[0] for row in rows)
 
@@ -440,6 +444,11 @@ def _chosen(exporter: str, reason: str, ids: Sequence[int]) -> tuple[str, tuple[
     if ids:
         conditions.append(f"id IN ({', '.join('?' * len(ids))})")
     return " AND ".join(conditions), (*texts.values(), *ids)
+
+
+def _waiting(now_ms: int) -> tuple[int, int]:
+    """The bindings of `_DUE`: from when to when a replay may be put off at `now_ms` (wall time, as it is stored)."""
+    return now_ms + 1, now_ms + _LONGEST_WAIT_MS
 
 
 def existing(settings: DeadLetterSettings, time: Time) -> DeadLetters:

@@ -153,6 +153,23 @@ def test_a_replay_that_the_destination_cannot_take_now_is_put_off(letters: DeadL
     assert letters.asked() == {"collector"}
 
 
+@pytest.mark.parametrize("put_off", [False, True])
+def test_a_clock_that_is_set_back_holds_up_no_replay(
+    letters: DeadLetters, settings: DeadLetterSettings, time: MockTime, put_off: bool
+) -> None:
+    letters.put("collector", [refused(1)])
+    letters.ask_replay("collector")
+    begun = letters.replayable("collector", 1, 1)
+    if put_off:
+        letters.put_off(begun, 24 * 3_600_000)
+        assert letters.asked() == frozenset()
+    time.jump_wall_clock(-3_600_000)
+    with closing(DeadLetters(settings, time)) as other:
+        assert other.asked() == {"collector"}
+        assert len(other.replayable("collector", 1, 1)) == 1
+        assert other.asked() == frozenset(), "it is begun once, on this clock too"
+
+
 def test_a_push_that_is_refused_again_in_a_replay_waits_for_the_next_one(letters: DeadLetters, time: MockTime) -> None:
     letters.put("collector", [refused(1)])
     letters.ask_replay("collector")
