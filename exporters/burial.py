@@ -17,6 +17,8 @@ log = structlog.get_logger(__name__)
 
 ROOM_WITHIN_MS: Final = 15_000
 """For so long a full disk may hold an exporter up [ms]; the log's upkeep runs every 5 s."""
+FULL_FOR_MS: Final = 300_000
+"""For so long after a refusal found no room the next one need not wait for it anew [ms]."""
 
 
 class Burial:
@@ -36,6 +38,7 @@ class Burial:
         self._letters = letters
         self._time = time
         self._full_since_ms: int | None = None
+        self._full_at_ms = 0
         self.left_out = False
 
     @property
@@ -59,8 +62,9 @@ class Burial:
 
     def _without_room(self, error: PushLogFullError, refused: tuple[Refusal, ...]) -> Outcome:
         now_ms = self._time.hi_res_clock_ms()
-        if self._full_since_ms is None:
+        if self._full_since_ms is None or now_ms - self._full_at_ms > FULL_FOR_MS:
             self._full_since_ms = now_ms
+        self._full_at_ms = now_ms
         if now_ms - self._full_since_ms < ROOM_WITHIN_MS:
             return Retry(reason="dead_letters", detail=str(error))
         self.left_out = True

@@ -172,16 +172,19 @@ class ExporterConformance:
         exporter.close()
 
     def test_close_ends_an_export_that_gets_no_answer(self) -> None:
-        """A stop waits for `shutdown.timeout.ms` and then closes: the export returns soon, whatever it returns."""
+        """A stop waits for `shutdown.timeout.ms` and then closes: the export raises or asks for another try soon."""
         exporter = self.make()
         exporter.start()
         self.hang()
-        running = threading.Thread(target=_ignore_what_comes, args=(exporter, batch_of([a_push(1)])), daemon=True)
+        outcomes: list[object] = []
+        running = threading.Thread(target=_keep_what_comes, args=(exporter, outcomes), daemon=True)
         running.start()
         time.sleep(0.3)  # long enough that it waits for the answer; if not, `close` is to end it all the same
         exporter.close()
         running.join(WITHIN_S / 4)
         assert not running.is_alive()
+        for outcome in outcomes:
+            assert isinstance(outcome, Retry), f"nobody has taken the batch, and it is not tried again: {outcome!r}"
 
     def test_it_may_be_closed_twice_and_without_having_started(self) -> None:
         """A stop and a failure may both close it."""
@@ -281,8 +284,8 @@ def batch_of(records: Sequence[PushRecord]) -> Batch:
     )
 
 
-def _ignore_what_comes(exporter: Exporter, batch: Batch) -> None:
+def _keep_what_comes(exporter: Exporter, outcomes: list[object]) -> None:
     try:
-        exporter.export(batch)
+        outcomes.append(exporter.export(batch_of([a_push(1)])))
     except Exception:  # noqa: BLE001  # what is closed may end in any way
         return

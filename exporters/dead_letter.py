@@ -27,8 +27,8 @@ class DeadLetterSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """A push that was refused.
+class Letter:
+    """What is known of a refused push without reading it.
 
     Attributes:
         id: a number that grows with every letter.
@@ -38,7 +38,6 @@ class DeadLetter:
         refused_at: when it did so last [us since the epoch, UTC].
         times: how often it has, replays too.
         replay_asked: a replay was asked for, and has not come to an end.
-        record: the push, whole.
     """
 
     id: int
@@ -48,7 +47,20 @@ class DeadLetter:
     refused_at: int
     times: int
     replay_asked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter(Letter):
+    """A push that was refused; `record` is the push, whole."""
+
     record: PushRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableLetter(Letter):
+    """One whose push is damaged, so that it can only be dropped; `problem` says what is wrong with it."""
+
+    problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

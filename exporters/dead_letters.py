@@ -12,31 +12,36 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from typing import Any, Final
 
 import apsw
 import structlog
 import zstandard
 
-from exporters.dead_letter import DeadLetter, DeadLetterSettings, DeadLetterStats
-from exporters.outcome import Refusal
+from exporters.dead_letter import DeadLetter, DeadLetterSettings, DeadLetterStats, Letter, UnreadableLetter
+from exporters.outcome import Refusal, words
 from exporters.push_log.kept_database import open_kept, set_aside, transaction
 from exporters.push_log.log import PushLogError
 from exporters.push_log.payload import PayloadDecoder
 from exporters.push_log.segment import SegmentCorruptError, translated
 from quotas.clock import Time
 from telemetry.push_record import PushRecord
+from wire.errors import FleetgaugeError
 
 log = structlog.get_logger(__name__)
 
-MAX_DETAIL_CHARS: Final = 1_024
-"""Of what the destination said, so much is kept."""
 _LEASE_MS: Final = 30_000
 """For so long a replay that was begun is left to the process that began it [ms]; then it is anybody's again."""
+_LONGEST_WAIT_MS: Final = 300_000
+"""No replay waits longer than this [ms]: what is to wait longer was written before the clock was set back."""
+_DUE: Final = "replay_not_before IS NOT NULL AND replay_not_before NOT BETWEEN ? AND ?"
 _LETTER_OVERHEAD_BYTES: Final = 2_048
 """What a letter takes beside its payload, at most about: the push's context, and its place in two indices [B]."""
 _AGED_AT_ONCE: Final = 1_000
 
+UNREADABLE: Final = "unreadable"
+"""The reason of a letter whose push turned out to be damaged when it was to be replayed."""
 _COUNTS: Final = ("replayed", "dropped", "lost_by_bytes", "lost_by_age")
 _CREATE: Final = f"""
 CREATE TABLE letters (
@@ -106,6 +111,8 @@ class DeadLetters:
     def replayable(self, exporter: str, max_bytes: int, max_records: int) -> tuple[DeadLetter, ...]:
         """Takes letters whose replay was asked for, the oldest first, and keeps others from taking them for a while.
 
+        One that is damaged is passed over, logged, and no longer asked for; its reason is `UNREADABLE` from then on.
+
         Args:
             exporter: whose.
             max_bytes: of their metrics, decompressed [B]; a larger one comes alone.
@@ -116,29 +123,35 @@ class DeadLetters:
         """
         now_ms = self._time.milliseconds()
         found: list[DeadLetter] = []
+        damaged: list[UnreadableLetter] = []
         size_bytes = 0
         with self._transaction(), closing(self._connection.cursor()) as due:
             due.execute(
-                f"SELECT {_LETTER} FROM letters WHERE exporter = ? AND replay_not_before <= ? ORDER BY id LIMIT ?",  # noqa: S608
-                (exporter, now_ms, max_records),
+                f"SELECT {_LETTER} FROM letters WHERE exporter = ? AND {_DUE} ORDER BY id LIMIT ?",  # noqa: S608
+                (exporter, *_waiting(now_ms), max_records),
             )
             for row in due:  # one by one: all of them may be more than has room in memory
                 size_bytes += row[-2]
                 if found and size_bytes > max_bytes:
                     break
-                found.append(self._letter(row))
+                letter = self._letter(row)
+                if isinstance(letter, UnreadableLetter):
+                    damaged.append(letter)
+                else:
+                    found.append(letter)
             due.close()
             self._wait_until(now_ms + _LEASE_MS, found)
+            self._give_up(damaged)
         return tuple(found)
 
     def put_off(self, letters: Iterable[DeadLetter], for_ms: int) -> None:
-        """Has a replay that could not be done tried again, after `for_ms`.
+        """Has a replay that could not be done tried again, after `for_ms`, or five minutes where that is more.
 
         Raises:
             PushLogError: it cannot be written now; it is tried again all the same.
         """
         with self._transaction():
-            self._wait_until(self._time.milliseconds() + for_ms, letters)
+            self._wait_until(self._time.milliseconds() + min(for_ms, _LONGEST_WAIT_MS), letters)
 
     def delivered(self, exporter: str, push_ids: Iterable[str]) -> int:
         """Lets the letters go whose pushes were delivered; returns how many those were.
@@ -161,7 +174,8 @@ class DeadLetters:
             PushLogError: it cannot be read now.
         """
         rows = self._rows(
-            "SELECT DISTINCT exporter FROM letters WHERE replay_not_before <= ?", (self._time.milliseconds(),)
+            f"SELECT DISTINCT exporter FROM letters WHERE {_DUE}",  # noqa: S608
+            _waiting(self._time.milliseconds()),
         )
         return frozenset(row[0] for row in rows)
 
@@ -208,7 +222,7 @@ class DeadLetters:
 
     def letters(
         self, *, exporter: str = "", reason: str = "", ids: Sequence[int] = (), before: int | None = None, limit: int
-    ) -> list[DeadLetter]:
+    ) -> list[DeadLetter | UnreadableLetter]:
         """Letters, the newest first, in one slice: a reader that is slow holds nobody up.
 
         Args:
@@ -230,6 +244,24 @@ class DeadLetters:
                 (*bindings, limit),
             )
             return [self._letter(row) for row in rows]
+
+    def ids(self, exporter: str, *, reason: str = "", replaying: bool = False) -> frozenset[int]:
+        """The numbers of an exporter's letters, without reading the letters themselves.
+
+        Args:
+            exporter: whose.
+            reason: refused for this alone, unless empty.
+            replaying: those alone whose replay was asked for and has not come to an end.
+
+        Raises:
+            PushLogError: it cannot be read now.
+        """
+        where, bindings = _chosen(exporter, reason, ())
+        asked = " AND replay_not_before IS NOT NULL" if replaying else ""
+        return frozenset(
+            row[0]
+            for row in self._rows(f"SELECT id FROM letters WHERE {where}{asked}", bindings)  # noqa: S608
+        )
 
     def stats(self) -> dict[str, DeadLetterStats]:
         """What there is and was, by exporter. Asked once a second: counted when something has changed.
@@ -295,8 +327,8 @@ class DeadLetters:
             (
                 exporter,
                 record.push_id,
-                _storable(refusal.reason),
-                _storable(refusal.detail),
+                words(refusal.reason),
+                words(refusal.detail),
                 now_us,
                 json.dumps(context),
                 len(record.metrics),
@@ -341,12 +373,22 @@ class DeadLetters:
             [(not_before_ms, letter.id) for letter in letters],
         )
 
-    def _letter(self, row: tuple[Any, ...]) -> DeadLetter:
+    def _give_up(self, damaged: Sequence[UnreadableLetter]) -> None:
+        for letter in damaged:
+            self._connection.execute(
+                "UPDATE letters SET reason = ?, detail = ?, replay_not_before = NULL WHERE id = ?",
+                (
+                    UNREADABLE,
+                    words(f"{letter.problem}; it was refused for {letter.reason}: {letter.detail}"),
+                    letter.id,
+                ),
+            )
+            log.error("a dead letter is damaged and cannot be replayed", id=letter.id, problem=letter.problem)
+
+    def _letter(self, row: tuple[Any, ...]) -> DeadLetter | UnreadableLetter:
         *values, context, metrics_bytes, stored = row
         number, exporter, reason, detail, refused_at, times, replay_not_before = values
-        fields = dict.fromkeys(PushRecord._fields) | json.loads(context)
-        fields["metrics"] = self._payloads.plain(stored, "zstd", metrics_bytes)
-        return DeadLetter(
+        known = Letter(
             id=number,
             exporter=exporter,
             reason=reason,
@@ -354,8 +396,17 @@ class DeadLetters:
             refused_at=refused_at,
             times=times,
             replay_asked=replay_not_before is not None,
-            record=PushRecord(**{name: fields[name] for name in PushRecord._fields}),
         )
+        try:
+            record = self._record(context, metrics_bytes, stored)
+        except (ValueError, TypeError, FleetgaugeError) as error:
+            return UnreadableLetter(**asdict(known), problem=f"the push cannot be read: {error}")
+        return DeadLetter(**asdict(known), record=record)
+
+    def _record(self, context: str, metrics_bytes: int, stored: bytes) -> PushRecord:
+        fields = dict.fromkeys(PushRecord._fields) | json.loads(context)
+        fields["metrics"] = self._payloads.plain(stored, "zstd", metrics_bytes)
+        return PushRecord(**{name: fields[name] for name in PushRecord._fields})
 
     def _rows(self, statement: str, bindings: tuple[int | str, ...] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
@@ -395,8 +446,9 @@ def _chosen(exporter: str, reason: str, ids: Sequence[int]) -> tuple[str, tuple[
     return " AND ".join(conditions), (*texts.values(), *ids)
 
 
-def _storable(text: str) -> str:
-    return text[:MAX_DETAIL_CHARS].encode(errors="replace").decode()
+def _waiting(now_ms: int) -> tuple[int, int]:
+    """The bindings of `_DUE`: from when to when a replay may be put off at `now_ms` (wall time, as it is stored)."""
+    return now_ms + 1, now_ms + _LONGEST_WAIT_MS
 
 
 def existing(settings: DeadLetterSettings, time: Time) -> DeadLetters:

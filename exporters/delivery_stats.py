@@ -1,14 +1,24 @@
-"""What one pipeline has done so far: counted in its thread, read from any."""
+"""What one pipeline has done so far: counted in its thread, read from any.
+
+Reasons and details may be a destination's own words: what is kept of them is bounded.
+"""
 
 import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from exporters.histogram import EXPORT_BOUNDS_S, FRESHNESS_BOUNDS_S, Histogram, HistogramStats, empty
-from exporters.outcome import Delivered
+from exporters.outcome import Delivered, words
 from exporters.push_log.log import Batch
+
+MAX_REASONS: Final = 64
+"""So many reasons are told apart, of failed tries and of refusals each; they are labels of a time series."""
+OTHER_REASON: Final = "other"
+"""What the others are counted by."""
+_MAX_REASON_CHARS: Final = 64
 
 
 class PipelineState(StrEnum):
@@ -119,18 +129,18 @@ class DeliveryCounters:
         with self._lock:
             self._letters_without_room += letters
 
-    def retried(self, reason: str, detail: str, *, now_us: int) -> None:
-        """Counts a failed try."""
+    def retried(self, reason: str, detail: str, *, now_us: int) -> str:
+        """Counts a failed try; returns by which reason, see `OTHER_REASON`."""
         with self._lock:
             self._state = PipelineState.RETRYING
-            self._retried[reason] += 1
             self._fail(reason, detail, now_us)
+            return _counted(self._retried, reason)
 
-    def refused(self, reason: str, detail: str, *, now_us: int) -> None:
-        """Counts a push given up."""
+    def refused(self, reason: str, detail: str, *, now_us: int) -> str:
+        """Counts a push given up; returns by which reason, see `OTHER_REASON`."""
         with self._lock:
-            self._refused[reason] += 1
             self._fail(reason, detail, now_us)
+            return _counted(self._refused, reason)
 
     def split(self) -> None:
         """Counts a batch cut in halves."""
@@ -167,5 +177,13 @@ class DeliveryCounters:
             )
 
     def _fail(self, reason: str, detail: str, now_us: int) -> None:
-        self._last_error = f"{reason}: {detail}" if detail else reason
+        self._last_error = words(f"{reason}: {detail}" if detail else reason)
         self._last_error_at = now_us
+
+
+def _counted(counts: Counter[str], reason: str) -> str:
+    known = words(reason, _MAX_REASON_CHARS)
+    if known not in counts and len(counts) >= MAX_REASONS:
+        known = OTHER_REASON
+    counts[known] += 1
+    return known

@@ -153,7 +153,7 @@ def success(response: bytes) -> Delivered:
         partial = ExportMetricsServiceResponse.FromString(response).partial_success
     except DecodeError:
         return Delivered(detail="the destination took the batch and answered with unreadable bytes")
-    return Delivered(rejected=max(0, partial.rejected_data_points), detail=partial.error_message)
+    return Delivered(rejected=max(0, partial.rejected_data_points), detail=partial.error_message[:_MAX_MESSAGE])
 
 
 def _retry_delay_ms(trailers: _Metadata) -> int | None:

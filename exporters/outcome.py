@@ -4,11 +4,19 @@
 """
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from exporters.push_log.log import Batch
 from exporters.retry import RetrySettings
 from telemetry.push_record import PushRecord
+
+MAX_DETAIL_CHARS: Final = 1_024
+"""Of what a destination said, so much is kept and told."""
+
+
+def words(text: object, max_chars: int = MAX_DETAIL_CHARS) -> str:
+    """What a destination said, as it can be kept and told: so much of it, and Unicode whatever it was."""
+    return str(text)[:max_chars].encode(errors="replace").decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +48,16 @@ class Retry:
     """Not now. The batch is tried again until it is delivered or the log's retention takes it.
 
     Attributes:
-        after_ms: how long the destination wants to be left alone [ms]; None leaves it to the backoff.
+        after_ms: how long the destination wants to be left alone [ms], 0 or more; None leaves it to the backoff.
     """
 
     reason: str
     detail: str = ""
     after_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.after_ms is not None and self.after_ms < 0:
+            raise ValueError(f"after_ms is {self.after_ms}: a wait has no negative length")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +77,22 @@ class Refused:
 
 
 Outcome = Delivered | Retry | TooLarge | Refused
+
+
+def outcome_of(exporter: "Exporter", batch: Batch) -> Outcome:
+    """What an exporter says of a batch; `Retry` where it says nothing that has a meaning, for instance None.
+
+    Raises:
+        Exception: whatever `export` raises.
+    """
+    said: object = exporter.export(batch)
+    if isinstance(said, Outcome):
+        return said
+    return Retry(
+        reason="error",
+        detail=f"export returned {type(said).__name__}, and not Delivered, Retry, TooLarge or Refused: "
+        "nobody knows what became of the batch",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,19 @@ from exporters.calm_log import CalmLog
 from exporters.dead_letters import DeadLetters
 from exporters.delivery_stats import DeliveryCounters, DeliveryStats, PipelineState
 from exporters.drain import DrainRate
-from exporters.outcome import Delivered, Exporter, Outcome, Refusal, Refused, Retry, TooLarge, halves, refusals
+from exporters.outcome import (
+    Delivered,
+    Exporter,
+    Outcome,
+    Refusal,
+    Refused,
+    Retry,
+    TooLarge,
+    halves,
+    outcome_of,
+    refusals,
+    words,
+)
 from exporters.push_log.log import Batch, CursorRevokedError, PushLogError, PushLogReader
 from exporters.replay import Replay
 from exporters.retry import Backoff
@@ -123,6 +135,9 @@ class Pipeline:
         except CursorRevokedError as error:
             state = PipelineState.REVOKED
             self._log.error("another process has taken over this exporter's cursor; it ends here", detail=str(error))
+        except BaseException:  # an exporter may even raise SystemExit, which a thread ends with in silence
+            self._log.exception("the exporter ends for a fault of ours; its pushes wait in the log until a restart")
+            raise
         finally:
             self._counters.enter(state)
             self._exporter.close()
@@ -210,7 +225,7 @@ class Pipeline:
 
     def _export_owned(self, part: Batch) -> Outcome:
         started_ms = self._time.hi_res_clock_ms()
-        outcome = self._exporter.export(part)
+        outcome = outcome_of(self._exporter, part)
         if isinstance(outcome, Delivered):
             took_ms = self._time.hi_res_clock_ms() - started_ms
             self._counters.delivered(part, outcome, now_us=self._time.microseconds(), took_ms=took_ms)
@@ -231,18 +246,18 @@ class Pipeline:
                 "the destination rejected data points of a batch that it took",
                 rejected=outcome.rejected,
                 pushes=len(part.records),
-                detail=outcome.detail,
+                detail=words(outcome.detail),
                 occurrences=count,
             )
 
     def _count_refused(self, refusal: Refusal) -> None:
-        self._counters.refused(refusal.reason, refusal.detail, now_us=self._time.microseconds())
-        if count := self._occurrences(f"refused {refusal.reason}"):
+        reason = self._counters.refused(refusal.reason, refusal.detail, now_us=self._time.microseconds())
+        if count := self._occurrences(f"refused {reason}"):
             self._log.warning(
                 "a push cannot be delivered and is left out",
                 push_id=refusal.record.push_id,
-                reason=refusal.reason,
-                detail=refusal.detail,
+                reason=words(refusal.reason),
+                detail=words(refusal.detail),
                 kept=self._burial.keeps,
                 occurrences=count,
             )
@@ -264,13 +279,13 @@ class Pipeline:
 
     def _say_waits(self, outcome: Retry) -> bool:
         """Counts a failed try; True if the log says so, which it does once a minute."""
-        self._counters.retried(outcome.reason, outcome.detail, now_us=self._time.microseconds())
-        count = self._occurrences(f"retry {outcome.reason}")
+        reason = self._counters.retried(outcome.reason, outcome.detail, now_us=self._time.microseconds())
+        count = self._occurrences(f"retry {reason}")
         if count:
             self._log.warning(
                 "cannot deliver now, and tries again",
-                reason=outcome.reason,
-                detail=outcome.detail,
+                reason=words(outcome.reason),
+                detail=words(outcome.detail),
                 occurrences=count,
             )
         return count > 0

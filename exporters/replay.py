@@ -8,7 +8,7 @@ from typing import Final
 
 from exporters.dead_letter import DeadLetter
 from exporters.dead_letters import DeadLetters
-from exporters.outcome import Delivered, Exporter, Outcome, Retry, halves, refusals
+from exporters.outcome import Delivered, Exporter, Outcome, Retry, halves, outcome_of, refusals
 from exporters.push_log.log import Batch
 
 _POSITION: Final = "dead-{:020d}"
@@ -55,7 +55,7 @@ class Replay:
         parts = [_batch(tuple(self._taken.values()))] if self._taken else []
         while parts:
             part = parts.pop()
-            outcome = self._exporter.export(part)
+            outcome = outcome_of(self._exporter, part)
             if isinstance(outcome, Retry):
                 left = [record.push_id for each in (part, *parts) for record in each.records]
                 self._letters.put_off([self._taken[push_id] for push_id in left], self._exporter.retry.backoff_max_ms)

@@ -3,7 +3,8 @@
 It reads one line of JSON, its `Job`, from standard input, runs a pipeline for each exporter in a thread of its own,
 sees to the push log's upkeep, and prints its status as a line of JSON once a second. It leaves signals to its
 parent. A line `{"stop": deadline_ms}` has it deliver what is in the log and end; the end of the pipe says that the
-parent is gone: it finishes the batches under way and ends.
+parent is gone: it finishes the batches under way and ends; where it has none yet, since a predecessor still holds the
+log, it ends at once.
 """
 
 import json
@@ -13,7 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from typing import IO, Any
 
@@ -161,7 +162,8 @@ class ExporterProcess:
         try:
             text = json.dumps(self.status())
         except FleetgaugeError as error:
-            log.warning("the status cannot be told now", problem=str(error))
+            if count := self._calm.occurrences("status", now_ms=self._time.hi_res_clock_ms()):
+                log.warning("the status cannot be told now", problem=str(error), occurrences=count)
             return
         with suppress(OSError):  # the parent is gone: standard input says so too
             out.write(text + "\n")
@@ -190,10 +192,12 @@ def main() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     time = SystemTime()
     commands: queue.Queue[dict[str, Any] | None] = queue.Queue()
-    threading.Thread(target=_listen, args=(commands,), daemon=True).start()
+    orphaned = threading.Event()
+    threading.Thread(target=_listen, args=(commands, orphaned), daemon=True).start()
     try:
-        with _only_one(job, time):
-            ExporterProcess(job, time).run(commands, sys.stdout)
+        with _only_one(job, time, orphaned):
+            if not orphaned.is_set():
+                ExporterProcess(job, time).run(commands, sys.stdout)
     except FleetgaugeError as error:
         log.error("the exporters cannot run", problem=str(error))
         flush_logs()
@@ -202,33 +206,35 @@ def main() -> None:
     os._exit(0)  # an export that ignores its end must not keep the process
 
 
-def _listen(commands: "queue.Queue[dict[str, Any] | None]") -> None:
+def _listen(commands: "queue.Queue[dict[str, Any] | None]", orphaned: threading.Event) -> None:
     for line in sys.stdin:
         commands.put(json.loads(line))
+    orphaned.set()
     commands.put(None)
 
 
 @contextmanager
-def _only_one(job: Job, time: Time) -> Iterator[None]:
-    """Holds the lock that admits one exporter process to an embedded log; a predecessor's last batch is waited for."""
+def _only_one(job: Job, time: Time, orphaned: threading.Event) -> Iterator[None]:
+    """Holds the lock that admits one exporter process to an embedded log.
+
+    A predecessor's last batch is waited for, but by no orphan: after several quick deaths of the listener they would
+    get the lock one after the other, and the living listener's process last. An orphan may not have the lock.
+    """
     if isinstance(job.push_log, KafkaTopicSettings):
         yield  # a topic's readers are any number
         return
     data = DataDirectory(job.log_dirs)
     deadline_ms = time.hi_res_clock_ms() + _LOCK_WITHIN_MS
-    waiting = threading.Event()
-    while True:
-        try:
-            lock = data.lock("exporters.lock")
-            break
-        except ConfigError:
-            if time.hi_res_clock_ms() > deadline_ms:
-                raise
-            waiting.wait(0.05)
-    try:
+    with ExitStack() as held:
+        while not orphaned.is_set():
+            try:
+                held.enter_context(data.lock("exporters.lock"))
+                break
+            except ConfigError:
+                if time.hi_res_clock_ms() > deadline_ms:
+                    raise
+                orphaned.wait(0.05)
         yield
-    finally:
-        lock.close()
 
 
 if __name__ == "__main__":

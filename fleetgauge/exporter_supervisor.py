@@ -6,18 +6,21 @@ its status comes out as one JSON object a line. When the pipe in ends, the child
 
 import asyncio
 import json
+import math
 import sys
 from contextlib import suppress
 from typing import Any
 
 import structlog
 
+from exporters.calm_log import CalmLog
 from fleetgauge.exporter_job import Job
 from fleetgauge.restart_delay import RestartDelay
 from quotas.clock import Time
 
 log = structlog.get_logger(__name__)
 
+_COMMAND = (sys.executable, "-m", "fleetgauge.exporter_process")
 _STATUS_LINE_LIMIT = 1 << 20
 
 
@@ -41,6 +44,9 @@ class ExporterSupervisor:
         self._task: asyncio.Task[None] | None = None
         self._stop_by_ms: int | None = None
         self._stop_asked = asyncio.Event()
+        self._calm = CalmLog()
+        self._heard_ms: int | None = None
+        self._has_spoken = False
         self.status: dict[str, Any] = {}
         self.restarts = 0
 
@@ -51,18 +57,28 @@ class ExporterSupervisor:
         return process.pid if process is not None and process.returncode is None else None
 
     def summary(self) -> dict[str, Any]:
-        """What is known of the process: pid, restarts, and each exporter as it said last."""
+        """What is known of the process: pid, restarts, and each exporter as it said last, with the age of that [ms].
+
+        No exporter has the state that a process which is gone said last: it is `stopped`, or `starting` with the next.
+        """
+        exporters: dict[str, Any] = self.status.get("exporters", {})
+        if not self._has_spoken:
+            state = "stopped" if self.pid is None else "starting"
+            exporters = {name: {**told, "state": state} for name, told in exporters.items()}
+        age_ms = None if self._heard_ms is None else self._time.hi_res_clock_ms() - self._heard_ms
         return {
             "wanted": self._wanted,
             "pid": self.pid,
             "restarts": self.restarts,
-            "exporters": self.status.get("exporters", {}),
+            "status_age_ms": age_ms,
+            "exporters": exporters,
         }
 
     async def start(self) -> None:
         """Starts the process and watches over it; without exporters there is none."""
         if not self._wanted:
             return
+        self._heard_ms = self._time.hi_res_clock_ms()  # nothing yet, and its silence counts from here
         await self._spawn()
         self._task = asyncio.create_task(self._watch())
 
@@ -88,9 +104,7 @@ class ExporterSupervisor:
 
     async def _spawn(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "fleetgauge.exporter_process",
+            *_COMMAND,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_STATUS_LINE_LIMIT,
@@ -105,6 +119,7 @@ class ExporterSupervisor:
             started_ms = self._time.hi_res_clock_ms()
             await self._read_status(process)
             code = await process.wait()
+            self._has_spoken = False
             if self._may_end(code):
                 return
             delay_s = delay.next_s(self._time.hi_res_clock_ms() - started_ms)
@@ -112,29 +127,87 @@ class ExporterSupervisor:
             self.restarts += 1
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_asked.wait(), delay_s)
-            await self._spawn()
+            while not await self._spawned_again(delay):
+                if self._may_end(code):
+                    return
             if self._stop_by_ms is not None:
                 self._tell_to_stop()
+
+    async def _spawned_again(self, delay: RestartDelay) -> bool:
+        """Tries to start the process; False where the system refuses, after a while."""
+        try:
+            await self._spawn()
+        except OSError as error:  # no more descriptors, processes or memory: none of them for good
+            if count := self._calm.occurrences("spawn", now_ms=self._time.hi_res_clock_ms()):
+                log.error(
+                    "the exporter process cannot be started, which is tried again; pushes wait in the log",
+                    problem=str(error),
+                    occurrences=count,
+                )
+            await self._pause(delay.next_s(0))
+            return False
+        return True
+
+    async def _pause(self, for_s: float) -> None:
+        """Waits, until a stop is asked for or its deadline comes."""
+        if self._stop_by_ms is not None:
+            await asyncio.sleep(min(for_s, self._left_ms() / 1000))
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop_asked.wait(), for_s)
 
     def _may_end(self, code: int) -> bool:
         """True if a stop was asked for, and the process did it or has no time left to do it."""
         if self._stop_by_ms is None:
             return False
-        return code == 0 or self._time.hi_res_clock_ms() >= self._stop_by_ms
+        return code == 0 or self._left_ms() == 0
 
     async def _read_status(self, process: asyncio.subprocess.Process) -> None:
+        """Takes in what the process says, until its end: a pipe that nobody reads would hold the process up."""
         assert process.stdout is not None
-        async for line in process.stdout:
-            with suppress(ValueError):  # a line cut by the child's death
-                self.status = json.loads(line)
+        while True:
+            try:
+                line = await process.stdout.readline()
+            except ValueError:  # longer than the limit; what was read of it is gone
+                self._say_too_long()
+                continue
+            if not line:
+                return
+            with suppress(ValueError):  # a line cut by the child's death, or the end of one that was too long
+                self.status = _status_in(line)
+                self._heard_ms, self._has_spoken = self._time.hi_res_clock_ms(), True
+
+    def _say_too_long(self) -> None:
+        if count := self._calm.occurrences("long", now_ms=self._time.hi_res_clock_ms()):
+            log.error(
+                "the exporter process's status is too long to be read; the last one that was not stands",
+                limit_bytes=_STATUS_LINE_LIMIT,
+                occurrences=count,
+            )
+
+    def _left_ms(self) -> float:
+        """How long until a stop's deadline [ms]; without one, for ever."""
+        if self._stop_by_ms is None:
+            return math.inf
+        return max(0, self._stop_by_ms - self._time.hi_res_clock_ms())
 
     def _tell_to_stop(self) -> None:
         assert self._process is not None
-        assert self._stop_by_ms is not None
-        left_ms = max(0, self._stop_by_ms - self._time.hi_res_clock_ms())
-        self._write(self._process, json.dumps({"stop": left_ms}).encode() + b"\n")
+        self._write(self._process, json.dumps({"stop": self._left_ms()}).encode() + b"\n")
 
     def _write(self, process: asyncio.subprocess.Process, line: bytes) -> None:
         assert process.stdin is not None
         with suppress(ConnectionError):  # it died meanwhile, which `_watch` sees
             process.stdin.write(line)
+
+
+def _status_in(line: bytes) -> dict[str, Any]:
+    """What a line says.
+
+    Raises:
+        ValueError: it is no status.
+    """
+    status = json.loads(line)
+    if not isinstance(status, dict) or "exporters" not in status:
+        raise ValueError("no status")
+    return status

@@ -14,8 +14,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from rich.console import Console
 from rich.table import Table
 
-from exporters.dead_letter import DeadLetter, DeadLetterSettings
-from exporters.dead_letters import DeadLetters, existing
+from exporters.dead_letter import DeadLetter, DeadLetterSettings, UnreadableLetter
+from exporters.dead_letters import UNREADABLE, DeadLetters, existing
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, at, size
@@ -25,6 +25,11 @@ from wire.errors import FleetgaugeError
 app = typer.Typer(help="The pushes that a destination refused for good.", invoke_without_command=True)
 
 _PAGE = 100
+_WHY = {
+    "waiting": "What waits is delivered when the exporter runs and its destination takes it.",
+    "unreadable": "What is unreadable is damaged on the disk; fleetgauge log dead drop --reason unreadable lets it go.",
+    "gone": "What is gone was dropped, or went for dead.letter.retention.bytes or .ms, and was not delivered.",
+}
 _LOOK_EVERY_S = 0.2
 _OfExporter = Annotated[str, typer.Option("--exporter", "-e", help="Only letters of this exporter.")]
 _OfOneExporter = Annotated[str, typer.Option("--exporter", "-e", help="The exporter whose letters are meant.")]
@@ -82,6 +87,8 @@ def show(
     if not found:
         raise FleetgaugeError(f"there is no dead letter {number}; fleetgauge log dead lists them")
     letter = found[0]
+    if isinstance(letter, UnreadableLetter):
+        raise FleetgaugeError(f"dead letter {number} is damaged: {letter.problem}; fleetgauge log dead drop lets it go")
     if form == "json":
         metrics = base64.b64encode(letter.record.metrics).decode()
         typer.echo(json.dumps({**_as_object(letter), "metrics_base64": metrics}))
@@ -107,22 +114,20 @@ def replay(
     once one does. Exits with 1 unless all were delivered within --wait.
     """
     with closing(_open(config, override, log_dirs)) as letters:
-        asked = letters.ask_replay(exporter, ids or ())
+        replayed = _replayed(letters, exporter)
+        asked = frozenset(letters.ask_replay(exporter, ids or ()))
         if not asked:
             raise FleetgaugeError(_none_of(letters, exporter, ids))
         deadline = time.monotonic() + wait
-        there = _there(letters, exporter, asked)
-        while any(there.values()) and time.monotonic() < deadline:
+        while asked & letters.ids(exporter, replaying=True) and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY_S)
-            there = _there(letters, exporter, asked)
-    waiting = sum(there.values())
-    refused = len(there) - waiting
-    typer.echo(
-        f"delivered {amount(len(asked) - len(there))}, refused again {amount(refused)}, waiting {amount(waiting)}"
-    )
-    if waiting:
-        typer.echo("What waits is delivered when the exporter runs and its destination takes it.", err=True)
-    if there:
+        outcome = _outcome(letters, exporter, asked, replayed)
+    told = {name: count for name, count in outcome.items() if count or name not in ("gone", "unreadable")}
+    typer.echo(", ".join(f"{name} {amount(count)}" for name, count in told.items()))
+    for name, sentence in _WHY.items():
+        if outcome[name]:
+            typer.echo(sentence, err=True)
+    if outcome["delivered"] < len(asked):
         raise typer.Exit(1)
 
 
@@ -156,7 +161,7 @@ def _open(config: Any, override: Any, log_dirs: Any) -> DeadLetters:
     return existing(DeadLetterSettings(path=path), SystemTime())
 
 
-def _slices(letters: DeadLetters, exporter: str, reason: str, limit: int) -> Iterator[DeadLetter]:
+def _slices(letters: DeadLetters, exporter: str, reason: str, limit: int) -> Iterator[DeadLetter | UnreadableLetter]:
     """As many as are wanted, read a page at a time: whoever reads slowly holds no exporter up."""
     before: int | None = None
     while limit > 0:
@@ -167,13 +172,33 @@ def _slices(letters: DeadLetters, exporter: str, reason: str, limit: int) -> Ite
         before, limit = page[-1].id, limit - len(page)
 
 
-def _there(letters: DeadLetters, exporter: str, asked: list[int]) -> dict[int, bool]:
-    """Which of these letters are still there, and whether their replay has not come to an end."""
-    found: dict[int, bool] = {}
-    for start in range(0, len(asked), _PAGE):
-        for letter in letters.letters(exporter=exporter, ids=asked[start : start + _PAGE], limit=_PAGE):
-            found[letter.id] = letter.replay_asked
-    return found
+def _replayed(letters: DeadLetters, exporter: str) -> int:
+    """How many of an exporter's letters went so far since their push was delivered."""
+    stats = letters.stats().get(exporter)
+    return 0 if stats is None else stats.replayed
+
+
+def _outcome(letters: DeadLetters, exporter: str, asked: frozenset[int], replayed_before: int) -> dict[str, int]:
+    """What became of the letters that were asked for: how many were delivered, and so on.
+
+    One that is no longer there was delivered if the exporter has counted it; otherwise it was dropped, or went for a
+    bound of the table.
+    """
+    replaying = letters.ids(exporter, replaying=True)
+    unreadable = letters.ids(exporter, reason=UNREADABLE)
+    there = asked & letters.ids(exporter)
+    missing = len(asked) - len(there)
+    counted = _replayed(letters, exporter) - replayed_before  # read last: no delivery is missed
+    delivered = max(0, min(missing, counted))  # others may replay too, and a damaged table begins anew
+    waiting = there & replaying
+    damaged = (there & unreadable) - waiting
+    return {
+        "delivered": delivered,
+        "refused again": len(there) - len(waiting) - len(damaged),
+        "waiting": len(waiting),
+        "unreadable": len(damaged),
+        "gone": missing - delivered,
+    }
 
 
 def _none_of(letters: DeadLetters, exporter: str, ids: list[int] | None) -> str:
@@ -182,10 +207,8 @@ def _none_of(letters: DeadLetters, exporter: str, ids: list[int] | None) -> str:
     return f"there are no {wanted} of exporter {exporter}; {others or 'there are none at all'}"
 
 
-def _as_object(letter: DeadLetter) -> dict[str, Any]:
-    push = letter.record._asdict()
-    del push["metrics"]
-    return {
+def _as_object(letter: DeadLetter | UnreadableLetter) -> dict[str, Any]:
+    known = {
         "id": letter.id,
         "exporter": letter.exporter,
         "reason": letter.reason,
@@ -193,12 +216,15 @@ def _as_object(letter: DeadLetter) -> dict[str, Any]:
         "refused_at": letter.refused_at,
         "times": letter.times,
         "replay_asked": letter.replay_asked,
-        **push,
-        "metrics_bytes": len(letter.record.metrics),
     }
+    if isinstance(letter, UnreadableLetter):
+        return {**known, "problem": letter.problem}
+    push = letter.record._asdict()
+    del push["metrics"]
+    return {**known, **push, "metrics_bytes": len(letter.record.metrics)}
 
 
-def _table(found: Iterator[DeadLetter]) -> Table:
+def _table(found: Iterator[DeadLetter | UnreadableLetter]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("id", justify="right")
     for heading in ("exporter", "reason", "refused", "received", "client", "size"):
@@ -211,12 +237,17 @@ def _table(found: Iterator[DeadLetter]) -> Table:
             printable(letter.exporter),
             printable(letter.reason),
             f"{ago(letter.refused_at)}{times}{', replay asked for' if letter.replay_asked else ''}",
-            at(letter.record.received_at),
-            printable(letter.record.client_id or letter.record.client_instance_id),
-            size(len(letter.record.metrics)),
-            printable(letter.detail),
+            *(printable(text) for text in _of_the_push(letter)),
         )
     return table
+
+
+def _of_the_push(letter: DeadLetter | UnreadableLetter) -> tuple[str, str, str, str]:
+    """The last columns of the list."""
+    if isinstance(letter, UnreadableLetter):
+        return "-", "-", "-", f"unreadable: {letter.problem} ({letter.detail})"
+    push = letter.record
+    return at(push.received_at), push.client_id or push.client_instance_id, size(len(push.metrics)), letter.detail
 
 
 def _readable(metrics: bytes) -> str:

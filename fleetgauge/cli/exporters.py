@@ -9,13 +9,14 @@ from rich.table import Table
 
 from exporters.histogram import quantile
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
-from fleetgauge.cli.status import read_node_and_exports
+from fleetgauge.cli.status import NOTHING_TOLD, process_line, read_node_and_exports
 from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.cli.wide_table import print_rows, wide_console
 from fleetgauge.status import Status
 
 _Told = Mapping[str, Any]
+_OF_THE_PROCESS = ("pid", "restarts", "status_age_ms")
 
 
 def exporters(
@@ -26,7 +27,8 @@ def exporters(
 ) -> None:
     """Show how the exporters of a running node do, and of every fleetgauge export beside it.
 
-    Of each exporter: its state, how far it is behind the log's end, what it delivered, retried, refused and lost, how
+    What an exporter process said last; where it does not run, or has been silent for long, that is said too. Of each
+    exporter: its state, how far it is behind the log's end, what it delivered, retried, refused and lost, how
     long exports take, and how old a push is when it is delivered. Exits with 1 where no node runs.
     """
     found = _processes(read_node_and_exports(data_directory(config, override, log_dirs)))
@@ -40,6 +42,8 @@ def exporters(
         rows = [_progress(name, told) for name, told in process["exporters"].items()]
         if rows:
             print_rows(console, rows, right=set(rows[0]) - {"exporter", "type", "state"})
+        else:
+            console.print(NOTHING_TOLD)
         for table in _trouble(process["exporters"]):
             console.print(table)
 
@@ -52,6 +56,7 @@ def _processes(status: Status) -> list[dict[str, Any]]:
     return [
         {
             "process": name,
+            "exporter_process": {name: part["exporter_process"].get(name) for name in _OF_THE_PROCESS},
             "push_log": part["push_log"],
             "exporters": {
                 exporter: _with_quantiles(told) for exporter, told in part["exporter_process"]["exporters"].items()
@@ -83,6 +88,7 @@ def _log(process: _Told) -> Table:
     table = Table(title=f"Push log ({process['process']})", title_justify="left", show_header=False, box=None)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
+    table.add_row("exporter process", process_line(process["exporter_process"]))
     if "topic" in log:
         table.add_row("topic", f"{log['topic']} at {log['bootstrap_servers']}")
     if log.get("records") is not None:

@@ -1,6 +1,7 @@
 """`fleetgauge status`: what both processes of a running node do."""
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
@@ -10,10 +11,13 @@ from rich.table import Table
 
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.text import printable
-from fleetgauge.cli.units import ago, amount, size
+from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.data_dir import MAX_EXPORTS, DataDirectory
 from fleetgauge.status import NotRunningError, Status, read_status
 
+NOTHING_TOLD = "the exporter process has not told its status yet"
+_SILENT_MS = 10_000
+"""The exporter process says how it does once a second; a longer silence than this is told [ms]."""
 _AUTHENTICATIONS = ("successful_authentications", "failed_authentications")
 
 
@@ -63,19 +67,22 @@ def _export(found: Status) -> Table:
     export, child = found["export"], found["exporter_process"]
     table = _facts(f"\nExport {export['number']}")
     table.add_row("process", f"pid {export['pid']}, started {ago(export['started_at_ms'] * 1000)}")
-    table.add_row("exporter process", _child(child))
+    table.add_row("exporter process", process_line(child))
     table.add_row("log.dirs", export["log_dirs"])
     return table
 
 
-def _child(child: dict[str, Any]) -> str:
+def process_line(child: Mapping[str, Any]) -> str:
+    """A process that the node keeps running: whether it runs, and whether what is told of it is of now."""
     restarts = f", started again {child['restarts']} times" if child["restarts"] else ""
-    return f"pid {child['pid']}{restarts}" if child["pid"] else f"not running{restarts}"
+    age_ms = child.get("status_age_ms") or 0
+    silence = f", has said nothing for {duration(age_ms / 1e3)}" if age_ms > _SILENT_MS else ""
+    return f"pid {child['pid']}{restarts}{silence}" if child["pid"] else f"not running{restarts}{silence}"
 
 
 def _worker(worker: dict[str, Any]) -> str:
     known = f"{amount(worker['connections'])} connections, {amount(worker['logged'])} pushes logged"
-    return f"{_child(worker)}, {known}"
+    return f"{process_line(worker)}, {known}"
 
 
 def _facts(title: str) -> Table:
@@ -94,7 +101,7 @@ def _node(found: Status) -> Table:
     table.add_row("parent process" if workers else "listener process", about)
     for worker in workers:
         table.add_row(f"worker {worker['worker']}", _worker(worker))
-    table.add_row("exporter process", _child(child))
+    table.add_row("exporter process", process_line(child))
     table.add_row("listening", ", ".join(node["listeners"]))
     http = found["http"]
     table.add_row("http", ", ".join(http["listeners"]) or f"off: {http['off']}")
@@ -196,7 +203,7 @@ def _exporters(found: Status) -> Table:
     if not found["exporter_process"]["wanted"]:
         table.add_row("", "none here: fleetgauge export delivers from the topic")
     elif not exporters:
-        table.add_row("", "the exporter process has not told its status yet")
+        table.add_row("", NOTHING_TOLD)
     for name, state in exporters.items():
         table.add_row(f"{name} ({state['type']})", _delivery(state))
         known = f", {size(state['lag_bytes'])}" if state["lag_bytes"] is not None else ""

@@ -141,6 +141,13 @@ WORKERS: Final[Mapping[str, Count]] = {
     "logged": Count("worker_push_log_logged_total", "Pushes that the worker put into its log since it was started."),
 }
 """Of each worker, where there are several: what shows how evenly they share the clients."""
+EXPORTER_PROCESS: Final[Mapping[str, Count]] = {
+    "status_age_ms": Count(
+        "exporter_status_age_seconds",
+        "How long ago the exporter process said how it does; so old is what is told of exporters.",
+        _MS,
+    ),
+}
 BY_REASON: Final[Mapping[str, Count]] = {
     "retried": Count("exporter_retries_total", "Failed tries."),
     "refused": Count("exporter_refused_pushes_total", "Pushes given up for good."),
@@ -297,6 +304,7 @@ def _exporter_process(process: Mapping[str, Any]) -> Iterator[Metric]:
             "exporter_process_restarts_total", "How often the exporter process died and was started again."
         )
         yield from _counts(restarts, (), [((), process["restarts"])])
+        yield from _scalars(EXPORTER_PROCESS, [({}, process)])
 
 
 def _exporters(exporters: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:

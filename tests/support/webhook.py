@@ -18,6 +18,7 @@ class Webhook:
         refuses: chooses the pushes that are named as refused.
         status: what is answered instead of 200, where it is another.
         hangs: no request is answered.
+        hanging: so many requests were not.
     """
 
     def __init__(self) -> None:
@@ -25,6 +26,7 @@ class Webhook:
         self.refuses: Callable[[dict[str, Any]], bool] = lambda push: False
         self.status = 200
         self.hangs = False
+        self.hanging = 0
         self.port = 0
         self.release = threading.Event()
         self._server: _Server | None = None
@@ -94,6 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         hook = self.server.hook
         if hook.hangs:
+            hook.hanging += 1
             hook.release.wait(60)
             return
         answer: dict[str, Any] = {}

@@ -162,6 +162,47 @@ def test_the_rules_see_what_is_wrong_and_nothing_else(scraped: tuple[Node, Prome
     assert (retrying["labels"]["exporter"], retrying["state"]) == ("away", "pending")
 
 
+HANGS = """
+rule_files: [{rules}]
+evaluation_interval: 30s
+tests:
+  - interval: 30s
+    input_series:
+      - {{series: 'fleetgauge_exporter_process_up{{instance="a"}}', values: '1x40'}}
+      - {{series: 'fleetgauge_exporter_status_age_seconds{{instance="a"}}', values: '0x4 30+30x36'}}
+      - {{series: 'fleetgauge_exporter_state{{instance="a", exporter="x", state="running"}}', values: '1x40'}}
+      - {{series: 'fleetgauge_exporter_lag_seconds{{instance="a", exporter="x"}}', values: '1x40'}}
+      - series: 'fleetgauge_exporter_oldest_undelivered_timestamp_seconds{{instance="a", exporter="x"}}'
+        values: '119x40'
+    alert_rule_test:
+      - {{eval_time: 2m, alertname: FleetgaugeExporterProcessSilent, exp_alerts: []}}
+      - eval_time: 5m
+        alertname: FleetgaugeExporterProcessSilent
+        exp_alerts:
+          - exp_labels: {{severity: critical, instance: a}}
+            exp_annotations:
+              summary: "The exporter process of a has said nothing for 3m 0s"
+              description: "It runs and hangs, or cannot read the push log. The node's log says more."
+      - {{eval_time: 6m, alertname: FleetgaugeExporterBehind, exp_alerts: []}}
+      - eval_time: 13m
+        alertname: FleetgaugeExporterBehind
+        exp_alerts:
+          - exp_labels: {{severity: warning, instance: a, exporter: x}}
+            exp_annotations:
+              summary: "x of a is 11m 1s behind"
+              description: >-
+                Nothing is lost while the log has room. fleetgauge exporters says what the destination answers.
+"""
+"""A process that hangs after two minutes: what it said of its exporter last stands still."""
+
+
+def test_an_exporter_process_that_hangs_is_seen_though_what_it_said_last_looks_well(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.yml"
+    cases.write_text(HANGS.format(rules=RULES))
+    checked = subprocess.run(["promtool", "test", "rules", cases], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
 def test_every_panel_of_the_dashboard_shows_something(scraped: tuple[Node, Prometheus]) -> None:
     _, prometheus = scraped
     for expression in dashboard_expressions():

@@ -15,6 +15,7 @@ from support.payloads import metrics_data
 from support.raw_client import RawClient
 from support.receiver import OtlpReceiver
 from support.small_disk import small_disk
+from support.webhook import Webhook
 
 pytestmark = pytest.mark.integration
 
@@ -56,40 +57,62 @@ def test_on_a_full_disk_pushes_are_throttled_and_service_resumes_when_there_is_r
     assert len(landed(landing)) == acknowledged
 
 
-def test_while_the_collector_is_away_the_log_keeps_everything_and_the_landing_zone_goes_on(tmp_path: Path) -> None:
+def test_while_one_destination_is_away_and_one_hangs_the_log_keeps_everything_and_the_landing_zone_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    pushed: list[uuid.UUID] = []
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
-    config = f"""
+    with Webhook() as stuck:
+        stuck.hangs = True
+        config = f"""
 [exporters.collector]
 type = "otlp"
 endpoint = "http://127.0.0.1:{port}"
+[exporters.stuck]
+type = "webhook_exporter:webhook_exporter"
+url = "{stuck.url}"
+linger.ms = 50
+timeout.ms = 600000
 [exporters.landing]
 type = "landing"
 path = "{tmp_path / "landing"}"
 linger.ms = 200
 """
-    pushed = set()
-    with Node(tmp_path, config=config) as node:
-        with RawClient(node.port) as client:
-            for _ in range(50):
-                subscription = client.get(uuid.uuid4())
-                assert client.push(subscription, metrics_data()).error_code == 0
-                pushed.add(subscription.client_instance_id)
-        state = node.wait_for(
-            lambda s: (
-                s["exporter_process"]["exporters"].get("landing", {}).get("lag_records") == 0
-                and s["exporter_process"]["exporters"]["collector"]["retried"]
-            ),
-            what="the landing zone to go on, and the collector to be missed",
-        )["exporter_process"]["exporters"]
-        assert state["collector"]["lag_records"] == 50
-        receiver = OtlpReceiver(port)
-        node.wait_for(
-            lambda s: s["exporter_process"]["exporters"]["collector"]["lag_records"] == 0, what="the backlog to drain"
-        )
-        assert node.stop() == 0
+        with Node(tmp_path, config=config) as node:
+
+            def push() -> None:
+                with RawClient(node.port) as client:
+                    for _ in range(25):
+                        subscription = client.get(uuid.uuid4())
+                        assert client.push(subscription, metrics_data()).error_code == 0
+                        pushed.append(subscription.client_instance_id)
+
+            push()
+            node.wait_for(lambda _: stuck.hanging == 1, what="an export that gets no answer")
+            push()
+            state = node.wait_for(
+                lambda s: (
+                    s["exporter_process"]["exporters"]["landing"]["delivered_records"] == 50
+                    and s["exporter_process"]["exporters"]["collector"]["retried"]
+                ),
+                what="the landing zone to go on, and the collector to be missed",
+            )["exporter_process"]["exporters"]
+            assert (state["collector"]["lag_records"], state["stuck"]["lag_records"]) == (50, 50)
+            assert (stuck.hanging, state["stuck"]["delivered_records"], state["stuck"]["retried"]) == (1, 0, {})
+            stuck.hangs = False
+            stuck.stop()
+            stuck.start()
+            receiver = OtlpReceiver(port)
+            node.wait_for(
+                lambda s: all(each["lag_records"] == 0 for each in s["exporter_process"]["exporters"].values()),
+                what="the backlogs to drain",
+            )
+            assert node.stop() == 0
     assert {client["labels"]["client_id"] for client in receiver.finish().values()} == {"raw"}
-    assert len(landed(tmp_path / "landing")) == len(pushed)
+    assert len(landed(tmp_path / "landing")) == len(pushed) == len(stuck.received) == 50
 
 
 def test_a_node_that_cannot_write_its_log_serves_and_delivers_all_the_same(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 from support.push_log import push_record
 
-from exporters.dead_letter import DeadLetterSettings
-from exporters.dead_letters import MAX_DETAIL_CHARS, DeadLetters, existing
-from exporters.outcome import Refusal
+from exporters.dead_letter import DeadLetter, DeadLetterSettings, UnreadableLetter
+from exporters.dead_letters import UNREADABLE, DeadLetters, existing
+from exporters.outcome import MAX_DETAIL_CHARS, Refusal
 from exporters.push_log.log import PushLogError
 from exporters.push_log.segment import NewerFormError
 from exporters.push_log.settings import MIB
@@ -153,6 +153,23 @@ def test_a_replay_that_the_destination_cannot_take_now_is_put_off(letters: DeadL
     assert letters.asked() == {"collector"}
 
 
+@pytest.mark.parametrize("put_off", [False, True])
+def test_a_clock_that_is_set_back_holds_up_no_replay(
+    letters: DeadLetters, settings: DeadLetterSettings, time: MockTime, put_off: bool
+) -> None:
+    letters.put("collector", [refused(1)])
+    letters.ask_replay("collector")
+    begun = letters.replayable("collector", 1, 1)
+    if put_off:
+        letters.put_off(begun, 24 * 3_600_000)
+        assert letters.asked() == frozenset()
+    time.jump_wall_clock(-3_600_000)
+    with closing(DeadLetters(settings, time)) as other:
+        assert other.asked() == {"collector"}
+        assert len(other.replayable("collector", 1, 1)) == 1
+        assert other.asked() == frozenset(), "it is begun once, on this clock too"
+
+
 def test_a_push_that_is_refused_again_in_a_replay_waits_for_the_next_one(letters: DeadLetters, time: MockTime) -> None:
     letters.put("collector", [refused(1)])
     letters.ask_replay("collector")
@@ -161,6 +178,32 @@ def test_a_push_that_is_refused_again_in_a_replay_waits_for_the_next_one(letters
     assert letters.asked() == frozenset()
     [letter] = letters.letters(limit=1)
     assert (letter.replay_asked, letter.times, letter.reason) == (False, 2, "internal")
+
+
+@pytest.mark.parametrize(
+    "damage", ["metrics = zeroblob(length(metrics))", "context = '{'", "context = '[]'", "metrics_bytes = 1"]
+)
+def test_a_damaged_letter_is_listed_as_unreadable_and_holds_up_no_replay(
+    letters: DeadLetters, settings: DeadLetterSettings, damage: str
+) -> None:
+    letters.put("collector", [refused(number) for number in range(3)])
+    with closing(sqlite3.connect(settings.path)) as connection, connection:
+        connection.execute(f"UPDATE letters SET {damage} WHERE id = 1")
+    [newest, _, oldest] = letters.letters(limit=10)
+    assert isinstance(oldest, UnreadableLetter)
+    assert (oldest.id, oldest.exporter, oldest.reason) == (1, "collector", "invalid_argument")
+    assert oldest.problem.startswith("the push cannot be read: ")
+    assert isinstance(newest, DeadLetter)
+    letters.ask_replay("collector")
+    with capture_logs() as logs:
+        taken = letters.replayable("collector", 1 << 20, 100)
+    assert [letter.record for letter in taken] == [refused(1).record, refused(2).record]
+    assert [entry["id"] for entry in logs] == [1]
+    assert letters.ids("collector", replaying=True) == {2, 3}, "it would be begun again for ever"
+    assert letters.ids("collector", reason=UNREADABLE) == {1}
+    [marked] = letters.letters(ids=[1], limit=1)
+    assert marked.detail.endswith("it was refused for invalid_argument: no name")
+    assert letters.drop("collector", reason=UNREADABLE) == 1
 
 
 def test_an_operator_drops_letters_by_exporter_reason_and_id(letters: DeadLetters) -> None:

@@ -79,6 +79,12 @@ def test_rejected_points_are_counted_with_the_receivers_words() -> None:
     assert success(response.SerializeToString()) == Delivered(rejected=4, detail="too old")
 
 
+def test_of_what_a_server_says_of_rejected_points_a_bounded_part_is_kept() -> None:
+    response = ExportMetricsServiceResponse()
+    response.partial_success.error_message = "no such point " * 20_000
+    assert success(response.SerializeToString()).detail == response.partial_success.error_message[:500]
+
+
 def test_an_unreadable_success_is_no_reason_to_send_again() -> None:
     assert isinstance(success(b"\xff\xff"), Delivered)
 

@@ -1,11 +1,24 @@
 """The pipeline against a log and a destination that do as the test says, with a clock that only pauses move."""
 
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+
 import pytest
 from structlog.testing import capture_logs
 from support.pipelines import Destination, Log, Rig, answers, records, refuses
 
-from exporters.delivery_stats import PipelineState
-from exporters.outcome import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry, TooLarge
+from exporters.delivery_stats import MAX_REASONS, PipelineState
+from exporters.outcome import (
+    MAX_DETAIL_CHARS,
+    BatchSettings,
+    Delivered,
+    Outcome,
+    Refused,
+    RefusedRecord,
+    Retry,
+    TooLarge,
+)
 from exporters.push_log.log import Batch, CursorRevokedError, PushLogError
 
 
@@ -115,6 +128,75 @@ def test_data_points_that_the_destination_threw_away_are_counted() -> None:
     stats = rig.pipeline.stats()
     assert (stats.rejected_points, stats.delivered_records) == (3, 2)
     assert "old points" in (stats.last_error or "")
+
+
+@pytest.mark.parametrize("said", [None, "ok", True, Delivered, [Delivered()]])
+def test_an_export_that_returns_no_outcome_is_tried_again_and_the_cursor_waits(said: object) -> None:
+    pushes = records(6)
+    log = Log(pushes[:3], pushes[3:])
+    answers_left = [said] * 3
+    destination = Destination(lambda batch: answers_left.pop() if answers_left else Delivered())  # type: ignore[arg-type,return-value]
+    with capture_logs() as logs:
+        rig = Rig(log, destination).run()
+    assert destination.got == [push.push_id for push in pushes]
+    assert log.committed == [pushes[2].push_id, pushes[5].push_id]
+    assert rig.pipeline.stats().retried == {"error": 3}
+    assert f"export returned {type(said).__name__}, and not" in (rig.pipeline.stats().last_error or "")
+    assert [entry["reason"] for entry in logs if "tries again" in entry["event"]] == ["error"]
+
+
+def test_outcomes_that_are_badly_filled_in_end_no_exporter() -> None:
+    pushes = records(4)
+    odd: list[Callable[[], Outcome]] = [
+        lambda: Retry(reason=None, detail=OSError("away")),  # type: ignore[arg-type]
+        lambda: Retry(reason=["busy"], detail=b"\xff"),  # type: ignore[arg-type]
+        lambda: Retry(reason="unavailable", after_ms=-60_000),
+        lambda: Retry(reason="unavailable", after_ms="60"),  # type: ignore[arg-type]
+        lambda: Delivered(refused=("id",)),  # type: ignore[arg-type]
+        lambda: Delivered(rejected="many"),  # type: ignore[arg-type]
+        lambda: Retry(reason="\udcff", detail="\udcff"),
+    ]
+    destination = Destination(lambda batch: odd.pop()() if odd else Refused(reason=5, detail=None))  # type: ignore[arg-type]
+    log = Log(pushes)
+    stats = Rig(log, destination).run().pipeline.stats()
+    assert stats.refused == {"5": 4}
+    assert stats.retried == {"error": 4, "None": 1, "['busy']": 1, "?": 1}
+    assert log.committed == [pushes[-1].push_id]
+
+
+def test_an_exporter_that_leaves_its_thread_is_said_to_have_ended_and_its_pushes_wait() -> None:
+    log = Log(records(1))
+    destination = Destination()
+
+    def leave(_: Batch) -> Outcome:
+        raise SystemExit(1)
+
+    destination.decide = leave
+    rig = Rig(log, destination)
+    with capture_logs() as logs, pytest.raises(SystemExit):
+        rig.run()
+    assert rig.pipeline.stats().state is PipelineState.STOPPED
+    assert (log.committed, log.closed) == ([], True)
+    assert ["the exporter ends" in entry["event"] for entry in logs] == [True]
+
+
+def test_a_destination_whose_reasons_and_words_have_no_end_is_told_of_in_bounds() -> None:
+    pushes = records(2_000)
+    failures = [RuntimeError("e" * 3_000_000), *(Retry(reason=f"at {n} o'clock") for n in range(500))]
+    refused = tuple(
+        RefusedRecord(push_id=push.push_id, reason=f"no {n} {'r' * 5_000}", detail="d" * 3_000_000)
+        for n, push in enumerate(pushes)
+    )
+    rig = Rig(Log(pushes), Destination(answers(*failures, Delivered(refused=refused))))
+    with capture_logs() as logs:
+        rig.run()
+    stats = rig.pipeline.stats()
+    assert (sum(stats.retried.values()), sum(stats.refused.values())) == (501, 2_000)
+    assert (len(stats.retried), len(stats.refused)) == (MAX_REASONS + 1, MAX_REASONS + 1)
+    assert (stats.retried["error"], stats.retried["other"], stats.refused["other"]) == (1, 501 - 64, 2_000 - 64)
+    assert len(json.dumps(asdict(stats))) < 20_000
+    assert len([entry for entry in logs if "left out" in entry["event"]]) == MAX_REASONS + 1
+    assert max(len(str(entry.get("detail"))) for entry in logs) == MAX_DETAIL_CHARS
 
 
 def test_a_cursor_that_cannot_be_moved_is_tried_again_without_a_second_delivery() -> None:

@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.pipelines import Destination, Log, Rig, answers, records, refuses
 
+from exporters.burial import FULL_FOR_MS
 from exporters.dead_letter import DeadLetterSettings
 from exporters.dead_letters import DeadLetters
 from exporters.outcome import Delivered, Refused, RefusedRecord, Retry, TooLarge
@@ -105,6 +106,21 @@ def test_a_full_disk_holds_the_exporter_up_for_some_seconds_and_then_it_is_left_
     ]
 
 
+def test_a_disk_that_is_full_again_much_later_is_given_time_again(
+    letters: DeadLetters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise PushLogFullError("no room")
+
+    monkeypatch.setattr(letters, "put", full)
+    log = Log(records(1), records(1))
+    rig = Rig(log, Destination(answers(UNACCEPTABLE, UNACCEPTABLE)), dead_letters=letters)
+    log.before_commit = lambda: rig.time.sleep(FULL_FOR_MS + 1)
+    rig.run()
+    assert 30_000 <= sum(rig.pauses) < 32_000
+    assert rig.pipeline.stats().letters_without_room == 2
+
+
 def test_without_a_table_it_is_counted_as_ever() -> None:
     rig = Rig(Log(records(2)), Destination(answers(TooLarge(reason="limit"), UNACCEPTABLE))).run()
     assert rig.pipeline.stats().refused == {"invalid_argument": 1}
@@ -180,6 +196,15 @@ def test_a_replay_to_a_destination_that_is_away_stays_asked_for_and_holds_back_n
     assert letters.asked() == frozenset()
     clock.sleep(rig.destination.retry.backoff_max_ms)
     assert letters.asked() == {"test"}
+
+
+def test_a_replay_whose_export_returns_no_outcome_stays_asked_for(letters: DeadLetters) -> None:
+    before = refused_before(letters, 3)
+    rig = replayed(letters, Destination(lambda batch: None))  # type: ignore[arg-type,return-value]
+    assert (rig.destination.exports, rig.pipeline.stats().retried) == (1, {"error": 1})
+    assert "export returned NoneType" in (rig.pipeline.stats().last_error or "")
+    assert kept(letters) == before
+    assert all(letter.replay_asked for letter in letters.letters(limit=10))
 
 
 def test_a_replay_larger_than_a_batch_goes_on_between_the_batches(letters: DeadLetters) -> None:

@@ -2,6 +2,9 @@
 
 import base64
 import json
+import sqlite3
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -74,6 +77,46 @@ def test_a_replay_without_a_node_waits_and_says_so(data: Path) -> None:
     assert refusal_of(run(data, "replay", "-e", "colector")) == (
         "there are no dead letters of exporter colector; collector has 3, landing has 1"
     )
+
+
+def damage(data: Path, number: int) -> None:
+    with closing(sqlite3.connect(data / "dead-letters.db")) as connection, connection:
+        connection.execute("UPDATE letters SET metrics = zeroblob(length(metrics)) WHERE id = ?", (number,))
+
+
+def test_of_a_replay_only_that_is_called_delivered_which_was(data: Path) -> None:
+    """Of four letters one is delivered, one is dropped by a colleague, one refused again, and one cannot be read."""
+    refused = Refusal(record=push_record(7, metrics_data()), reason="invalid_argument", detail="no name")
+
+    def deliver() -> None:
+        with closing(DeadLetters(DeadLetterSettings(path=data / "dead-letters.db"), SystemTime())) as letters:
+            while not letters.asked():
+                time.sleep(0.01)
+            taken = letters.replayable("collector", 1 << 20, 100)
+            letters.drop("collector", ids=[taken[1].id])
+            letters.put("collector", [refused])
+            letters.delivered("collector", [taken[0].record.push_id])
+
+    with closing(DeadLetters(DeadLetterSettings(path=data / "dead-letters.db"), SystemTime())) as letters:
+        letters.put("collector", [refused])
+    damage(data, 3)
+    exporter = threading.Thread(target=deliver, daemon=True)
+    exporter.start()
+    asked = run(data, "replay", "-e", "collector", "--wait", "30")
+    exporter.join(10)
+    assert "\ndelivered 1, refused again 1, waiting 0, unreadable 1, gone 1\n" in asked.output
+    assert asked.exit_code == 1
+
+
+def test_a_damaged_letter_is_listed_and_can_be_dropped_but_not_shown(data: Path) -> None:
+    damage(data, 2)
+    table = run(data).stdout
+    assert table.count("invalid_argument") == 3
+    assert "unreadable: the push cannot be read" in table
+    listed = [json.loads(line) for line in run(data, "-f", "json", "-e", "collector").stdout.splitlines()]
+    assert ["problem" in each for each in listed] == [False, True, False]
+    assert refusal_of(run(data, "show", "2")).startswith("dead letter 2 is damaged: the push cannot be read")
+    assert run(data, "drop", "-e", "collector", "--id", "2").stdout == "dropped 1\n"
 
 
 def test_nothing_is_dropped_unless_it_is_named(data: Path) -> None:

@@ -72,7 +72,13 @@ def status(**changes: Any) -> dict[str, Any]:
             "client_metrics": {metric.name: 1.5 for metric in TOTAL_METRICS} | {"plugin-export-time-max": None},
         },
         "push_log": dict.fromkeys(PUSH_LOG, 2_000_000),
-        "exporter_process": {"wanted": True, "pid": 5, "restarts": 2, "exporters": {"collector": exporter}},
+        "exporter_process": {
+            "wanted": True,
+            "pid": 5,
+            "restarts": 2,
+            "status_age_ms": 1_500,
+            "exporters": {"collector": exporter},
+        },
     }
     return {**found, **changes}
 
@@ -98,6 +104,7 @@ def test_numbers_are_told_in_base_units_with_their_labels() -> None:
     assert found["fleetgauge_push_log_oldest_timestamp_seconds", ()] == 2
     assert found["fleetgauge_exporter_last_export_seconds", (("exporter", "collector"),)] == 0.007
     assert found["fleetgauge_exporter_retries_total", (("exporter", "collector"), ("reason", "unavailable"))] == 3
+    assert found["fleetgauge_exporter_status_age_seconds", ()] == 1.5
     lost = (("exporter", "collector"), ("reason", "retention"))
     assert found["fleetgauge_exporter_lost_pushes_total", lost] == 5
     states = {labels: value for (name, labels), value in found.items() if name == "fleetgauge_exporter_state"}

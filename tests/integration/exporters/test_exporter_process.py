@@ -1,0 +1,59 @@
+"""The exporter process by itself, as its parent starts it: one at a time over one log, and orphans make way."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pytest
+from support.push_log import push_record, small_log
+
+from exporters.push_log.sqlite import SqlitePushLogWriter
+from fleetgauge.config import load_config
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.exporter_job import Job
+
+pytestmark = pytest.mark.integration
+
+WITHIN_S = 60
+
+
+@contextmanager
+def exporter_process(job: Job) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "fleetgauge.exporter_process"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            say(process, job.model_dump_json())
+            yield process
+        finally:
+            process.kill()
+
+
+def say(process: subprocess.Popen[bytes], line: str) -> None:
+    """The pipe stays open: its end would say that the parent is gone."""
+    assert process.stdin is not None
+    process.stdin.write(line.encode() + b"\n")
+    process.stdin.flush()
+
+
+def test_a_process_waits_for_its_predecessors_last_batch_unless_its_parent_is_gone(tmp_path: Path) -> None:
+    landing = ("exporters.landing.type=landing", f"exporters.landing.path={tmp_path / 'landing'}")
+    job = Job.of(load_config(overrides=[f"log.dirs={tmp_path}", *landing]))
+    with closing(SqlitePushLogWriter(small_log(DataDirectory(tmp_path).push_log))) as writer:
+        writer.append(push_record(1))
+        writer.commit()
+    with ExitStack() as predecessor:
+        predecessor.enter_context(DataDirectory(tmp_path).lock("exporters.lock"))
+        with exporter_process(job) as wanted, exporter_process(job) as orphan:
+            assert orphan.communicate(timeout=WITHIN_S) == (b"", None), "nothing to say, since it delivered nothing"
+            assert orphan.returncode == 0
+            assert wanted.poll() is None
+            predecessor.close()
+            say(wanted, '{"stop": 30000}')
+            assert wanted.wait(WITHIN_S) == 0
+            assert wanted.stdout is not None
+            last = wanted.stdout.readlines()[-1]
+            assert json.loads(last)["exporters"]["landing"]["delivered_records"] == 1

@@ -1,0 +1,177 @@
+"""The listener process's side of the exporter process: whatever that one does, it is heard, replaced, and stopped."""
+
+import asyncio
+import errno
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from fleetgauge import exporter_supervisor
+from fleetgauge.config import load_config
+from fleetgauge.exporter_job import Job
+from fleetgauge.exporter_supervisor import ExporterSupervisor
+from quotas.clock import MockTime, SystemTime, Time
+
+WITHIN_S = 30.0
+TALKS = """
+import json, sys
+def say(number, more=""):
+    print(json.dumps({"push_log": {}, "exporters": {"x": {"number": number, "state": "running", "more": more}}}))
+sys.stdin.readline()
+"""
+WAITS = "\nsys.stdout.flush(); sys.stdin.readline()\n"
+"""A stand-in for the exporter process: it ends when it is told to stop."""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job.of(load_config(overrides=[f"log.dirs={tmp_path}", "exporters.x.type=console"]))
+
+
+def does(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """Has the supervisor start a process that says this."""
+    monkeypatch.setattr(exporter_supervisor, "_COMMAND", (sys.executable, "-c", TALKS + words + WAITS))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.02)
+
+
+def supervised(
+    job: Job, use: Callable[[ExporterSupervisor], Coroutine[Any, Any, None]], time: Time | None = None
+) -> ExporterSupervisor:
+    """Runs a supervisor for as long as the test uses it; its stop, which hears the process out, must succeed."""
+
+    async def run() -> ExporterSupervisor:
+        supervisor = ExporterSupervisor(job, time or SystemTime())
+        await supervisor.start()
+        try:
+            await use(supervisor)
+        finally:
+            await supervisor.stop(10_000)
+        assert supervisor.pid is None
+        return supervisor
+
+    return asyncio.run(run())
+
+
+def number(supervisor: ExporterSupervisor) -> int | None:
+    found = supervisor.status.get("exporters", {}).get("x", {}).get("number")
+    return None if found is None else int(found)
+
+
+def test_a_status_that_is_too_long_is_said_and_the_next_ones_are_heard(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    does(monkeypatch, "say(1); say(2, 'e' * 3_000_000); say(3, 'e' * 1_048_500); say(4)")
+
+    async def use(supervisor: ExporterSupervisor) -> None:
+        await until(lambda: number(supervisor) == 4)
+        assert supervisor.restarts == 0
+
+    with capture_logs() as logs:
+        supervised(job, use)
+    assert len([entry for entry in logs if "too long to be read" in entry["event"]]) == 1
+
+
+def test_lines_that_are_no_status_change_nothing(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["no JSON", "17", "null", "{}", '{"half": ', '{"exporters": {}}]', "\udcff"]
+    says = f"sys.stdout.reconfigure(errors='surrogateescape'); print(*{lines!r}, sep='\\n')"
+    does(monkeypatch, f"say(1); {says}")
+
+    async def use(supervisor: ExporterSupervisor) -> None:
+        await until(lambda: number(supervisor) == 1)
+
+    ended = supervised(job, use)
+    assert (number(ended), ended.restarts) == (1, 0)
+
+
+def test_a_process_that_the_system_refuses_to_start_again_is_started_once_it_can_be(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    does(monkeypatch, "say(1)")
+    spawn = asyncio.create_subprocess_exec
+    refusals = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENOMEM, "Cannot allocate memory")]
+
+    async def refuse(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
+        if refusals:
+            raise refusals.pop(0)
+        return await spawn(*arguments, **options)
+
+    async def use(supervisor: ExporterSupervisor) -> None:
+        await until(lambda: number(supervisor) == 1)
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+        first = supervisor.pid
+        assert supervisor._process is not None
+        supervisor._process.kill()
+        await until(lambda: supervisor.pid not in (None, first))
+        assert (supervisor.restarts, refusals) == (1, [])
+
+    with capture_logs() as logs:
+        supervised(job, use)
+    assert [entry["problem"] for entry in logs if "cannot be started" in entry["event"]] == [
+        "[Errno 24] Too many open files"
+    ], "once a minute"
+
+
+def test_a_stop_ends_while_the_system_refuses_to_start_the_process(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    does(monkeypatch, "say(1)")
+
+    async def refuse(*_: Any, **__: Any) -> asyncio.subprocess.Process:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    async def run() -> None:
+        supervisor = ExporterSupervisor(job, SystemTime())
+        await supervisor.start()
+        await until(lambda: number(supervisor) == 1)
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+        assert supervisor._process is not None
+        supervisor._process.kill()
+        await until(lambda: supervisor.pid is None)
+        await supervisor.stop(300)
+
+    asyncio.run(asyncio.wait_for(run(), WITHIN_S))
+
+
+def test_what_a_process_said_last_is_told_with_its_age_and_by_no_state_of_one_that_is_gone(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    does(monkeypatch, "say(1)")
+    clock = MockTime()
+    spawn = asyncio.create_subprocess_exec
+
+    def state(supervisor: ExporterSupervisor) -> str:
+        return str(supervisor.summary()["exporters"]["x"]["state"])
+
+    async def use(supervisor: ExporterSupervisor) -> None:
+        assert supervisor.summary()["status_age_ms"] == 0, "its silence counts from the start"
+        clock.sleep(1_000)
+        await until(lambda: number(supervisor) == 1)
+        assert (supervisor.summary()["status_age_ms"], state(supervisor)) == (0, "running")
+        clock.sleep(90_000)
+        assert (supervisor.summary()["status_age_ms"], state(supervisor)) == (90_000, "running")
+        does(monkeypatch, "")
+        room = asyncio.Event()
+
+        async def once_there_is_room(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
+            await room.wait()
+            return await spawn(*arguments, **options)
+
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", once_there_is_room)
+        assert supervisor._process is not None
+        supervisor._process.kill()
+        await until(lambda: state(supervisor) == "stopped")
+        room.set()
+        await until(lambda: supervisor.pid is not None)
+        assert (supervisor.summary()["status_age_ms"], state(supervisor)) == (90_000, "starting")
+        assert supervisor.summary()["exporters"]["x"]["number"] == 1, "what was counted is still told"
+
+    supervised(job, use, clock)

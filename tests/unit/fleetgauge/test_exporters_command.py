@@ -1,0 +1,59 @@
+"""`fleetgauge exporters` says of the exporter process itself what its figures cannot: that they are of a while ago."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from fleetgauge.cli import app
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.status import StatusServer
+
+
+@contextmanager
+def node(data: Path, **process: Any) -> Iterator[None]:
+    """Something that answers as a node does whose exporter process is like this."""
+    child = {"wanted": True, "pid": 4_711, "restarts": 0, "status_age_ms": 400, "exporters": {}, **process}
+    found = {"node": {}, "push_log": {}, "exporter_process": child}
+    server = StatusServer(DataDirectory(data).status_socket, lambda: found)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+    try:
+        yield
+    finally:
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def said(data: Path, *options: str, **process: Any) -> str:
+    with node(data, **process):
+        result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["exporters", "--log-dirs", str(data), *options])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_before_its_first_word_the_process_is_named_and_no_empty_table_is_shown(tmp_path: Path) -> None:
+    text = said(tmp_path)
+    assert "pid 4711" in text
+    assert "has said nothing" not in text
+    assert "the exporter process has not told its status yet" in text
+
+
+def test_a_process_that_is_silent_or_gone_is_said_to_be(tmp_path: Path) -> None:
+    assert "pid 4711, has said nothing for 1.5 min" in said(tmp_path, status_age_ms=90_000)
+    gone = said(tmp_path, pid=None, restarts=3, status_age_ms=20_000)
+    assert "not running, started again 3 times, has said nothing for 20.0 s" in gone
+
+
+def test_as_json_the_process_is_told_with_the_age_of_its_words(tmp_path: Path) -> None:
+    [told] = json.loads(said(tmp_path, "--format", "json", restarts=1))
+    assert told["exporter_process"] == {"pid": 4_711, "restarts": 1, "status_age_ms": 400}
