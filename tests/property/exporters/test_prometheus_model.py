@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from support.client_series import CUMULATIVE, REQUESTS_ON_PAGE, batch_of, clock_at, counter, push, samples_of, started
 from support.real_pushes import real_pushes
+from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
 
 from exporters.outcome import Delivered, Retry
 from exporters.prometheus.exporter import PrometheusExporter
@@ -99,6 +101,32 @@ def test_no_push_whatever_its_bytes_spoils_the_page(data: st.DataObject) -> None
             assert isinstance(outcome, Delivered)
         for accept in ("text/plain", "application/openmetrics-text"):
             assert samples_of(exporter, accept).one("fleetgauge_prometheus_series") <= 300
+    finally:
+        exporter.close()
+
+
+STRANGE = st.builds(
+    strange_metric,
+    kind=st.sampled_from(tuple(KINDS)),
+    name=st.one_of(st.sampled_from(NAMES), st.text(max_size=8)),
+    unit=st.one_of(st.sampled_from(UNITS), st.text(max_size=4)),
+    value=st.one_of(st.sampled_from(VALUES), st.floats()),
+    label=st.one_of(st.sampled_from(LABELS), st.text(max_size=4)),
+)
+
+
+@settings(max_examples=50)
+@given(pushes=st.lists(st.tuples(st.sampled_from(CLIENTS), st.lists(STRANGE, max_size=6)), max_size=4))
+def test_no_metric_whatever_its_kind_name_and_unit_spoils_the_page(pushes: list[tuple[str, list[Metric]]]) -> None:
+    """Read by a parser that refuses the whole page for one line that OpenMetrics does not allow."""
+    exporter = PrometheusExporter("page", _BOUNDED, time=clock_at(0))
+    exporter.start()
+    try:
+        for number, (client, metrics) in enumerate(pushes):
+            record = push(number, *metrics, client_instance_id=client)
+            assert exporter.export(batch_of(record)) == Delivered()
+        for accept in ("text/plain", "application/openmetrics-text"):
+            samples_of(exporter, accept)
     finally:
         exporter.close()
 

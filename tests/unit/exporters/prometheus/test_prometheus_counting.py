@@ -188,6 +188,22 @@ def test_a_summary_is_shown_as_sent(exporter: PrometheusExporter) -> None:
     assert (found.one("app_wait_count"), found.one("app_wait_sum")) == (4, 10)
 
 
+def test_of_distributions_below_0_is_told_what_openmetrics_has(exporter: PrometheusExporter) -> None:
+    """Strict readers refuse a page with a sum that may fall, or with a quantile below 0."""
+    metric = Metric(name="app.offset")
+    point = metric.summary.data_points.add(count=4, sum=-10)
+    point.quantile_values.add(quantile=0.5, value=-2)
+    point.quantile_values.add(quantile=0.99, value=9)
+    below = histogram([1, 2, 3], [-10, 20], total=90)
+    export(exporter, push(1, metric, below))
+    found = samples_of(exporter)
+    assert math.isnan(found.one("app_offset", quantile="0.5"))
+    assert (found.one("app_offset", quantile="0.99"), found.one("app_offset_count")) == (9, 4)
+    assert found.one("app_latency_milliseconds_bucket", le="+Inf") == 6
+    for missing in ("app_offset_sum", "app_latency_milliseconds_sum", "app_latency_milliseconds_count"):
+        assert found.all(missing) == []
+
+
 def test_a_malformed_push_is_refused_and_the_others_are_taken(exporter: PrometheusExporter) -> None:
     outcome = export(exporter, push(1, counter(5)), push(2)._replace(metrics=b"\x0a\xff"), push(3, counter(2)))
     assert isinstance(outcome, Delivered)
