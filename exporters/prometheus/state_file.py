@@ -3,11 +3,14 @@
 A batch's changes and the ids of its pushes are one transaction. So a push that comes again, since the log's cursor had
 not moved before a crash, is known by its id, whatever the log and however its batches are cut. The ids of some tens of
 thousands of pushes are kept; what is older is judged by its client's latest push (`is_repeat`).
+
+A damaged file is set aside, whenever the damage shows. At a start the counters begin anew; later all of it is in
+memory, and goes into another file.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Final, cast
@@ -59,9 +62,9 @@ class TakenPushes:
             self.forgotten_until = max(self.forgotten_until, forgotten)
 
     @property
-    def batches(self) -> int:
-        """How many batches are remembered."""
-        return len(self._batches)
+    def batches(self) -> Sequence[tuple[int, frozenset[bytes]]]:
+        """Those that are remembered, the oldest first: when the newest push of each was received, and their ids."""
+        return self._batches
 
     def is_repeat(self, record: PushRecord, latest: tuple[int, int], time_unix_nano: int) -> bool:
         """True for a push that was taken before, or is too old to tell.
@@ -81,7 +84,12 @@ class TakenPushes:
 
 
 class StateFile:
-    """The database. `path` None keeps nothing. For one thread at a time."""
+    """The database. `path` None keeps nothing. For one thread at a time.
+
+    Attributes:
+        taken: the pushes that were taken.
+        begins_anew: the file was damaged and set aside, so that the next `save` has to be given every client.
+    """
 
     def __init__(self, path: Path | None) -> None:
         """Opens it; sets a damaged one aside, since counters that begin anew are better than none.
@@ -91,28 +99,30 @@ class StateFile:
         """
         self._path = path
         self.taken = TakenPushes()
+        self.begins_anew = False
         self._connection: apsw.Connection | None = None
         if path is None:
             return
         try:
             self._connection = _open(path)
         except _DamagedError as error:
-            path.rename(path.with_name(path.name + ".corrupt"))
-            for side in ("-wal", "-shm"):
-                path.with_name(path.name + side).unlink(missing_ok=True)
-            log.error("the damaged state of client series was set aside; their counters begin anew", reason=str(error))
-            self._connection = _open(path)
+            self._connection = self._another(path, error)
 
     def load(self) -> list[SavedClient]:
-        """Every client that was saved; also fills `taken`.
+        """Every client that was saved; also fills `taken`. None of a damaged file, which is set aside.
 
         Raises:
             StateError: it cannot be read.
         """
-        if self._connection is None:
+        if self._connection is None or self._path is None:
             return []
-        with _translated(self._path):
-            return self._load(self._connection)
+        try:
+            with _translated(self._path):
+                return self._load(self._connection)
+        except _DamagedError as error:
+            self.taken = TakenPushes()
+            self._connection = self._another(self._path, error)
+            return []
 
     def save(self, clients: Sequence[SavedClient], gone: Sequence[str], records: Sequence[PushRecord]) -> None:
         """Saves what a batch changed, with the pushes that were taken of it, all or nothing.
@@ -122,11 +132,14 @@ class StateFile:
         """
         newest = max((record.received_at for record in records), default=0)
         ids = [encoded_id(record) for record in records]
-        if self._connection is not None:
-            with _translated(self._path), self._connection:
-                self._save(self._connection, clients, gone)
-                if ids:
-                    self._remember(self._connection, newest, b"".join(ids))
+        if self._path is not None:
+            try:
+                self._write(self._path, clients, gone, newest, ids)
+            except _DamagedError as error:
+                self.begins_anew = True
+                self._connection = self._another(self._path, error)
+                raise
+            self.begins_anew = False
         if ids:
             self.taken.add(newest, ids)
 
@@ -136,34 +149,71 @@ class StateFile:
             self._connection.close()
             self._connection = None
 
+    def _another(self, path: Path, error: StateError) -> apsw.Connection:
+        """Sets the damaged file aside and opens another."""
+        with suppress(apsw.Error):
+            self.close()
+        self._connection = None
+        with _translated(path):
+            path.rename(path.with_name(path.name + ".corrupt"))
+            for side in ("-wal", "-shm"):
+                path.with_name(path.name + side).unlink(missing_ok=True)
+        consequence = "it is written anew" if self.begins_anew else "their counters begin anew"
+        log.error("the damaged state of client series was set aside", consequence=consequence, reason=str(error))
+        return _open(path)
+
     def _load(self, connection: apsw.Connection) -> list[SavedClient]:
         width = PUSH_ID_LENGTH // 2
         found = connection.execute("SELECT batch, newest_received_at, ids FROM taken ORDER BY batch").fetchall()
+        if not all(type(newest) is int and type(ids) is bytes and len(ids) % width == 0 for _, newest, ids in found):
+            raise _DamagedError(f"{self._path} is damaged: what it says of pushes makes no sense")
         taken = cast(list[tuple[int, int, bytes]], found)
         for _, newest, ids in taken:
             self.taken.add(newest, (ids[at : at + width] for at in range(0, len(ids), width)))
         if taken and taken[0][0] > 1:
             self.taken.forgotten_until = max(self.taken.forgotten_until, taken[0][1])
-        rows = connection.execute("SELECT client, layout, state FROM states JOIN layouts USING (client)")
-        return [SavedClient(*row) for row in rows]
+        # As bytes, so that a text that is none costs its client alone its counters.
+        rows = connection.execute(
+            "SELECT CAST(client AS BLOB), CAST(layout AS BLOB), CAST(state AS BLOB)"
+            " FROM states JOIN layouts USING (client)"
+        )
+        return [SavedClient(_text(client), _text(layout), cast(bytes, state or b"")) for client, layout, state in rows]
+
+    def _write(
+        self, path: Path, clients: Sequence[SavedClient], gone: Sequence[str], newest: int, ids: Sequence[bytes]
+    ) -> None:
+        if self._connection is None:
+            self._connection = _open(path)  # the one before was set aside, and another could not be opened then
+        with _translated(path), self._connection:
+            if self.begins_anew:
+                self._remember_again(self._connection)
+            self._save(self._connection, clients, gone)
+            if ids:
+                self._remember(self._connection, newest, b"".join(ids))
 
     def _save(self, connection: apsw.Connection, clients: Sequence[SavedClient], gone: Sequence[str]) -> None:
         connection.executemany("DELETE FROM layouts WHERE client = ?", [(key,) for key in gone])
         connection.executemany("DELETE FROM states WHERE client = ?", [(key,) for key in gone])
         layouts = [(each.key, each.layout) for each in clients if each.layout is not None]
-        _write(connection, "INSERT OR REPLACE INTO layouts VALUES ", layouts)
-        _write(connection, "INSERT OR REPLACE INTO states VALUES ", [(each.key, each.state) for each in clients])
+        _write_rows(connection, "INSERT OR REPLACE INTO layouts VALUES ", layouts)
+        _write_rows(connection, "INSERT OR REPLACE INTO states VALUES ", [(each.key, each.state) for each in clients])
 
     def _remember(self, connection: apsw.Connection, newest: int, ids: bytes) -> None:
         """Notes a batch's pushes; on the disk one batch more than `taken` has."""
         connection.execute("INSERT INTO taken (newest_received_at, ids) VALUES (?, ?)", (newest, ids))
         connection.execute(
             "DELETE FROM taken WHERE batch <= (SELECT batch FROM taken ORDER BY batch DESC LIMIT 1 OFFSET ?)",
-            (self.taken.batches + 1,),
+            (len(self.taken.batches) + 1,),
         )
 
+    def _remember_again(self, connection: apsw.Connection) -> None:
+        """Notes what is remembered in a file that is empty, but for what is left of a try before."""
+        connection.execute("DELETE FROM taken")
+        rows = [(newest, b"".join(ids)) for newest, ids in self.taken.batches]
+        connection.executemany("INSERT INTO taken (newest_received_at, ids) VALUES (?, ?)", rows)
 
-def _write(connection: apsw.Connection, statement: str, rows: Sequence[tuple[str, str | bytes]]) -> None:
+
+def _write_rows(connection: apsw.Connection, statement: str, rows: Sequence[tuple[str, str | bytes]]) -> None:
     """Writes rows of two columns, many with one statement: between statements a thread that makes the page may take
     the interpreter for milliseconds.
     """
@@ -217,6 +267,14 @@ def _opened(path: Path) -> apsw.Connection:
         connection.close()
         raise
     return connection
+
+
+def _text(found: object) -> str:
+    """What is a text, if the file is not damaged; else nothing."""
+    try:
+        return found.decode() if isinstance(found, bytes) else ""
+    except UnicodeDecodeError:
+        return ""
 
 
 def encoded_id(record: PushRecord) -> bytes:

@@ -188,6 +188,13 @@ class SeriesTable:
             if client is not None:
                 client.bind(shape)
 
+    def change_all(self) -> None:
+        """Has every client saved next, in whole."""
+        with self._lock:
+            for client in self._clients.values():
+                client.layout_changed = True
+            self._dirty.update(self._clients)
+
     def take_changes(self) -> Changes:
         """What changed since the last time; to be saved, and then published, or given back."""
         with self._lock:
