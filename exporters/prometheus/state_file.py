@@ -9,7 +9,7 @@ memory, and goes into another file.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -24,15 +24,26 @@ from wire.errors import FleetgaugeError
 
 log = structlog.get_logger(__name__)
 
-VERSION: Final = 1
+VERSION: Final = 2
 _KEPT_IDS: Final = 50_000
+_KEPT_WRITERS: Final = 1_024
+_WRITER: Final = slice(8, 12)
+"""Of a push id in bytes: who made it, see `PushIds`. Every start of a process that receives pushes is another one."""
+_ANY_WRITER: Final = b""
+_ID_BYTES: Final = PUSH_ID_LENGTH // 2
 _BUSY_MS: Final = 2_000
 _ROWS_A_STATEMENT: Final = 200
 _CREATE: Final = """
 CREATE TABLE IF NOT EXISTS layouts (client TEXT PRIMARY KEY, layout TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS states (client TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS taken (batch INTEGER PRIMARY KEY, newest_received_at INTEGER NOT NULL, ids BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS forgotten (writer BLOB PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID;
 """
+_FROM_FORM_1: Final = """
+INSERT INTO forgotten SELECT x'', newest_received_at FROM taken
+WHERE batch > 1 AND batch = (SELECT min(batch) FROM taken);
+"""
+"""In form 1 what was forgotten was that of all writers together, and followed from the oldest batch that was left."""
 
 
 class StateError(FleetgaugeError):
@@ -42,12 +53,18 @@ class StateError(FleetgaugeError):
 class TakenPushes:
     """Which pushes were taken, as far as they are remembered.
 
+    What was read of one log says nothing of another, which may be hours behind: the log of another listener process of
+    the node. So what is forgotten is known for each writer of push ids, and a writer writes into one log.
+
     Attributes:
-        forgotten_until: no push that was received later is forgotten [us since the epoch].
+        forgotten: by writer, until when its pushes may be forgotten: none that was received later is [us since the
+            epoch]. Under `_ANY_WRITER` for all of them: of more than some writers the oldest are one.
+        newly_forgotten: what of it is not saved yet.
     """
 
     def __init__(self) -> None:
-        self.forgotten_until = 0
+        self.forgotten = {_ANY_WRITER: 0}
+        self.newly_forgotten: dict[bytes, int] = {}
         self._batches: deque[tuple[int, frozenset[bytes]]] = deque()
         self._ids: set[bytes] = set()
 
@@ -57,9 +74,20 @@ class TakenPushes:
         self._batches.append((newest_received_at, batch))
         self._ids |= batch
         while len(self._ids) > _KEPT_IDS and len(self._batches) > 1:
-            forgotten, gone = self._batches.popleft()
+            until, gone = self._batches.popleft()
             self._ids -= gone
-            self.forgotten_until = max(self.forgotten_until, forgotten)
+            self.forget({push_id[_WRITER]: until for push_id in gone})
+
+    def forget(self, until: Mapping[bytes, int]) -> None:
+        """Takes note that pushes are forgotten: until when, by writer."""
+        later = {writer: us for writer, us in until.items() if us > self.forgotten.get(writer, 0)}
+        self.forgotten |= later
+        if len(self.forgotten) > _KEPT_WRITERS:
+            of_all = sorted(self.forgotten.values())[-_KEPT_WRITERS]
+            later[_ANY_WRITER] = of_all
+            self.forgotten = {writer: us for writer, us in self.forgotten.items() if us > of_all}
+            self.forgotten[_ANY_WRITER] = of_all
+        self.newly_forgotten |= later
 
     @property
     def batches(self) -> Sequence[tuple[int, frozenset[bytes]]]:
@@ -77,10 +105,13 @@ class TakenPushes:
         A push whose id may be forgotten is a repeat if it is behind the latest of its client by both clocks, the
         node's and the client's: one alone may have been set back.
         """
-        if encoded_id(record) in self._ids:
+        push_id = encoded_id(record)
+        if push_id in self._ids:
             return True
         received_at, latest_time = latest
-        return record.received_at <= min(self.forgotten_until, received_at) and time_unix_nano <= latest_time
+        forgotten = self.forgotten.get(push_id[_WRITER], 0)
+        until = max(forgotten, self.forgotten[_ANY_WRITER])
+        return record.received_at <= min(until, received_at) and time_unix_nano <= latest_time
 
 
 class StateFile:
@@ -140,6 +171,7 @@ class StateFile:
                 self._connection = self._another(self._path, error)
                 raise
             self.begins_anew = False
+            self.taken.newly_forgotten.clear()
         if ids:
             self.taken.add(newest, ids)
 
@@ -163,15 +195,14 @@ class StateFile:
         return _open(path)
 
     def _load(self, connection: apsw.Connection) -> list[SavedClient]:
-        width = PUSH_ID_LENGTH // 2
-        found = connection.execute("SELECT batch, newest_received_at, ids FROM taken ORDER BY batch").fetchall()
-        if not all(type(newest) is int and type(ids) is bytes and len(ids) % width == 0 for _, newest, ids in found):
+        forgotten = connection.execute("SELECT writer, until FROM forgotten").fetchall()
+        taken = connection.execute("SELECT newest_received_at, ids FROM taken ORDER BY batch").fetchall()
+        sensible = all(_is_row(row, int, bytes) for row in taken) and all(_is_row(row, bytes, int) for row in forgotten)
+        if not sensible or any(len(cast(bytes, ids)) % _ID_BYTES for _, ids in taken):
             raise _DamagedError(f"{self._path} is damaged: what it says of pushes makes no sense")
-        taken = cast(list[tuple[int, int, bytes]], found)
-        for _, newest, ids in taken:
-            self.taken.add(newest, (ids[at : at + width] for at in range(0, len(ids), width)))
-        if taken and taken[0][0] > 1:
-            self.taken.forgotten_until = max(self.taken.forgotten_until, taken[0][1])
+        self.taken.forget(dict(cast(list[tuple[bytes, int]], forgotten)))
+        for newest, ids in cast(list[tuple[int, bytes]], taken):
+            self.taken.add(newest, (ids[at : at + _ID_BYTES] for at in range(0, len(ids), _ID_BYTES)))
         # As bytes, so that a text that is none costs its client alone its counters.
         rows = connection.execute(
             "SELECT CAST(client AS BLOB), CAST(layout AS BLOB), CAST(state AS BLOB)"
@@ -205,12 +236,23 @@ class StateFile:
             "DELETE FROM taken WHERE batch <= (SELECT batch FROM taken ORDER BY batch DESC LIMIT 1 OFFSET ?)",
             (len(self.taken.batches) + 1,),
         )
+        self._note_forgotten(connection)
+
+    def _note_forgotten(self, connection: apsw.Connection) -> None:
+        rows = self.taken.newly_forgotten
+        if rows:
+            connection.executemany("INSERT OR REPLACE INTO forgotten VALUES (?, ?)", rows.items())
+        if _ANY_WRITER in rows:
+            connection.execute(
+                "DELETE FROM forgotten WHERE writer <> ? AND until <= ?", (_ANY_WRITER, rows[_ANY_WRITER])
+            )
 
     def _remember_again(self, connection: apsw.Connection) -> None:
         """Notes what is remembered in a file that is empty, but for what is left of a try before."""
-        connection.execute("DELETE FROM taken")
+        connection.execute("DELETE FROM taken; DELETE FROM forgotten")
         rows = [(newest, b"".join(ids)) for newest, ids in self.taken.batches]
         connection.executemany("INSERT INTO taken (newest_received_at, ids) VALUES (?, ?)", rows)
+        self.taken.newly_forgotten |= self.taken.forgotten
 
 
 def _write_rows(connection: apsw.Connection, statement: str, rows: Sequence[tuple[str, str | bytes]]) -> None:
@@ -261,12 +303,18 @@ def _opened(path: Path) -> apsw.Connection:
             )
         with connection:
             connection.execute(_CREATE)
+            if version == 1:
+                connection.execute(_FROM_FORM_1)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("SELECT count(*) FROM states").fetchall()
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _is_row(row: Sequence[object], *types: type) -> bool:
+    return all(type(value) is wanted for value, wanted in zip(row, types, strict=True))
 
 
 def _text(found: object) -> str:

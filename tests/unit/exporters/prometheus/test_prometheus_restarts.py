@@ -1,5 +1,6 @@
 """What a stop, a crash at any moment, a full disk or a damaged file does to the counters: nothing, or one sentence."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from exporters.prometheus.points import GRID
 from exporters.prometheus.settings import Address, PrometheusSettings
 from exporters.prometheus.state_file import StateError, StateFile
 from quotas.clock import MockTime
+from telemetry.push_record import PushIds
 
 Start = Any
 
@@ -132,6 +134,66 @@ def test_a_whole_log_that_is_read_again_counts_nothing_twice(start: Start, monke
     again = start()
     export(again, *pushes, push(51, counter(1, start=50, at=51)))
     assert samples_of(again).one(REQUESTS_ON_PAGE) == 51
+
+
+def logged(number: int, writer: int, *metrics: Any, **fields: Any) -> Any:
+    """A push as the process with that number received it, which has a log of its own."""
+    push_id = PushIds(writer).next_id(push(number).received_at)
+    return push(number, *(metrics or [counter(1, start=number - 1, at=number)]), push_id=push_id, **fields)
+
+
+def test_a_push_is_counted_though_another_log_was_read_far_ahead_of_its_own(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client's connection moved from one listener process to another, and the first one's log is the longer."""
+    monkeypatch.setattr(state_file, "_KEPT_IDS", 10)
+    exporter = start()
+    export(exporter, logged(100, 2, counter(5, start=40, at=100)))
+    for number in range(101, 160):
+        export(exporter, logged(number, 2, client_instance_id=f"{number:022}"))
+    exporter.close()
+    again = start()
+    export(again, logged(40, 1, counter(7, start=0, at=40)))
+    found = samples_of(again)
+    assert found.one(REQUESTS_ON_PAGE, client_instance_id=push(1).client_instance_id) == 12
+    assert found.one("fleetgauge_prometheus_repeated_pushes_total") == 0
+
+
+@pytest.mark.parametrize("kept_writers", [1_024, 3])
+def test_whole_logs_that_are_read_again_count_nothing_twice(
+    start: Start, monkeypatch: pytest.MonkeyPatch, kept_writers: int
+) -> None:
+    """Of a node whose processes were restarted now and then: in each log are the pushes of several."""
+    monkeypatch.setattr(state_file, "_KEPT_IDS", 10)
+    monkeypatch.setattr(state_file, "_KEPT_WRITERS", kept_writers)
+    logs = [[logged(number, 10 * log + number // 20) for number in range(log, 120, 2)] for log in (1, 2)]
+    exporter = start()
+    for record in sorted([*logs[0], *logs[1]], key=lambda each: each.received_at):
+        export(exporter, record)
+    for _ in range(2):
+        exporter.close()
+        exporter = start()
+        for record in (*logs[0], *logs[1]):
+            export(exporter, record)
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 119
+    assert exporter._state is not None
+    assert len(exporter._state.taken.forgotten) <= kept_writers
+
+
+def test_a_file_of_the_form_before_is_taken_up(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the release before wrote it: the ids of the last ten of 30 pushes, half of them of another writer."""
+    monkeypatch.setattr(state_file, "_KEPT_IDS", 10)
+    packed = Path(__file__).with_name("state-form-1.db.gz").read_bytes()
+    (tmp_path / "state.db").write_bytes(gzip.decompress(packed))
+    exporter = start()
+    pushes = [logged(number, 1 if number <= 15 else 2) for number in range(1, 32)]
+    for _ in range(2):
+        export(exporter, *pushes)
+        found = samples_of(exporter)
+        assert (found.one(REQUESTS_ON_PAGE), found.one("app_total")) == (31, 60)
+        assert found.one("app_latency_milliseconds_bucket", le="+Inf") == 90
+        exporter.close()
+        exporter = start()
 
 
 def test_a_client_that_left_is_not_there_after_a_restart(start: Start, clock: MockTime) -> None:
