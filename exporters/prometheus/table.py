@@ -446,11 +446,7 @@ def _apply_numbers(client: Client, binding: Binding, push: AlikePush) -> int:
     """Adds deltas and takes gauges as they are; returns how many of these have no value."""
     numbers, expires_ms = client.numbers, client.expires_ms
     for series, delta in zip(binding.deltas, push.deltas, strict=True):
-        at = series.at
-        if numbers[at + 1]:
-            numbers[at] += numbers[at + 1]
-            numbers[at + 1] = 0.0
-        numbers[at] += delta
+        numbers[series.at + 1] += delta
     without_value = 0
     for series, value in zip(binding.gauges, push.gauges, strict=True):
         if value != value:

@@ -58,11 +58,12 @@ class Run:
             assert self.exporter.export(batch_of(*self._last)) == Delivered()
 
     def _push(self, client: str, delta: int) -> PushRecord:
-        """A delta, and the same as a cumulative count."""
+        """A delta, and the same as a cumulative count; of a client that makes up its mind anew now and then."""
         self._number += 1
         self.expected[client] += delta
-        metrics = counter(delta), counter(self.expected[client], name="app.total", temporality=CUMULATIVE)
-        return push(self._number, *metrics, client_instance_id=client)
+        cumulative = counter(self.expected[client], name="app.total", temporality=CUMULATIVE)
+        total = cumulative if self._number % 3 else counter(delta, name="app.total")
+        return push(self._number, counter(delta), total, client_instance_id=client)
 
 
 def _full(*_: object) -> None:

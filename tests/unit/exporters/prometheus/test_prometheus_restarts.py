@@ -6,8 +6,10 @@ from typing import Any
 
 import apsw
 import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from support.client_series import (
     CUMULATIVE,
+    DELTA,
     LATENCY_ON_PAGE,
     REQUESTS_ON_PAGE,
     counter,
@@ -192,8 +194,15 @@ def test_a_file_of_the_form_before_is_taken_up(start: Start, tmp_path: Path, mon
         found = samples_of(exporter)
         assert (found.one(REQUESTS_ON_PAGE), found.one("app_total")) == (31, 60)
         assert found.one("app_latency_milliseconds_bucket", le="+Inf") == 90
+        assert found.all("app_latency_milliseconds_sum") == [], "one push did not say it"
         exporter.close()
         exporter = start()
+    latency = Metric(name="app.latency", unit="ms")
+    latency.histogram.aggregation_temporality = DELTA
+    latency.histogram.data_points.add(count=2, bucket_counts=[2, 0], explicit_bounds=[10], sum=4)
+    export(exporter, logged(32, 2, latency))
+    found = samples_of(exporter)
+    assert (found.one("app_latency_milliseconds_sum"), found.one("app_latency_milliseconds_count")) == (4, 92)
 
 
 def test_a_client_that_left_is_not_there_after_a_restart(start: Start, clock: MockTime) -> None:
