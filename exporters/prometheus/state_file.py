@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, cast
 
@@ -27,8 +28,8 @@ log = structlog.get_logger(__name__)
 VERSION: Final = 2
 _KEPT_IDS: Final = 50_000
 _KEPT_WRITERS: Final = 1_024
-_WRITER: Final = slice(8, 12)
-"""Of a push id in bytes: who made it, see `PushIds`. Every start of a process that receives pushes is another one."""
+_writer_of: Final = itemgetter(slice(8, 12))
+"""Who made a push id in bytes, see `PushIds`. Every start of a process that receives pushes is another writer."""
 _ANY_WRITER: Final = b""
 _ID_BYTES: Final = PUSH_ID_LENGTH // 2
 _BUSY_MS: Final = 2_000
@@ -76,7 +77,7 @@ class TakenPushes:
         while len(self._ids) > _KEPT_IDS and len(self._batches) > 1:
             until, gone = self._batches.popleft()
             self._ids -= gone
-            self.forget({push_id[_WRITER]: until for push_id in gone})
+            self.forget(dict.fromkeys(map(_writer_of, gone), until))
 
     def forget(self, until: Mapping[bytes, int]) -> None:
         """Takes note that pushes are forgotten: until when, by writer."""
@@ -109,9 +110,10 @@ class TakenPushes:
         if push_id in self._ids:
             return True
         received_at, latest_time = latest
-        forgotten = self.forgotten.get(push_id[_WRITER], 0)
-        until = max(forgotten, self.forgotten[_ANY_WRITER])
-        return record.received_at <= min(until, received_at) and time_unix_nano <= latest_time
+        if record.received_at > received_at or time_unix_nano > latest_time:
+            return False
+        until = max(self.forgotten.get(_writer_of(push_id), 0), self.forgotten[_ANY_WRITER])
+        return record.received_at <= until
 
 
 class StateFile:
