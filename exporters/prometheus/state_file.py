@@ -223,6 +223,7 @@ class StateFile:
             self._save(self._connection, clients, gone)
             if ids:
                 self._remember(self._connection, newest, b"".join(ids))
+            self._note_forgotten(self._connection)
 
     def _save(self, connection: apsw.Connection, clients: Sequence[SavedClient], gone: Sequence[str]) -> None:
         connection.executemany("DELETE FROM layouts WHERE client = ?", [(key,) for key in gone])
@@ -238,7 +239,6 @@ class StateFile:
             "DELETE FROM taken WHERE batch <= (SELECT batch FROM taken ORDER BY batch DESC LIMIT 1 OFFSET ?)",
             (len(self.taken.batches) + 1,),
         )
-        self._note_forgotten(connection)
 
     def _note_forgotten(self, connection: apsw.Connection) -> None:
         rows = self.taken.newly_forgotten
