@@ -55,7 +55,8 @@ class TakenPushes:
     """Which pushes were taken, as far as they are remembered.
 
     What was read of one log says nothing of another, which may be hours behind: the log of another listener process of
-    the node. So what is forgotten is known for each writer of push ids, and a writer writes into one log.
+    the node. So what is forgotten is known for each writer of push ids, and a writer writes into one log (of a topic,
+    the pushes of a client into one partition).
 
     Attributes:
         forgotten: by writer, until when its pushes may be forgotten: none that was received later is [us since the
@@ -173,7 +174,7 @@ class StateFile:
                 self._connection = self._another(self._path, error)
                 raise
             self.begins_anew = False
-            self.taken.newly_forgotten.clear()
+        self.taken.newly_forgotten.clear()
         if ids:
             self.taken.add(newest, ids)
 
