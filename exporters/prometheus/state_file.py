@@ -283,7 +283,7 @@ def _translated(path: Path | None) -> Iterator[None]:
     except apsw.BusyError as error:
         raise StateError(f"{path} is in use by another exporter; give each a state.file of its own") from error
     except (apsw.Error, OSError) as error:
-        raise StateError(f"{path} cannot be used: {error}") from error
+        raise StateError(f"{path} cannot be used: {error}; if that lasts, move it away to begin anew") from error
 
 
 def _open(path: Path) -> apsw.Connection:

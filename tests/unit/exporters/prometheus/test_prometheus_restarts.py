@@ -350,7 +350,7 @@ def test_a_disk_that_fails_for_a_while_costs_nothing(
     for _ in range(3):
         outcome = export(exporter, push(99, counter(1)))
         assert isinstance(outcome, Retry)
-        assert outcome.detail.endswith("cannot be used: Input/output error")
+        assert outcome.detail.endswith("cannot be used: Input/output error; if that lasts, move it away to begin anew")
     monkeypatch.undo()
     outcomes = [export(exporter, push(99, counter(1))) for _ in range(3)]
     assert outcomes[1:] == [Delivered(), Delivered()], "the first one may find the damaged file still"
