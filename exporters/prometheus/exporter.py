@@ -104,6 +104,8 @@ class PrometheusExporter:
             if self._state is None:
                 return Retry(reason="closed", detail="the exporter is not started, or closed")
             refused = self._apply(batch, self._state)
+            if self._state.begins_anew:
+                self._table.change_all()
             changes = self._table.take_changes()
             try:
                 self._state.save(changes.saved, [encode_key(key) for key in changes.gone], self._applied)

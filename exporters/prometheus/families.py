@@ -88,10 +88,25 @@ class Families:
         bound = None if client.key == FOLDED else self._bound(client, family, series.cost)
         if bound is not None:
             return bound
-        family = family or self._new_family(metric, description)
+        family = family or self.new(metric, description)
         if family is None:
             return NO_NAME
         self.join(client, family, series)
+        return None
+
+    def new(self, metric: MetricId, description: str) -> Family | None:
+        """A metric under a name of its own; with its kind as suffix where another has the name; None without one.
+
+        A series has to join it at once: a metric goes with its last.
+        """
+        found = family_name(metric)
+        for name in (found.name, f"{found.name}_{metric.kind}") if found else ():
+            taken = reserved_names(name, metric.kind)
+            if not any(each in self._names for each in taken):
+                unit = found.unit if found and name == found.name else ""
+                self._names.update(dict.fromkeys(taken, metric))
+                self._families[metric] = Family(metric, name, unit, description)
+                return self._families[metric]
         return None
 
     def join(self, client: Client, family: Family, series: Series) -> None:
@@ -129,15 +144,3 @@ class Families:
             client.cost += cost
             family.cost += cost
             self.cost += cost
-
-    def _new_family(self, metric: MetricId, description: str) -> Family | None:
-        """A metric under a name of its own; with its kind as suffix where another has the name; None without one."""
-        found = family_name(metric)
-        for name in (found.name, f"{found.name}_{metric.kind}") if found else ():
-            taken = reserved_names(name, metric.kind)
-            if not any(each in self._names for each in taken):
-                unit = found.unit if found and name == found.name else ""
-                self._names.update(dict.fromkeys(taken, metric))
-                self._families[metric] = Family(metric, name, unit, description)
-                return self._families[metric]
-        return None

@@ -49,7 +49,11 @@ class MetricId(NamedTuple):
 
 
 class FamilyName(NamedTuple):
-    """A metric's name on the page, without the suffix of a counter; `unit` is part of it and may be empty."""
+    """A metric's name on the page, without the suffix of a counter.
+
+    `unit` is empty where the name does not end in `_` and the unit: OpenMetrics has it as the name's suffix or not at
+    all, and a scraper refuses a whole page for one that is not.
+    """
 
     name: str
     unit: str
@@ -65,8 +69,8 @@ def family_name(metric: MetricId) -> FamilyName | None:
     FamilyName(name='org_apache_kafka_producer_request', unit='')
     >>> family_name(MetricId("app.latency", "gauge", "ms"))
     FamilyName(name='app_latency_milliseconds', unit='milliseconds')
-    >>> family_name(MetricId("org.apache.kafka.producer.request.total", "gauge", "")).name
-    'org_apache_kafka_producer_request_total_gauge'
+    >>> family_name(MetricId("org.apache.kafka.producer.request.total", "gauge", "ms"))
+    FamilyName(name='org_apache_kafka_producer_request_total_milliseconds_gauge', unit='')
     """
     if not metric.name or len(metric.name) > MAX_NAME_BYTES or len(metric.unit) > _MAX_UNIT:
         return None
@@ -79,12 +83,13 @@ def _family_name(metric: MetricId) -> FamilyName:
     if metric.kind == "counter":
         name = name.removesuffix("_total")
     unit = _unit_words(metric.unit, metric.kind)
-    if unit and not name.endswith(unit):
+    if unit and not f"_{name}".endswith(f"_{unit}"):
         name = f"{name}_{unit}"
     known = _known().get(metric.name)
     if known is not None and metric.kind != ("counter" if known.type == "sum" else "gauge"):
         name = f"{name}_{metric.kind}"
-    return FamilyName(f"_{name}" if name[:1].isdigit() or not name else name, unit)
+    name = f"_{name}" if name[:1].isdigit() or not name else name
+    return FamilyName(name, unit if name.endswith(f"_{unit}") else "")
 
 
 def reserved_names(name: str, kind: Kind) -> tuple[str, ...]:

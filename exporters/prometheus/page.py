@@ -197,7 +197,9 @@ def _histogram(name: str, identity: str, labels: str, bounds: Values, values: Va
             continue
         yield _line(f"{name}_bucket", _joined(joined, f'le="{_number(bound)}"'), reached)
     yield _line(f"{name}_bucket", _joined(joined, 'le="+Inf"'), count)
-    if not math.isnan(total):  # OpenMetrics has count and sum together; the last bucket is the count, too
+    if total >= 0 and all(bound >= 0 for bound in bounds[:1]):
+        # OpenMetrics has count and sum together, and neither where the sum is unknown or may fall; the last bucket is
+        # the count, too.
         yield _line(f"{name}_count", joined, count)
         yield _line(f"{name}_sum", joined, total)
 
@@ -206,8 +208,10 @@ def _summary(name: str, identity: str, labels: str, bounds: Values, values: Valu
     count, total, *quantiles = values
     joined = _joined(identity, labels)
     for quantile, value in zip(bounds, quantiles, strict=True):
-        yield _line(name, _joined(joined, f'quantile="{_number(quantile)}"'), value)
-    yield _line(f"{name}_sum", joined, total)
+        # OpenMetrics has no quantile below 0: strict readers refuse the whole page for one.
+        yield _line(name, _joined(joined, f'quantile="{_number(quantile)}"'), math.nan if value < 0 else value)
+    if total >= 0:
+        yield _line(f"{name}_sum", joined, total)
     yield _line(f"{name}_count", joined, count)
 
 

@@ -16,8 +16,9 @@ NEVER: Final = 1 << 62
 class Series:
     """What the measurements of one metric and set of labels of one client add up to.
 
-    A value is `base + last`: `base` is what was counted before the latest reset, or all deltas, `last` what the client
-    said last of a cumulative count. So a cumulative count is shown exactly as sent until it is reset.
+    A value is `base + last`: `base` is what was counted before the latest reset, `last` what the client said last of a
+    cumulative count, and what its deltas have added since. So a cumulative count is shown exactly as sent until it is
+    reset, and a client that goes over from deltas to cumulative counts, or back, goes on counting.
 
     The numbers lie with those of the client's other series in one array, in the form in which they are saved: `base` of
     every value, `last` of every value, and the start of the cumulative count [ns since the epoch].
@@ -63,22 +64,31 @@ class Series:
         if said.mode == Mode.CUMULATIVE:
             return self.apply_cumulative(said.values, said.start_unix_nano, before_unix_nano)
         numbers, width = self.client.numbers, self.width
+        counted = numbers[self.at] + numbers[self.at + width]
         for at, value in enumerate(said.values, start=self.at):
+            last = at + width
             if said.mode == Mode.AS_IS:
-                numbers[at], numbers[at + width] = 0.0, value
-            else:
-                numbers[at], numbers[at + width] = numbers[at] + numbers[at + width] + value, 0.0
+                numbers[at], numbers[last] = 0.0, value
+            elif numbers[last] == numbers[last] and value == value:
+                numbers[last] += value
+            elif value == value or not counted:
+                numbers[last] = value
+            # Else it is the sum of a histogram, which one push does not say: it is what the others have said.
         return False
 
     def apply_cumulative(self, values: Values, start_unix_nano: int, before_unix_nano: int) -> bool:
-        """Takes counts since a start; the rest is as in `apply`."""
+        """Takes counts since a start; the rest is as in `apply`.
+
+        After deltas of 5 and 7, a count of 15 is shown as 15. Where it says that it began after the last of them, or
+        where it is 3 only, it began anew, and 27 and 15 are shown.
+        """
         numbers, width = self.client.numbers, self.width
         last = self.at + width
         started = float(start_unix_nano)  # as the one before is kept
-        began_anew = started > numbers[last + width] > 0 and start_unix_nano >= before_unix_nano > 0
+        began_anew = numbers[last] > 0 and started > numbers[last + width] and start_unix_nano >= before_unix_nano > 0
         reset = began_anew or values[0] < numbers[last]
         for at, value in enumerate(values, start=self.at):
-            if reset:
+            if reset and numbers[at + width] == numbers[at + width]:
                 numbers[at] += numbers[at + width]
             numbers[at + width] = value
         numbers[last + width] = started

@@ -3,12 +3,16 @@
 A batch's changes and the ids of its pushes are one transaction. So a push that comes again, since the log's cursor had
 not moved before a crash, is known by its id, whatever the log and however its batches are cut. The ids of some tens of
 thousands of pushes are kept; what is older is judged by its client's latest push (`is_repeat`).
+
+A damaged file is set aside, whenever the damage shows. At a start the counters begin anew; later all of it is in
+memory, and goes into another file.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, cast
 
@@ -21,15 +25,26 @@ from wire.errors import FleetgaugeError
 
 log = structlog.get_logger(__name__)
 
-VERSION: Final = 1
+VERSION: Final = 2
 _KEPT_IDS: Final = 50_000
+_KEPT_WRITERS: Final = 1_024
+_writer_of: Final = itemgetter(slice(8, 12))
+"""Who made a push id in bytes, see `PushIds`. Every start of a process that receives pushes is another writer."""
+_ANY_WRITER: Final = b""
+_ID_BYTES: Final = PUSH_ID_LENGTH // 2
 _BUSY_MS: Final = 2_000
 _ROWS_A_STATEMENT: Final = 200
 _CREATE: Final = """
 CREATE TABLE IF NOT EXISTS layouts (client TEXT PRIMARY KEY, layout TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS states (client TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS taken (batch INTEGER PRIMARY KEY, newest_received_at INTEGER NOT NULL, ids BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS forgotten (writer BLOB PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID;
 """
+_FROM_FORM_1: Final = """
+INSERT INTO forgotten SELECT x'', newest_received_at FROM taken
+WHERE batch > 1 AND batch = (SELECT min(batch) FROM taken);
+"""
+"""In form 1 what was forgotten was that of all writers together, and followed from the oldest batch that was left."""
 
 
 class StateError(FleetgaugeError):
@@ -39,12 +54,19 @@ class StateError(FleetgaugeError):
 class TakenPushes:
     """Which pushes were taken, as far as they are remembered.
 
+    What was read of one log says nothing of another, which may be hours behind: the log of another listener process of
+    the node. So what is forgotten is known for each writer of push ids, and a writer writes into one log (of a topic,
+    the pushes of a client into one partition).
+
     Attributes:
-        forgotten_until: no push that was received later is forgotten [us since the epoch].
+        forgotten: by writer, until when its pushes may be forgotten: none that was received later is [us since the
+            epoch]. Under `_ANY_WRITER` for all of them: of more than some writers the oldest are one.
+        newly_forgotten: what of it is not saved yet.
     """
 
     def __init__(self) -> None:
-        self.forgotten_until = 0
+        self.forgotten = {_ANY_WRITER: 0}
+        self.newly_forgotten: dict[bytes, int] = {}
         self._batches: deque[tuple[int, frozenset[bytes]]] = deque()
         self._ids: set[bytes] = set()
 
@@ -54,14 +76,25 @@ class TakenPushes:
         self._batches.append((newest_received_at, batch))
         self._ids |= batch
         while len(self._ids) > _KEPT_IDS and len(self._batches) > 1:
-            forgotten, gone = self._batches.popleft()
+            until, gone = self._batches.popleft()
             self._ids -= gone
-            self.forgotten_until = max(self.forgotten_until, forgotten)
+            self.forget(dict.fromkeys(map(_writer_of, gone), until))
+
+    def forget(self, until: Mapping[bytes, int]) -> None:
+        """Takes note that pushes are forgotten: until when, by writer."""
+        later = {writer: us for writer, us in until.items() if us > self.forgotten.get(writer, 0)}
+        self.forgotten |= later
+        if len(self.forgotten) > _KEPT_WRITERS:
+            of_all = sorted(self.forgotten.values())[-_KEPT_WRITERS]
+            later[_ANY_WRITER] = of_all
+            self.forgotten = {writer: us for writer, us in self.forgotten.items() if us > of_all}
+            self.forgotten[_ANY_WRITER] = of_all
+        self.newly_forgotten |= later
 
     @property
-    def batches(self) -> int:
-        """How many batches are remembered."""
-        return len(self._batches)
+    def batches(self) -> Sequence[tuple[int, frozenset[bytes]]]:
+        """Those that are remembered, the oldest first: when the newest push of each was received, and their ids."""
+        return self._batches
 
     def is_repeat(self, record: PushRecord, latest: tuple[int, int], time_unix_nano: int) -> bool:
         """True for a push that was taken before, or is too old to tell.
@@ -74,14 +107,23 @@ class TakenPushes:
         A push whose id may be forgotten is a repeat if it is behind the latest of its client by both clocks, the
         node's and the client's: one alone may have been set back.
         """
-        if encoded_id(record) in self._ids:
+        push_id = encoded_id(record)
+        if push_id in self._ids:
             return True
         received_at, latest_time = latest
-        return record.received_at <= min(self.forgotten_until, received_at) and time_unix_nano <= latest_time
+        if record.received_at > received_at or time_unix_nano > latest_time:
+            return False
+        until = max(self.forgotten.get(_writer_of(push_id), 0), self.forgotten[_ANY_WRITER])
+        return record.received_at <= until
 
 
 class StateFile:
-    """The database. `path` None keeps nothing. For one thread at a time."""
+    """The database. `path` None keeps nothing. For one thread at a time.
+
+    Attributes:
+        taken: the pushes that were taken.
+        begins_anew: the file was damaged and set aside, so that the next `save` has to be given every client.
+    """
 
     def __init__(self, path: Path | None) -> None:
         """Opens it; sets a damaged one aside, since counters that begin anew are better than none.
@@ -91,28 +133,30 @@ class StateFile:
         """
         self._path = path
         self.taken = TakenPushes()
+        self.begins_anew = False
         self._connection: apsw.Connection | None = None
         if path is None:
             return
         try:
             self._connection = _open(path)
         except _DamagedError as error:
-            path.rename(path.with_name(path.name + ".corrupt"))
-            for side in ("-wal", "-shm"):
-                path.with_name(path.name + side).unlink(missing_ok=True)
-            log.error("the damaged state of client series was set aside; their counters begin anew", reason=str(error))
-            self._connection = _open(path)
+            self._connection = self._another(path, error)
 
     def load(self) -> list[SavedClient]:
-        """Every client that was saved; also fills `taken`.
+        """Every client that was saved; also fills `taken`. None of a damaged file, which is set aside.
 
         Raises:
             StateError: it cannot be read.
         """
-        if self._connection is None:
+        if self._connection is None or self._path is None:
             return []
-        with _translated(self._path):
-            return self._load(self._connection)
+        try:
+            with _translated(self._path):
+                return self._load(self._connection)
+        except _DamagedError as error:
+            self.taken = TakenPushes()
+            self._connection = self._another(self._path, error)
+            return []
 
     def save(self, clients: Sequence[SavedClient], gone: Sequence[str], records: Sequence[PushRecord]) -> None:
         """Saves what a batch changed, with the pushes that were taken of it, all or nothing.
@@ -122,11 +166,15 @@ class StateFile:
         """
         newest = max((record.received_at for record in records), default=0)
         ids = [encoded_id(record) for record in records]
-        if self._connection is not None:
-            with _translated(self._path), self._connection:
-                self._save(self._connection, clients, gone)
-                if ids:
-                    self._remember(self._connection, newest, b"".join(ids))
+        if self._path is not None:
+            try:
+                self._write(self._path, clients, gone, newest, ids)
+            except _DamagedError as error:
+                self.begins_anew = True
+                self._connection = self._another(self._path, error)
+                raise
+            self.begins_anew = False
+        self.taken.newly_forgotten.clear()
         if ids:
             self.taken.add(newest, ids)
 
@@ -136,34 +184,81 @@ class StateFile:
             self._connection.close()
             self._connection = None
 
+    def _another(self, path: Path, error: StateError) -> apsw.Connection:
+        """Sets the damaged file aside and opens another."""
+        with suppress(apsw.Error):
+            self.close()
+        self._connection = None
+        with _translated(path):
+            path.rename(path.with_name(path.name + ".corrupt"))
+            for side in ("-wal", "-shm"):
+                path.with_name(path.name + side).unlink(missing_ok=True)
+        consequence = "it is written anew" if self.begins_anew else "their counters begin anew"
+        log.error("the damaged state of client series was set aside", consequence=consequence, reason=str(error))
+        return _open(path)
+
     def _load(self, connection: apsw.Connection) -> list[SavedClient]:
-        width = PUSH_ID_LENGTH // 2
-        found = connection.execute("SELECT batch, newest_received_at, ids FROM taken ORDER BY batch").fetchall()
-        taken = cast(list[tuple[int, int, bytes]], found)
-        for _, newest, ids in taken:
-            self.taken.add(newest, (ids[at : at + width] for at in range(0, len(ids), width)))
-        if taken and taken[0][0] > 1:
-            self.taken.forgotten_until = max(self.taken.forgotten_until, taken[0][1])
-        rows = connection.execute("SELECT client, layout, state FROM states JOIN layouts USING (client)")
-        return [SavedClient(*row) for row in rows]
+        forgotten = connection.execute("SELECT writer, until FROM forgotten").fetchall()
+        taken = connection.execute("SELECT newest_received_at, ids FROM taken ORDER BY batch").fetchall()
+        sensible = all(_is_row(row, int, bytes) for row in taken) and all(_is_row(row, bytes, int) for row in forgotten)
+        if not sensible or any(len(cast(bytes, ids)) % _ID_BYTES for _, ids in taken):
+            raise _DamagedError(f"{self._path} is damaged: what it says of pushes makes no sense")
+        self.taken.forget(dict(cast(list[tuple[bytes, int]], forgotten)))
+        for newest, ids in cast(list[tuple[int, bytes]], taken):
+            self.taken.add(newest, (ids[at : at + _ID_BYTES] for at in range(0, len(ids), _ID_BYTES)))
+        # As bytes, so that a text that is none costs its client alone its counters.
+        rows = connection.execute(
+            "SELECT CAST(client AS BLOB), CAST(layout AS BLOB), CAST(state AS BLOB)"
+            " FROM states JOIN layouts USING (client)"
+        )
+        return [SavedClient(_text(client), _text(layout), cast(bytes, state or b"")) for client, layout, state in rows]
+
+    def _write(
+        self, path: Path, clients: Sequence[SavedClient], gone: Sequence[str], newest: int, ids: Sequence[bytes]
+    ) -> None:
+        if self._connection is None:
+            self._connection = _open(path)  # the one before was set aside, and another could not be opened then
+        with _translated(path), self._connection:
+            if self.begins_anew:
+                self._remember_again(self._connection)
+            self._save(self._connection, clients, gone)
+            if ids:
+                self._remember(self._connection, newest, b"".join(ids))
+            self._note_forgotten(self._connection)
 
     def _save(self, connection: apsw.Connection, clients: Sequence[SavedClient], gone: Sequence[str]) -> None:
         connection.executemany("DELETE FROM layouts WHERE client = ?", [(key,) for key in gone])
         connection.executemany("DELETE FROM states WHERE client = ?", [(key,) for key in gone])
         layouts = [(each.key, each.layout) for each in clients if each.layout is not None]
-        _write(connection, "INSERT OR REPLACE INTO layouts VALUES ", layouts)
-        _write(connection, "INSERT OR REPLACE INTO states VALUES ", [(each.key, each.state) for each in clients])
+        _write_rows(connection, "INSERT OR REPLACE INTO layouts VALUES ", layouts)
+        _write_rows(connection, "INSERT OR REPLACE INTO states VALUES ", [(each.key, each.state) for each in clients])
 
     def _remember(self, connection: apsw.Connection, newest: int, ids: bytes) -> None:
         """Notes a batch's pushes; on the disk one batch more than `taken` has."""
         connection.execute("INSERT INTO taken (newest_received_at, ids) VALUES (?, ?)", (newest, ids))
         connection.execute(
             "DELETE FROM taken WHERE batch <= (SELECT batch FROM taken ORDER BY batch DESC LIMIT 1 OFFSET ?)",
-            (self.taken.batches + 1,),
+            (len(self.taken.batches) + 1,),
         )
 
+    def _note_forgotten(self, connection: apsw.Connection) -> None:
+        rows = self.taken.newly_forgotten
+        if rows:
+            connection.executemany("INSERT OR REPLACE INTO forgotten VALUES (?, ?)", rows.items())
+        if _ANY_WRITER in rows:
+            connection.execute(
+                "DELETE FROM forgotten WHERE writer <> ? AND until <= ?", (_ANY_WRITER, rows[_ANY_WRITER])
+            )
 
-def _write(connection: apsw.Connection, statement: str, rows: Sequence[tuple[str, str | bytes]]) -> None:
+    def _remember_again(self, connection: apsw.Connection) -> None:
+        """Notes what is remembered in a file that is empty, but for what is left of a try before."""
+        connection.execute("DELETE FROM taken; DELETE FROM forgotten")
+        rows = [(newest, b"".join(ids)) for newest, ids in self.taken.batches]
+        connection.executemany("INSERT INTO taken (newest_received_at, ids) VALUES (?, ?)", rows)
+        self.taken.newly_forgotten |= self.taken.forgotten
+
+
+def _write_rows(connection: apsw.Connection, statement: str, rows: Sequence[tuple[str, str | bytes]]) -> None:
     """Writes rows of two columns, many with one statement: between statements a thread that makes the page may take
     the interpreter for milliseconds.
     """
@@ -188,7 +283,7 @@ def _translated(path: Path | None) -> Iterator[None]:
     except apsw.BusyError as error:
         raise StateError(f"{path} is in use by another exporter; give each a state.file of its own") from error
     except (apsw.Error, OSError) as error:
-        raise StateError(f"{path} cannot be used: {error}") from error
+        raise StateError(f"{path} cannot be used: {error}; if that lasts, move it away to begin anew") from error
 
 
 def _open(path: Path) -> apsw.Connection:
@@ -211,12 +306,26 @@ def _opened(path: Path) -> apsw.Connection:
             )
         with connection:
             connection.execute(_CREATE)
+            if version == 1:
+                connection.execute(_FROM_FORM_1)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("SELECT count(*) FROM states").fetchall()
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _is_row(row: Sequence[object], *types: type) -> bool:
+    return all(type(value) is wanted for value, wanted in zip(row, types, strict=True))
+
+
+def _text(found: object) -> str:
+    """What is a text, if the file is not damaged; else nothing."""
+    try:
+        return found.decode() if isinstance(found, bytes) else ""
+    except UnicodeDecodeError:
+        return ""
 
 
 def encoded_id(record: PushRecord) -> bytes:

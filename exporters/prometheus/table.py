@@ -131,7 +131,7 @@ class SeriesTable:
             if client is None:
                 for metric, by_labels in points.measurements.items():
                     for said in by_labels.values():
-                        self._fold(metric, said, "series.max", now)
+                        self._fold(metric, said, points.descriptions.get(metric, ""), "series.max", now)
                 return
             if record.metrics:
                 client.binding = None
@@ -187,6 +187,13 @@ class SeriesTable:
             client = self._clients.get(_key(record))
             if client is not None:
                 client.bind(shape)
+
+    def change_all(self) -> None:
+        """Has every client saved next, in whole."""
+        with self._lock:
+            for client in self._clients.values():
+                client.layout_changed = True
+            self._dirty.update(self._clients)
 
     def take_changes(self) -> Changes:
         """What changed since the last time; to be saved, and then published, or given back."""
@@ -377,7 +384,7 @@ class SeriesTable:
                     series = Series(client, labels, len(said.values), said.bounds)
                     cause = self._families.place(client, metric, series, description)
                 if cause is not None:
-                    self._fold(metric, said, cause, now)
+                    self._fold(metric, said, description, cause, now)
                     continue
                 self.counts.resets += series.apply(said, before_unix_nano=before)
                 if said.mode == Mode.AS_IS:
@@ -393,10 +400,11 @@ class SeriesTable:
         self.counts.resets += 1
         return None
 
-    def _fold(self, metric: MetricId, said: Measurement, cause: str, now: Moment) -> None:
+    def _fold(self, metric: MetricId, said: Measurement, description: str, cause: str, now: Moment) -> None:
         """Adds a counter's delta to the one series that stands for all that had no place; leaves anything else out."""
-        family = self._families.get(metric)
-        if family is None or metric.kind != "counter" or said.mode != Mode.DELTA:
+        is_delta = metric.kind == "counter" and said.mode == Mode.DELTA
+        family = self._family_to_fold_into(metric, description) if is_delta else None
+        if family is None:
             self.counts.left_out[cause] += 1
             return
         labels = label_text([("folded", cause)])
@@ -408,6 +416,15 @@ class SeriesTable:
         series.apply(said, before_unix_nano=0)
         series.expires_ms = now.monotonic_ms + _FOLDED_LIFETIME_MS
         self._dirty[FOLDED] = self._folded
+
+    def _family_to_fold_into(self, metric: MetricId, description: str) -> Family | None:
+        """The metric, which need not be on the page yet: but of no more metrics than a client may have, since nobody
+        else bounds them.
+        """
+        family = self._families.get(metric)
+        if family is None and len(self._folded.series) < self.settings.max_per_client:
+            return self._families.new(metric, description)
+        return family
 
     def _restore_series(self, client: Client, metric: MetricId, series: Series, description: str, now: Moment) -> bool:
         series.client = client
@@ -439,11 +456,7 @@ def _apply_numbers(client: Client, binding: Binding, push: AlikePush) -> int:
     """Adds deltas and takes gauges as they are; returns how many of these have no value."""
     numbers, expires_ms = client.numbers, client.expires_ms
     for series, delta in zip(binding.deltas, push.deltas, strict=True):
-        at = series.at
-        if numbers[at + 1]:
-            numbers[at] += numbers[at + 1]
-            numbers[at + 1] = 0.0
-        numbers[at] += delta
+        numbers[series.at + 1] += delta
     without_value = 0
     for series, value in zip(binding.gauges, push.gauges, strict=True):
         if value != value:

@@ -98,7 +98,7 @@ class Samples:
     def __init__(self, text: str, content_type: str = OPENMETRICS) -> None:
         parse = openmetrics_families if content_type.startswith("application/openmetrics-text") else text_families
         self.families: dict[str, str] = {}
-        lines = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+        lines = [line.rpartition(" ")[0] for line in text.split("\n") if not line.startswith("#")]
         assert len(lines) == len(set(lines)), "a line is there twice"
         self._found: list[tuple[str, dict[str, str], float]] = []
         for family in parse(text):

@@ -1,6 +1,7 @@
 """The page of client series over real sockets, as its scrapers and everybody else may ask for it."""
 
 import gzip
+import itertools
 import shutil
 import socket
 import subprocess
@@ -8,15 +9,18 @@ import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
+from typing import get_args
 
 import pyarrow.parquet as pq
 import pytest
 from support.client_series import REQUESTS_ON_PAGE, Samples, counter, export, gauge, push, started
 from support.http import read_to_end, wait_until
+from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
 
 from exporters.labels import LabelSettings
 from exporters.prometheus import page_server
 from exporters.prometheus.exporter import PrometheusExporter
+from exporters.prometheus.names import Kind
 from exporters.prometheus.page import OPENMETRICS, TEXT
 from exporters.prometheus.page_server import PageError, PageServer
 from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
@@ -194,14 +198,55 @@ def recorded_pushes() -> list[PushRecord]:
     return sorted(records, key=lambda record: record.push_id)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus")
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus"
+)
+
+
+def what_prometheus_refuses(exporter: PrometheusExporter, directory: Path) -> str:
+    """Has Prometheus' own reader of OpenMetrics read the page; why it refuses it, or nothing."""
+    _, page = scrape(exporter, Accept="application/openmetrics-text")
+    lines = page.decode().removesuffix("\n").split("\n")
+    # From a file it takes samples with their times alone.
+    timed = [line if line.startswith("#") else f"{line} 1750000000" for line in lines]
+    file = directory / "page.txt"
+    file.write_text("".join(f"{line}\n" for line in timed), newline="")
+    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(file), str(directory / "blocks")]
+    read = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert read.returncode in (0, 1), read.stderr
+    return read.stderr if read.returncode else ""
+
+
+@needs_promtool
+def test_prometheus_reads_the_page_whatever_metrics_strangers_push(
+    exporter: PrometheusExporter, tmp_path: Path
+) -> None:
+    """Every kind of metric under every name with every unit: one that Prometheus refused would cost it the page."""
+    values, labels = itertools.cycle(VALUES), itertools.cycle(LABELS)
+    fleet = []
+    for number, (kind, unit) in enumerate(itertools.product(KINDS, UNITS)):
+        strange = [strange_metric(kind, name, unit, next(values), next(labels)) for name in NAMES]
+        fleet.append(push(number, *strange, client_instance_id=f"{number:022}", client_id=next(labels)))
+    export(exporter, *fleet)
+    assert what_prometheus_refuses(exporter, tmp_path) == ""
+    _, page = scrape(exporter)
+    linter = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False, timeout=60)
+    assert linter.returncode != 1, linter.stderr.decode()
+    lines = page.decode().split("\n")
+    assert {line.split(" ")[3] for line in lines if line.startswith("# TYPE ")} == set(get_args(Kind))
+    assert len([line for line in lines if line.startswith("fleetgauge_client_info{")]) == len(fleet)
+
+
+@needs_promtool
 def test_the_page_of_real_pushes_passes_the_linter_but_for_kafkas_own_names(tmp_path: Path) -> None:
     """Also: no real client's metric is left out for its name, or has its kind as a suffix."""
     settings = PrometheusSettings(listen=Address(port=0), series=SeriesSettings(linger_ms=86_400_000))
     exporter = started(settings, SystemTime())
     export(exporter, *recorded_pushes())
     _, page = scrape(exporter)
+    refused = what_prometheus_refuses(exporter, tmp_path)
     exporter.close()
+    assert refused == ""
     linter = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False, timeout=60)
     findings = linter.stderr.decode().splitlines()
     unknown = [line for line in findings if line and not line.endswith(KNOWN_FINDINGS)]

@@ -48,11 +48,39 @@ def test_what_is_over_a_bound_is_folded_and_counted_by_cause(
 
 def test_what_cannot_be_added_up_is_left_out_over_a_bound(start: Any) -> None:
     exporter = start(max_per_client=2)
-    points = [gauge(1, topic="a"), gauge(2, topic="b"), counter(3), counter(4, name="app.c", temporality=CUMULATIVE)]
+    points = [gauge(1, topic="a"), gauge(2, topic="b"), counter(4, name="app.c", temporality=CUMULATIVE)]
     export(exporter, of(1, 1, *points))
     found = samples_of(exporter)
     assert found.names() == {LATENCY_ON_PAGE}
-    assert found.one("fleetgauge_prometheus_left_out_points_total", cause="series.max.per.client") == 3
+    assert found.one("fleetgauge_prometheus_left_out_points_total", cause="series.max.per.client") == 2
+
+
+@pytest.mark.parametrize(
+    ("bounds", "cause"), [({"max_series": 1}, "series.max"), ({"max_per_client": 1}, "series.max.per.client")]
+)
+def test_a_counter_that_no_client_has_room_for_is_folded_all_the_same(
+    start: Any, bounds: dict[str, int], cause: str
+) -> None:
+    exporter = start(**bounds)
+    for number in (1, 2, 3, 4):
+        export(exporter, of(number % 2, number, counter(number)))
+    found = samples_of(exporter)
+    assert found.all(REQUESTS_ON_PAGE) == [({"folded": cause}, 10)]
+    exporter.close()
+    again = start(**bounds)
+    export(again, of(1, 5, counter(1)))
+    assert samples_of(again).one(REQUESTS_ON_PAGE, folded=cause) == 11
+
+
+def test_no_one_can_fill_the_page_with_names_that_are_folded(start: Any) -> None:
+    """As many as a client may have; the others are left out, and counted."""
+    exporter = start(max_series=1, max_per_client=5)
+    for number in (1, 2):
+        export(exporter, of(number, number, *(counter(1, name=f"app.{number}.{n}") for n in range(30))))
+    found = samples_of(exporter)
+    assert len(found.names()) == 5
+    assert found.one("fleetgauge_prometheus_folded_points_total", cause="series.max") == 5
+    assert found.one("fleetgauge_prometheus_left_out_points_total", cause="series.max") == 55
 
 
 def test_a_client_without_room_has_no_series_and_its_counters_are_folded(start: Any) -> None:

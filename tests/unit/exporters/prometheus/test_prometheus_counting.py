@@ -1,6 +1,7 @@
 """What pushes add up to on the page: deltas, cumulative sums, resets, repeats, gauges, distributions."""
 
 import math
+from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
@@ -46,6 +47,38 @@ def test_a_client_that_moves_its_start_with_every_push_is_not_reset_by_that(expo
         moved = counter(10 * number, temporality=CUMULATIVE, start=100 + number, at=160 + 60 * number)
         export(exporter, push(number, moved))
     assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 30
+
+
+def delta(value: float, **times: float) -> Metric:
+    return counter(value, **times)
+
+
+def cumulative(value: float, **times: float) -> Metric:
+    return counter(value, temporality=CUMULATIVE, **times)
+
+
+@pytest.mark.parametrize(
+    ("pushed", "shown"),
+    [
+        ([delta(100), cumulative(105)], 105),
+        ([delta(60, start=1, at=9), delta(40, start=9, at=20), cumulative(105, start=1, at=30)], 105),
+        ([delta(100, start=1, at=20), cumulative(105, start=10, at=30)], 105),
+        ([delta(100, start=1, at=20), cumulative(5, start=20, at=30)], 105),
+        ([delta(100, start=1, at=20), cumulative(105, start=20, at=30)], 205),
+        ([delta(100), cumulative(5)], 105),
+        ([cumulative(100, start=1, at=20), delta(5, start=20, at=30), cumulative(110, start=1, at=40)], 110),
+        ([cumulative(100), delta(5), cumulative(105), delta(2), cumulative(110)], 110),
+        ([cumulative(100), cumulative(3), delta(5), cumulative(9), cumulative(1)], 110),
+        ([cumulative(100), delta(5), delta(7)], 112),
+    ],
+)
+def test_a_client_that_goes_over_from_deltas_to_cumulative_sums_or_back_goes_on_counting(
+    exporter: PrometheusExporter, pushed: list[Metric], shown: float
+) -> None:
+    """A cumulative sum is the whole, unless it says that it began after the push before, or is less."""
+    for number, metric in enumerate(pushed, start=1):
+        export(exporter, push(number, metric))
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE) == shown
 
 
 def test_a_push_that_comes_again_is_counted_once(exporter: PrometheusExporter) -> None:
@@ -99,7 +132,7 @@ def test_what_would_spoil_a_counter_for_good_is_left_out(exporter: PrometheusExp
     assert found.one("fleetgauge_prometheus_left_out_points_total", cause="malformed") == 2
 
 
-def histogram(counts: list[int], bounds: list[float], *, total: float, temporality: int = 1) -> Metric:
+def histogram(counts: list[int], bounds: list[float], *, total: float | None, temporality: int = 1) -> Metric:
     metric = Metric(name="app.latency", unit="ms")
     metric.histogram.aggregation_temporality = temporality
     metric.histogram.data_points.add(count=sum(counts), sum=total, bucket_counts=counts, explicit_bounds=bounds)
@@ -113,6 +146,47 @@ def test_a_histograms_buckets_add_up(exporter: PrometheusExporter) -> None:
     name = "app_latency_milliseconds"
     assert [found.one(f"{name}_bucket", le=le) for le in ("10.0", "20.0", "+Inf")] == [1, 4, 7]
     assert (found.one(f"{name}_count"), found.one(f"{name}_sum")) == (7, 105)
+
+
+@pytest.mark.parametrize(
+    ("totals", "shown"),
+    [
+        ((90, None, 15), 105),
+        ((None, 90, 15), 105),
+        ((90, 15, None), 105),
+        ((None, None, None), None),
+        ((None, None, 15), 15),
+    ],
+)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_histogram_whose_sum_a_push_does_not_say_keeps_the_sum_of_the_others(
+    start: Any, totals: tuple[float | None, ...], shown: float | None, restarted: bool
+) -> None:
+    exporter = start()
+    for number, total in enumerate(totals):
+        export(exporter, push(number, histogram([1, 2], [10], total=total)))
+        if restarted:
+            exporter.close()
+            exporter = start()
+    found = samples_of(exporter)
+    assert found.one("app_latency_milliseconds_bucket", le="+Inf") == 9
+    assert [value for _, value in found.all("app_latency_milliseconds_sum")] == ([] if shown is None else [shown])
+    assert [value for _, value in found.all("app_latency_milliseconds_count")] == ([] if shown is None else [9])
+
+
+def test_a_cumulative_histogram_without_a_sum_for_once_has_it_again(exporter: PrometheusExporter) -> None:
+    """Also when it is reset meanwhile: its sum is that of what was said."""
+    for number, total in enumerate((30, None, 40)):
+        export(exporter, push(number, histogram([1, 2 + number], [10], total=total, temporality=CUMULATIVE)))
+    assert samples_of(exporter).one("app_latency_milliseconds_sum") == 40
+    for number, total in enumerate((None, 5), start=3):
+        export(exporter, push(number, histogram([0, number - 2], [10], total=total, temporality=CUMULATIVE)))
+    found = samples_of(exporter)
+    assert (found.one("app_latency_milliseconds_sum"), found.one("app_latency_milliseconds_count")) == (45, 7)
+    for number, (total, count) in enumerate(((None, 3), (2, 1)), start=5):
+        export(exporter, push(number, histogram([0, count], [10], total=total, temporality=CUMULATIVE)))
+    found = samples_of(exporter)
+    assert (found.one("app_latency_milliseconds_sum"), found.one("app_latency_milliseconds_count")) == (42, 9)
 
 
 def test_a_cumulative_histogram_that_was_reset_goes_on_from_where_it_was(exporter: PrometheusExporter) -> None:
@@ -186,6 +260,22 @@ def test_a_summary_is_shown_as_sent(exporter: PrometheusExporter) -> None:
     found = samples_of(exporter)
     assert (found.one("app_wait", quantile="0.5"), found.one("app_wait", quantile="0.99")) == (2, 9)
     assert (found.one("app_wait_count"), found.one("app_wait_sum")) == (4, 10)
+
+
+def test_of_distributions_below_0_is_told_what_openmetrics_has(exporter: PrometheusExporter) -> None:
+    """Strict readers refuse a page with a sum that may fall, or with a quantile below 0."""
+    metric = Metric(name="app.offset")
+    point = metric.summary.data_points.add(count=4, sum=-10)
+    point.quantile_values.add(quantile=0.5, value=-2)
+    point.quantile_values.add(quantile=0.99, value=9)
+    below = histogram([1, 2, 3], [-10, 20], total=90)
+    export(exporter, push(1, metric, below))
+    found = samples_of(exporter)
+    assert math.isnan(found.one("app_offset", quantile="0.5"))
+    assert (found.one("app_offset", quantile="0.99"), found.one("app_offset_count")) == (9, 4)
+    assert found.one("app_latency_milliseconds_bucket", le="+Inf") == 6
+    for missing in ("app_offset_sum", "app_latency_milliseconds_sum", "app_latency_milliseconds_count"):
+        assert found.all(missing) == []
 
 
 def test_a_malformed_push_is_refused_and_the_others_are_taken(exporter: PrometheusExporter) -> None:

@@ -208,6 +208,28 @@ def test_units_that_a_push_says_are_in_the_name_and_known_ones_in_the_help(expor
     assert "xxx" not in page
 
 
+@pytest.mark.parametrize(
+    ("name", "unit", "on_page", "told"),
+    [
+        ("app.readbytes", "By", "app_readbytes_bytes", "bytes"),
+        ("app.read.bytes", "By", "app_read_bytes", "bytes"),
+        ("bytes", "By", "bytes", None),
+        ("app.hitratio", "1", "app_hitratio_ratio", "ratio"),
+        (REQUESTS, "ms", f"{REQUESTS_ON_PAGE}_milliseconds_gauge", None),
+    ],
+)
+def test_a_unit_is_told_where_it_is_the_names_suffix_alone(
+    exporter: PrometheusExporter, name: str, unit: str, on_page: str, told: str | None
+) -> None:
+    """OpenMetrics; for another one Prometheus refuses the whole page."""
+    metric = gauge(1, name=name)
+    metric.unit = unit
+    export(exporter, push(1, metric))
+    assert samples_of(exporter).one(on_page) == 1
+    units = [line for line in page_of(exporter).splitlines() if line.startswith("# UNIT")]
+    assert units == ([f"# UNIT {on_page} {told}"] if told else [])
+
+
 def test_nothing_that_a_client_makes_long_is_kept_long(exporter: PrometheusExporter) -> None:
     endless = "x" * 100_000
     unit = gauge(1, name="app.unit")
