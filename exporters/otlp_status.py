@@ -86,7 +86,7 @@ _CLOSED_AT_ONCE: Final = {
 }
 """By whether we speak TLS."""
 
-_CLOSED_WORDS: Final = ("Socket closed", "Unwrap failed")
+_CLOSED_WORDS: Final = ("Socket closed", "Unwrap failed", "Handshake read failed")
 """Of gRPC, where the other side ends a connection in or right after its handshake."""
 
 _Metadata = Iterable[tuple[str, str | bytes]]
@@ -97,8 +97,8 @@ def failure(code: grpc.StatusCode, details: str, trailers: _Metadata, *, tls: bo
     reason = str(code.value[1]).replace(" ", "_")
     after_ms = _retry_delay_ms(trailers)
     if code is grpc.StatusCode.UNAVAILABLE:
-        if "failed to connect" in details and any(word in details for word in _CLOSED_WORDS):
-            return Retry(reason=reason, detail=f"{details} ({_CLOSED_AT_ONCE[tls]})")
+        if not_connected(code, details) and any(word in details for word in _CLOSED_WORDS):
+            return Retry(reason=reason, detail=closed_at_once(details, tls=tls))
         if (fault := tls_fault(details)) is not None:
             return fault
     if code in _RETRYABLE:
@@ -110,6 +110,16 @@ def failure(code: grpc.StatusCode, details: str, trailers: _Metadata, *, tls: bo
             return Retry(reason=reason, detail=details, after_ms=after_ms)
         return TooLarge(reason=reason, detail=details)
     return Refused(reason=reason, detail=details)
+
+
+def not_connected(code: grpc.StatusCode, details: str) -> bool:
+    """True if a call failed because there is no connection, or none whose handshake came to its end."""
+    return code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details
+
+
+def closed_at_once(text: str, *, tls: bool) -> str:
+    """What is said where the other side ended a connection before it was of use, with what to check."""
+    return f"{text} ({_CLOSED_AT_ONCE[tls]})"
 
 
 def http_failure(status: int, retry_after: str | None, body: bytes) -> Outcome:
