@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -123,11 +124,14 @@ def test_what_was_written_before_a_crash_is_not_written_again_though_batches_are
     assert [row["push_id"] for row in rows(tmp_path)] == [push.push_id for push in everything]
 
 
-def test_a_file_that_cannot_be_read_is_no_reason_to_leave_pushes_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [lambda _: b"PAR1 and no more", lambda whole: whole[:4] + bytes(200) + whole[204:]])
+def test_a_file_that_cannot_be_read_is_no_reason_to_leave_pushes_out(
+    tmp_path: Path, damaged: Callable[[bytes], bytes]
+) -> None:
     exporter = landing(tmp_path)
     exporter.export(batch_of(pushes(5)))
     [file] = visible(tmp_path)
-    (tmp_path / file).write_bytes(b"PAR1 and no more")
+    (tmp_path / file).write_bytes(damaged((tmp_path / file).read_bytes()))
     exporter.export(batch_of(pushes(5)))
     assert len(rows(tmp_path)) == 5
 
@@ -353,8 +357,9 @@ def test_a_record_that_no_schema_fits_is_refused_before_anything_is_written(
     assert visible(tmp_path) == []
 
 
-def test_a_file_uri_is_a_local_path(tmp_path: Path) -> None:
-    exporter = landing_exporter("landing", {"path": f"file://{tmp_path}/zone"})
+@pytest.mark.parametrize("scheme", ["file://", "file:"])
+def test_a_file_uri_is_a_local_path(tmp_path: Path, scheme: str) -> None:
+    exporter = landing_exporter("landing", {"path": f"{scheme}{tmp_path}/zone"})
     assert isinstance(exporter._storage, LocalStorage)
     exporter.export(batch_of(pushes(2)))
     assert len(rows(tmp_path / "zone")) == 2
@@ -376,6 +381,34 @@ def test_any_file_system_of_pyarrow_gets_whole_files_under_the_same_names(tmp_pa
     leftover.write_bytes(b"x")
     remote(tmp_path, "node-7").export(batch)
     assert not leftover.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(pa.ArrowNotImplementedError("Move() is not implemented"), "storage"), (pa.ArrowMemoryError("no room"), "memory")],
+)
+def test_a_storage_that_cannot_do_its_part_holds_the_pushes_back_and_refuses_none(
+    tmp_path: Path, error: Exception, reason: str
+) -> None:
+    class Incapable(fs.SubTreeFileSystem):
+        """As an Azure account without hierarchical namespace."""
+
+        def move(self, *_: object) -> None:
+            raise error
+
+    storage = RemoteStorage(Incapable(str(tmp_path), fs.LocalFileSystem()), "zone", "node-7")
+    exporter = LandingExporter("landing", LandingSettings(path="abfs://key@zone"), storage=storage)
+    outcome = exporter.export(batch_of(pushes(2)))
+    assert outcome == Retry(reason=reason, detail=f"cannot write to abfs://zone: {error}")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_file_system_that_misses_something_on_this_machine_is_told_in_one_line_with_each_batch() -> None:
+    exporter = landing_exporter("landing", {"path": "hdfs://127.0.0.1:1/zone"})
+    outcome = exporter.export(batch_of(pushes(1)))
+    assert isinstance(outcome, Retry)
+    assert outcome.detail.startswith("cannot write to hdfs://127.0.0.1:1/zone: ")
+    assert len(outcome.detail.splitlines()) == 1
 
 
 def test_spark_ignored_folders_are_ignored_by_pyarrow_too(tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def test_endpoints_that_gRPC_could_not_use_are_refused(text: str) -> None:  # no
         ({"type": "pulsar"}, r"exporters\.collector\.type is 'pulsar': expected one of .*kafka_topic, landing, otlp"),
         ({"type": "landing"}, r"exporters\.collector\.path is '': expected a text"),
         ({"type": "landing", "path": "bogus://x"}, r"path is 'bogus://x': expected a path, or a URI"),
+        ({"type": "landing", "path": "s3://"}, r"path is 's3://': expected a path, or a URI.*it names no bucket"),
         ({"type": "landing", "path": "x", "labels": []}, r"labels is \[\]: there is no such key"),
     ],
 )
