@@ -90,7 +90,8 @@ class HttpTransport:
             return success(body)
         if response.status in _UNAUTHORISED:
             self._drop()  # the next one is made with the client certificate as it is then
-        return http_failure(response.status, response.headers.get("retry-after"), body)
+        tls = self._settings.endpoint.tls
+        return http_failure(response.status, response.headers.get("retry-after"), body, tls=tls)
 
     def close(self) -> None:
         """See `OtlpTransport.close`."""
