@@ -18,6 +18,8 @@ WRITING: Final = "_writing"
 
 _URI: Final = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://")
 
+_BROKEN_USER_INFO: Final = re.compile(r"(?:s3|gs|gcs|abfss?)://[^/@]*:[^/@]*/.*@")
+
 _VISIBLE_WHEN_CLOSED: Final = frozenset({"s3", "gcs"})
 """Object stores, in which an upload appears as a whole or not at all and a rename is a copy."""
 
@@ -92,6 +94,8 @@ def open_storage(path: str, writer: str) -> LandingStorage:
     folder = re.sub(r"[^A-Za-z0-9-]", "-", writer)
     if not _URI.match(path):
         return LocalStorage(Path(path), folder)
+    if _BROKEN_USER_INFO.match(path):  # which may still be read as a URI, of a bucket that is named like the key's id
+        raise ValueError("a / in the secret key is written as %2F")
     filesystem, root = pa_fs.FileSystem.from_uri(path)
     if filesystem.type_name == "local":
         return LocalStorage(Path(root), folder)

@@ -196,6 +196,18 @@ def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
         otlp(endpoint="https://x", tls__cert__file=str(tmp_path / "cert.pem"))
 
 
+@pytest.mark.parametrize(
+    "secret", ["s3c/r3t", "12/s3cr3t", "s3c r3t", "s3c@r3t", "s3c%r3t", "s3c?r3t", "s3c'r3t", "s/3c@r/3t"]
+)
+def test_no_part_of_a_secret_key_in_a_path_that_is_wrong_is_shown(secret: str) -> None:
+    path = f"s3://AKIA:{secret}@bucket/landing?region=us-east-1&bogus=1"
+    with pytest.raises(ExporterConfigError) as caught:
+        build_exporter("lake", {"type": "landing", "path": path})
+    assert not [part for part in ("AKIA", "s3c", "r3t", "3t") if part in str(caught.value)]
+    assert "s3://bucket/landing" in str(caught.value)
+    assert ("written as %2F" in str(caught.value)) == ("/" in secret)
+
+
 def test_a_landing_zone_needs_its_path_alone_and_touches_nothing_yet(tmp_path: Path) -> None:
     exporter = build_exporter("spark", {"type": "landing", "path": str(tmp_path / "landing")})
     assert isinstance(exporter, LandingExporter)
