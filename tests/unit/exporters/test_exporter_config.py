@@ -265,6 +265,8 @@ def test_every_key_of_a_topic_is_taken_typed_or_as_text() -> None:
         ({"format": "avro"}, r"format is 'avro': expected one of record, otlp"),
         ({"labels": "client_id"}, r"labels is 'client_id': there is no such key"),
         ({"client.acks": "1"}, r"client\.acks is '\(hidden\)': that is set by Fleetgauge"),
+        ({"client.delivery.report.only.error": "true"}, r"only\.error is '\(hidden\)': that is set by Fleetgauge"),
+        ({"client.oauth_cb": "s3cret"}, r"client is '\(hidden\)': the Kafka client refuses its settings: .*oauth_cb"),
         ({"client.transactional.id": "x"}, r"client\.transactional\.id is .*that is set by Fleetgauge"),
         ({"client.delivery.timeout.ms": "1"}, r"client\.delivery\.timeout\.ms is .*that is what timeout\.ms sets"),
         (
