@@ -20,6 +20,8 @@ _URI: Final = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://")
 
 _BROKEN_USER_INFO: Final = re.compile(r"(?:s3|gs|gcs|abfss?)://[^/@]*:[^/@]*/.*@")
 
+_DELAYED_OPEN: Final = "allow_delayed_open"
+
 _VISIBLE_WHEN_CLOSED: Final = frozenset({"s3", "gcs"})
 """Object stores, in which an upload appears as a whole or not at all and a rename is a copy."""
 
@@ -96,12 +98,19 @@ def open_storage(path: str, writer: str) -> LandingStorage:
         return LocalStorage(Path(path), folder)
     if _BROKEN_USER_INFO.match(path):  # which may still be read as a URI, of a bucket that is named like the key's id
         raise ValueError("a / in the secret key is written as %2F")
-    filesystem, root = pa_fs.FileSystem.from_uri(path)
+    filesystem, root = pa_fs.FileSystem.from_uri(_in_one_request(path))
     if filesystem.type_name == "local":
         return LocalStorage(Path(root), folder)
     if not root:
         raise ValueError("it names no bucket")
     return RemoteStorage(filesystem, root.rstrip("/"), folder)
+
+
+def _in_one_request(path: str) -> str:
+    """For S3: small files are uploaded when they are closed, in one request in place of three."""
+    if not path.startswith("s3://") or f"{_DELAYED_OPEN}=" in path:
+        return path
+    return f"{path}{'&' if '?' in path else '?'}{_DELAYED_OPEN}=true"
 
 
 class LocalStorage:

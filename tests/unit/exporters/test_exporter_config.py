@@ -170,6 +170,30 @@ def test_certificate_variables_say_nothing_about_an_endpoint_without_tls(tmp_pat
     assert from_variables({"endpoint": "https://x:1"}, **names).tls.ca_file == tmp_path / "ca.pem"
 
 
+def test_variables_name_our_own_certificate_and_its_key_for_metrics_or_for_all_signals(tmp_path: Path) -> None:
+    files = {name: str(tmp_path / name) for name in ("ca", "cert", "key", "other")}
+    for path in files.values():
+        Path(path).write_text("x")
+    https = {"endpoint": "https://x:1"}
+    names = {"CERTIFICATE": files["ca"], "CLIENT_CERTIFICATE": files["cert"], "CLIENT_KEY": files["key"]}
+    found = from_variables(dict(https), **names).tls
+    assert (found.ca_file, found.cert_file, found.key_file) == tuple(
+        Path(files[name]) for name in ("ca", "cert", "key")
+    )
+    found = from_variables(
+        dict(https), METRICS_CLIENT_KEY=files["other"], METRICS_CERTIFICATE=files["key"], **names
+    ).tls
+    assert (found.ca_file, found.key_file) == (Path(files["key"]), Path(files["other"]))
+    assert from_variables({**https, "tls.key.file": files["other"]}, **names).tls.key_file == Path(files["other"])
+    with pytest.raises(ExporterConfigError, match="certificate and key go together"):
+        from_variables(dict(https), CLIENT_CERTIFICATE=files["cert"])
+
+
+def test_headers_for_metrics_win_whole_over_those_for_every_signal() -> None:
+    found = from_variables(HEADERS="api-key=a,x=y", METRICS_HEADERS="api-key=m")
+    assert found.headers == (("api-key", "m"),)
+
+
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
