@@ -42,6 +42,12 @@ log = structlog.get_logger(__name__)
 _ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 """Metrics of one row group [B]: what is converted at a time, and what one Spark task reads at least."""
 
+_IN_LOG: Final = re.compile(
+    r"pushes-(?P<log>.*?)(?P<first>\d{20}-\d{10})_(?P=log)(?P<last>\d{20}-\d{10})"
+    r"-[0-9a-f]{16}(?P<writer>[0-9a-f]{8})[0-9a-f]{8}\.parquet"
+)
+"""The name of a file whose place is in an embedded log, where it sorts as the log does (`push_log.position`)."""
+
 _REASONS: Final = {
     errno.ENOSPC: "no_space",
     errno.EDQUOT: "no_space",
@@ -116,7 +122,9 @@ class LandingExporter:
         partitions, refused = _partitioned(batch.records)
         try:
             storage = self._prepared()
-            left = {partition: self._unwritten(storage, partition, rows) for partition, rows in partitions.items()}
+            left = {
+                partition: self._unwritten(storage, partition, rows, batch) for partition, rows in partitions.items()
+            }
             for partition, push_id, data in _encoded(left):
                 storage.publish(partition, _file_name(batch, push_id), data)
         except _BadRecordError as error:
@@ -134,21 +142,24 @@ class LandingExporter:
         """What retention has removed so far; nothing without retention."""
         return self._retention.counters() if self._retention else {}
 
-    def _unwritten(self, storage: LandingStorage, partition: str, rows: list[PushRecord]) -> list[PushRecord]:
+    def _unwritten(
+        self, storage: LandingStorage, partition: str, rows: list[PushRecord], batch: Batch
+    ) -> list[PushRecord]:
         """The rows that no file holds yet.
 
-        A file that holds some of them is named for the first: what comes again after a crash begins where the cursor
-        stands, so its first row is the first row of a file, if it was written at all.
+        What comes again after a crash begins where the cursor stands. If its first row was written at all, it is the
+        first row of a file, which is named for it; or a row within a file, where the batches after the crash were
+        smaller and another crash came before they reached that file's end.
         """
         names = storage.files(partition)
         while rows := [row for row in rows if row.push_id not in self._written] if self._written else rows:
-            name = next((name for name in names if name.endswith(_name_end(rows[0].push_id))), None)
+            name = next((name for name in names if _may_hold(name, rows[0], batch)), None)
             if name is None:
                 break
+            del names[name]
             found = _push_ids(storage, partition, name)
-            if rows[0].push_id not in found:
-                break
-            self._written |= found
+            if not found.isdisjoint(row.push_id for row in rows):
+                self._written |= found
         return rows
 
     def _prepared(self) -> LandingStorage:
@@ -278,3 +289,18 @@ def _file_name(batch: Batch, first_push_id: str) -> str:
 
 def _name_end(first_push_id: str) -> str:
     return f"-{first_push_id}.parquet"
+
+
+def _may_hold(name: str, row: PushRecord, batch: Batch) -> bool:
+    """True if a file begins with this row, or comes from a place in the embedded log that the batch is from too.
+
+    The logs of several nodes have the same places: a push id's writer tells theirs from ours.
+    """
+    if name.endswith(_name_end(row.push_id)):
+        return True
+    written, coming = _IN_LOG.fullmatch(name), _IN_LOG.fullmatch(_file_name(batch, row.push_id))
+    if written is None or coming is None:
+        return False
+    if (written["log"], written["writer"]) != (coming["log"], coming["writer"]):
+        return False
+    return written["first"] <= coming["last"] and coming["first"] <= written["last"]

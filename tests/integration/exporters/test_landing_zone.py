@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -124,6 +125,25 @@ def test_what_was_written_before_a_crash_is_not_written_again_though_batches_are
     assert [row["push_id"] for row in rows(tmp_path)] == [push.push_id for push in everything]
 
 
+@pytest.mark.parametrize("log", ["", "worker-1."])
+def test_nothing_is_written_again_though_a_second_crash_comes_while_smaller_batches_pass_a_file(
+    tmp_path: Path, log: str
+) -> None:
+    def batch(start: int, stop: int) -> Batch:
+        found = batch_of(everything[start:stop], first=start + 1)
+        return replace(found, first_position=log + found.first_position, last_position=log + found.last_position)
+
+    everything = pushes(40, every_us=HOUR_US // 8)
+    landing(tmp_path).export(batch(0, 35))
+    exporter = landing(tmp_path)
+    for start in range(0, 12, 3):
+        exporter.export(batch(start, start + 3))
+    again = landing(tmp_path)
+    for start in range(12, 40, 3):
+        again.export(batch(start, start + 3))
+    assert [row["push_id"] for row in rows(tmp_path)] == [push.push_id for push in everything]
+
+
 @pytest.mark.parametrize("damaged", [lambda _: b"PAR1 and no more", lambda whole: whole[:4] + bytes(200) + whole[204:]])
 def test_a_file_that_cannot_be_read_is_no_reason_to_leave_pushes_out(
     tmp_path: Path, damaged: Callable[[bytes], bytes]
@@ -198,6 +218,23 @@ def test_a_log_that_was_begun_anew_does_not_overwrite_what_is_there(tmp_path: Pa
     exporter.export(batch_of(pushes(3)))
     exporter.export(batch_of(pushes(3, start=T0 + 500)))  # the same positions
     assert len(rows(tmp_path)) == 6
+
+
+def test_files_of_another_node_from_the_same_place_in_its_log_are_not_even_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    really_open = LocalStorage.open
+
+    def open_one(storage: LocalStorage, partition: str, name: str) -> pa.NativeFile:
+        opened.append(name)
+        return really_open(storage, partition, name)
+
+    monkeypatch.setattr(LocalStorage, "open", open_one)
+    theirs = tuple(push._replace(push_id=push.push_id.replace("00000001", "00000002", 1)) for push in pushes(9))
+    landing(tmp_path).export(batch_of(theirs))
+    landing(tmp_path).export(batch_of(pushes(5, start=T0 + 1), first=3))
+    assert (len(rows(tmp_path)), opened) == (14, [])
 
 
 def test_metrics_are_zstd_without_a_dictionary_and_times_have_statistics(tmp_path: Path) -> None:
