@@ -5,7 +5,7 @@ each hour that a batch touches. Names sort as the log does; the push id of the f
 nodes, and of a log that was begun anew, apart.
 
 Nothing is written twice: a batch that comes again after a crash begins with the same push, whatever else has joined it
-meanwhile, and by its push id the file is found that holds what was written already.
+meanwhile, and by its push id, or its place in the log, the file is found that holds what was written already.
 """
 
 import errno
