@@ -13,6 +13,7 @@ import pytest
 from pyarrow import dataset, fs
 from pyarrow import parquet as pq
 from support.delivery import Delivery, real_records
+from support.push_log import push_record
 
 from exporters.landing import LandingExporter, LandingSettings, landing_exporter
 from exporters.landing_schema import LANDING_SCHEMA, partition_of
@@ -66,6 +67,11 @@ def visible(root: Path) -> list[Path]:
     """Files that Spark would read: nothing below a folder or with a name that begins with `_` or `.`."""
     files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     return [path for path in files if not any(part[0] in "_." for part in path.parts)]
+
+
+def sizes(root: Path) -> list[int]:
+    """Rows of each file, in the order of their names."""
+    return [pq.ParquetFile(root / path).metadata.num_rows for path in visible(root)]
 
 
 def test_every_field_comes_back_as_it_was_pushed(tmp_path: Path) -> None:
@@ -156,12 +162,26 @@ def test_a_file_that_cannot_be_read_is_no_reason_to_leave_pushes_out(
     assert len(rows(tmp_path)) == 5
 
 
+def test_a_file_is_closed_when_it_is_full_and_what_fills_none_waits_for_its_time_or_for_a_stop(tmp_path: Path) -> None:
+    zone = tmp_path / "zone"
+    records = [push_record(number, os.urandom(10_000)) for number in range(25)]
+    keys = {"type": "landing", "path": str(zone), "batch.max.bytes": 100_000, "linger.ms": 3_600_000}
+    with Delivery(tmp_path, **keys) as delivery:
+        delivery.push(*records)
+        delivery.wait(lambda stats: stats.delivered_records >= 20)
+        assert sizes(zone) == [10, 10]
+        assert delivery.pipeline.stop(30_000)
+    assert sizes(zone) == [10, 10, 5]
+    assert [row["push_id"] for row in rows(zone)] == [record.push_id for record in records]
+
+
 KILLED_BEFORE_COMMIT = """
 import os, sys, time
 from pathlib import Path
 sys.path[:0] = {path!r}
 from exporters.push_log.sqlite import SqlitePushLogReader
 from support.delivery import Delivery, real_records
+from support.push_log import push_record
 SqlitePushLogReader.commit = lambda self, batch: os.kill(os.getpid(), 9)
 with Delivery(Path({root!r}), type="landing", path={zone!r}, linger__ms=1) as delivery:
     delivery.push(*real_records(50))
