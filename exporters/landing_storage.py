@@ -98,19 +98,24 @@ def open_storage(path: str, writer: str) -> LandingStorage:
         return LocalStorage(Path(path), folder)
     if _BROKEN_USER_INFO.match(path):  # which may still be read as a URI, of a bucket that is named like the key's id
         raise ValueError("a / in the secret key is written as %2F")
-    filesystem, root = pa_fs.FileSystem.from_uri(_in_one_request(path))
+    filesystem, root = _from_uri(path)
     if filesystem.type_name == "local":
         return LocalStorage(Path(root), folder)
     if not root:
-        raise ValueError("it names no bucket")
+        raise ValueError("it names no bucket or folder")
     return RemoteStorage(filesystem, root.rstrip("/"), folder)
 
 
-def _in_one_request(path: str) -> str:
-    """For S3: small files are uploaded when they are closed, in one request in place of three."""
-    if not path.startswith("s3://") or f"{_DELAYED_OPEN}=" in path:
-        return path
-    return f"{path}{'&' if '?' in path else '?'}{_DELAYED_OPEN}=true"
+def _from_uri(path: str) -> tuple[pa_fs.FileSystem, str]:
+    """The file system of a URI, and the path within it; for S3 one that uploads a small file when it is closed, in one
+    request in place of three.
+    """
+    if path.startswith("s3://") and f"{_DELAYED_OPEN}=" not in path:
+        with suppress(
+            pa.ArrowInvalid
+        ):  # pyarrow before 21 does not know it; what else is wrong is said of the path itself
+            return pa_fs.FileSystem.from_uri(f"{path}{'&' if '?' in path else '?'}{_DELAYED_OPEN}=true")
+    return pa_fs.FileSystem.from_uri(path)
 
 
 class LocalStorage:

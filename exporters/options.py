@@ -13,8 +13,10 @@ from wire.errors import FleetgaugeError
 HIDDEN: Final = "(hidden)"
 """What a message shows in the place of a value that may be a secret."""
 
-_USER_INFO: Final = re.compile(r"(?<=://)\S*@")
-"""Up to the last `@`: a secret key often holds a `/`, which nobody thinks of writing as `%2F` at first."""
+_USER_INFO: Final = re.compile(r"(?<=://)(?:[^/?#\s@]*:\S*|[^/?#\s]*)@")
+_USER_INFO_OF_ONE: Final = re.compile(r"(?<=://)(?:[^/?#@]*:.*|[^/?#]*)@", re.DOTALL)
+"""With a password up to the last `@`: a secret key often holds a `/`, which nobody thinks of writing as `%2F` at first.
+The second one is for a text that is a URI and nothing else, which may hold white space where it should not."""
 _SECRET_PARAMETER: Final = re.compile(
     r"(?<=[?&])([\w.-]*(?:secret|token|password|sig)[\w.-]*=)[^&\s'\"]*", re.IGNORECASE
 )
@@ -27,6 +29,8 @@ def without_credentials(text: str) -> str:
     's3://bucket/landing?region=eu-west-1'
     >>> without_credentials("Cannot parse URI: 's3://key:sec/ret@bucket/landing?client_secret=x'")
     "Cannot parse URI: 's3://bucket/landing?client_secret=(hidden)'"
+    >>> without_credentials("s3://bucket/landing@2")
+    's3://bucket/landing@2'
     """
     return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", _USER_INFO.sub("", text))
 
@@ -76,7 +80,7 @@ class Options:
         source = self.source(key) or self.source(key.partition(".")[0])
         shown = value
         if isinstance(value, str):
-            shown = without_credentials(re.sub(r"(?<=://).*@", "", value, flags=re.DOTALL))  # with white space or not
+            shown = without_credentials(_USER_INFO_OF_ONE.sub("", value))
             allowed = allowed.replace(value, shown)
         why = f"{allowed} (from {source})" if source else allowed
         return ExporterConfigError(self.exporter, key, shown, without_credentials(why))
