@@ -111,9 +111,8 @@ def _from_uri(path: str) -> tuple[pa_fs.FileSystem, str]:
     request in place of three.
     """
     if path.startswith("s3://") and f"{_DELAYED_OPEN}=" not in path:
-        with suppress(
-            pa.ArrowInvalid
-        ):  # pyarrow before 21 does not know it; what else is wrong is said of the path itself
+        # pyarrow before 21 does not know it; and what else is wrong is to be said of the path itself.
+        with suppress(pa.ArrowInvalid):
             return pa_fs.FileSystem.from_uri(f"{path}{'&' if '?' in path else '?'}{_DELAYED_OPEN}=true")
     return pa_fs.FileSystem.from_uri(path)
 

@@ -46,6 +46,7 @@ class HttpReceiver(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), HttpHandler)
         if context is not None:
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+        self.port = self.server_port
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.peers: list[int] = []
         self.answer: HttpAnswer = lambda handler: handler.reply(200, b"\x0a\x00")

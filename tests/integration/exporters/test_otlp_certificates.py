@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 from support.certificates import Authority, Certificate
-from support.otlp_receivers import GrpcReceiver, HttpReceiver
+from support.otlp_receivers import GrpcReceiver, HttpHandler, HttpReceiver
 from support.payloads import metrics_data
 from support.push_log import push_record
 
@@ -28,7 +28,7 @@ BATCH = Batch(
 )
 
 Exporting = Callable[..., AbstractContextManager[OtlpExporter]]
-Receiving = Callable[..., int]
+Receiving = Callable[..., GrpcReceiver | HttpReceiver]
 
 
 @pytest.fixture(scope="module")
@@ -66,23 +66,21 @@ def exporting(protocol: str) -> Exporting:
 
 @pytest.fixture
 def receiving(protocol: str) -> Iterator[Receiving]:
-    """Starts a receiver with a certificate, that wants one of `clients` where that is given; its port."""
+    """Starts a receiver with a certificate, that wants one of `clients` where that is given."""
     started: list[GrpcReceiver | HttpReceiver] = []
 
-    def receive(own: Certificate, clients: Authority | None = None) -> int:
+    def receive(own: Certificate, clients: Authority | None = None) -> GrpcReceiver | HttpReceiver:
         if protocol == "grpc":
             pair = (own.key.read_bytes(), own.certificate.read_bytes())
             trusted = clients and clients.certificate.read_bytes()
             credentials = grpc.ssl_server_credentials([pair], trusted, require_client_auth=clients is not None)
-            over_grpc = GrpcReceiver(credentials=credentials)
-            started.append(over_grpc)
-            return over_grpc.port
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=clients and clients.certificate)
-        context.load_cert_chain(own.certificate, own.key)
-        context.verify_mode = ssl.CERT_NONE if clients is None else ssl.CERT_REQUIRED
-        over_http = HttpReceiver(context)
-        started.append(over_http)
-        return over_http.server_port
+            started.append(GrpcReceiver(credentials=credentials))
+        else:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=clients and clients.certificate)
+            context.load_cert_chain(own.certificate, own.key)
+            context.verify_mode = ssl.CERT_NONE if clients is None else ssl.CERT_REQUIRED
+            started.append(HttpReceiver(context))
+        return started[-1]
 
     yield receive
     for each in started:
@@ -101,7 +99,7 @@ def test_an_authority_that_was_renewed_is_trusted_at_the_next_try(
 ) -> None:  # fmt: skip
     ca = tmp_path / "ca.pem"
     shutil.copy(stranger.certificate, ca)
-    with exporting(receiving(server), ca=ca) as exporter:
+    with exporting(receiving(server).port, ca=ca) as exporter:
         assert retried(exporter).reason == "tls"
         shutil.copy(authority.certificate, ca)
         assert exporter.export(BATCH) == Delivered()
@@ -119,10 +117,40 @@ def test_a_certificate_of_ours_that_was_renewed_is_shown_at_the_next_try(
         shutil.copy(pair.key, key)
 
     renew(stranger)
-    with exporting(receiving(server, authority), ca=authority.certificate, cert=cert, key=key) as exporter:
+    with exporting(receiving(server, authority).port, ca=authority.certificate, cert=cert, key=key) as exporter:
         assert "check tls.cert.file" in retried(exporter).detail
         renew(authority)
         assert exporter.export(BATCH) == Delivered()
+
+
+def refused_peers(receiver: GrpcReceiver | HttpReceiver) -> list[object]:
+    """Has it refuse our credentials; whom it refused."""
+    peers: list[object] = []
+
+    def over_grpc(request: bytes, context: grpc.ServicerContext) -> bytes:
+        peers.append(context.peer())
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, "no")
+
+    def over_http(handler: HttpHandler) -> None:
+        peers.append(handler.client_address)
+        handler.reply(401)
+
+    if isinstance(receiver, GrpcReceiver):
+        receiver.answer = over_grpc
+    else:
+        receiver.answer = over_http
+    return peers
+
+
+def test_credentials_that_a_receiver_refuses_come_as_they_are_then_over_another_connection(
+    authority: Authority, server: Certificate, exporting: Exporting, receiving: Receiving
+) -> None:
+    receiver = receiving(server)
+    peers = refused_peers(receiver)
+    with exporting(receiver.port, ca=authority.certificate) as exporter:
+        assert "client certificate" in retried(exporter).detail
+        retried(exporter)
+    assert len(set(peers)) == 2
 
 
 @pytest.mark.parametrize(("names", "days"), [("DNS:elsewhere.example.com", 30), ("IP:127.0.0.1", -1)])
@@ -130,7 +158,7 @@ def test_a_receiver_whose_certificate_is_of_another_host_or_has_expired_costs_no
     names: str, days: int, authority: Authority, exporting: Exporting, receiving: Receiving
 ) -> None:
     wrong = authority.issue("wrong", "/CN=localhost", names=names, days=days)
-    with exporting(receiving(wrong), ca=authority.certificate) as exporter:
+    with exporting(receiving(wrong).port, ca=authority.certificate) as exporter:
         outcome = retried(exporter)
     advice = "the receiver's certificate is not trusted, or not for this host: check tls.ca.file and the endpoint"
     assert (outcome.reason, outcome.detail[: len(advice)]) == ("tls", advice)
