@@ -108,7 +108,8 @@ def as_json(record: PushRecord) -> str:
         DecodeError: its metrics cannot be read.
         OverflowError: its time is none.
     """
-    metrics = MessageToDict(MetricsData.FromString(record.metrics))
+    # As the OTLP specification has it, "JSON Protobuf Encoding": enums are numbers.
+    metrics = MessageToDict(MetricsData.FromString(record.metrics), use_integers_for_enums=True)
     return json.dumps({**record._asdict(), "received_at": _time(record), "metrics": metrics})
 
 

@@ -213,7 +213,9 @@ class KafkaTopicExporter:
         if flight.errors:
             failure = failed_delivery(flight.errors, self.settings.topic.topic, self._first_words)
             self._topic_is_there = failure.topic_is_there
-            self._fatal = self._fatal or any(error.fatal() for error in flight.errors)
+            # What a producer knows of a topic that was deleted may not hold for the one that takes its place.
+            is_spent = not failure.topic_is_there or any(error.fatal() for error in flight.errors)
+            self._fatal = self._fatal or is_spent
             return failure.outcome
         if flight.waiting:
             return Retry(reason="no_report", detail=f"{flight.waiting} records were neither delivered nor given up")

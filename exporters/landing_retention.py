@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from exporters.landing_storage import LandingStorage
+from exporters.landing_storage import STORAGE_ERRORS, LandingStorage
 from quotas.clock import Time
 
 log = structlog.get_logger(__name__)
@@ -29,13 +29,11 @@ class LandingRetention:
     """The upkeep of one landing zone; several nodes may see to the same one.
 
     Args:
-        storage: the landing zone.
         retention_ms: how long after its end an hour is kept [ms].
         time: the clocks.
     """
 
-    def __init__(self, storage: LandingStorage, retention_ms: int, time: Time) -> None:
-        self._storage = storage
+    def __init__(self, retention_ms: int, time: Time) -> None:
         self._retention_us = retention_ms * 1_000
         self._time = time
         self._due_ms: int | None = None
@@ -45,26 +43,26 @@ class LandingRetention:
         """What was removed so far: files, and their bytes."""
         return {"retired_files": self._files, "retired_bytes": self._bytes}
 
-    def keep(self) -> None:
+    def keep(self, storage: LandingStorage) -> None:
         """Removes what is due, at most once a minute. A failure is logged, and tried again with the next look."""
         now_ms = self._time.hi_res_clock_ms()
         if self._due_ms is not None and now_ms < self._due_ms:
             return
         self._due_ms = now_ms + _LOOK_EVERY_MS
         try:
-            self._remove(self._time.microseconds() - self._retention_us)
-        except OSError as error:
+            self._remove(storage, self._time.microseconds() - self._retention_us)
+        except STORAGE_ERRORS as error:
             log.warning("old files of the landing zone cannot be removed now", problem=str(error))
 
-    def _remove(self, before_us: int) -> None:
+    def _remove(self, storage: LandingStorage, before_us: int) -> None:
         left = _MAX_FILES_A_LOOK
-        for partition in sorted(self._storage.partitions()):
+        for partition in sorted(storage.partitions()):
             end_us = _end_of(partition)
             if end_us is None or end_us > before_us or left <= 0:
                 continue
-            found = {name: size for name, size in self._storage.files(partition).items() if _OUR_FILE.fullmatch(name)}
+            found = {name: size for name, size in storage.files(partition).items() if _OUR_FILE.fullmatch(name)}
             names = sorted(found)[:left]
-            self._storage.remove(partition, names)
+            storage.remove(partition, names)
             left -= len(names)
             size = sum(found[name] for name in names)
             self._files += len(names)

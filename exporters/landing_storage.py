@@ -16,8 +16,18 @@ from pyarrow import fs as pa_fs
 WRITING: Final = "_writing"
 """Folder of unfinished files, in the landing zone's root and so in its file system."""
 
+_URI: Final = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://")
+
+_BROKEN_USER_INFO: Final = re.compile(r"(?:s3|gs|gcs|abfss?)://[^/@]*:[^/@]*/.*@")
+
+_DELAYED_OPEN: Final = "allow_delayed_open"
+
 _VISIBLE_WHEN_CLOSED: Final = frozenset({"s3", "gcs"})
 """Object stores, in which an upload appears as a whole or not at all and a rename is a copy."""
+
+STORAGE_ERRORS: Final = (OSError, pa.ArrowException)
+"""What any method of a storage may raise where `OSError` is said: pyarrow has errors of its own for what a kind of file
+system cannot do, or answers in an unexpected way."""
 
 
 class LandingStorage(Protocol):
@@ -80,15 +90,31 @@ def open_storage(path: str, writer: str) -> LandingStorage:
         writer: who writes, the same after a restart; no two live exporters of one landing zone share it.
 
     Raises:
-        ValueError: no such kind of file system.
+        ValueError, pyarrow.ArrowException: no such kind of file system, or a path that is none of it.
+        OSError: it cannot be reached now.
     """
     folder = re.sub(r"[^A-Za-z0-9-]", "-", writer)
-    if "://" not in path:
+    if not _URI.match(path):
         return LocalStorage(Path(path), folder)
-    filesystem, root = pa_fs.FileSystem.from_uri(path)
+    if _BROKEN_USER_INFO.match(path):  # which may still be read as a URI, of a bucket that is named like the key's id
+        raise ValueError("a / in the secret key is written as %2F")
+    filesystem, root = _from_uri(path)
     if filesystem.type_name == "local":
         return LocalStorage(Path(root), folder)
+    if not root:
+        raise ValueError("it names no bucket or folder")
     return RemoteStorage(filesystem, root.rstrip("/"), folder)
+
+
+def _from_uri(path: str) -> tuple[pa_fs.FileSystem, str]:
+    """The file system of a URI, and the path within it; for S3 one that uploads a small file when it is closed, in one
+    request in place of three.
+    """
+    if path.startswith("s3://") and f"{_DELAYED_OPEN}=" not in path:
+        # pyarrow before 21 does not know it; and what else is wrong is to be said of the path itself.
+        with suppress(pa.ArrowInvalid):
+            return pa_fs.FileSystem.from_uri(f"{path}{'&' if '?' in path else '?'}{_DELAYED_OPEN}=true")
+    return pa_fs.FileSystem.from_uri(path)
 
 
 class LocalStorage:
@@ -181,8 +207,8 @@ class RemoteStorage:
             self._write(unfinished, data)
             self._filesystem.create_dir(f"{self._root}/{partition}", recursive=True)
             self._filesystem.move(unfinished, final)
-        except OSError:
-            with suppress(OSError):
+        except STORAGE_ERRORS:
+            with suppress(*STORAGE_ERRORS):
                 self._filesystem.delete_file(unfinished)
             raise
 

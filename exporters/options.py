@@ -13,17 +13,26 @@ from wire.errors import FleetgaugeError
 HIDDEN: Final = "(hidden)"
 """What a message shows in the place of a value that may be a secret."""
 
-
-_USER_INFO = re.compile(r"(?<=://)[^/?#\s]*@")
+_USER_INFO: Final = re.compile(r"(?<=://)(?:[^/?#\s@]*:\S*|[^/?#\s]*)@")
+_USER_INFO_OF_ONE: Final = re.compile(r"(?<=://)(?:[^/?#@]*:.*|[^/?#]*)@", re.DOTALL)
+"""With a password up to the last `@`: a secret key often holds a `/`, which nobody thinks of writing as `%2F` at first.
+The second one is for a text that is a URI and nothing else, which may hold white space where it should not."""
+_SECRET_PARAMETER: Final = re.compile(
+    r"(?<=[?&])([\w.-]*(?:secret|token|password|sig)[\w.-]*=)[^&\s'\"]*", re.IGNORECASE
+)
 
 
 def without_credentials(text: str) -> str:
-    """A URI, or a text that speaks of one, without the user and password in it.
+    """A URI, or a text that speaks of one, without the user and password in it, and without secret parameters.
 
     >>> without_credentials("s3://key:secret@bucket/landing?region=eu-west-1")
     's3://bucket/landing?region=eu-west-1'
+    >>> without_credentials("Cannot parse URI: 's3://key:sec/ret@bucket/landing?client_secret=x'")
+    "Cannot parse URI: 's3://bucket/landing?client_secret=(hidden)'"
+    >>> without_credentials("s3://bucket/landing@2")
+    's3://bucket/landing@2'
     """
-    return _USER_INFO.sub("", text)
+    return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", _USER_INFO.sub("", text))
 
 
 class ExporterConfigError(FleetgaugeError):
@@ -69,7 +78,10 @@ class Options:
     def error(self, key: str, value: object, allowed: str) -> ExporterConfigError:
         """The error that says what is wrong with `key`, and which variable set it, if one did."""
         source = self.source(key) or self.source(key.partition(".")[0])
-        shown = without_credentials(value) if isinstance(value, str) else value
+        shown = value
+        if isinstance(value, str):
+            shown = without_credentials(_USER_INFO_OF_ONE.sub("", value))
+            allowed = allowed.replace(value, shown)
         why = f"{allowed} (from {source})" if source else allowed
         return ExporterConfigError(self.exporter, key, shown, without_credentials(why))
 

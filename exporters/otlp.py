@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping
 from typing import Protocol
 
+import structlog
+
 from exporters.labels import Labeller
 from exporters.otlp_endpoint import HTTP_PROTOBUF
 from exporters.otlp_grpc import GrpcTransport
@@ -17,6 +19,9 @@ from exporters.otlp_settings import OtlpSettings, otlp_options, otlp_settings
 from exporters.outcome import Delivered, Outcome, RefusedRecord, TooLarge
 from exporters.protobuf_wire import MalformedPayloadError
 from exporters.push_log.log import Batch
+from exporters.tls_files import TlsFilesError
+
+log = structlog.get_logger(__name__)
 
 
 class OtlpTransport(Protocol):
@@ -26,7 +31,7 @@ class OtlpTransport(Protocol):
         """Reads the TLS files; whether the receiver is there shows at the first request.
 
         Raises:
-            OSError: a TLS file cannot be read.
+            TlsFilesError: a TLS file cannot be used.
         """
         ...
 
@@ -59,8 +64,11 @@ class OtlpExporter:
         self._transport = make_transport(settings)
 
     def start(self) -> None:
-        """Reads the TLS files; whether the receiver is there shows at the first export."""
-        self._transport.open()
+        """Says if a TLS file cannot be used; whether the receiver is there shows at the first export."""
+        try:
+            self._transport.open()
+        except TlsFilesError as error:  # each export tries again: the file may be put right meanwhile
+            log.warning("cannot connect before a TLS file is put right", exporter=self.name, problem=str(error))
 
     def close(self) -> None:
         """Ends a running call and the connection; may be called twice."""

@@ -1,12 +1,8 @@
-"""Where an OTLP receiver is, in either protocol, and the TLS files with which it is reached."""
+"""Where an OTLP receiver is, in either protocol."""
 
 import re
-import ssl
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
-
-import grpc
 
 GRPC: Final = "grpc"
 HTTP_PROTOBUF: Final = "http/protobuf"
@@ -91,41 +87,3 @@ def _metrics_path(base: str) -> str:
 
 DEFAULT_ENDPOINT: Final = OtlpEndpoint("localhost", DEFAULT_PORTS[GRPC], tls=False)
 DEFAULT_ENDPOINTS: Final = {GRPC: "http://localhost:4317", HTTP_PROTOBUF: "http://localhost:4318"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
-    """PEM files for `https`.
-
-    Attributes:
-        ca_file: whom to trust; the system's authorities when None.
-        cert_file: our own certificate chain, for mutual TLS.
-        key_file: its private key.
-    """
-
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-
-    def credentials(self) -> grpc.ChannelCredentials:
-        """For gRPC; reads the files, anew each time, so that a renewed certificate is used from the next connection on.
-
-        Raises:
-            OSError: a file cannot be read.
-        """
-        return grpc.ssl_channel_credentials(_read(self.ca_file), _read(self.key_file), _read(self.cert_file))
-
-    def context(self) -> ssl.SSLContext:
-        """For HTTP; otherwise as `credentials`.
-
-        Raises:
-            OSError: a file cannot be read, or holds no PEM (`ssl.SSLError`).
-        """
-        context = ssl.create_default_context(cafile=self.ca_file)
-        if self.cert_file is not None:
-            context.load_cert_chain(self.cert_file, self.key_file)
-        return context
-
-
-def _read(path: Path | None) -> bytes | None:
-    return None if path is None else path.read_bytes()

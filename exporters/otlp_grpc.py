@@ -6,10 +6,11 @@ from typing import Final
 
 import grpc
 
-from exporters.otlp_endpoint import OtlpEndpoint, TlsFiles
+from exporters.otlp_endpoint import OtlpEndpoint
 from exporters.otlp_settings import OtlpSettings
-from exporters.otlp_status import failure, success
+from exporters.otlp_status import failure, not_connected, success
 from exporters.outcome import Outcome, Retry
+from exporters.tls_files import TlsFiles, TlsFilesError
 
 EXPORT_METHOD: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 
@@ -29,6 +30,8 @@ _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.enable_retries", 0),
 )
 
+_UNAUTHORISED: Final = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
+
 _Export = Callable[..., tuple[bytes, grpc.Call]]
 
 
@@ -36,7 +39,7 @@ def open_channel(endpoint: OtlpEndpoint, tls: TlsFiles, *, user_agent: str) -> g
     """A channel that reconnects by itself; connecting happens in the background.
 
     Raises:
-        OSError: a TLS file cannot be read.
+        TlsFilesError: a TLS file cannot be used.
     """
     options: tuple[tuple[str, int | str], ...] = (*_OPTIONS, ("grpc.primary_user_agent", user_agent))
     if endpoint.tls:
@@ -73,7 +76,7 @@ class GrpcTransport:
                 metadata=self._settings.headers,
                 compression=_COMPRESSIONS[self._settings.compression],
             )
-        except OSError as error:
+        except TlsFilesError as error:
             return Retry(reason="tls_files", detail=str(error))
         except grpc.RpcError as error:
             return self._failed(error)
@@ -88,11 +91,14 @@ class GrpcTransport:
             self._drop_channel()
 
     def _failed(self, error: grpc.RpcError) -> Outcome:
-        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            with self._lock:  # the connection may be a dead one: the next call makes another
+        code, details, tls = error.code(), error.details() or "", self._settings.endpoint.tls
+        # A channel holds the TLS files as they were when it was made; and after a time-out it may be a dead one.
+        is_stale = tls and (code in _UNAUTHORISED or not_connected(code, details))
+        if is_stale or code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            with self._lock:  # the next call makes another
                 self._drop_channel()
         trailers = [(datum.key, datum.value) for datum in error.trailing_metadata() or ()]
-        return failure(error.code(), error.details() or "", trailers, tls=self._settings.endpoint.tls)
+        return failure(code, details, trailers, tls=tls)
 
     def _export_call(self) -> _Export:
         with self._lock:

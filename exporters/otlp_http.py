@@ -18,8 +18,9 @@ from urllib3.exceptions import HTTPError
 from urllib3.response import BaseHTTPResponse
 
 from exporters.otlp_settings import OtlpSettings
-from exporters.otlp_status import http_failure, success, tls_fault
+from exporters.otlp_status import closed_at_once, http_failure, success, tls_fault
 from exporters.outcome import Outcome, Retry
+from exporters.tls_files import TlsFilesError
 
 _MAX_RESPONSE_BYTES: Final = 65_536
 """Of an answer's body; who says more is cut off, and the connection is not used again [B]."""
@@ -31,6 +32,8 @@ _COMPRESSORS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "gzip": lambda body: gzip.compress(body, _GZIP_LEVEL, mtime=0),
     "zstd": lambda body: zstandard.ZstdCompressor().compress(body),
 }
+
+_UNAUTHORISED: Final = frozenset({401, 403})
 
 _Connection = HTTPConnection | HTTPSConnection
 
@@ -78,14 +81,17 @@ class HttpTransport:
                 response, body = self._post(self._compress(request))
             if late.is_set():  # a head that is cut short reads like a whole one
                 raise TimeoutError
-        except _TlsFilesError as error:
+        except TlsFilesError as error:
             return Retry(reason="tls_files", detail=str(error))
         except (HTTPError, OSError, http.client.HTTPException) as error:
             self._drop()
             return self._failed(error, late=late.is_set())
         if 200 <= response.status < 300:
             return success(body)
-        return http_failure(response.status, response.headers.get("retry-after"), body)
+        if response.status in _UNAUTHORISED:
+            self._drop()  # the next one is made with the client certificate as it is then
+        tls = self._settings.endpoint.tls
+        return http_failure(response.status, response.headers.get("retry-after"), body, tls=tls)
 
     def close(self) -> None:
         """See `OtlpTransport.close`."""
@@ -121,6 +127,8 @@ class HttpTransport:
 
     def _post(self, body: bytes) -> tuple[BaseHTTPResponse, bytes]:
         connection = self._connected()
+        if connection.is_closed:
+            _connect(connection)
         # A receiver that refuses a request before it has read it answers, and closes.
         with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
             connection.request(
@@ -133,7 +141,7 @@ class HttpTransport:
         return response, answer[:_MAX_RESPONSE_BYTES]
 
     def _connected(self) -> _Connection:
-        """The connection, made anew where the receiver has closed it meanwhile; connecting is left to the request."""
+        """The connection, made anew where the receiver has closed it meanwhile, and then not connected yet."""
         with self._lock:
             if self._closed:
                 raise ConnectionAbortedError("the exporter is closed")
@@ -150,10 +158,7 @@ class HttpTransport:
         host = endpoint.host.strip("[]")
         if not endpoint.tls:
             return HTTPConnection(host, endpoint.port, timeout=timeout_s)
-        try:
-            context = self._settings.tls.context()
-        except OSError as error:
-            raise _TlsFilesError(f"the TLS files cannot be used: {error}") from error
+        context = self._settings.tls.context()
         return HTTPSConnection(host, endpoint.port, timeout=timeout_s, ssl_context=context)
 
     def _drop(self) -> None:
@@ -172,5 +177,9 @@ class HttpTransport:
                 socket.socket.shutdown(found, socket.SHUT_RDWR)
 
 
-class _TlsFilesError(Exception):
-    """The TLS files cannot be read; the text says which."""
+def _connect(connection: _Connection) -> None:
+    """Connects, TLS handshake and all; not within the request, where a connection that ends may have been answered."""
+    try:
+        connection.connect()
+    except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+        raise ConnectionAbortedError(closed_at_once(str(error), tls=True)) from error

@@ -16,16 +16,16 @@ from exporters.otlp_endpoint import (
     HTTP_PROTOBUF,
     PROTOCOLS,
     OtlpEndpoint,
-    TlsFiles,
 )
 from exporters.otlp_environment import METRICS_VARIABLES, FromVariable, environment_values
 from exporters.outcome import BatchSettings
 from exporters.retry import RetrySettings
+from exporters.tls_files import CA_FILE, CERT_FILE, KEY_FILE, TlsFiles
 
 COMPRESSIONS: Final = {GRPC: ("none", "gzip"), HTTP_PROTOBUF: ("none", "gzip", "zstd")}
 """What each protocol can do; zstd is beyond OTLP's own `gzip`, and the Collector's HTTP receiver takes it."""
 
-_TLS_KEYS: Final = ("tls.ca.file", "tls.cert.file", "tls.key.file")
+_TLS_KEYS: Final = (CA_FILE, CERT_FILE, KEY_FILE)
 _HEADER_NAME = re.compile(r"[0-9a-z_.-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 _OUR_HEADERS: Final = frozenset(
@@ -147,7 +147,7 @@ def _tls_files(options: Options, endpoint: OtlpEndpoint) -> TlsFiles:
             raise options.error(key, text, "TLS needs an endpoint that begins with https://")
         if not Path(text).is_file():
             raise options.error(key, text, "there is no such file")
-    if ("tls.cert.file" in given) != ("tls.key.file" in given):
-        raise options.error("tls.cert.file", given.get("tls.cert.file"), "certificate and key go together")
+    if (CERT_FILE in given) != (KEY_FILE in given):
+        raise options.error(CERT_FILE, given.get(CERT_FILE), "certificate and key go together")
     ca, cert, key_file = (Path(given[key]) if key in given else None for key in _TLS_KEYS)
     return TlsFiles(ca_file=ca, cert_file=cert, key_file=key_file)

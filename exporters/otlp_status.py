@@ -4,6 +4,7 @@ Source: OTLP specification, "Failures", "OTLP/gRPC Throttling", "OTLP/HTTP Respo
 """
 
 import http
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
@@ -60,6 +61,15 @@ _HTTP_MISCONFIGURED: Final = {
 }
 """As `_MISCONFIGURED`; so are all statuses that are no errors: redirects are not followed."""
 
+_BEGIN_WITH_HTTPS: Final = "the receiver wants TLS: check whether the endpoint should begin with https://"
+
+_WANTS_TLS: Final = re.compile(
+    r"Client sent an HTTP request to an HTTPS server\.$"
+    r"|<html>\s*<head>\s*<title>400 The plain HTTP request was sent to HTTPS port</title>"
+)
+"""What Go and nginx answer, with status 400, to HTTP where they want TLS: the whole answer or its beginning, since a
+receiver may quote a client's name in an answer of its own."""
+
 _TLS_FAULTS: Final = (
     (
         ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed", "is not in peer certificate"),
@@ -75,7 +85,7 @@ _TLS_FAULTS: Final = (
     ),
     (
         ("HTTP request to an HTTPS server", "plain HTTP request was sent to HTTPS port"),
-        "the receiver wants TLS: check whether the endpoint should begin with https://",
+        _BEGIN_WITH_HTTPS,
     ),
 )
 """Words of OpenSSL, BoringSSL and HTTP servers, and what an operator makes of them."""
@@ -86,7 +96,7 @@ _CLOSED_AT_ONCE: Final = {
 }
 """By whether we speak TLS."""
 
-_CLOSED_WORDS: Final = ("Socket closed", "Unwrap failed")
+_CLOSED_WORDS: Final = ("Socket closed", "Unwrap failed", "Handshake read failed")
 """Of gRPC, where the other side ends a connection in or right after its handshake."""
 
 _Metadata = Iterable[tuple[str, str | bytes]]
@@ -97,8 +107,8 @@ def failure(code: grpc.StatusCode, details: str, trailers: _Metadata, *, tls: bo
     reason = str(code.value[1]).replace(" ", "_")
     after_ms = _retry_delay_ms(trailers)
     if code is grpc.StatusCode.UNAVAILABLE:
-        if "failed to connect" in details and any(word in details for word in _CLOSED_WORDS):
-            return Retry(reason=reason, detail=f"{details} ({_CLOSED_AT_ONCE[tls]})")
+        if not_connected(code, details) and any(word in details for word in _CLOSED_WORDS):
+            return Retry(reason=reason, detail=closed_at_once(details, tls=tls))
         if (fault := tls_fault(details)) is not None:
             return fault
     if code in _RETRYABLE:
@@ -112,13 +122,24 @@ def failure(code: grpc.StatusCode, details: str, trailers: _Metadata, *, tls: bo
     return Refused(reason=reason, detail=details)
 
 
-def http_failure(status: int, retry_after: str | None, body: bytes) -> Outcome:
+def not_connected(code: grpc.StatusCode, details: str) -> bool:
+    """True if a call failed because there is no connection, or none whose handshake came to its end."""
+    return code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details
+
+
+def closed_at_once(text: str, *, tls: bool) -> str:
+    """What is said where the other side ended a connection before it was of use, with what to check."""
+    return f"{text} ({_CLOSED_AT_ONCE[tls]})"
+
+
+def http_failure(status: int, retry_after: str | None, body: bytes, *, tls: bool = False) -> Outcome:
     """The outcome of a request that was not answered with success.
 
     Args:
         status: the answer's, not of the 200s.
         retry_after: its header of that name [s, or a date].
-        body: a `google.rpc.Status`, or whatever a proxy says.
+        body: a `google.rpc.Status`, or whatever a proxy says; it may quote what a client sent.
+        tls: whether the request went over TLS.
     """
     reason, detail = f"http_{status}", _message(body)
     after_ms = _retry_after_ms(retry_after)
@@ -127,8 +148,8 @@ def http_failure(status: int, retry_after: str | None, body: bytes) -> Outcome:
     hint = _HTTP_MISCONFIGURED.get(status) if 400 <= status < 600 else "check the endpoint: no OTLP receiver says that"
     if hint is not None:
         return Retry(reason=reason, detail=f"{detail} ({hint})".lstrip(), after_ms=after_ms)
-    if (fault := tls_fault(detail)) is not None:  # in an answer without TLS, as a 400
-        return fault
+    if status == http.HTTPStatus.BAD_REQUEST and not tls and _WANTS_TLS.match(detail):
+        return Retry(reason="tls", detail=f"{_BEGIN_WITH_HTTPS} ({detail})")
     if status == http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return TooLarge(reason=reason, detail=detail)
     return Refused(reason=reason, detail=detail)

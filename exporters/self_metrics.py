@@ -1,8 +1,8 @@
 """A node's own metrics to an OTLP receiver, through OpenTelemetry's SDK, as resource `service.name=fleetgauge`.
 
-Not fed by the push log: at every interval the metrics are read anew, and sent over the connection that `otlp` uses too.
-What they are is said where they are defined; here is only how they become instruments of the SDK. A failed interval is
-not sent again: its counters are in the next one.
+Not fed by the push log: at every interval, and a last time at the end, the metrics are read anew and sent over the
+connection that `otlp` uses too. What they are is said where they are defined; here is only how they become instruments
+of the SDK. A failed interval is not sent again: its counters are in the next one.
 """
 
 import math
@@ -163,7 +163,7 @@ class SelfMetricsExporter:
         self._thread.start()
 
     def request_stop(self, timeout_ms: int) -> None:
-        """Ends it; returns at once."""
+        """Has it send a last time, and end; returns at once."""
         self._stop_by_ms = self._time.hi_res_clock_ms() + timeout_ms
         self._stop.set()
 
@@ -182,10 +182,21 @@ class SelfMetricsExporter:
             while True:
                 self._settle(self._try(instruments))
                 if self._stop.wait(self._settings.interval_ms / 1_000):
-                    return
+                    break
+            self._send_the_last(instruments)
         finally:
             self._counters.enter(PipelineState.STOPPED)
             self._transport.close()
+
+    def _send_the_last(self, instruments: _Instruments) -> None:
+        """What was counted since the last interval; not tried twice, since whoever asked for the end waits."""
+        if self._time.hi_res_clock_ms() >= self._stop_by_ms:
+            return
+        outcome = self._try(instruments)
+        if isinstance(outcome, Delivered):
+            self._settle(outcome)
+        else:
+            self._log.info("our own metrics were not sent a last time", reason=outcome.reason, detail=outcome.detail)
 
     def _try(self, instruments: _Instruments) -> Outcome:
         """Reads and sends once; whatever goes wrong is no reason to stop telling of the node."""

@@ -36,15 +36,17 @@ class Authority:
             directory=directory,
         )
 
-    def issue(self, name: str, subject: str, *, days: int = 30) -> Certificate:
-        """A certificate of that subject, written /CN=a/O=b, good for localhost."""
+    def issue(
+        self, name: str, subject: str, *, days: int = 30, names: str = "DNS:localhost,IP:127.0.0.1"
+    ) -> Certificate:
+        """A certificate of that subject, written /CN=a/O=b, good for localhost or other `names`."""
         key, request, certificate = f"{name}.key", f"{name}.csr", f"{name}.pem"
         openssl(
             *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-utf8", "-multivalue-rdn"),
             *("-keyout", key, "-out", request, "-subj", subject),
             directory=self.directory,
         )
-        (self.directory / f"{name}.ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        (self.directory / f"{name}.ext").write_text(f"subjectAltName={names}\n")
         openssl(
             *("x509", "-req", "-in", request, "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
             *("-days", str(days), "-out", certificate, "-extfile", f"{name}.ext"),

@@ -120,6 +120,8 @@ def _make(
         return make(chosen, logger=logging.getLogger("librdkafka"))
     except confluent_kafka.KafkaException as error:
         raise PushLogError(f"the Kafka client refuses its settings: {text_of(error.args[0])}") from error
+    except (TypeError, ValueError) as error:  # confluent-kafka's own, of what is no text to it
+        raise PushLogError(f"the Kafka client refuses its settings: {error}") from error
 
 
 def text_of(error: object) -> str:

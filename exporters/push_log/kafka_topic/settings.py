@@ -14,6 +14,7 @@ OWN_CLIENT_KEYS: Final = frozenset({
     "allow.auto.create.topics",
     "auto.offset.reset",
     "bootstrap.servers",
+    "delivery.report.only.error",
     "enable.auto.commit",
     "enable.auto.offset.store",
     "enable.idempotence",

@@ -64,7 +64,7 @@ def _create(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
 
 
 def _warn_of_small_records(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
-    """Says so where the topic takes less than the largest push; without the right to look, nothing is said."""
+    """Says so where the topic takes less than the largest push; nothing where a broker does not tell."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]  # exported all the same
 
@@ -73,8 +73,8 @@ def _warn_of_small_records(admin: "AdminClient", settings: KafkaTopicSettings) -
         entries = admin.describe_configs([resource], request_timeout=_REQUEST_S)[resource].result()
     except KafkaException:
         return
-    allowed = int(entries["max.message.bytes"].value)
-    if allowed < settings.max_record_bytes:
+    allowed = _number(getattr(entries.get("max.message.bytes"), "value", None))
+    if allowed is not None and allowed < settings.max_record_bytes:
         log.warning(
             "a topic takes smaller records than the largest push; larger ones are refused when they do "
             "not compress below it",
@@ -82,3 +82,8 @@ def _warn_of_small_records(admin: "AdminClient", settings: KafkaTopicSettings) -
             max_message_bytes=allowed,
             wanted=settings.max_record_bytes,
         )
+
+
+def _number(value: object) -> int | None:
+    """A setting's value as it came; None where a broker, or what stands in for one, leaves it out."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else None

@@ -4,6 +4,8 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pytest
 from pyarrow import dataset, fs
 from pyarrow import parquet as pq
 from support.delivery import Delivery, real_records
+from support.push_log import push_record
 
 from exporters.landing import LandingExporter, LandingSettings, landing_exporter
 from exporters.landing_schema import LANDING_SCHEMA, partition_of
@@ -64,6 +67,11 @@ def visible(root: Path) -> list[Path]:
     """Files that Spark would read: nothing below a folder or with a name that begins with `_` or `.`."""
     files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     return [path for path in files if not any(part[0] in "_." for part in path.parts)]
+
+
+def sizes(root: Path) -> list[int]:
+    """Rows of each file, in the order of their names."""
+    return [pq.ParquetFile(root / path).metadata.num_rows for path in visible(root)]
 
 
 def test_every_field_comes_back_as_it_was_pushed(tmp_path: Path) -> None:
@@ -123,13 +131,48 @@ def test_what_was_written_before_a_crash_is_not_written_again_though_batches_are
     assert [row["push_id"] for row in rows(tmp_path)] == [push.push_id for push in everything]
 
 
-def test_a_file_that_cannot_be_read_is_no_reason_to_leave_pushes_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("log", ["", "worker-1."])
+def test_nothing_is_written_again_though_a_second_crash_comes_while_smaller_batches_pass_a_file(
+    tmp_path: Path, log: str
+) -> None:
+    def batch(start: int, stop: int) -> Batch:
+        found = batch_of(everything[start:stop], first=start + 1)
+        return replace(found, first_position=log + found.first_position, last_position=log + found.last_position)
+
+    everything = pushes(40, every_us=HOUR_US // 8)
+    landing(tmp_path).export(batch(0, 35))
+    exporter = landing(tmp_path)
+    for start in range(0, 12, 3):
+        exporter.export(batch(start, start + 3))
+    again = landing(tmp_path)
+    for start in range(12, 40, 3):
+        again.export(batch(start, start + 3))
+    assert [row["push_id"] for row in rows(tmp_path)] == [push.push_id for push in everything]
+
+
+@pytest.mark.parametrize("damaged", [lambda _: b"PAR1 and no more", lambda whole: whole[:4] + bytes(200) + whole[204:]])
+def test_a_file_that_cannot_be_read_is_no_reason_to_leave_pushes_out(
+    tmp_path: Path, damaged: Callable[[bytes], bytes]
+) -> None:
     exporter = landing(tmp_path)
     exporter.export(batch_of(pushes(5)))
     [file] = visible(tmp_path)
-    (tmp_path / file).write_bytes(b"PAR1 and no more")
+    (tmp_path / file).write_bytes(damaged((tmp_path / file).read_bytes()))
     exporter.export(batch_of(pushes(5)))
     assert len(rows(tmp_path)) == 5
+
+
+def test_a_file_is_closed_when_it_is_full_and_what_fills_none_waits_for_its_time_or_for_a_stop(tmp_path: Path) -> None:
+    zone = tmp_path / "zone"
+    records = [push_record(number, os.urandom(10_000)) for number in range(25)]
+    keys = {"type": "landing", "path": str(zone), "batch.max.bytes": 100_000, "linger.ms": 3_600_000}
+    with Delivery(tmp_path, **keys) as delivery:
+        delivery.push(*records)
+        delivery.wait(lambda stats: stats.delivered_records >= 20)
+        assert sizes(zone) == [10, 10]
+        assert delivery.pipeline.stop(30_000)
+    assert sizes(zone) == [10, 10, 5]
+    assert [row["push_id"] for row in rows(zone)] == [record.push_id for record in records]
 
 
 KILLED_BEFORE_COMMIT = """
@@ -138,6 +181,7 @@ from pathlib import Path
 sys.path[:0] = {path!r}
 from exporters.push_log.sqlite import SqlitePushLogReader
 from support.delivery import Delivery, real_records
+from support.push_log import push_record
 SqlitePushLogReader.commit = lambda self, batch: os.kill(os.getpid(), 9)
 with Delivery(Path({root!r}), type="landing", path={zone!r}, linger__ms=1) as delivery:
     delivery.push(*real_records(50))
@@ -194,6 +238,23 @@ def test_a_log_that_was_begun_anew_does_not_overwrite_what_is_there(tmp_path: Pa
     exporter.export(batch_of(pushes(3)))
     exporter.export(batch_of(pushes(3, start=T0 + 500)))  # the same positions
     assert len(rows(tmp_path)) == 6
+
+
+def test_files_of_another_node_from_the_same_place_in_its_log_are_not_even_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    really_open = LocalStorage.open
+
+    def open_one(storage: LocalStorage, partition: str, name: str) -> pa.NativeFile:
+        opened.append(name)
+        return really_open(storage, partition, name)
+
+    monkeypatch.setattr(LocalStorage, "open", open_one)
+    theirs = tuple(push._replace(push_id=push.push_id.replace("00000001", "00000002", 1)) for push in pushes(9))
+    landing(tmp_path).export(batch_of(theirs))
+    landing(tmp_path).export(batch_of(pushes(5, start=T0 + 1), first=3))
+    assert (len(rows(tmp_path)), opened) == (14, [])
 
 
 def test_metrics_are_zstd_without_a_dictionary_and_times_have_statistics(tmp_path: Path) -> None:
@@ -353,8 +414,9 @@ def test_a_record_that_no_schema_fits_is_refused_before_anything_is_written(
     assert visible(tmp_path) == []
 
 
-def test_a_file_uri_is_a_local_path(tmp_path: Path) -> None:
-    exporter = landing_exporter("landing", {"path": f"file://{tmp_path}/zone"})
+@pytest.mark.parametrize("scheme", ["file://", "file:"])
+def test_a_file_uri_is_a_local_path(tmp_path: Path, scheme: str) -> None:
+    exporter = landing_exporter("landing", {"path": f"{scheme}{tmp_path}/zone"})
     assert isinstance(exporter._storage, LocalStorage)
     exporter.export(batch_of(pushes(2)))
     assert len(rows(tmp_path / "zone")) == 2
@@ -376,6 +438,34 @@ def test_any_file_system_of_pyarrow_gets_whole_files_under_the_same_names(tmp_pa
     leftover.write_bytes(b"x")
     remote(tmp_path, "node-7").export(batch)
     assert not leftover.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(pa.ArrowNotImplementedError("Move() is not implemented"), "storage"), (pa.ArrowMemoryError("no room"), "memory")],
+)
+def test_a_storage_that_cannot_do_its_part_holds_the_pushes_back_and_refuses_none(
+    tmp_path: Path, error: Exception, reason: str
+) -> None:
+    class Incapable(fs.SubTreeFileSystem):
+        """As an Azure account without hierarchical namespace."""
+
+        def move(self, *_: object) -> None:
+            raise error
+
+    storage = RemoteStorage(Incapable(str(tmp_path), fs.LocalFileSystem()), "zone", "node-7")
+    exporter = LandingExporter("landing", LandingSettings(path="abfs://key@zone"), storage=storage)
+    outcome = exporter.export(batch_of(pushes(2)))
+    assert outcome == Retry(reason=reason, detail=f"cannot write to abfs://zone: {error}")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_file_system_that_misses_something_on_this_machine_is_told_in_one_line_with_each_batch() -> None:
+    exporter = landing_exporter("landing", {"path": "hdfs://127.0.0.1:1/zone"})
+    outcome = exporter.export(batch_of(pushes(1)))
+    assert isinstance(outcome, Retry)
+    assert outcome.detail.startswith("cannot write to hdfs://127.0.0.1:1/zone: ")
+    assert len(outcome.detail.splitlines()) == 1
 
 
 def test_spark_ignored_folders_are_ignored_by_pyarrow_too(tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
 """The landing zone on an S3-compatible store: moto's server, over HTTP."""
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from pyarrow import dataset, fs
 from support.delivery import Delivery, real_records
 from support.kafka_broker import free_ports, with_the_test_run
+from support.resetting_proxy import ResettingProxy
 
 from exporters.landing import LandingExporter, LandingSettings, landing_exporter
 from exporters.outcome import Delivered, Retry
@@ -22,11 +26,18 @@ SECRET = "s3cr3t"
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[int]:
+def access_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the store writes a line for each request."""
+    return tmp_path_factory.mktemp("store") / "access.log"
+
+
+@pytest.fixture(scope="module")
+def store(access_log: Path) -> Iterator[int]:
     """The port of a store that is empty."""
     [port] = free_ports(1)
     command = [*with_the_test_run(), sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with access_log.open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + 60
         while True:
@@ -62,7 +73,7 @@ def rows(port: int, bucket: str) -> list[str]:
 
 
 def folders(port: int, bucket: str) -> list[str]:
-    found = s3(port).get_file_info(fs.FileSelector(f"{bucket}/landing", recursive=True))
+    found = s3(port).get_file_info(fs.FileSelector(f"{bucket}/landing", allow_not_found=True, recursive=True))
     return sorted({info.path.rpartition("/")[0] for info in found if info.is_file})
 
 
@@ -113,6 +124,40 @@ def test_old_hours_go_and_are_counted(store: int) -> None:
     assert exporter.counters()["retired_files"] == 2
     assert rows(store, "old") == ids(records[2:])
     assert len(folders(store, "old")) == 3
+
+
+def uploads(access_log: Path, bucket: str) -> list[str]:
+    """The requests by which files came into a bucket, without what is behind their paths' `?`."""
+    found = [line.split('"')[1] for line in access_log.read_text().splitlines() if f"/{bucket}/landing/" in line]
+    return [request for request in found if not request.startswith(("HEAD ", "GET "))]
+
+
+def test_a_small_file_is_one_request_under_its_final_name(store: int, access_log: Path) -> None:
+    exporter = landing_exporter("lake", {"path": uri(store, "small")})
+    assert exporter.export(batch_of(real_records(5))) == Delivered()
+    [upload] = uploads(access_log, "small")
+    assert upload.startswith("PUT /small/landing/date=")
+    assert ".parquet HTTP/1.1" in upload
+
+
+def test_an_upload_that_breaks_off_leaves_nothing_that_a_reader_sees(store: int) -> None:
+    sizes = {"small-one": 200_000, "several-parts": 12 << 20}
+    paths = {bucket: uri(store, bucket) for bucket in sizes}
+    [record] = real_records(1)
+    batches = {bucket: batch_of([record._replace(metrics=os.urandom(size))]) for bucket, size in sizes.items()}
+
+    def export(bucket: str, port: int) -> object:
+        path = paths[bucket].replace(str(store), str(port))
+        return landing_exporter("lake", {"path": path}).export(batches[bucket])
+
+    with ResettingProxy(store, after_bytes=100_000, times=1_000) as proxy, ThreadPoolExecutor() as at_once:
+        outcomes = list(at_once.map(lambda bucket: export(bucket, proxy.port), sizes))
+    assert proxy.resets > 0
+    assert [type(outcome) for outcome in outcomes] == [Retry, Retry]
+    for bucket in sizes:
+        assert folders(store, bucket) == []
+        assert export(bucket, store) == Delivered()
+        assert rows(store, bucket) == [record.push_id]
 
 
 def test_a_bucket_that_is_missing_is_tried_again_and_no_secret_is_told(store: int) -> None:

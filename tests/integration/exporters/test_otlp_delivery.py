@@ -16,10 +16,11 @@ from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untype
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from support.otlp_receivers import GrpcAnswer as Handler
+from support.otlp_receivers import GrpcReceiver as Receiver
 
 from exporters.labels import LabelSettings, labelled
 from exporters.otlp import OtlpExporter, otlp_exporter
-from exporters.otlp_grpc import EXPORT_METHOD
 from exporters.outcome import Delivered, Refused, Retry, TooLarge
 from exporters.pipeline import Pipeline
 from exporters.push_log.log import Batch, Lag
@@ -35,8 +36,6 @@ RECORD = PushRecord(
     subscription_id=1, push_interval_ms=1_000, terminating=False, compression_type="zstd", payload_bytes=1,
     schema_version=1, metrics=b"",
 )  # fmt: skip
-
-Handler = Callable[[bytes, grpc.ServicerContext], bytes]
 
 
 def push(number: int, name: str = "org.apache.kafka.producer.x") -> PushRecord:
@@ -59,35 +58,6 @@ def clients(request: bytes) -> list[str]:
         for attribute in found.resource.attributes
         if attribute.key == "client_id"
     ]
-
-
-class Receiver(grpc.GenericRpcHandler):
-    """An OTLP receiver: keeps the raw requests that it took and their metadata; `answer` may be replaced."""
-
-    def __init__(self, port: int = 0, credentials: grpc.ServerCredentials | None = None) -> None:
-        self.requests: list[bytes] = []
-        self.metadata: list[dict[str, str]] = []
-        self.answer: Handler = lambda request, context: b"\x0a\x00"
-        self._server = grpc.server(
-            futures.ThreadPoolExecutor(2), options=[("grpc.max_receive_message_length", 4 << 20)]
-        )
-        self._server.add_generic_rpc_handlers((self,))
-        address = f"127.0.0.1:{port}"
-        secure = self._server.add_secure_port
-        self.port = secure(address, credentials) if credentials else self._server.add_insecure_port(address)
-        self._server.start()
-
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        return grpc.unary_unary_rpc_method_handler(self._export) if details.method == EXPORT_METHOD else None
-
-    def _export(self, request: bytes, context: grpc.ServicerContext) -> bytes:
-        self.metadata.append({key: str(value) for key, value in context.invocation_metadata()})
-        response = self.answer(request, context)
-        self.requests.append(request)
-        return response
-
-    def stop(self) -> None:
-        self._server.stop(grace=None).wait(5)
 
 
 class Log:

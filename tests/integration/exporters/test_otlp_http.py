@@ -7,13 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import zstandard
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from support.certificates import Authority
+from support.otlp_receivers import HttpAnswer as Answer
+from support.otlp_receivers import HttpHandler as Handler
+from support.otlp_receivers import HttpReceiver as Receiver
 from support.payloads import metrics_data
 from support.push_log import push_record
 
@@ -27,52 +29,6 @@ pytestmark = pytest.mark.integration
 RECORDS = tuple(push_record(number, metrics_data()) for number in range(3))
 BATCH = Batch(exporter="otlp", records=RECORDS, first_position="1", last_position="3", size_bytes=1)
 EXPECTED = b"".join(labelled(record, LabelSettings()) for record in RECORDS)
-
-Answer = Callable[["Handler"], None]
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Keeps what came, and answers as the receiver is told to."""
-
-    protocol_version = "HTTP/1.1"
-    server: "Receiver"
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.requests.append((self.path, dict(self.headers.items()), body))
-        self.server.peers.append(self.client_address[1])
-        self.server.answer(self)
-
-    def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None: ...
-
-
-class Receiver(ThreadingHTTPServer):
-    """An OTLP/HTTP receiver; `answer` may be replaced."""
-
-    daemon_threads = True
-
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        if context is not None:
-            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-        self.requests: list[tuple[str, dict[str, str], bytes]] = []
-        self.peers: list[int] = []
-        self.answer: Answer = lambda handler: handler.reply(200, b"\x0a\x00")
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    def handle_error(self, request: object, client_address: object) -> None: ...
-
-    def stop(self) -> None:
-        self.shutdown()
-        self.server_close()
 
 
 @pytest.fixture

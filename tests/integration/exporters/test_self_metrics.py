@@ -8,6 +8,7 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, ResourceMetrics
 from support.node import Node
 from support.otel_collector import OtelCollector, missing_tools
+from support.otlp_receivers import GrpcReceiver
 
 from exporters.delivery_stats import PipelineState
 from exporters.self_metrics import Reading, SelfMetricsExporter, self_metrics_settings
@@ -49,13 +50,21 @@ def metrics_of(collector: OtelCollector) -> dict[str, Metric]:
     }
 
 
-def test_every_metric_of_a_running_node_arrives_as_it_is_on_metrics(collector: OtelCollector, tmp_path: Path) -> None:
+def test_every_metric_of_a_running_node_arrives_as_it_is_on_metrics_and_a_last_time_when_it_stops(
+    collector: OtelCollector, tmp_path: Path
+) -> None:
+    seldom = GrpcReceiver()
     config = f"""
 [exporters.own]
 type = "self_metrics"
 protocol = "http/protobuf"
 endpoint = "http://127.0.0.1:{collector.http_port}"
 "interval.ms" = 200
+
+[exporters.seldom]
+type = "self_metrics"
+endpoint = "http://127.0.0.1:{seldom.port}"
+"interval.ms" = 3600000
 
 [exporters.look]
 type = "console"
@@ -65,7 +74,11 @@ type = "console"
         status = node.status()
         told = {family.name: family for family in families(status, ()) if family.samples}
         found = metrics_of(collector)
+        until(lambda: seldom.requests)
+        assert len(seldom.requests) == 1
         node.stop()
+    assert len(seldom.requests) == 2
+    seldom.stop()
     expected = {
         sample.name if family.type == "histogram" else family.name
         for family in told.values()
@@ -78,7 +91,7 @@ type = "console"
     [build] = found["fleetgauge_build_info"].gauge.data_points
     assert {each.key for each in build.attributes} == {"version", "node_id", "cluster_id"}
     states = found["fleetgauge_exporter_state"].gauge.data_points
-    assert len(states) == 2 * len(PipelineState)
+    assert len(states) == 3 * len(PipelineState)
 
 
 def test_a_collector_that_comes_late_gets_the_counters_as_they_are_then(

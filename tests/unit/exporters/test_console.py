@@ -4,6 +4,7 @@ import io
 import json
 
 import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 from support.payloads import metrics_data
 from support.push_log import push_record
 from support.real_pushes import real_pushes
@@ -51,14 +52,16 @@ def test_json_has_every_field_and_the_metrics_of_real_clients_in_otlps_own_json(
     found = [json.loads(line) for line in written(*records, form="json")]
     assert [each["push_id"] for each in found] == [record.push_id for record in records]
     assert found[0].keys() == set(PushRecord._fields)
-    names = {
-        metric["name"]
+    metrics = [
+        metric
         for each in found
         for resource in each["metrics"]["resourceMetrics"]
         for scope in resource["scopeMetrics"]
         for metric in scope["metrics"]
-    }
-    assert "org.apache.kafka.consumer.connection.creation.rate" in names
+    ]
+    assert "org.apache.kafka.consumer.connection.creation.rate" in {metric["name"] for metric in metrics}
+    sums = [metric["sum"] for metric in metrics if "sum" in metric]
+    assert {each["aggregationTemporality"] for each in sums} == {AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA}
 
 
 @pytest.mark.parametrize("form", ["line", "json"])

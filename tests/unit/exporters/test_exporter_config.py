@@ -90,6 +90,10 @@ def test_endpoints_that_gRPC_could_not_use_are_refused(text: str) -> None:  # no
         ({"type": "pulsar"}, r"exporters\.collector\.type is 'pulsar': expected one of .*kafka_topic, landing, otlp"),
         ({"type": "landing"}, r"exporters\.collector\.path is '': expected a text"),
         ({"type": "landing", "path": "bogus://x"}, r"path is 'bogus://x': expected a path, or a URI"),
+        (
+            {"type": "landing", "path": "s3://"},
+            r"path is 's3://': expected a path, or a URI.*it names no bucket or folder",
+        ),
         ({"type": "landing", "path": "x", "labels": []}, r"labels is \[\]: there is no such key"),
     ],
 )
@@ -169,6 +173,30 @@ def test_certificate_variables_say_nothing_about_an_endpoint_without_tls(tmp_pat
     assert from_variables({"endpoint": "https://x:1"}, **names).tls.ca_file == tmp_path / "ca.pem"
 
 
+def test_variables_name_our_own_certificate_and_its_key_for_metrics_or_for_all_signals(tmp_path: Path) -> None:
+    files = {name: str(tmp_path / name) for name in ("ca", "cert", "key", "other")}
+    for path in files.values():
+        Path(path).write_text("x")
+    https = {"endpoint": "https://x:1"}
+    names = {"CERTIFICATE": files["ca"], "CLIENT_CERTIFICATE": files["cert"], "CLIENT_KEY": files["key"]}
+    found = from_variables(dict(https), **names).tls
+    assert (found.ca_file, found.cert_file, found.key_file) == tuple(
+        Path(files[name]) for name in ("ca", "cert", "key")
+    )
+    found = from_variables(
+        dict(https), METRICS_CLIENT_KEY=files["other"], METRICS_CERTIFICATE=files["key"], **names
+    ).tls
+    assert (found.ca_file, found.key_file) == (Path(files["key"]), Path(files["other"]))
+    assert from_variables({**https, "tls.key.file": files["other"]}, **names).tls.key_file == Path(files["other"])
+    with pytest.raises(ExporterConfigError, match="certificate and key go together"):
+        from_variables(dict(https), CLIENT_CERTIFICATE=files["cert"])
+
+
+def test_headers_for_metrics_win_whole_over_those_for_every_signal() -> None:
+    found = from_variables(HEADERS="api-key=a,x=y", METRICS_HEADERS="api-key=m")
+    assert found.headers == (("api-key", "m"),)
+
+
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
@@ -193,6 +221,18 @@ def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("x")
     with pytest.raises(ExporterConfigError, match="certificate and key go together"):
         otlp(endpoint="https://x", tls__cert__file=str(tmp_path / "cert.pem"))
+
+
+@pytest.mark.parametrize(
+    "secret", ["s3c/r3t", "12/s3cr3t", "s3c r3t", "s3c@r3t", "s3c%r3t", "s3c?r3t", "s3c'r3t", "s@3c/r3t", "s/3c@r/3t"]
+)
+def test_no_part_of_a_secret_key_in_a_path_that_is_wrong_is_shown(secret: str) -> None:
+    path = f"s3://AKIA:{secret}@bucket/landing?region=us-east-1&bogus=1"
+    with pytest.raises(ExporterConfigError) as caught:
+        build_exporter("lake", {"type": "landing", "path": path})
+    assert not [part for part in ("AKIA", "s3c", "r3t", "3t") if part in str(caught.value)]
+    assert "s3://bucket/landing" in str(caught.value)
+    assert ("written as %2F" in str(caught.value)) == ("/" in secret.partition("@")[0])
 
 
 def test_a_landing_zone_needs_its_path_alone_and_touches_nothing_yet(tmp_path: Path) -> None:
@@ -252,6 +292,8 @@ def test_every_key_of_a_topic_is_taken_typed_or_as_text() -> None:
         ({"format": "avro"}, r"format is 'avro': expected one of record, otlp"),
         ({"labels": "client_id"}, r"labels is 'client_id': there is no such key"),
         ({"client.acks": "1"}, r"client\.acks is '\(hidden\)': that is set by Fleetgauge"),
+        ({"client.delivery.report.only.error": "true"}, r"only\.error is '\(hidden\)': that is set by Fleetgauge"),
+        ({"client.oauth_cb": "s3cret"}, r"client is '\(hidden\)': the Kafka client refuses its settings: .*oauth_cb"),
         ({"client.transactional.id": "x"}, r"client\.transactional\.id is .*that is set by Fleetgauge"),
         ({"client.delivery.timeout.ms": "1"}, r"client\.delivery\.timeout\.ms is .*that is what timeout\.ms sets"),
         (

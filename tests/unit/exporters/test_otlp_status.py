@@ -133,11 +133,33 @@ def test_the_words_of_an_answer_are_kept_whatever_it_is(body: bytes, detail: str
     assert http_failure(400, None, body) == Refused(reason="http_400", detail=detail)
 
 
-def test_http_to_a_receiver_that_wants_tls_costs_no_push() -> None:
-    outcome = http_failure(400, None, b"Client sent an HTTP request to an HTTPS server.\n")
+PLAIN_TO_TLS = [
+    b"Client sent an HTTP request to an HTTPS server.\n",
+    b"<html>\r\n<head><title>400 The plain HTTP request was sent to HTTPS port</title></head>\r\n<body>",
+]
+"""As Go's net/http and nginx have it."""
+
+
+@pytest.mark.parametrize("body", PLAIN_TO_TLS)
+def test_http_to_a_receiver_that_wants_tls_costs_no_push(body: bytes) -> None:
+    outcome = http_failure(400, None, body)
     assert isinstance(outcome, Retry)
     assert outcome.reason == "tls"
     assert "https://" in outcome.detail
+    assert isinstance(http_failure(400, None, body, tls=True), Refused)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("status", [400, 422, 500])
+@pytest.mark.parametrize("name", ["HANDSHAKE_FAILURE", "CERTIFICATE_REQUIRED", *map(bytes.decode, PLAIN_TO_TLS)])
+def test_no_client_stops_delivery_by_a_name_that_a_receiver_quotes(name: str, status: int, tls: bool) -> None:
+    said = f'invalid label in series {{client_id="{name}"}}'
+    for body in (
+        said.encode(),
+        Status(code=3, message=said).SerializeToString(),
+        said[said.index(name) - 1 :].encode(),
+    ):
+        assert isinstance(http_failure(status, None, body, tls=tls), Refused)
 
 
 @pytest.mark.parametrize(("tls", "advice"), [(True, "tls.cert.file"), (False, "https://")])
