@@ -47,6 +47,9 @@ _MISCONFIGURED: Final = {
 """Permanent by the specification, whose client has no log to wait in. They say nothing against the pushes: an expired
 token must not cost the whole log, so they wait for the operator."""
 
+_IN_DOUBT: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
+"""A payload that cannot be read gets them, and any fault of the receiver's own that it has no other word for."""
+
 _HTTP_RETRYABLE: Final = frozenset({408, 429, 502, 503, 504})
 """As the OTLP specification lists them, and 408, which says of itself that the request may be repeated (RFC 9110)."""
 
@@ -119,7 +122,7 @@ def failure(code: grpc.StatusCode, details: str, trailers: _Metadata, *, tls: bo
         if after_ms is not None:
             return Retry(reason=reason, detail=details, after_ms=after_ms)
         return TooLarge(reason=reason, detail=details)
-    return Refused(reason=reason, detail=details)
+    return Refused(reason=reason, detail=details, in_doubt=code in _IN_DOUBT)
 
 
 def not_connected(code: grpc.StatusCode, details: str) -> bool:
@@ -152,7 +155,7 @@ def http_failure(status: int, retry_after: str | None, body: bytes, *, tls: bool
         return Retry(reason="tls", detail=f"{_BEGIN_WITH_HTTPS} ({detail})")
     if status == http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return TooLarge(reason=reason, detail=detail)
-    return Refused(reason=reason, detail=detail)
+    return Refused(reason=reason, detail=detail, in_doubt=status >= 500)
 
 
 def tls_fault(text: str) -> Retry | None:

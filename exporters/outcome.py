@@ -70,10 +70,16 @@ class TooLarge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Something in the batch is unacceptable for good: halves are tried until the record is found."""
+    """Something in the batch is unacceptable for good: halves are tried until the record is found.
+
+    Attributes:
+        in_doubt: the destination may say so for a fault of its own (gRPC's INTERNAL, HTTP's 500). Where it says it of
+            every record of a batch of several, the batch is tried again for a while.
+    """
 
     reason: str
     detail: str = ""
+    in_doubt: bool = False
 
 
 Outcome = Delivered | Retry | TooLarge | Refused

@@ -9,6 +9,7 @@ import random as _random
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import structlog
 
@@ -33,11 +34,16 @@ from exporters.outcome import (
 from exporters.push_log.log import Batch, CursorRevokedError, PushLogError, PushLogReader
 from exporters.replay import Replay
 from exporters.retry import Backoff
+from exporters.suspicion import Suspicion
 from quotas.clock import Time
 
 log = structlog.get_logger(__name__)
 
 _Settled = Delivered | TooLarge | Refused
+IN_DOUBT_FOR_MS: Final = 600_000
+"""For so long a batch is tried again whose every push its destination refuses without a word on whose fault it is."""
+_LOOK_EVERY_MS: Final = 50
+"""How often an idle log is looked at by an exporter that lingers for less [ms]."""
 _CLOSE_GRACE_S = 1.0
 """How long a running export may take to notice that its exporter was closed."""
 
@@ -154,6 +160,8 @@ class Pipeline:
                 self._deliver(batch)
             elif self._deadline_ms is not None:
                 return
+            elif self._exporter.batch.linger_ms < _LOOK_EVERY_MS:
+                self._pause(_LOOK_EVERY_MS)
             if self._replay is not None and self._replay_asked.is_set() and self._deadline_ms is None:
                 self._replay_some(self._replay)
 
@@ -170,23 +178,41 @@ class Pipeline:
         return polled[0] if polled else None
 
     def _deliver(self, batch: Batch) -> None:
-        """Exports the batch, in parts where the destination will not have it whole, and moves the cursor past it."""
+        """Exports the batch and moves the cursor past it. A destination that seems at fault is given time."""
         self._keep_to_rate(batch)
+        backoff = Backoff(self._exporter.retry, self._random)
+        began_ms = tried_ms = self._time.hi_res_clock_ms()
+        while isinstance(outcome := self._deliver_parts(batch, tried_ms - began_ms >= IN_DOUBT_FOR_MS), Retry):
+            self._say_waits(outcome)
+            if self._out_of_time():
+                return
+            now_ms = self._time.hi_res_clock_ms()  # no more than half of the time goes into asking push by push
+            self._pause(self._within_deadline(max(backoff.next_ms(), now_ms - tried_ms)))
+            tried_ms = self._time.hi_res_clock_ms()
+        if outcome is not None:
+            self._until_settled(partial(self._commit, batch))
+
+    def _deliver_parts(self, batch: Batch, blame_pushes: bool) -> Delivered | Retry | None:
+        """Exports the batch, in parts where the destination will not have it whole; None where a stop came first."""
+        suspicion = Suspicion(of_pushes=blame_pushes)
         parts = [batch]
         while parts:
             part = parts.pop()
             outcome = None if self._out_of_time() else self._until_settled(partial(self._export, part))
             if outcome is None:
-                return
+                return None
             refused = refusals(part, outcome)
             if refused is None:
                 self._counters.split()
                 parts.extend(reversed(halves(part)))
-            elif not self._set_aside(refused):
-                return
+            elif not self._set_aside(suspicion.certain(outcome, refused)):
+                return None
             else:
                 self._count_rejected(part, outcome)
-        self._until_settled(partial(self._commit, batch))
+        rest = suspicion.rest()
+        if isinstance(rest, Retry):
+            return rest
+        return Delivered() if self._set_aside(rest) else None
 
     def _keep_to_rate(self, batch: Batch) -> None:
         """Waits while a backlog is delivered faster than it may be."""

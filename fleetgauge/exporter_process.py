@@ -28,6 +28,7 @@ from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.log import PushLogError
 from exporters.registry import build_exporter, pipeline_settings
 from exporters.self_metrics import SELF_METRICS, SelfMetricsExporter, self_metrics_settings
+from fleetgauge.child_output import own_output
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.dead_letter_status import told_letters
 from fleetgauge.errors import ConfigError
@@ -181,6 +182,7 @@ def main() -> None:
     """Runs the process; exit code 0 after a stop, 1 where it cannot do its job."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    out = own_output()
     line = sys.stdin.readline()
     if not line:
         return
@@ -197,7 +199,7 @@ def main() -> None:
     try:
         with _only_one(job, time, orphaned):
             if not orphaned.is_set():
-                ExporterProcess(job, time).run(commands, sys.stdout)
+                ExporterProcess(job, time).run(commands, out)
     except FleetgaugeError as error:
         log.error("the exporters cannot run", problem=str(error))
         flush_logs()

@@ -125,8 +125,7 @@ class ExporterSupervisor:
             delay_s = delay.next_s(self._time.hi_res_clock_ms() - started_ms)
             log.error("the exporter process ended and is started again", exit_code=code, in_s=delay_s)
             self.restarts += 1
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop_asked.wait(), delay_s)
+            await self._pause(delay_s)
             while not await self._spawned_again(delay):
                 if self._may_end(code):
                     return

@@ -60,7 +60,11 @@ class SegmentSupply:
         if self._ready is not None or self._working or self._failed_lately():
             return
         self._working = True
-        self._wait = self._spawn(self._work)
+        try:
+            self._wait = self._spawn(self._work)
+        except RuntimeError as error:  # the system has no thread to give just now
+            self._working = False
+            self._fail(error)
 
     def take(self) -> HeadSegment | None:
         """The prepared segment, None when there is none; the caller gives it back if it cannot use it."""
@@ -88,9 +92,10 @@ class SegmentSupply:
             self._ready = self.make()
             self._failed_at_ms = None
         except (PushLogError, OSError) as error:
-            self._failed_at_ms = self._time.hi_res_clock_ms()
-            log.warning(
-                "the next segment of the push log could not be made; the current one grows on", reason=str(error)
-            )
+            self._fail(error)
         finally:
             self._working = False
+
+    def _fail(self, error: Exception) -> None:
+        self._failed_at_ms = self._time.hi_res_clock_ms()
+        log.warning("the next segment of the push log could not be made; the current one grows on", reason=str(error))

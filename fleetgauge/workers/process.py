@@ -7,7 +7,6 @@ signals to its parent. The end of the pipe says that the parent is gone: it answ
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import uvloop
 from pydantic import BaseModel
 
 from fleetgauge.app import Changes, FleetgaugeNode
+from fleetgauge.child_output import own_output
 from fleetgauge.config import ServiceConfig
 from fleetgauge.garbage import spare_what_is_there
 from fleetgauge.logs import configure_logging, flush_logs
@@ -48,17 +48,9 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        code = runner.run(_run(_Say(_own_output())))
+        code = runner.run(_run(_Say(own_output())))
     flush_logs()
     sys.exit(code)
-
-
-def _own_output() -> IO[str]:
-    """The pipe to the parent, for our words alone: what a metric reporter prints goes where the log goes."""
-    sys.stdout.flush()
-    words = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return words
 
 
 async def _run(say: "_Say") -> int:

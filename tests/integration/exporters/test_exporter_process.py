@@ -1,11 +1,13 @@
 """The exporter process by itself, as its parent starts it: one at a time over one log, and orphans make way."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.push_log import push_record, small_log
@@ -20,16 +22,35 @@ pytestmark = pytest.mark.integration
 WITHIN_S = 60
 
 
+TALKATIVE = """
+import json
+from exporters.console import console_exporter
+
+def make(name, values):
+    print(json.dumps({"exporters": {"mine": "ready"}}), flush=True)
+    return console_exporter(name, values)
+"""
+
+
 @contextmanager
-def exporter_process(job: Job) -> Iterator[subprocess.Popen[bytes]]:
+def exporter_process(job: Job, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
-        [sys.executable, "-m", "fleetgauge.exporter_process"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "fleetgauge.exporter_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        **options,
     ) as process:
         try:
             say(process, job.model_dump_json())
             yield process
         finally:
             process.kill()
+
+
+def log_a_push(directory: Path) -> None:
+    with closing(SqlitePushLogWriter(small_log(DataDirectory(directory).push_log))) as writer:
+        writer.append(push_record(1))
+        writer.commit()
 
 
 def say(process: subprocess.Popen[bytes], line: str) -> None:
@@ -42,9 +63,7 @@ def say(process: subprocess.Popen[bytes], line: str) -> None:
 def test_a_process_waits_for_its_predecessors_last_batch_unless_its_parent_is_gone(tmp_path: Path) -> None:
     landing = ("exporters.landing.type=landing", f"exporters.landing.path={tmp_path / 'landing'}")
     job = Job.of(load_config(overrides=[f"log.dirs={tmp_path}", *landing]))
-    with closing(SqlitePushLogWriter(small_log(DataDirectory(tmp_path).push_log))) as writer:
-        writer.append(push_record(1))
-        writer.commit()
+    log_a_push(tmp_path)
     with ExitStack() as predecessor:
         predecessor.enter_context(DataDirectory(tmp_path).lock("exporters.lock"))
         with exporter_process(job) as wanted, exporter_process(job) as orphan:
@@ -57,3 +76,19 @@ def test_a_process_waits_for_its_predecessors_last_batch_unless_its_parent_is_go
             assert wanted.stdout is not None
             last = wanted.stdout.readlines()[-1]
             assert json.loads(last)["exporters"]["landing"]["delivered_records"] == 1
+
+
+def test_what_an_exporter_of_ones_own_prints_is_no_word_to_the_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "talkative.py").write_text(TALKATIVE)
+    job = Job.of(load_config(overrides=[f"log.dirs={tmp_path}", "exporters.mine.type=talkative:make"]))
+    log_a_push(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with exporter_process(job, env=environment, stderr=subprocess.PIPE) as process:
+        say(process, '{"stop": 1000}')
+        assert process.wait(WITHIN_S) == 0
+        said, logged = process.communicate()
+    assert {"push_log", "exporters"} == json.loads(said.splitlines()[0]).keys()
+    assert b'{"exporters": {"mine": "ready"}}' in logged.splitlines()

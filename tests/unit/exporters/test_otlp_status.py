@@ -35,6 +35,7 @@ def test_what_the_receiver_will_never_take_is_refused(code: str) -> None:
     assert isinstance(outcome, Refused)
     assert outcome.detail == "why"
     assert outcome.reason == code.lower()
+    assert outcome.in_doubt == (code in {"INTERNAL", "UNKNOWN"})
 
 
 @pytest.mark.parametrize("code", ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"])
@@ -96,7 +97,8 @@ def test_what_http_calls_retryable_is_tried_again(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 406, 422, 500, 501])
 def test_what_an_http_receiver_will_never_take_is_refused(status: int) -> None:
-    assert http_failure(status, "5", b"no") == Refused(reason=f"http_{status}", detail="no")
+    refused = Refused(reason=f"http_{status}", detail="no", in_doubt=status >= 500)
+    assert http_failure(status, "5", b"no") == refused
 
 
 @pytest.mark.parametrize("status", [100, 304, 401, 403, 404, 405, 407, 415, 421, 700])

@@ -19,6 +19,7 @@ from exporters.outcome import (
     Retry,
     TooLarge,
 )
+from exporters.pipeline import IN_DOUBT_FOR_MS
 from exporters.push_log.log import Batch, CursorRevokedError, PushLogError
 
 
@@ -98,6 +99,64 @@ def test_an_unacceptable_push_is_found_by_halving_and_named_in_the_log() -> None
     assert rig.pipeline.stats().refused == {"invalid_argument": 1}
     assert rig.pipeline.stats().delivered_records == 63
     assert [entry["push_id"] for entry in logs if "left out" in entry["event"]] == [bad]
+
+
+IN_DOUBT = Refused(reason="internal", detail="backend", in_doubt=True)
+
+
+def test_a_destination_that_refuses_everything_in_doubt_is_asked_again_until_it_is_well() -> None:
+    pushes = records(8)
+    rig = Rig(Log(pushes[:5], pushes[5:]), Destination(answers(*[IN_DOUBT] * 2 * 9))).run()
+    assert rig.destination.got == [push.push_id for push in pushes]
+    assert rig.destination.exports == 2 * 9 + 2, "twice the whole batch of five and its parts"
+    stats = rig.pipeline.stats()
+    assert (stats.refused, stats.retried) == ({}, {"internal": 2})
+    assert stats.last_error == "internal: every one of 5 pushes is refused by itself: backend"
+    assert rig.pauses == [50, 100]
+
+
+@pytest.mark.parametrize("bad", [{5}, {0, 1, 2}, {6, 7}, {0, 1, 2, 3, 5, 6, 7}])
+def test_a_push_that_is_refused_in_doubt_is_at_fault_where_another_one_is_taken(bad: set[int]) -> None:
+    pushes = records(8)
+    names = {pushes[number].push_id for number in bad}
+    rig = Rig(Log(pushes), Destination(refuses(names, IN_DOUBT))).run()
+    assert rig.destination.got == [push.push_id for push in pushes if push.push_id not in names]
+    assert rig.pipeline.stats().refused == {"internal": len(bad)}
+    assert rig.pauses == []
+
+
+def test_pushes_that_nobody_would_take_hold_an_exporter_up_for_a_bounded_time() -> None:
+    pushes = records(5)
+    names = {push.push_id for push in pushes[:3]}
+    log = Log(pushes[:2], pushes[2:3], pushes[3:])
+    rig = Rig(log, Destination(refuses(names, IN_DOUBT))).run()
+    assert rig.destination.got == [push.push_id for push in pushes[3:]]
+    assert rig.pipeline.stats().refused == {"internal": 3}, "one alone is not waited for"
+    assert IN_DOUBT_FOR_MS <= sum(rig.pauses) <= IN_DOUBT_FOR_MS + Destination.retry.backoff_max_ms
+
+
+def test_asking_push_by_push_takes_no_more_than_half_of_a_sick_destination_s_time() -> None:
+    rig = Rig(Log(records(4)), Destination())
+
+    def slow(batch: Batch) -> Outcome:
+        rig.time.sleep(1_000)
+        return IN_DOUBT if rig.destination.exports <= 7 else Delivered()
+
+    rig.destination.decide = slow
+    rig.run()
+    assert rig.pauses == [7_000]
+    assert len(rig.destination.got) == 4
+
+
+def test_an_idle_log_is_not_polled_without_a_pause_by_an_exporter_that_does_not_linger() -> None:
+    destination = Destination()
+    destination.batch = BatchSettings(max_bytes=1_000, max_records=100, linger_ms=0)
+    rig = Rig(Log(records(2)), destination)
+    stops = iter([False, False, False, True])
+    rig.log.idle = lambda: rig.pipeline.request_stop(0) if next(stops) else None
+    rig.run()
+    assert len(destination.got) == 2
+    assert rig.pauses == [50, 50, 50]
 
 
 def test_no_part_is_delivered_twice_when_another_part_must_wait() -> None:

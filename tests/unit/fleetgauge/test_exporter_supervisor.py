@@ -141,6 +141,21 @@ def test_a_stop_ends_while_the_system_refuses_to_start_the_process(job: Job, mon
     asyncio.run(asyncio.wait_for(run(), WITHIN_S))
 
 
+def test_a_process_that_fails_again_and_again_is_started_at_the_same_pace_during_a_stop(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporter_supervisor, "_COMMAND", ("false",))
+
+    async def run() -> int:
+        supervisor = ExporterSupervisor(job, SystemTime())
+        await supervisor.start()
+        await until(lambda: supervisor.restarts == 2)
+        await supervisor.stop(1_500)
+        return supervisor.restarts
+
+    assert asyncio.run(asyncio.wait_for(run(), WITHIN_S)) <= 2 + 5, "after 0.1, 0.2, 0.4, 0.8, 1.6 s"
+
+
 def test_what_a_process_said_last_is_told_with_its_age_and_by_no_state_of_one_that_is_gone(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import lz4.frame
 import pytest
-from support.push_log import poll, poll_all, push_record, small_log, zstd
+from support.push_log import at_once, poll, poll_all, push_record, small_log, zstd
 
 from exporters.push_log import free_space
 from exporters.push_log.log import PushLogError, PushLogFullError, PushLogLockedError
@@ -123,6 +123,23 @@ def test_the_head_grows_on_while_the_next_segment_is_not_ready(log: Any) -> None
     waiting.pop()()
     written += log.write(writer, 1)
     assert len(log.segments()) == 2
+    assert poll_all(reader) == written
+
+
+def test_a_thread_that_the_system_refuses_is_asked_for_again_and_the_log_goes_on(log: Any) -> None:
+    refusals = [RuntimeError("can't start new thread")]
+
+    def spawn(work: Callable[[], None]) -> Callable[[], None]:
+        if refusals:
+            raise refusals.pop()
+        return at_once(work)
+
+    writer, reader = log.writer(spawn=spawn), log.reader()
+    written = log.write(writer, 60)
+    log.time.sleep(60_000)
+    written += log.write(writer, 60)
+    assert refusals == []
+    assert writer.counters()["segments_begun"] > 1
     assert poll_all(reader) == written
 
 
