@@ -13,9 +13,10 @@ from typing import Final
 import apsw
 import structlog
 
-from exporters.push_log.cursors import Cursors
+from exporters.push_log.cursors import Cursors, CursorState
 from exporters.push_log.damage import set_aside
 from exporters.push_log.directory import LogDirectory
+from exporters.push_log.lag import lag_behind
 from exporters.push_log.log import PushLogError
 from exporters.push_log.position import START
 from exporters.push_log.sealed_segment import SealedSegment, written_last
@@ -52,9 +53,9 @@ class Retention:
     """The upkeep of one log; for one thread of one process.
 
     A configured exporter that never read yet holds back everything, like a cursor at the start. The cursor of an
-    exporter that is no longer configured holds back nothing. It is kept while the log still reaches back to it, so
-    that a short absence from the configuration costs nothing, and is forgotten once it has lost its place. Without any
-    exporter, age and size alone decide.
+    exporter that is no longer configured holds back nothing, and what it has not delivered is said once. It is kept
+    while the log still reaches back to it, which is as long as the other exporters are behind, too, and is forgotten
+    once it has lost its place. Without any exporter, age and size alone decide.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Retention:
         self._exporters = tuple(exporters)
         self._directory = directory or LogDirectory(settings.dir)
         self._stuck: set[int] = set()
+        self._absent_are_said = False
         self._cursors = Cursors(settings.dir)
 
     def run(self, now_ms: int) -> Upkeep:
@@ -86,6 +88,7 @@ class Retention:
             PushLogError: the log or its cursors cannot be worked on now.
         """
         self._stuck.clear()
+        self._say_absent()
         damaged = self._set_damaged_aside()
         passed = self._drop_passed()
         checkpointed = sum(self._checkpoint(each) for each in self._sealed())
@@ -246,10 +249,27 @@ class Retention:
             {exporter: records for exporter, records in lost.items() if exporter in self._exporters and records}
         )
 
+    def _absent(self) -> list[CursorState]:
+        """The cursors of exporters that are no longer configured."""
+        return [state for state in self._cursors.states() if state.exporter not in self._exporters]
+
+    def _say_absent(self) -> None:
+        if self._absent_are_said:
+            return
+        for state in self._absent():
+            undelivered = lag_behind(self._directory, state.position).records
+            if undelivered:
+                log.warning(
+                    "an exporter that is no longer configured has not delivered everything; its pushes go as soon as "
+                    "the others have theirs, unless it is configured again before",
+                    exporter=state.exporter,
+                    undelivered=undelivered,
+                )
+        self._absent_are_said = True
+
     def _forget_absent(self) -> tuple[str, ...]:
         live = self._directory.live()
-        absent = [state for state in self._cursors.states() if state.exporter not in self._exporters]
-        lost_place = tuple(state.exporter for state in absent if live and state.position.segment < live[0])
+        lost_place = tuple(state.exporter for state in self._absent() if live and state.position.segment < live[0])
         for exporter in lost_place:
             self._cursors.forget(exporter)
             log.info("the cursor of an exporter that is no longer configured was removed", exporter=exporter)

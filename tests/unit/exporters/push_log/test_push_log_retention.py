@@ -68,6 +68,22 @@ def test_an_exporter_no_longer_configured_holds_nothing_back_and_is_forgotten_wh
     assert [state.exporter for state in Cursors(log.path).states()] == ["kept"]
 
 
+def test_what_an_exporter_had_not_delivered_that_was_taken_out_of_the_configuration_is_said_once(log: Any) -> None:
+    writer, kept = log.writer(), log.reader("kept")
+    poll_all(log.reader("done"))
+    with closing(Cursors(log.path)) as cursors:
+        cursors.claim("gone")
+    log.write(writer, 60)
+    poll_all(kept)
+    poll_all(log.reader("done"))
+    retention = upkeep(log, "kept")
+    with capture_logs() as said:
+        retention.run(NOW_MS)
+        retention.run(NOW_MS)
+    warned = [(entry["exporter"], entry["undelivered"]) for entry in said if "undelivered" in entry]
+    assert warned == [("gone", 60)]
+
+
 def test_beyond_its_bytes_the_log_drops_the_oldest_segments_and_counts_for_whom(log: Any) -> None:
     writer, behind, ahead = log.writer(), log.reader("behind"), log.reader("ahead")
     written = log.write(writer, 100)
