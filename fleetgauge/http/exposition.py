@@ -90,7 +90,7 @@ PUSH_LOG: Final[Mapping[str, Count]] = {
     "segments": Count("push_log_segments", "Segments of the log."),
     "disk_bytes": Count("push_log_disk_bytes", "Size of the log on the disk."),
     "metrics_bytes": Count("push_log_metrics_bytes", "Size of the metrics in the log, decompressed."),
-    "damaged_segments": Count("push_log_damaged_segments", "Segments that cannot be read."),
+    "damaged_segments": Count("push_log_damaged_segments", "Segments that were set aside, or cannot be read."),
     "oldest_received_at": Count("push_log_oldest_timestamp_seconds", "When the log's oldest push came.", _US),
     "newest_received_at": Count("push_log_newest_timestamp_seconds", "When the log's newest push came.", _US),
 }
