@@ -128,7 +128,7 @@ class Pipeline:
             return True
         self._thread.join(max(0, self._deadline_ms - self._time.hi_res_clock_ms()) / 1000)
         if self._thread.is_alive():
-            self._exporter.close()  # ends an export that blocks
+            self._close()  # ends an export that blocks
             self._thread.join(_CLOSE_GRACE_S)
         return not self._thread.is_alive()
 
@@ -146,8 +146,14 @@ class Pipeline:
             raise
         finally:
             self._counters.enter(state)
-            self._exporter.close()
+            self._close()
             self._reader.close()
+
+    def _close(self) -> None:
+        try:
+            self._exporter.close()
+        except Exception:  # noqa: BLE001  # whatever a destination raises, the others are to be closed, too
+            self._log.exception("the exporter cannot be closed")
 
     def _start(self) -> Outcome:
         self._exporter.start()

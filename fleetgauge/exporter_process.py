@@ -111,10 +111,19 @@ class ExporterProcess:
                 "type": self._job.exporters[pipeline.name]["type"],
                 **asdict(stats),
                 **cursors.get(pipeline.name, NO_CURSOR),
-                **self._own_counters.get(pipeline.name, dict)(),
+                **self._own_counts(pipeline.name),
                 **told_letters(letters.get(pipeline.name), stats.letters_without_room),
             }
         return {"push_log": push_log, "exporters": exporters}
+
+    def _own_counts(self, name: str) -> dict[str, int]:
+        """What an exporter counts itself; nothing while it cannot tell, which is no other exporter's trouble."""
+        try:
+            return self._own_counters.get(name, dict)()
+        except Exception:  # an exporter of somebody's own may raise anything
+            if count := self._calm.occurrences(f"counters {name}", now_ms=self._time.hi_res_clock_ms()):
+                log.exception("the exporter's counters cannot be told", exporter=name, occurrences=count)
+            return {}
 
     def _pipeline(self, name: str, keys: dict[str, Any]) -> Pipeline:
         chosen = exporter_keys(keys, name, self._job.instance, self._job.log_dirs)

@@ -24,11 +24,15 @@ WITHIN_S = 60
 
 TALKATIVE = """
 import json
-from exporters.console import console_exporter
+from exporters.console import ConsoleExporter, ConsoleSettings
+
+class Talkative(ConsoleExporter):
+    def counters(self):
+        raise RuntimeError("no idea")
 
 def make(name, values):
     print(json.dumps({"exporters": {"mine": "ready"}}), flush=True)
-    return console_exporter(name, values)
+    return Talkative(name, ConsoleSettings())
 """
 
 
@@ -78,7 +82,7 @@ def test_a_process_waits_for_its_predecessors_last_batch_unless_its_parent_is_go
             assert json.loads(last)["exporters"]["landing"]["delivered_records"] == 1
 
 
-def test_what_an_exporter_of_ones_own_prints_is_no_word_to_the_parent(
+def test_an_exporter_of_ones_own_that_prints_and_cannot_count_does_not_garble_the_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -90,5 +94,7 @@ def test_what_an_exporter_of_ones_own_prints_is_no_word_to_the_parent(
         say(process, '{"stop": 1000}')
         assert process.wait(WITHIN_S) == 0
         said, logged = process.communicate()
-    assert {"push_log", "exporters"} == json.loads(said.splitlines()[0]).keys()
+    status = json.loads(said.splitlines()[0])
+    assert status.keys() == {"push_log", "exporters"}
+    assert status["exporters"]["mine"]["type"] == "talkative:make", "it is told of, though it cannot count"
     assert b'{"exporters": {"mine": "ready"}}' in logged.splitlines()

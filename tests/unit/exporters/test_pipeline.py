@@ -101,6 +101,20 @@ def test_an_unacceptable_push_is_found_by_halving_and_named_in_the_log() -> None
     assert [entry["push_id"] for entry in logs if "left out" in entry["event"]] == [bad]
 
 
+def test_a_destination_that_cannot_be_closed_leaves_the_log_closed_all_the_same() -> None:
+    destination = Destination()
+
+    def fail() -> None:
+        raise RuntimeError("a socket")
+
+    destination.close = fail  # type: ignore[method-assign]
+    with capture_logs() as logs:
+        rig = Rig(Log(records(1)), destination).run()
+    assert rig.log.closed
+    assert rig.pipeline.join()
+    assert [entry["event"] for entry in logs] == ["the exporter cannot be closed"]
+
+
 IN_DOUBT = Refused(reason="internal", detail="backend", in_doubt=True)
 
 
