@@ -7,8 +7,8 @@
 Payloads: S, F and J of `bench_labels`. Each batch is as an exporter's defaults make it; every way gets the same pushes.
 What delivers runs on core 0, what takes the deliveries on core 1:
 
-- `otlp_grpc`, `otlp_http`, `landing`, `kafka_topic`: our exporters, from push records in memory to the destination's
-  word that it has them. Labels are part of it.
+- `otlp_grpc`, `otlp_http`, `landing`, `console` (into a file), `kafka_topic`: our exporters, from push records in
+  memory to the destination's word that it has them. Labels are part of it.
 - `sdk`: the SDK's `OTLPMetricExporter` over gRPC, one call a batch; its data objects are made beforehand, so that only
   encoding and sending count.
 - `collector`: the Collector between a feeder (on core 1, raw bytes, four calls under way) and the receiver, with one
@@ -31,8 +31,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -287,6 +288,7 @@ def run(arguments: argparse.Namespace, directory: Path, stack: ExitStack) -> dic
         "otlp_grpc": {"type": "otlp", "endpoint": f"http://127.0.0.1:{grpc_port}"},
         "otlp_http": {"type": "otlp", "protocol": "http/protobuf", "endpoint": f"http://127.0.0.1:{http_port}"},
         "landing": {"type": "landing", "path": str(directory / "landing")},
+        "console": {"type": "console"},
     }
     if not arguments.without_kafka and shutil.which("mvn"):
         bootstrap = stack.enter_context(broker_on_core_1(directory / "broker"))
@@ -296,7 +298,8 @@ def run(arguments: argparse.Namespace, directory: Path, stack: ExitStack) -> dic
         metrics = payload(points, a_resource_per_metric=per_metric)
         found: dict[str, Any] = {"bytes": len(metrics)}
         for way, values in keys.items():
-            found[way] = ours(build_exporter(way, values), metrics, arguments.seconds)
+            with (directory / "stderr").open("w") as lines, redirect_stderr(lines):
+                found[way] = ours(build_exporter(way, values), metrics, arguments.seconds)
         batch = build_exporter("otlp_grpc", keys["otlp_grpc"]).batch
         found["sdk"] = sdk(grpc_port, metrics, arguments.seconds, batch)
         found["collector"] = collector(grpc_port, metrics, arguments.seconds, batch, directory / f"collector-{name}")
@@ -312,6 +315,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="for each way and payload")
     parser.add_argument("--without-kafka", action="store_true", help="no broker")
     arguments = parser.parse_args()
+    if find_spec("opentelemetry.exporter") is None or find_spec("opentelemetry.exporter.otlp.proto.grpc") is None:
+        sys.exit("OpenTelemetry's exporter is missing: pip install --group bench")
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         results = run(arguments, Path(directory), stack)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
