@@ -231,7 +231,8 @@ def test_outcomes_that_are_badly_filled_in_end_no_exporter() -> None:
     ]
     destination = Destination(lambda batch: odd.pop()() if odd else Refused(reason=5, detail=None))  # type: ignore[arg-type]
     log = Log(pushes)
-    stats = Rig(log, destination).run().pipeline.stats()
+    with capture_logs():
+        stats = Rig(log, destination).run().pipeline.stats()
     assert stats.refused == {"5": 4}
     assert stats.retried == {"error": 4, "None": 1, "['busy']": 1, "?": 1}
     assert log.committed == [pushes[-1].push_id]
@@ -255,9 +256,10 @@ def test_an_exporter_that_leaves_its_thread_is_said_to_have_ended_and_its_pushes
 
 def test_a_destination_whose_reasons_and_words_have_no_end_is_told_of_in_bounds() -> None:
     pushes = records(2_000)
-    failures = [RuntimeError("e" * 3_000_000), *(Retry(reason=f"at {n} o'clock") for n in range(500))]
+    words = "d" * 3_000_000
+    failures = [RuntimeError(words), *(Retry(reason=f"at {n} o'clock") for n in range(500))]
     refused = tuple(
-        RefusedRecord(push_id=push.push_id, reason=f"no {n} {'r' * 5_000}", detail="d" * 3_000_000)
+        RefusedRecord(push_id=push.push_id, reason=f"no {n} {'r' * 5_000}", detail=words)
         for n, push in enumerate(pushes)
     )
     rig = Rig(Log(pushes), Destination(answers(*failures, Delivered(refused=refused))))
