@@ -127,7 +127,7 @@ class KafkaTopicAppender:
         self._timer: asyncio.TimerHandle | None = None
         self._drained: list[asyncio.Future[None]] = []
         self._closed = False
-        self._dead = False
+        self._fatal: str | None = None  # why the producer is of no more use
         self._counts = {
             "logged": 0,
             "failed": 0,
@@ -284,8 +284,7 @@ class KafkaTopicAppender:
     def _on_error(self, error: "KafkaError") -> None:
         """The producer lost something beside records: after a fatal error it is of no more use, and another is made."""
         if error.fatal():
-            self._dead = True
-            self._problem = f"the Kafka producer failed: {text_of(error)}"
+            self._problem = self._fatal = f"the Kafka producer failed: {text_of(error)}"
         self._say("the Kafka producer has a problem", text_of(error))
         self._look_for_topic()
 
@@ -316,11 +315,11 @@ class KafkaTopicAppender:
         Raises:
             PushLogError: the one before has not yet given up its records.
         """
-        if self._dead and self._pending_records:
-            raise PushLogError(f"{self._pending_records} records of a failed producer are still to be given up")
-        if self._producer is None or self._dead:
+        if self._fatal is not None and self._pending_records:
+            raise PushLogError(f"{self._fatal}; {self._pending_records} of its records are still to be given up")
+        if self._producer is None or self._fatal is not None:
             self._producer = await self._loop.run_in_executor(self._thread, self._connect)
-            self._dead = False
+            self._fatal = None
 
     def _connect(self) -> RecordProducer:
         producer = self._make_producer(self._on_error)

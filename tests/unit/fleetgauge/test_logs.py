@@ -54,5 +54,7 @@ def test_who_logs_is_not_stopped_by_a_full_disk_and_the_next_line_says_how_many_
 
 def test_who_logs_is_not_stopped_by_a_log_that_was_closed(disk: Disk) -> None:
     disk.close()
+    with pytest.raises(ValueError, match="closed"):
+        disk.write("what a logger that writes by itself would meet")
     structlog.get_logger("some").info("nobody reads this")
     flush_logs()

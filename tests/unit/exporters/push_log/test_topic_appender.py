@@ -241,9 +241,9 @@ def test_after_a_fatal_error_another_producer_is_made_once_the_old_one_has_given
         rig.append()
         old = rig.producer
         old.fail(KafkaError(KafkaError._FATAL, "fenced", True))
-        await rig.until(lambda: rig.appender.problem is not None)
+        await rig.until(lambda: "1 of its records" in (rig.appender.problem or ""))
         rig.append()
-        assert "fenced" in str(rig.answers[0])
+        assert "fenced" in str(rig.answers[0]), "what went wrong is said for as long as pushes are refused for it"
         old.acknowledge(error=KafkaError(KafkaError._PURGE_QUEUE))
         await rig.until(lambda: rig.appender.problem is None)
         assert isinstance(rig.answers[1], PushLogError)
