@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 from structlog.testing import capture_logs
+from support.certificates import Authority
 from support.consumed import consumed
 from support.delivery import Delivery, real_records
 from support.kafka_broker import MISSING, KafkaBroker, free_ports
@@ -27,22 +28,28 @@ JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_an
 
 
 class Broker(KafkaBroker):
-    """With a second listener that wants a password."""
+    """With a listener that wants a password, and one that wants a certificate."""
 
     def __init__(self, directory: Path) -> None:
-        [self.sasl_port] = free_ports(1)
+        self.sasl_port, self.tls_port = free_ports(2)
+        self.authority = Authority(directory / "certificates")
         super().__init__(directory, "4.3.1", heap="384m")
 
     def _defaults(self) -> dict[str, str]:
-        usual, sasl = super()._defaults(), f",SASL://127.0.0.1:{self.sasl_port}"
-        protocols = usual["listener.security.protocol.map"] + ",SASL:SASL_PLAINTEXT"
+        usual = super()._defaults()
+        secure = f",SASL://127.0.0.1:{self.sasl_port},TLS://127.0.0.1:{self.tls_port}"
         return {
             **usual,
-            "listeners": usual["listeners"] + sasl,
-            "advertised.listeners": usual["advertised.listeners"] + sasl,
-            "listener.security.protocol.map": protocols,
+            "listeners": usual["listeners"] + secure,
+            "advertised.listeners": usual["advertised.listeners"] + secure,
+            "listener.security.protocol.map": usual["listener.security.protocol.map"] + ",SASL:SASL_PLAINTEXT,TLS:SSL",
             "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.sasl.plain.sasl.jaas.config": JAAS,
+            "listener.name.tls.ssl.client.auth": "required",
+            "listener.name.tls.ssl.keystore.type": "PEM",
+            "listener.name.tls.ssl.keystore.location": str(self.authority.issue("broker", "/CN=broker").keystore),
+            "listener.name.tls.ssl.truststore.type": "PEM",
+            "listener.name.tls.ssl.truststore.location": str(self.authority.certificate),
         }
 
 
@@ -66,6 +73,16 @@ def keys(broker: Broker) -> dict[str, Any]:
 
 def decoded(message: Message) -> PushRecord:
     return decode_record(message.key(), message.value(), message.headers())  # type: ignore[arg-type]
+
+
+def why_not(keys: dict[str, Any]) -> str:
+    """What an exporter says of a batch that it cannot deliver now."""
+    batch = Batch(exporter="it", records=tuple(real_records(1)), first_position="1", last_position="1", size_bytes=1)
+    exporter = kafka_topic_exporter("it", keys)
+    outcome = exporter.export(batch)
+    exporter.close()
+    assert isinstance(outcome, Retry)
+    return outcome.detail
 
 
 def test_push_records_arrive_as_they_are_a_clients_in_one_partition_and_in_order(
@@ -131,16 +148,28 @@ def test_a_wrong_password_is_told_in_words_and_the_right_one_delivers(
         **keys, "bootstrap.servers": [f"127.0.0.1:{broker.sasl_port}"], "client.security.protocol": "SASL_PLAINTEXT",
         "client.sasl.mechanism": "PLAIN", "client.sasl.username": "ana", "timeout.ms": 1_000,
     }  # fmt: skip
-    records = tuple(real_records(3))
-    batch = Batch(exporter="it", records=records, first_position="1", last_position="3", size_bytes=1)
-    wrong = kafka_topic_exporter("it", {**sasl, "client.sasl.password": "wrong"})
-    outcome = wrong.export(batch)
-    wrong.close()
-    assert isinstance(outcome, Retry)
-    assert "uthentication" in outcome.detail
-    assert "wrong" not in outcome.detail.replace("wrong password", "")
+    words = why_not({**sasl, "client.sasl.password": "wrong"})
+    assert "uthentication" in words
+    assert "wrong" not in words.replace("wrong password", "")
     with Delivery(tmp_path, **{**sasl, "client.sasl.password": "right", "timeout.ms": 10_000}) as delivery:
-        delivery.push(*records)
+        delivery.push(*real_records(3))
+        delivery.wait_delivered()
+    assert len(consumed(broker.bootstrap, keys["topic"])) == 3
+
+
+def test_wrong_certificates_are_told_in_words_and_the_right_ones_deliver(
+    broker: Broker, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    ours, stranger = broker.authority.issue("exporter", "/CN=exporter"), Authority(tmp_path / "theirs", "Another CA")
+    tls = {
+        **keys, "bootstrap.servers": [f"127.0.0.1:{broker.tls_port}"], "client.security.protocol": "SSL",
+        "client.ssl.ca.location": str(broker.authority.certificate), "timeout.ms": 1_000,
+    }  # fmt: skip
+    assert "certificate verify failed" in why_not({**tls, "client.ssl.ca.location": str(stranger.certificate)})
+    assert "alert bad certificate" in why_not(tls), "as Java says of one that is missing"
+    files = {"client.ssl.certificate.location": str(ours.certificate), "client.ssl.key.location": str(ours.key)}
+    with Delivery(tmp_path, **{**tls, **files, "timeout.ms": 10_000}) as delivery:
+        delivery.push(*real_records(3))
         delivery.wait_delivered()
     assert len(consumed(broker.bootstrap, keys["topic"])) == 3
 
