@@ -44,6 +44,8 @@ IN_DOUBT_FOR_MS: Final = 600_000
 """For so long a batch is tried again whose every push its destination refuses without a word on whose fault it is."""
 _LOOK_EVERY_MS: Final = 50
 """How often an idle log is looked at by an exporter that lingers for less [ms]."""
+_PASSED_ON: Final = Delivered()
+"""Of a part that another process has by now. It says nothing of the destination."""
 _CLOSE_GRACE_S = 1.0
 """How long a running export may take to notice that its exporter was closed."""
 
@@ -188,14 +190,16 @@ class Pipeline:
         self._keep_to_rate(batch)
         backoff = Backoff(self._exporter.retry, self._random)
         began_ms = tried_ms = self._time.hi_res_clock_ms()
+        said_at_ms: int | None = None
         while isinstance(outcome := self._deliver_parts(batch, tried_ms - began_ms >= IN_DOUBT_FOR_MS), Retry):
-            self._say_waits(outcome)
+            said_at_ms = self._said_waits(outcome, said_at_ms)
             if self._out_of_time():
                 return
             now_ms = self._time.hi_res_clock_ms()  # no more than half of the time goes into asking push by push
             self._pause(self._within_deadline(max(backoff.next_ms(), now_ms - tried_ms)))
             tried_ms = self._time.hi_res_clock_ms()
         if outcome is not None:
+            self._resume(said_at_ms if tried_ms - began_ms < IN_DOUBT_FOR_MS else None)
             self._until_settled(partial(self._commit, batch))
 
     def _deliver_parts(self, batch: Batch, blame_pushes: bool) -> Delivered | Retry | None:
@@ -207,6 +211,8 @@ class Pipeline:
             outcome = None if self._out_of_time() else self._until_settled(partial(self._export, part))
             if outcome is None:
                 return None
+            if outcome is _PASSED_ON:
+                continue
             refused = refusals(part, outcome)
             if refused is None:
                 self._counters.split()
@@ -253,7 +259,7 @@ class Pipeline:
     def _export(self, part: Batch) -> Outcome:
         """One try; what passed to another process while the destination was away is left to that one."""
         owned = self._reader.owned(part)
-        return Delivered() if owned is None else self._export_owned(owned)
+        return _PASSED_ON if owned is None else self._export_owned(owned)
 
     def _export_owned(self, part: Batch) -> Outcome:
         started_ms = self._time.hi_res_clock_ms()
@@ -300,14 +306,20 @@ class Pipeline:
         said_at_ms: int | None = None
         while True:
             outcome = self._guarded(attempt)
+            if isinstance(outcome, Refused) and outcome.in_doubt:  # by a destination that may be out of order
+                return outcome
             if not isinstance(outcome, Retry):
                 self._resume(said_at_ms)
                 return outcome
-            if self._say_waits(outcome) and said_at_ms is None:
-                said_at_ms = self._time.hi_res_clock_ms()
+            said_at_ms = self._said_waits(outcome, said_at_ms)
             if self._out_of_time():
                 return None
             self._pause(self._within_deadline(backoff.next_ms(outcome.after_ms)))
+
+    def _said_waits(self, outcome: Retry, said_at_ms: int | None) -> int | None:
+        """`_say_waits`; when the log said so first, None if it did not [ms]."""
+        said = self._say_waits(outcome)
+        return self._time.hi_res_clock_ms() if said and said_at_ms is None else said_at_ms
 
     def _say_waits(self, outcome: Retry) -> bool:
         """Counts a failed try; True if the log says so, which it does once a minute."""

@@ -120,7 +120,19 @@ IN_DOUBT = Refused(reason="internal", detail="backend", in_doubt=True)
 
 def test_a_destination_that_refuses_everything_in_doubt_is_asked_again_until_it_is_well() -> None:
     pushes = records(8)
-    rig = Rig(Log(pushes[:5], pushes[5:]), Destination(answers(*[IN_DOUBT] * 2 * 9))).run()
+    rig = Rig(Log(pushes[:5], pushes[5:]), Destination())
+    decide, states = answers(*[IN_DOUBT] * 2 * 9), []
+
+    def watched(batch: Batch) -> Outcome:
+        states.append(rig.pipeline.stats().state)
+        return decide(batch)
+
+    rig.destination.decide = watched
+    with capture_logs() as logs:
+        rig.run()
+    assert [entry["event"] for entry in logs] == ["cannot deliver now, and tries again", "delivers again"]
+    retrying = [number for number, state in enumerate(states) if state is PipelineState.RETRYING]
+    assert retrying == list(range(9, 19)), "from the first doubt to the first push that is taken"
     assert rig.destination.got == [push.push_id for push in pushes]
     assert rig.destination.exports == 2 * 9 + 2, "twice the whole batch of five and its parts"
     stats = rig.pipeline.stats()
@@ -137,6 +149,15 @@ def test_a_push_that_is_refused_in_doubt_is_at_fault_where_another_one_is_taken(
     assert rig.destination.got == [push.push_id for push in pushes if push.push_id not in names]
     assert rig.pipeline.stats().refused == {"internal": len(bad)}
     assert rig.pauses == []
+
+
+def test_pushes_that_another_process_has_by_now_say_nothing_for_those_that_are_refused_in_doubt() -> None:
+    pushes = records(4)
+    log = Log(pushes)
+    log.lost = {pushes[2].push_id, pushes[3].push_id}
+    rig = Rig(log, Destination(answers(*[IN_DOUBT] * 4))).run()
+    assert rig.destination.got == [push.push_id for push in pushes[:2]]
+    assert rig.pipeline.stats().refused == {}
 
 
 def test_pushes_that_nobody_would_take_hold_an_exporter_up_for_a_bounded_time() -> None:
