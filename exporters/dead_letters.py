@@ -7,27 +7,22 @@ command line, and done by the exporter's own pipeline: the letter goes when its 
 The table is bounded in bytes and in age. Beyond, the letter that was refused longest ago goes, and is counted.
 """
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from typing import Any, Final
 
 import apsw
 import structlog
-import zstandard
 
-from exporters.dead_letter import DeadLetter, DeadLetterSettings, DeadLetterStats, Letter, UnreadableLetter
+from exporters.dead_letter import DeadLetter, DeadLetterSettings, DeadLetterStats, UnreadableLetter
+from exporters.dead_letter_rows import COUNTS, CREATE, LETTER, MIGRATIONS, PUT, LetterCodec
 from exporters.outcome import Refusal, words
 from exporters.push_log.kept_database import open_kept, set_aside, transaction
 from exporters.push_log.log import PushLogError
-from exporters.push_log.payload import PayloadDecoder
 from exporters.push_log.segment import SegmentCorruptError, translated
 from quotas.clock import Time
-from telemetry.push_record import PushRecord
-from wire.errors import FleetgaugeError
 
 log = structlog.get_logger(__name__)
 
@@ -42,37 +37,6 @@ _AGED_AT_ONCE: Final = 1_000
 
 UNREADABLE: Final = "unreadable"
 """The reason of a letter whose push turned out to be damaged when it was to be replayed."""
-_COUNTS: Final = ("replayed", "dropped", "lost_by_bytes", "lost_by_age")
-_CREATE: Final = f"""
-CREATE TABLE letters (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    exporter TEXT NOT NULL,
-    push_id TEXT NOT NULL,
-    reason TEXT NOT NULL,
-    detail TEXT NOT NULL,
-    refused_at INTEGER NOT NULL,
-    times INTEGER NOT NULL DEFAULT 1,
-    replay_not_before INTEGER,
-    context TEXT NOT NULL,
-    metrics_bytes INTEGER NOT NULL,
-    metrics BLOB NOT NULL,
-    UNIQUE (exporter, push_id)
-);
-CREATE INDEX letters_by_time ON letters (refused_at);
-CREATE INDEX letters_to_count ON letters (exporter, refused_at, metrics_bytes);
-CREATE INDEX letters_to_replay ON letters (exporter, id) WHERE replay_not_before IS NOT NULL;
-CREATE TABLE counts (exporter TEXT PRIMARY KEY, {", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in _COUNTS)})
-"""
-_MIGRATIONS: Final = ()
-"""From form 0, which is the newest; see `open_kept`."""
-_LETTER: Final = "id, exporter, reason, detail, refused_at, times, replay_not_before, context, metrics_bytes, metrics"
-_PUT: Final = """
-INSERT INTO letters (exporter, push_id, reason, detail, refused_at, context, metrics_bytes, metrics)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (exporter, push_id) DO UPDATE SET
-    reason = excluded.reason, detail = excluded.detail, refused_at = excluded.refused_at, times = times + 1,
-    replay_not_before = NULL
-"""
 
 
 class DeadLetters:
@@ -90,8 +54,7 @@ class DeadLetters:
         self._path = settings.path
         self._time = time
         self._lock = threading.RLock()
-        self._compressor = zstandard.ZstdCompressor()
-        self._payloads = PayloadDecoder()
+        self._codec = LetterCodec()
         self._opened: apsw.Connection | None = None
         self._counted: dict[str, DeadLetterStats] = {}
         self._counted_at: tuple[int, int] | None = None
@@ -127,14 +90,14 @@ class DeadLetters:
         size_bytes = 0
         with self._transaction(), closing(self._connection.cursor()) as due:
             due.execute(
-                f"SELECT {_LETTER} FROM letters WHERE exporter = ? AND {_DUE} ORDER BY id LIMIT ?",  # noqa: S608
+                f"SELECT {LETTER} FROM letters WHERE exporter = ? AND {_DUE} ORDER BY id LIMIT ?",  # noqa: S608
                 (exporter, *_waiting(now_ms), max_records),
             )
             for row in due:  # one by one: all of them may be more than has room in memory
                 size_bytes += row[-2]
                 if found and size_bytes > max_bytes:
                     break
-                letter = self._letter(row)
+                letter = self._codec.letter(row)
                 if isinstance(letter, UnreadableLetter):
                     damaged.append(letter)
                 else:
@@ -240,10 +203,10 @@ class DeadLetters:
             where, bindings = f"{where} AND id < ?", (*bindings, before)
         with self._lock:
             rows = self._rows(
-                f"SELECT {_LETTER} FROM letters WHERE {where} ORDER BY id DESC LIMIT ?",  # noqa: S608
+                f"SELECT {LETTER} FROM letters WHERE {where} ORDER BY id DESC LIMIT ?",  # noqa: S608
                 (*bindings, limit),
             )
-            return [self._letter(row) for row in rows]
+            return [self._codec.letter(row) for row in rows]
 
     def ids(self, exporter: str, *, reason: str = "", replaying: bool = False) -> frozenset[int]:
         """The numbers of an exporter's letters, without reading the letters themselves.
@@ -288,8 +251,8 @@ class DeadLetters:
         if self._opened is None:
             self._opened = open_kept(
                 self._path,
-                _CREATE,
-                _MIGRATIONS,
+                CREATE,
+                MIGRATIONS,
                 check="SELECT sum(replayed) FROM counts",
                 consequence="dead letters begin anew",
             )
@@ -303,8 +266,8 @@ class DeadLetters:
             )
         }
         counts = {
-            row[0]: dict(zip(_COUNTS, row[1:], strict=True))
-            for row in self._rows(f"SELECT exporter, {', '.join(_COUNTS)} FROM counts")  # noqa: S608  names of our own
+            row[0]: dict(zip(COUNTS, row[1:], strict=True))
+            for row in self._rows(f"SELECT exporter, {', '.join(COUNTS)} FROM counts")  # noqa: S608  names of our own
         }
         return {
             exporter: DeadLetterStats(**there.get(exporter, {}), **counts.get(exporter, {}))
@@ -312,28 +275,15 @@ class DeadLetters:
         }
 
     def _put(self, exporter: str, refusal: Refusal, now_us: int) -> None:
-        record = refusal.record
-        stored = self._compressor.compress(record.metrics)
-        if not self._make_room(len(stored) + _LETTER_OVERHEAD_BYTES):
-            self._count("lost_by_bytes", {exporter: 1})
-            log.warning(
-                "a dead letter is too large to be kept", bound="dead.letter.retention.bytes", push_id=record.push_id
-            )
+        row = self._codec.row(exporter, refusal, now_us)
+        if self._make_room(len(row["metrics"]) + _LETTER_OVERHEAD_BYTES):
+            self._connection.execute(PUT, row)
             return
-        context: dict[str, Any] = record._asdict()
-        del context["metrics"]
-        self._connection.execute(
-            _PUT,
-            (
-                exporter,
-                record.push_id,
-                words(refusal.reason),
-                words(refusal.detail),
-                now_us,
-                json.dumps(context),
-                len(record.metrics),
-                stored,
-            ),
+        self._count("lost_by_bytes", {exporter: 1})
+        log.warning(
+            "a dead letter is too large to be kept",
+            bound="dead.letter.retention.bytes",
+            push_id=refusal.record.push_id,
         )
 
     def _make_room(self, size_bytes: int) -> bool:
@@ -384,29 +334,6 @@ class DeadLetters:
                 ),
             )
             log.error("a dead letter is damaged and cannot be replayed", id=letter.id, problem=letter.problem)
-
-    def _letter(self, row: tuple[Any, ...]) -> DeadLetter | UnreadableLetter:
-        *values, context, metrics_bytes, stored = row
-        number, exporter, reason, detail, refused_at, times, replay_not_before = values
-        known = Letter(
-            id=number,
-            exporter=exporter,
-            reason=reason,
-            detail=detail,
-            refused_at=refused_at,
-            times=times,
-            replay_asked=replay_not_before is not None,
-        )
-        try:
-            record = self._record(context, metrics_bytes, stored)
-        except (ValueError, TypeError, FleetgaugeError) as error:
-            return UnreadableLetter(**asdict(known), problem=f"the push cannot be read: {error}")
-        return DeadLetter(**asdict(known), record=record)
-
-    def _record(self, context: str, metrics_bytes: int, stored: bytes) -> PushRecord:
-        fields = dict.fromkeys(PushRecord._fields) | json.loads(context)
-        fields["metrics"] = self._payloads.plain(stored, "zstd", metrics_bytes)
-        return PushRecord(**{name: fields[name] for name in PushRecord._fields})
 
     def _rows(self, statement: str, bindings: tuple[int | str, ...] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
