@@ -1,4 +1,4 @@
-"""`kill -9` of the listener or of the exporter process while clients push: nothing acknowledged is lost, anywhere.
+"""`kill -9` of the listener, the exporter process, and both while clients push: nothing acknowledged is lost, anywhere.
 
 Each destination is asked by itself: the landing zone, a collector, a topic of a real broker, a page for Prometheus, the
 console, and a webhook that refuses some of the pushes, which must be among the dead letters then.
