@@ -16,7 +16,7 @@ from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.push_logs import unread_logs
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.garbage import spare_what_is_there
+from fleetgauge.garbage import collect_seldom
 from fleetgauge.logs import configure_logging
 from fleetgauge.workers.node import WorkersNode
 from wire.errors import FleetgaugeError
@@ -52,7 +52,7 @@ async def _run(config: ServiceConfig, read: Callable[[], ServiceConfig], came_ea
     _warn_of_unread_logs(config)
     node = FleetgaugeNode(config) if config.workers == 1 else WorkersNode(config)
     await node.start()
-    spare_what_is_there()
+    collect_seldom()
     rereading: set[asyncio.Task[None]] = set()
 
     def reread() -> None:

@@ -12,10 +12,10 @@ process, or the echo, took for each frame: the rate that one core allows, whatev
 
 `--against` adds a node whose packages lie in another directory: another checkout, or the compiled form, which is
 `FLEETGAUGE_COMPILE=1 python -m hatchling build -t wheel`, unpacked. `--workers` adds a node of so many listener
-processes, `--fsync` one with `push.log.flush=fsync`, `--otlp` one that also delivers by OTLP over gRPC, to a receiver
-that answers and reads nothing; what its exporters say in the end is printed. `--polled` adds a node with 16,384
-instances whose `/clients` and `/metrics` are fetched all the time, and the same node left alone. The generator is one
-process and takes a core of its own where there is one.
+processes, `--fsync` one with `push.log.flush=fsync`, `--otlp` one (of so many workers, too) that also delivers by
+OTLP over gRPC, to a receiver that answers and reads nothing; what its exporters say in the end is printed. `--polled`
+adds a node with 16,384 instances whose `/clients` and `/metrics` are fetched all the time, and the same node left
+alone. The generator is one process and takes a core of its own where there is one.
 
 Every figure is printed when it is there; the JSON object with medians and ratios comes at the end, or with what there
 is when the time `--within` [s] is over or a signal ends the run. What was started is stopped in every case.
@@ -108,15 +108,15 @@ class Targets:
         self.loads = [Load(ECHO, port, self._encoded, self._connections, echo=True, pid=pid), self._node(NODE)[1]]
         if chosen.against:
             self.loads.append(self._node(AGAINST, modules=chosen.against.resolve())[1])
-        if chosen.workers > 1:
-            options = (f"workers={chosen.workers}", "telemetry.client.instances.max=65536")
-            self.loads.append(self._node(WORKERS, *options)[1])
+        several = (f"workers={chosen.workers}", "telemetry.client.instances.max=65536") if chosen.workers > 1 else ()
+        if several:
+            self.loads.append(self._node(WORKERS, *several)[1])
         if chosen.fsync:
             self.loads.append(self._node(FSYNC, "push.log.flush=fsync")[1])
         self.delivering: Node | None = None
         if chosen.otlp:
             exporters = EXPORTERS.format(port=stack.enter_context(receiver()))
-            self.delivering, load = self._node(OTLP, config=SUBSCRIPTION + exporters)
+            self.delivering, load = self._node(OTLP, *several, config=SUBSCRIPTION + exporters)
             self.loads.append(load)
         if chosen.polled:
             node, load = self._node(POLLED, "http.listeners=http://127.0.0.1:0", instances=KNOWN_INSTANCES)

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from fleetgauge.app import Changes, FleetgaugeNode
 from fleetgauge.child_output import own_output
 from fleetgauge.config import ServiceConfig
-from fleetgauge.garbage import spare_what_is_there
+from fleetgauge.garbage import collect_seldom
 from fleetgauge.logs import configure_logging, flush_logs
 from fleetgauge.workers.predecessors import FINISH_MS
 from wire.errors import FleetgaugeError
@@ -69,7 +69,7 @@ async def _run(say: "_Say") -> int:
     except FleetgaugeError as error:
         say({"problem": str(error)})
         return 1
-    spare_what_is_there()
+    collect_seldom()
     say({"ready": True})
     await node.stop(await _obey(node, commands, early, say))
     return 0
