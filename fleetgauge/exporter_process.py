@@ -34,7 +34,7 @@ from fleetgauge.dead_letter_status import told_letters
 from fleetgauge.errors import ConfigError
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
-from fleetgauge.garbage import collect_seldom
+from fleetgauge.garbage import spare_what_is_there
 from fleetgauge.logs import configure_logging, flush_logs
 from fleetgauge.own_metrics import own_metrics
 from quotas.clock import SystemTime, Time
@@ -82,7 +82,7 @@ class ExporterProcess:
         """Delivers until a command says to stop, or None says that the parent is gone."""
         for pipeline in self._pipelines:
             pipeline.start()
-        collect_seldom()
+        spare_what_is_there()
         while True:
             self._say(out)
             self._push_log.keep(self._time.hi_res_clock_ms())
