@@ -57,7 +57,7 @@ class Figures:
 
 
 def crash_rounds(directory: Path, rounds: int, broker: KafkaBroker) -> Figures:
-    """Kills the listener, the exporter process, and both at once in turn, at random moments, while a client pushes.
+    """Kills the listener, the exporter process, or both at once in turn, at random moments, while a client pushes.
 
     Args:
         directory: for the node and its landing zone.
@@ -118,10 +118,10 @@ def _wait_for_a_moment(pusher: Pusher, chosen: random.Random) -> None:
 
 
 def _kill_in_turn(node: Node, number: int) -> None:
-    """The listener, the exporter process, or both at once."""
-    port, whom = node.port, number % 3
+    """The exporter process in every other round; the listener, or both at once, in the others."""
+    port, whom = node.port, number % 4
     if whom > 0:
         node.kill_exporter()
-    if whom != 1:
+    if whom % 2 == 0:
         node.kill()
         node.start(port)
