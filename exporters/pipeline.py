@@ -191,20 +191,22 @@ class Pipeline:
         backoff = Backoff(self._exporter.retry, self._random)
         began_ms = tried_ms = self._time.hi_res_clock_ms()
         said_at_ms: int | None = None
-        while isinstance(outcome := self._deliver_parts(batch, tried_ms - began_ms >= IN_DOUBT_FOR_MS), Retry):
+        blames_pushes = False
+        while isinstance(outcome := self._deliver_parts(batch, blames_pushes), Retry):
             said_at_ms = self._said_waits(outcome, said_at_ms)
             if self._out_of_time():
                 return
             now_ms = self._time.hi_res_clock_ms()  # no more than half of the time goes into asking push by push
             self._pause(self._within_deadline(max(backoff.next_ms(), now_ms - tried_ms)))
             tried_ms = self._time.hi_res_clock_ms()
+            blames_pushes = tried_ms - began_ms >= IN_DOUBT_FOR_MS
         if outcome is not None:
-            self._resume(said_at_ms if tried_ms - began_ms < IN_DOUBT_FOR_MS else None)
+            self._resume(None if blames_pushes else said_at_ms)
             self._until_settled(partial(self._commit, batch))
 
-    def _deliver_parts(self, batch: Batch, blame_pushes: bool) -> Delivered | Retry | None:
+    def _deliver_parts(self, batch: Batch, blames_pushes: bool) -> Delivered | Retry | None:
         """Exports the batch, in parts where the destination will not have it whole; None where a stop came first."""
-        suspicion = Suspicion(of_pushes=blame_pushes)
+        suspicion = Suspicion(of_pushes=blames_pushes)
         parts = [batch]
         while parts:
             part = parts.pop()
