@@ -36,6 +36,7 @@ from telemetry.codecs import CompressionType
 from telemetry.known_clients import guard_rules
 from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
 from telemetry.push_record import PushIds
+from telemetry.sender_bounds import SenderLimits
 from wire.api_table import ApiTable
 from wire.listener import Listener, ListenerSettings
 from wire.listener_security import ListenerSecurity
@@ -327,6 +328,12 @@ class FleetgaugeNode:
                 compression_types=tuple(CompressionType[name.upper()] for name in config.telemetry_compression_types),
                 cache_max_size=config.client_instances_max,
                 instance_metrics_max=config.client_instance_metrics_max,
+                sender_limits=SenderLimits(
+                    bytes_per_ip=config.telemetry_byte_rate_per_ip,
+                    bytes_per_principal=config.telemetry_byte_rate_per_principal,
+                    new_instances_per_ip=config.telemetry_new_instance_rate_per_ip,
+                    new_instances_per_principal=config.telemetry_new_instance_rate_per_principal,
+                ),
             ),
             node_id=config.node_id,
             cluster_id=self.cluster_id,

@@ -83,4 +83,4 @@ class ExpiryQueue:
 
 def _is_current(second: int, instance: ClientInstance) -> bool:
     """True unless the entry's instance is gone or queued under another second."""
-    return second == instance.queued_second and bool(instance.connections)
+    return second == instance.queued_second and instance.place >= 0

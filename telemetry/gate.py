@@ -1,18 +1,56 @@
-"""The gate of one client instance: which Get and which push is due. Knows times only, no subscription or payload."""
+"""The gate of one client instance: which Get and which push is due. Knows times and connections, no subscription or
+payload.
+"""
+
+from typing import Final
 
 from wire.errors import ErrorCode
 
+MAX_SEATS: Final = 4
+"""Connections of one instance that have times of their own; clients use one or two."""
+
 _RECOVERING = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
+_NEVER: Final = -1
+
+
+class Seat:
+    """What the gate remembers of one connection. Times are monotonic [ms].
+
+    Attributes:
+        connection_id: empty for the seat that connections beyond `MAX_SEATS` share.
+        is_terminated: an accepted terminating push was the last one on it.
+        last_get_ms, last_push_ms: since when the connection waits for its interval; None before its first Get or push:
+            then it waits from the latest one on any connection.
+        used_ms: when an answered Get or a logged push last came on it; -1 before the first.
+    """
+
+    __slots__ = ("connection_id", "is_terminated", "last_get_ms", "last_push_ms", "used_ms")
+
+    def __init__(self, connection_id: str) -> None:
+        self.connection_id = connection_id
+        self.is_terminated = False
+        self.last_get_ms: int | None = None
+        self.last_push_ms: int | None = None
+        self.used_ms = _NEVER
 
 
 class Turn:
     """A push that the gate let through, with what the gate has to remember to take it back."""
 
-    __slots__ = ("followed_a_get", "previous_push_ms", "taken_at_ms", "terminating")
+    __slots__ = ("followed_a_get", "latest_push_ms", "previous_push_ms", "seat", "taken_at_ms", "terminating")
 
-    def __init__(self, taken_at_ms: int, previous_push_ms: int | None, followed_a_get: bool, terminating: bool) -> None:
+    def __init__(
+        self,
+        seat: Seat,
+        taken_at_ms: int,
+        latest_push_ms: int | None,
+        followed_a_get: bool,
+        terminating: bool,
+    ) -> None:
+        self.seat = seat
         self.taken_at_ms = taken_at_ms
-        self.previous_push_ms = previous_push_ms
+        self.previous_push_ms = seat.last_push_ms
+        self.latest_push_ms = latest_push_ms
         self.followed_a_get = followed_a_get
         self.terminating = terminating
 
@@ -25,38 +63,116 @@ class Gate:
     a push at 31,000 (the client's jitter), the next push is due at 91,000. A Get is due a full interval after the
     last request of either kind, and always after an error that a Get cures.
 
+    An instance id is no secret, so each connection is judged by its own times: another connection that pushes or
+    terminates under the same id costs it nothing. A connection that begins waits for an interval after the latest
+    request on any other, once, so that a client gains nothing by opening several. Those beyond `MAX_SEATS` share one
+    seat; an open connection that keeps to its interval never loses its own.
+
     Attributes:
         last_known_error: the answer to the instance's latest request.
-        is_terminated: an accepted terminating push was the last one.
+        seat: of the connection that made the latest request.
     """
 
-    __slots__ = ("_get_unconsumed", "_last_get_ms", "_last_push_ms", "is_terminated", "last_known_error")
+    __slots__ = (
+        "_get_unconsumed",
+        "_latest_get_ms",
+        "_latest_push_ms",
+        "_seats",
+        "_shared",
+        "last_known_error",
+        "seat",
+    )
 
     def __init__(self) -> None:
-        self._last_get_ms: int | None = None
-        self._last_push_ms: int | None = None
+        self._latest_get_ms: int | None = None
+        self._latest_push_ms: int | None = None
         self._get_unconsumed = False
-        self.is_terminated = False
+        self._seats: tuple[Seat, ...] = ()
+        self._shared: Seat | None = None
         self.last_known_error = ErrorCode.NONE
+        self.seat = Seat("")
+
+    # Connections
+
+    @property
+    def connections(self) -> tuple[str, ...]:
+        """The connections that have a seat, in the order in which they got it."""
+        return tuple(seat.connection_id for seat in self._seats)
+
+    def enter(self, connection_id: str, unused_since_ms: int) -> str | None:
+        """The requests to come are of this connection. Returns the connection that loses its seat to it, if any does.
+
+        Args:
+            connection_id: which.
+            unused_since_ms: a connection on which no request was accepted since then may lose its seat.
+        """
+        for seat in self._seats:
+            if seat.connection_id == connection_id:
+                self.seat = seat
+                return None
+        replaced = None
+        if len(self._seats) >= MAX_SEATS:
+            replaced = min(self._seats, key=lambda seat: seat.used_ms)
+            if replaced.used_ms >= max(0, unused_since_ms):
+                if self._shared is None:
+                    self._shared = Seat("")
+                self.seat = self._shared
+                return None
+            self._seats = tuple(seat for seat in self._seats if seat is not replaced)
+        self.seat = Seat(connection_id)
+        self._seats = (*self._seats, self.seat)
+        return None if replaced is None else replaced.connection_id
+
+    def leave(self, connection_id: str) -> bool:
+        """The connection has ended; True if another one has a seat."""
+        self._seats = tuple(seat for seat in self._seats if seat.connection_id != connection_id)
+        return bool(self._seats)
+
+    def has_ended_on(self, connection_id: str) -> bool:
+        """True if an accepted terminating push was the last one on that connection."""
+        return any(seat.is_terminated for seat in self._seats if seat.connection_id == connection_id)
+
+    # Requests on the connection that entered last
+
+    @property
+    def is_terminated(self) -> bool:
+        """True if an accepted terminating push was the last one on the connection."""
+        return self.seat.is_terminated
 
     def may_get(self, push_interval_ms: int, now_ms: int) -> bool:
         """True if a Get at `now_ms` is due."""
         if self.last_known_error in _RECOVERING:
             return True
-        return _has_passed(self._last_get_ms, push_interval_ms, now_ms) and _has_passed(
-            self._last_push_ms, push_interval_ms, now_ms
+        seat = self.seat
+        last_get_ms = self._latest_get_ms if seat.last_get_ms is None else seat.last_get_ms
+        last_push_ms = self._latest_push_ms if seat.last_push_ms is None else seat.last_push_ms
+        return _has_passed(last_get_ms, push_interval_ms, now_ms) and _has_passed(
+            last_push_ms, push_interval_ms, now_ms
         )
 
     def record_get(self, now_ms: int) -> None:
-        """Notes a Get that is answered; the next push is due at once."""
-        self._last_get_ms = now_ms
+        """Notes a Get that is answered; the next push is due at once, on whichever connection."""
+        seat = self.seat
+        self._latest_get_ms = seat.last_get_ms = seat.used_ms = now_ms
         self._get_unconsumed = True
         self.last_known_error = ErrorCode.NONE
 
+    def record_early(self) -> None:
+        """Notes that the connection was told to wait: from here on, requests on other connections do not count."""
+        seat = self.seat
+        if seat.last_get_ms is None:
+            seat.last_get_ms = self._latest_get_ms
+        if seat.last_push_ms is None:
+            seat.last_push_ms = self._latest_push_ms
+
     def may_push(self, push_interval_ms: int, now_ms: int) -> bool:
         """True if a push at `now_ms` is due. A terminating push need not be due."""
-        last_ms = self._last_push_ms
-        return self._get_unconsumed or last_ms is None or now_ms - last_ms >= push_interval_ms
+        if self._get_unconsumed:
+            return True
+        last_push_ms = self.seat.last_push_ms
+        if last_push_ms is None:
+            last_push_ms = self._latest_push_ms
+        return last_push_ms is None or now_ms - last_push_ms >= push_interval_ms
 
     def has_waited(self, push_interval_ms: int, now_ms: int) -> bool:
         """True if the client is seen to keep to its interval: all of it since its last push, or a part since its Get.
@@ -65,17 +181,24 @@ class Gate:
         for roundings. Of a client of whom nothing is known here it is False.
         """
         if self._get_unconsumed:
-            return self._last_get_ms is not None and (now_ms - self._last_get_ms) * 5 >= push_interval_ms * 2
-        return self._last_push_ms is not None and now_ms - self._last_push_ms >= push_interval_ms
+            return self._latest_get_ms is not None and (now_ms - self._latest_get_ms) * 5 >= push_interval_ms * 2
+        last_push_ms = self._latest_push_ms if self.seat.last_push_ms is None else self.seat.last_push_ms
+        return last_push_ms is not None and now_ms - last_push_ms >= push_interval_ms
 
     def take_turn(self, now_ms: int, *, terminating: bool) -> Turn:
         """Notes a push that is let through; with `terminating` it is the last one, unless it is given back."""
-        turn = Turn(now_ms, self._last_push_ms, self._get_unconsumed, terminating)
-        self._last_push_ms = now_ms
+        seat = self.seat
+        turn = Turn(seat, now_ms, self._latest_push_ms, self._get_unconsumed, terminating)
+        self._latest_push_ms = seat.last_push_ms = now_ms
         self._get_unconsumed = False
         if terminating:
-            self.is_terminated = True
+            seat.is_terminated = True
         return turn
+
+    def keep(self, turn: Turn) -> None:
+        """Notes that the push is in the push log."""
+        self.last_known_error = ErrorCode.NONE
+        turn.seat.used_ms = turn.taken_at_ms
 
     def give_back(self, turn: Turn) -> None:
         """Undoes `take_turn`, for a push whose refusal is to cost the client nothing.
@@ -83,8 +206,11 @@ class Gate:
         Where another push was let through meanwhile, that one's time stands. A turn that was due after a Get is
         due again.
         """
-        if self._last_push_ms == turn.taken_at_ms:
-            self._last_push_ms = turn.previous_push_ms
+        seat = turn.seat
+        if seat.last_push_ms == turn.taken_at_ms:
+            seat.last_push_ms = turn.previous_push_ms
+        if self._latest_push_ms == turn.taken_at_ms:
+            self._latest_push_ms = turn.latest_push_ms
         if turn.followed_a_get:
             self._get_unconsumed = True
         self.give_back_terminating(turn)
@@ -92,15 +218,16 @@ class Gate:
     def give_back_terminating(self, turn: Turn) -> None:
         """Undoes what `terminating` did and lets the turn stay used, for a push that is refused for good."""
         if turn.terminating:
-            self.is_terminated = False
+            turn.seat.is_terminated = False
 
     def reopen(self) -> None:
         """Forgets the times, because the client is asked for something else now: its next Get or push is due.
 
-        A terminated instance stays terminated.
+        A connection that has terminated stays terminated.
         """
-        self._last_get_ms = None
-        self._last_push_ms = None
+        self._latest_get_ms = self._latest_push_ms = None
+        for seat in (*self._seats, self.seat):
+            seat.last_get_ms = seat.last_push_ms = None
 
 
 def _has_passed(since_ms: int | None, interval_ms: int, now_ms: int) -> bool:

@@ -11,6 +11,7 @@ from telemetry.plugin_api import RequestContext
 from telemetry.push_pace import Pace
 from telemetry.push_record import format_instance_id
 from telemetry.refusal import Refusal
+from telemetry.sender_bounds import Allowance
 from telemetry.subscription_id import subscription_id
 from telemetry.subscriptions import EffectiveSubscription
 
@@ -27,9 +28,6 @@ _MAX_SHARED_CHARACTERS: Final = 256
 
 MAX_MATCHED_CHARACTERS: Final = 1_024
 """Of a client id, a software name or version that a subscription's patterns are matched with."""
-
-InstanceKey = int | tuple[int, str, str]
-"""The id as an integer; of a second principal under the same id, with the principal's type and name."""
 
 
 def kept_client_id(client_id: str) -> str:
@@ -65,8 +63,10 @@ class ClientInstance:
     `telemetry.inventory`.
 
     Attributes:
-        key: under which the cache has it.
-        principal: whom the id is bound to.
+        key: under which the cache has it: the id's bytes; with the sender's behind them if another sender of the same
+            id was there first. Bytes, since Python hashes integers without a secret, and strangers choose ids.
+        sender: whom the id is bound to; see `RequestContext.sender`.
+        principal: of the sender.
         instance_id: the KIP-714 id.
         instance_id_text: the id as Kafka shows it.
         principal_text: the principal in Kafka's form.
@@ -74,12 +74,11 @@ class ClientInstance:
         client_software_name, client_software_version: as the latest Get or the latest connection had them.
         client_address, client_port: of the latest request.
         listener_name: of the latest request.
-        gate: what is due.
+        gate: what is due, on which of the open connections.
         subscription: what the client is asked for.
         subscription_id: what a push has to name [signed int32].
         subscription_version: of the configuration under which `subscription` was worked out.
         connection_id: of the latest request; empty once that connection has ended.
-        connections: the latest open connections on which the instance was seen, the latest last.
         deadline_ms: when the instance is forgotten, unless a request comes [ms, monotonic].
         queued_second: under which `telemetry.expiry_queue` has it; beyond every deadline before it has it.
         place: where the cache's register has it; see `telemetry.instance_register`.
@@ -91,16 +90,17 @@ class ClientInstance:
         last_refusal_ms: when that was [ms, monotonic].
         metrics: metrics of its own, where they were asked for; else None.
         pace: what it has to do with telemetry quotas; None where there never was one.
+        allowances: what its address and principal may still send; see `telemetry.sender_bounds`.
     """
 
     __slots__ = (
+        "allowances",
         "client_address",
         "client_id",
         "client_port",
         "client_software_name",
         "client_software_version",
         "connection_id",
-        "connections",
         "deadline_ms",
         "expiry_ms",
         "gate",
@@ -120,6 +120,7 @@ class ClientInstance:
         "pushes",
         "queued_second",
         "refusals",
+        "sender",
         "subscription",
         "subscription_id",
         "subscription_version",
@@ -132,14 +133,17 @@ class ClientInstance:
         subscription: EffectiveSubscription,
         subscription_version: int,
         share: SharedTexts,
+        allowances: tuple[Allowance, ...],
     ) -> None:
-        self.key: InstanceKey = instance_id.int
+        self.key = instance_id.bytes
+        self.sender = context.sender
         self.principal = context.principal
         self.instance_id = instance_id
         self.instance_id_text = format_instance_id(instance_id)
         self.principal_text = share(str(context.principal))
         self.describe(context, share)
         self.gate = Gate()
+        self.allowances = allowances
         self.place = -1
         self.pushes = 0
         self.push_bytes = 0
@@ -150,7 +154,6 @@ class ClientInstance:
         self.metrics: InstanceMetrics | None = None
         self.pace: Pace | None = None
         self.connection_id = ""
-        self.connections: tuple[str, ...] = ()
         self.deadline_ms = 0
         self.queued_second = _NOT_QUEUED
         self.subscription_version = subscription_version

@@ -7,14 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from telemetry.expiry_queue import ExpiryQueue
-from telemetry.instance import ClientInstance, InstanceKey
+from telemetry.instance import ClientInstance
 from telemetry.instance_register import InstanceRegister
-from wire.principal import KafkaPrincipal
 
 _logger = logging.getLogger(__name__)
-
-MAX_CONNECTIONS_PER_INSTANCE: Final = 4
-"""Open connections that are remembered for one instance; clients use one or two."""
 
 MAX_RECALLED: Final = 16
 """Instances of one connection among which a client without an id is looked for."""
@@ -28,7 +24,7 @@ class InstanceCache:
     Attributes:
         evicted: instances that went because the cache was full.
         expired: instances that went because nothing came from them.
-        clashes: instances made under an id that another principal was using.
+        clashes: instances made under an id that another sender was using.
         register: the instances in numbered places.
     """
 
@@ -36,12 +32,12 @@ class InstanceCache:
         """Keeps at most `max_size` instances; `on_forget` is told of every one that goes, for whatever reason."""
         self._max_size = max_size
         # The least recently used first. One mapping, where a general LRU cache keeps sizes and order in two more.
-        self._instances: OrderedDict[InstanceKey, ClientInstance] = OrderedDict()
+        self._instances: OrderedDict[bytes, ClientInstance] = OrderedDict()
         self._shared_ids = 0
         self._on_forget = on_forget
         self.register = InstanceRegister()
         # Nearly every connection has one client: a mapping is made for the others only.
-        self._by_connection: dict[str, ClientInstance | dict[InstanceKey, ClientInstance]] = {}
+        self._by_connection: dict[str, ClientInstance | dict[bytes, ClientInstance]] = {}
         self._queue = ExpiryQueue()
         self._warned_ms: int | None = None
         self.evicted = 0
@@ -51,19 +47,19 @@ class InstanceCache:
     def __len__(self) -> int:
         return len(self._instances)
 
-    def get(self, instance_id: int, principal: KafkaPrincipal) -> ClientInstance | None:
-        """The instance of that principal under that id, which becomes the most recently used."""
+    def get(self, instance_id: bytes, sender: bytes) -> ClientInstance | None:
+        """The instance of that sender under that id, which becomes the most recently used."""
         instance = self._instances.get(instance_id)
-        if instance is None or (instance.principal is not principal and instance.principal != principal):
+        if instance is None or instance.sender != sender:
             if not self._shared_ids:
                 return None
-            instance = self._instances.get((instance_id, principal.principal_type, principal.name))
+            instance = self._instances.get(instance_id + sender)
             if instance is None:
                 return None
         self._instances.move_to_end(instance.key)
         return instance
 
-    def contains_id(self, instance_id: int) -> bool:
+    def contains_id(self, instance_id: bytes) -> bool:
         """True if the id is in use."""
         return instance_id in self._instances
 
@@ -72,8 +68,7 @@ class InstanceCache:
         if len(self._instances) >= self._max_size:
             self._evict(now_ms)
         if instance.key in self._instances:
-            principal = instance.principal
-            instance.key = (instance.instance_id.int, principal.principal_type, principal.name)
+            instance.key += instance.sender
             self._shared_ids += 1
             self.clashes += 1
         self._instances[instance.key] = instance
@@ -82,7 +77,7 @@ class InstanceCache:
     def touch(self, instance: ClientInstance, connection_id: str, now_ms: int) -> None:
         """Notes a request of the instance: its connection is the latest, and its time starts anew."""
         if instance.connection_id != connection_id:
-            self._move(instance, connection_id)
+            self._move(instance, connection_id, now_ms)
         deadline_ms = now_ms + instance.expiry_ms
         instance.deadline_ms = deadline_ms
         if deadline_ms < instance.queued_second * 1_000:
@@ -102,8 +97,7 @@ class InstanceCache:
         removed = 0
         seen = self._by_connection.pop(connection_id, {})
         for instance in seen.values() if isinstance(seen, dict) else (seen,):
-            instance.connections = tuple(each for each in instance.connections if each != connection_id)
-            if not instance.connections:
+            if not instance.gate.leave(connection_id):
                 self._remove(instance)
                 removed += 1
             elif instance.connection_id == connection_id:
@@ -129,13 +123,14 @@ class InstanceCache:
         self._by_connection.clear()
         self._queue.clear()
 
-    def _move(self, instance: ClientInstance, connection_id: str) -> None:
+    def _move(self, instance: ClientInstance, connection_id: str, now_ms: int) -> None:
         instance.connection_id = connection_id
-        others = tuple(each for each in instance.connections if each != connection_id)
-        if len(others) >= MAX_CONNECTIONS_PER_INSTANCE:
-            self._detach(instance, others[0])
-            others = others[1:]
-        instance.connections = (*others, connection_id)
+        gate = instance.gate
+        replaced = gate.enter(connection_id, now_ms - instance.expiry_ms)
+        if replaced is not None:
+            self._detach(instance, replaced)
+        if gate.seat.connection_id != connection_id:
+            return  # there are as many connections as are remembered
         seen = self._by_connection.setdefault(connection_id, instance)
         if isinstance(seen, dict):
             seen[instance.key] = instance
@@ -170,7 +165,6 @@ class InstanceCache:
         """Takes a removed instance out of everything else."""
         self._on_forget(instance)
         self.register.remove(instance)
-        for connection_id in instance.connections:
+        for connection_id in instance.gate.connections:
             self._detach(instance, connection_id)
-        instance.connections = ()
-        self._shared_ids -= isinstance(instance.key, tuple)
+        self._shared_ids -= instance.key != instance.instance_id.bytes

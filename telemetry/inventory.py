@@ -115,7 +115,7 @@ def row_of(instance: ClientInstance, *, now_ms: int, now_us: int) -> ClientRow:
         instance.client_address,
         instance.client_port,
         instance.listener_name,
-        len(instance.connections),
+        len(instance.gate.connections),
         state_of(instance, now_ms).value,
         subscription.names,
         subscription.metrics,

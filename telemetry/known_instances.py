@@ -16,9 +16,10 @@ from telemetry.instance_cache import InstanceCache
 from telemetry.interval_bound import bounded_for, lengthened
 from telemetry.plugin import RequestContext
 from telemetry.push_pace import Pace, TelemetryPace
+from telemetry.sender_bounds import SenderBounds
 from telemetry.subscriptions import EffectiveSubscription, Subscriptions
 
-RESERVED_IDS: Final = frozenset({0, 1})
+RESERVED_IDS: Final = frozenset({bytes(16), bytes(15) + b"\1"})
 """Kafka's `Uuid.RESERVED`: no client is given these; 0 is the null of the wire."""
 
 
@@ -32,12 +33,13 @@ class KnownInstances:
         metrics: the own metrics of instances.
         new_instance_id: makes ids for clients that bring none.
         pace: the telemetry quotas; None is none.
+        bounds: what senders may send with all their instances.
 
     Attributes:
         cache: the instances themselves.
     """
 
-    __slots__ = ("_guard", "_metrics", "_new_instance_id", "_pace", "_share", "_subscriptions", "cache")
+    __slots__ = ("_bounds", "_guard", "_metrics", "_new_instance_id", "_pace", "_share", "_subscriptions", "cache")
 
     def __init__(
         self,
@@ -47,23 +49,25 @@ class KnownInstances:
         metrics: ClientMetrics,
         new_instance_id: Callable[[], uuid.UUID],
         pace: TelemetryPace | None,
+        bounds: SenderBounds,
     ) -> None:
         self._subscriptions = subscriptions
         self._guard = guard
         self._metrics = metrics
         self._new_instance_id = new_instance_id
         self._pace = pace
+        self._bounds = bounds
         self._share = SharedTexts()
         self.cache = InstanceCache(max_size, self._forgotten)
 
     def identify(self, client_instance_id: uuid.UUID | None, context: RequestContext) -> uuid.UUID:
         """The id that answers a Get: the client's own, else the one known on its connection, else a new one."""
-        if client_instance_id is not None and client_instance_id.int not in RESERVED_IDS:
+        if client_instance_id is not None and client_instance_id.bytes not in RESERVED_IDS:
             return client_instance_id
         client_id = kept_client_id(context.client_id)
         for instance in self.cache.on_connection(context.connection_id):
             same_client = instance.principal == context.principal and instance.client_id == client_id
-            if same_client and not instance.gate.is_terminated:
+            if same_client and not instance.gate.has_ended_on(context.connection_id):
                 return instance.instance_id
         return self._unused_id()
 
@@ -71,27 +75,25 @@ class KnownInstances:
         """A new id, none whose text begins with `-`: as in Kafka, for the sake of command lines."""
         while True:
             made = self._new_instance_id()
-            leading_dash = made.int >> 122 == 0b111110
-            if made.int not in RESERVED_IDS and not leading_dash and not self.cache.contains_id(made.int):
+            content = made.bytes
+            leading_dash = content[0] >> 2 == 0b111110
+            if content not in RESERVED_IDS and not leading_dash and not self.cache.contains_id(content):
                 return made
 
     def of(
         self, instance_id: uuid.UUID, context: RequestContext, now_ms: int, *, is_last: bool = False
-    ) -> ClientInstance:
+    ) -> ClientInstance | None:
         """The instance of a request, made or recovered if it is unknown, with the subscription of now.
 
-        A push that is the client's last one is not refused for the sake of an interval to come.
+        A push that is the client's last one is not refused for the sake of an interval to come. None if it is unknown
+        and its sender has made too many of late.
         """
         version = self._subscriptions.version
-        instance = self.cache.get(instance_id.int, context.principal)
+        instance = self.cache.get(instance_id.bytes, context.sender)
         if instance is None:
-            wanted = self._wanted_of(instance_id, context)
-            pace = self._pace_of(instance_id, context, wanted.push_interval_ms, now_ms)
-            subscription = self._effective(wanted, pace, context)
-            instance = ClientInstance(instance_id, context, subscription, version, self._share)
-            instance.pace = pace
-            self.cache.add(instance, now_ms)
-            self._metrics.admit(instance, now_ms)
+            instance = self._make(instance_id, context, now_ms)
+            if instance is None:
+                return None
         elif instance.subscription_version != version or (
             not is_last and self._has_other_pace(instance, context, now_ms)
         ):
@@ -102,6 +104,21 @@ class KnownInstances:
         if instance.connection_id != context.connection_id:
             instance.describe(context, self._share)
         self.cache.touch(instance, context.connection_id, now_ms)
+        return instance
+
+    def _make(self, instance_id: uuid.UUID, context: RequestContext, now_ms: int) -> ClientInstance | None:
+        allowances = self._bounds.of(context, now_ms)
+        if not all(allowance.take_instance(now_ms) for allowance in allowances):
+            self._bounds.warn("new client instances", context, now_ms)
+            return None
+        wanted = self._wanted_of(instance_id, context)
+        pace = self._pace_of(instance_id, context, wanted.push_interval_ms, now_ms)
+        subscription = self._effective(wanted, pace, context)
+        version = self._subscriptions.version
+        instance = ClientInstance(instance_id, context, subscription, version, self._share, allowances)
+        instance.pace = pace
+        self.cache.add(instance, now_ms)
+        self._metrics.admit(instance, now_ms)
         return instance
 
     def describe(self, instance: ClientInstance, context: RequestContext) -> None:

@@ -35,11 +35,14 @@ from telemetry.refusal import (
     PUSH_TOO_EARLY,
     TOO_LARGE,
     TOO_LARGE_DECOMPRESSED,
+    TOO_MANY_BYTES,
+    TOO_MANY_INSTANCES,
     UNKNOWN_SUBSCRIPTION,
     UNSUPPORTED_COMPRESSION,
     Refusal,
     RefusalCounts,
 )
+from telemetry.sender_bounds import SenderBounds
 from telemetry.settings import ClientMetricsSettings
 from telemetry.subscriptions import Subscriptions
 from telemetry.validate import validate_metrics
@@ -96,8 +99,9 @@ class ClientMetricsManager:
         self._advice = PrefixAdvice()
         self._refusals = RefusalCounts()
         self._stats = ClientMetrics(metrics, lambda: len(self._instances.cache), settings.instance_metrics_max)
+        self._bounds = SenderBounds(settings.sender_limits)
         self._instances = KnownInstances(
-            settings.cache_max_size, self._subscriptions, self._guard, self._stats, new_instance_id, pace
+            settings.cache_max_size, self._subscriptions, self._guard, self._stats, new_instance_id, pace, self._bounds
         )
         self._plugin.attach(self._stats)
         self._label = LabelBound(settings.max_label_bytes)
@@ -122,11 +126,15 @@ class ClientMetricsManager:
         """
         instance_id = self._instances.identify(client_instance_id, context)
         instance = self._instances.of(instance_id, context, now_ms)
+        if instance is None:
+            self._refusals.add(TOO_MANY_INSTANCES)
+            return GetTelemetrySubscriptionsResult(
+                error_code=TOO_MANY_INSTANCES.error_code, client_instance_id=instance_id
+            )
         self._instances.describe(instance, context)
         gate = instance.gate
         if not gate.may_get(instance.subscription.push_interval_ms, now_ms):
-            self._stats.record_throttle(instance.metrics, now_ms)
-            error_code = self._refuse(GET_TOO_EARLY, instance, now_ms)
+            error_code = self._refuse_early(GET_TOO_EARLY, instance, now_ms)
             return GetTelemetrySubscriptionsResult(error_code=error_code, client_instance_id=instance_id)
         gate.record_get(now_ms)
         return self._subscription_result(instance)
@@ -147,21 +155,23 @@ class ClientMetricsManager:
             calls its `logged` or `not_logged`.
         """
         instance_id = request.client_instance_id
-        if instance_id is None or instance_id.int in RESERVED_IDS:
+        if instance_id is None or instance_id.bytes in RESERVED_IDS:
             self._refusals.add(NULL_INSTANCE_ID)
             return NULL_INSTANCE_ID.error_code
         terminating = request.terminating
         instance = self._instances.of(instance_id, context, now_ms, is_last=terminating)
+        if instance is None:
+            self._refusals.add(TOO_MANY_INSTANCES)
+            return TOO_MANY_INSTANCES.error_code
         gate = instance.gate
         if gate.is_terminated:
             return self._refuse(AFTER_TERMINATING, instance, now_ms)
-        if not terminating and not gate.may_push(instance.subscription.push_interval_ms, now_ms):
-            self._stats.record_throttle(instance.metrics, now_ms)
-            return self._refuse(PUSH_TOO_EARLY, instance, now_ms)
-        pace = self._pace
-        keeps_pace = pace is None or not pace.enabled or self._keeps_pace(pace, instance, context, terminating, now_ms)
+        is_due = gate.may_push(instance.subscription.push_interval_ms, now_ms)
+        if not is_due and not terminating:
+            return self._refuse_early(PUSH_TOO_EARLY, instance, now_ms)
+        over = self._over_limits(instance, context, is_due=is_due, terminating=terminating, now_ms=now_ms)
         turn = gate.take_turn(now_ms, terminating=terminating)
-        checked = self._check(request, instance, keeps_pace)
+        checked = self._check(request, instance, over)
         if isinstance(checked, Refusal):
             return self._refuse_push(checked, instance, turn)
         return self._accept(request, context, instance, turn, checked, received_at_us)
@@ -289,6 +299,20 @@ class ClientMetricsManager:
             requested_metrics=subscription.metrics,
         )
 
+    def _over_limits(
+        self, instance: ClientInstance, context: RequestContext, *, is_due: bool, terminating: bool, now_ms: int
+    ) -> Refusal | None:
+        """The refusal of a push that a telemetry quota, or what its sender may send in all, has no room for."""
+        pace = self._pace
+        if pace is not None and pace.enabled and not self._keeps_pace(pace, instance, context, terminating, now_ms):
+            return OVER_QUOTA
+        keeps_interval = is_due and instance.pushes > 0
+        for allowance in instance.allowances:
+            if not allowance.has_bytes(now_ms, keeps_interval):
+                self._bounds.warn("bytes", context, now_ms)
+                return TOO_MANY_BYTES
+        return None
+
     @staticmethod
     def _keeps_pace(
         pace: TelemetryPace, instance: ClientInstance, context: RequestContext, terminating: bool, now_ms: int
@@ -306,12 +330,12 @@ class ClientMetricsManager:
             return True
         return (terminating and instance.pushes > 0) or pace.has_room(context, now_ms)
 
-    def _check(self, request: PushRequest, instance: ClientInstance, keeps_pace: bool) -> Refusal | bytes:
+    def _check(self, request: PushRequest, instance: ClientInstance, over: Refusal | None) -> Refusal | bytes:
         """The rungs after the gate; the decompressed payload of a push that passes them all."""
         if request.subscription_id != instance.subscription_id:
             return UNKNOWN_SUBSCRIPTION
-        if not keeps_pace:
-            return OVER_QUOTA
+        if over is not None:
+            return over
         codec = self._codecs.get(request.compression_type)
         if codec is None:
             return UNSUPPORTED_COMPRESSION
@@ -350,6 +374,8 @@ class ClientMetricsManager:
         label = self._label
         if self._pace is not None and self._pace.enabled:
             self._pace.record(instance, context, len(encoded), turn.taken_at_ms)
+        for allowance in instance.allowances:
+            allowance.take_bytes(len(encoded))
         fits = label.surely_fits
         client_id, name, version = context.client_id, context.client_software_name, context.client_software_version
         principal = instance.principal_text
@@ -395,6 +421,11 @@ class ClientMetricsManager:
         if refusal is UNKNOWN_SUBSCRIPTION:
             self._stats.record_unknown_subscription(turn.taken_at_ms)
         return self._refuse(refusal, instance, turn.taken_at_ms)
+
+    def _refuse_early(self, refusal: Refusal, instance: ClientInstance, now_ms: int) -> ErrorCode:
+        instance.gate.record_early()
+        self._stats.record_throttle(instance.metrics, now_ms)
+        return self._refuse(refusal, instance, now_ms)
 
     def _refuse(self, refusal: Refusal, instance: ClientInstance, now_ms: int) -> ErrorCode:
         self._refusals.add(refusal)

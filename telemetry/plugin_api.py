@@ -4,8 +4,10 @@ Names and order of calls are Kafka's: `configure`, `context_change`, `init`, the
 `client_telemetry_exporter` once, then `export_metrics` for every push (KIP-714, Client telemetry receiver; KIP-1217).
 """
 
+import hashlib
+import struct
 import uuid
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
@@ -13,6 +15,18 @@ from quotas.kafka_metric import KafkaMetric
 from wire.principal import KafkaPrincipal
 
 CONTENT_TYPE: Final = "application/x-protobuf;type=otlp+metrics0.19"
+
+_SENDER_BYTES: Final = 16
+_LENGTH: Final = struct.Struct(">I")
+
+
+def _digest(parts: Iterable[str]) -> bytes:
+    """BLAKE2b of the parts, each behind its length, so that no two lists have the same text."""
+    hashed = hashlib.blake2b(digest_size=_SENDER_BYTES)
+    for part in parts:
+        content = part.encode(errors="surrogatepass")
+        hashed.update(_LENGTH.pack(len(content)) + content)
+    return hashed.digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +44,8 @@ class RequestContext:
         client_port: the connection's source port.
         connection_id: unique among the open connections of this node.
         correlation_id: of the request's header.
+        sender: digest [16 B] of what tells one sender from another under the same instance id, on whatever connection:
+            principal, client id, software and source address.
     """
 
     listener_name: str
@@ -42,6 +58,19 @@ class RequestContext:
     client_port: int
     connection_id: str
     correlation_id: int
+    sender: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        principal = self.principal
+        parts = (
+            principal.principal_type,
+            principal.name,
+            self.client_id,
+            self.client_software_name,
+            self.client_software_version,
+            self.client_address,
+        )
+        object.__setattr__(self, "sender", _digest(parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from quotas.client_quota import ClientQuotaManager, ClientSensors
 from quotas.identities import Identities
 from quotas.sensor import QuotaViolationError
 from telemetry.plugin_api import RequestContext
-from wire.principal import KafkaPrincipal
 
 INTERVALS_BETWEEN_CHANGES: Final = 5
 """A changed interval changes the subscription id: the client's next push is refused, and it asks again."""
@@ -63,7 +62,7 @@ class Paced(Protocol):
     """A client instance, as far as it is looked at here."""
 
     instance_id: uuid.UUID
-    principal: KafkaPrincipal
+    sender: bytes
     last_push_ms: int | None
     pace: Pace | None
 
@@ -103,7 +102,7 @@ class TelemetryPace:
     def __init__(self, pushes: ClientQuotaManager, payloads: ClientQuotaManager, identities: Identities) -> None:
         self._managers = (pushes, payloads)
         self._identities = identities
-        self._gone: OrderedDict[tuple[int, KafkaPrincipal], int] = OrderedDict()
+        self._gone: OrderedDict[bytes, int] = OrderedDict()
         self._sharers: tuple[dict[str, _Sharers], dict[str, _Sharers]] = ({}, {})
         self.slowed = 0
         self.changes = 0
@@ -118,7 +117,7 @@ class TelemetryPace:
         if not self.enabled:
             return None
         pace = Pace(base_interval_ms, _factor_for(self._load(context, now_ms)))
-        pace.previous_push_ms = self._gone.pop((instance_id.int, context.principal), None)
+        pace.previous_push_ms = self._gone.pop(instance_id.bytes + context.sender, None)
         self.slowed += pace.factor > 1
         return pace
 
@@ -171,7 +170,7 @@ class TelemetryPace:
         if pace is not None:
             last_push_ms = pace.previous_push_ms if instance.last_push_ms is None else instance.last_push_ms
             if last_push_ms is not None:
-                self._gone[instance.instance_id.int, instance.principal] = last_push_ms
+                self._gone[instance.instance_id.bytes + instance.sender] = last_push_ms
                 if len(self._gone) > MAX_GONE:
                     self._gone.popitem(last=False)
             self.slowed -= pace.factor > 1

@@ -1,8 +1,9 @@
 """The settings of this room, and the one home of their defaults."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from telemetry.codecs import CompressionType
+from telemetry.sender_bounds import SenderLimits
 from telemetry.subscriptions import INTERVAL_MS_DEFAULT
 
 
@@ -23,6 +24,7 @@ class ClientMetricsSettings:
             (`telemetry.client.instance.metrics.max`).
         default_interval_ms: push interval of clients that no subscription matches [ms].
         delta_temporality: clients send sums as deltas.
+        sender_limits: what one address or principal may send with all its instances.
         max_label_bytes: longest client-given label value in a push record [B, UTF-8]; the rest is cut and counted.
     """
 
@@ -39,4 +41,5 @@ class ClientMetricsSettings:
     instance_metrics_max: int = 0
     default_interval_ms: int = INTERVAL_MS_DEFAULT
     delta_temporality: bool = True
+    sender_limits: SenderLimits = field(default_factory=SenderLimits)
     max_label_bytes: int = 1_024

@@ -213,6 +213,31 @@ class ServiceConfig(ListenerKeys):
         alias="telemetry.client.instance.metrics.max",
         description="Client instances that have metrics of their own (tag client_instance_id) beside the totals.",
     )
+    telemetry_byte_rate_per_ip: int = Field(
+        default=_TELEMETRY.sender_limits.bytes_per_ip,
+        ge=0,
+        alias="telemetry.max.byte.rate.per.ip",
+        description="Payload bytes that all clients of an address may push together; beyond, "
+        "THROTTLING_QUOTA_EXCEEDED; 0: no limit [B/s].",
+    )
+    telemetry_byte_rate_per_principal: int = Field(
+        default=_TELEMETRY.sender_limits.bytes_per_principal,
+        ge=0,
+        alias="telemetry.max.byte.rate.per.principal",
+        description="Likewise for all clients of an authenticated principal [B/s].",
+    )
+    telemetry_new_instance_rate_per_ip: int = Field(
+        default=_TELEMETRY.sender_limits.new_instances_per_ip,
+        ge=0,
+        alias="telemetry.max.new.instance.rate.per.ip",
+        description="Client instances that an address may make known here, in bursts of 160 s; 0: no limit [1/s].",
+    )
+    telemetry_new_instance_rate_per_principal: int = Field(
+        default=_TELEMETRY.sender_limits.new_instances_per_principal,
+        ge=0,
+        alias="telemetry.max.new.instance.rate.per.principal",
+        description="Likewise for an authenticated principal [1/s].",
+    )
     metric_reporters: Names = Field(
         default=(),
         alias="metric.reporters",

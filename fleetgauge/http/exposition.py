@@ -51,7 +51,7 @@ TELEMETRY: Final[Mapping[str, Count]] = {
     "instances_evicted": Count("client_instances_evicted_total", "Instances forgotten because the cache was full."),
     "instances_expired": Count("client_instances_expired_total", "Instances forgotten because nothing came of them."),
     "instance_id_clashes": Count(
-        "client_instance_id_clashes_total", "Instances made under an id that another principal was using."
+        "client_instance_id_clashes_total", "Instances made under an id that another sender was using."
     ),
     "labels_truncated": Count("labels_truncated_total", "Label values of clients that were cut."),
     "instances_with_metrics": Count("client_instances_with_metrics", "Instances that have metrics of their own."),

@@ -141,14 +141,15 @@ def merged_own_metrics(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
 
 
 def merged_clients(rows: Iterable[Sequence[Any]]) -> list[ClientRow]:
-    """The inventory: one row for each instance (principal and id), out of the rows of the workers that have seen it.
+    """The inventory: one row per instance (id and sender), out of the rows of the workers that have seen it.
 
     Who it is, from where, and its state are as of the latest request; pushes, refusals and connections add up.
     """
-    found: dict[tuple[str, str], ClientRow] = {}
+    found: dict[tuple[str, ...], ClientRow] = {}
     for values in rows:
         row = ClientRow(*values)
-        key = (row.principal, row.client_instance_id)
+        software = row.client_software_name, row.client_software_version
+        key = (row.client_instance_id, row.principal, row.client_id, *software, row.client_source_address)
         other = found.get(key)
         found[key] = row if other is None else _merged_client(other, row)
     return list(found.values())

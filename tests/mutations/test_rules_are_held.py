@@ -23,6 +23,8 @@ CONFIG = "tests/unit/telemetry/test_subscription_config.py"
 CODECS = "tests/unit/telemetry/test_codec_traps.py"
 PLUGINS = "tests/unit/telemetry/test_exporter_plugin.py"
 LABELS = "tests/unit/exporters/test_labels.py"
+GATE = "tests/property/telemetry/test_gate_model.py"
+BOUNDS = "tests/unit/telemetry/test_sender_bounds.py"
 CONNECTIONS = "tests/unit/quotas/test_connection_quotas.py"
 
 
@@ -40,7 +42,7 @@ MUTATIONS = [
     Mutation(
         "a push has an id",
         "telemetry/manager.py",
-        "if instance_id is None or instance_id.int in RESERVED_IDS:",
+        "if instance_id is None or instance_id.bytes in RESERVED_IDS:",
         "if instance_id is None:",
         LADDER,
     ),
@@ -48,29 +50,29 @@ MUTATIONS = [
     Mutation(
         "a push keeps its interval",
         "telemetry/manager.py",
-        "if not terminating and not gate.may_push(",
-        "if False and not gate.may_push(",
+        "if not is_due and not terminating:",
+        "if False:",
         LADDER,
     ),
     Mutation(
         "a terminating push need not wait",
         "telemetry/manager.py",
-        "if not terminating and not gate.may_push(",
-        "if not gate.may_push(",
+        "if not is_due and not terminating:",
+        "if not is_due:",
         LADDER,
     ),
     Mutation(
         "a refused terminating push does not count",
         "telemetry/gate.py",
-        "            self.is_terminated = False",
+        "            turn.seat.is_terminated = False",
         "            pass",
         LADDER,
     ),
     Mutation(
         "a push after a Get is due",
         "telemetry/gate.py",
-        "return self._get_unconsumed or last_ms is None",
-        "return last_ms is None",
+        "        if self._get_unconsumed:\n            return True\n        last_push_ms",
+        "        last_push_ms",
         LADDER,
     ),
     Mutation(
@@ -83,9 +85,9 @@ MUTATIONS = [
     Mutation(
         "a Get keeps its distance from the last push",
         "telemetry/gate.py",
-        "_has_passed(self._last_get_ms, push_interval_ms, now_ms) and _has_passed(\n"
-        "            self._last_push_ms, push_interval_ms, now_ms\n        )",
-        "_has_passed(self._last_get_ms, push_interval_ms, now_ms)",
+        "_has_passed(last_get_ms, push_interval_ms, now_ms) and _has_passed(\n"
+        "            last_push_ms, push_interval_ms, now_ms\n        )",
+        "_has_passed(last_get_ms, push_interval_ms, now_ms)",
         GETS,
     ),
     Mutation(
@@ -203,11 +205,40 @@ MUTATIONS = [
         CONFIG,
     ),
     Mutation(
-        "an id belongs to its principal",
+        "an id belongs to its sender",
         "telemetry/instance_cache.py",
-        "if instance is None or (instance.principal is not principal and instance.principal != principal):",
+        "if instance is None or instance.sender != sender:",
         "if instance is None:",
         LADDER,
+    ),
+    Mutation(
+        "a thief's terminating push ends no other connection",
+        "telemetry/gate.py",
+        "        return self.seat.is_terminated",
+        "        return any(seat.is_terminated for seat in self._seats)",
+        GATE,
+    ),
+    Mutation(
+        "a thief's haste costs no other connection its turn",
+        "telemetry/gate.py",
+        "        last_push_ms = self.seat.last_push_ms\n        if last_push_ms is None:\n"
+        "            last_push_ms = self._latest_push_ms\n        return",
+        "        last_push_ms = self._latest_push_ms\n        return",
+        GATE,
+    ),
+    Mutation(
+        "an address has no end of new instances",
+        "telemetry/sender_bounds.py",
+        "        if self._instances < 1_000:\n            return False\n",
+        "",
+        BOUNDS,
+    ),
+    Mutation(
+        "half of the bytes is kept for those that keep to their interval",
+        "telemetry/sender_bounds.py",
+        "(0 if keeps_interval else full // 2)",
+        "0",
+        BOUNDS,
     ),
     Mutation(
         "a silent instance is kept for a minute",
@@ -219,8 +250,8 @@ MUTATIONS = [
     Mutation(
         "eviction leaves nothing behind",
         "telemetry/instance_cache.py",
-        "            self._detach(instance, connection_id)\n        instance.connections = ()",
-        "            pass\n        instance.connections = ()",
+        "            self._detach(instance, connection_id)\n        self._shared_ids",
+        "            pass\n        self._shared_ids",
         LIFE,
     ),
     Mutation(
@@ -233,8 +264,8 @@ MUTATIONS = [
     Mutation(
         "the end of one connection leaves a client with another alone",
         "telemetry/instance_cache.py",
-        "            if not instance.connections:\n                self._remove(instance)",
-        "            if True:\n                self._remove(instance)",
+        "            if not instance.gate.leave(connection_id):\n                self._remove(instance)",
+        "            if instance.gate.leave(connection_id) is not None:\n                self._remove(instance)",
         LIFE,
     ),
     Mutation(

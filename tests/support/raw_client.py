@@ -113,8 +113,16 @@ def parse_push(body: bytes) -> PushAnswer:
 class RawClient:
     """One connection; every call waits for its answer."""
 
-    def __init__(self, port: int, *, client_id: str = "raw", timeout_s: float = 10.0, host: str = "127.0.0.1") -> None:
-        self.socket = socket.create_connection((host, port), timeout=timeout_s)
+    def __init__(
+        self,
+        port: int,
+        *,
+        client_id: str = "raw",
+        timeout_s: float = 10.0,
+        host: str = "127.0.0.1",
+        source: str | None = None,
+    ) -> None:
+        self.socket = socket.create_connection((host, port), timeout_s, None if source is None else (source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.client_id = client_id
         self._correlation_ids = count(1)

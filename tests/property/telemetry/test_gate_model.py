@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.gate import Gate
+from telemetry.gate import MAX_SEATS, Gate, Seat
 from wire.errors import ErrorCode
 
 INTERVAL_MS = 100
@@ -17,6 +17,12 @@ def push_is_due(history: list[tuple[str, int]], now_ms: int) -> bool:
     """Due after a Get that no push consumed, or a full interval after the last push."""
     pushes = [at for kind, at in history if kind == "push"]
     return not history or history[-1][0] == "get" or not pushes or now_ms - pushes[-1] >= INTERVAL_MS
+
+
+def trace(gate: Gate) -> dict[str, object]:
+    """Everything that a gate with one connection remembers."""
+    own = {name: getattr(gate, name) for name in Gate.__slots__ if name != "seat"}
+    return own | {f"seat.{name}": getattr(gate.seat, name) for name in Seat.__slots__}
 
 
 @given(steps=steps)
@@ -53,9 +59,9 @@ def test_giving_back_a_turn_leaves_no_trace(steps, terminating):
             gate.record_get(now_ms)
         elif kind == "push":
             gate.take_turn(now_ms, terminating=False)
-        before = {name: getattr(gate, name) for name in Gate.__slots__}
+        before = trace(gate)
         gate.give_back(gate.take_turn(now_ms, terminating=terminating))
-        assert {name: getattr(gate, name) for name in Gate.__slots__} == before
+        assert trace(gate) == before
 
 
 @given(steps=steps)
@@ -83,3 +89,42 @@ def test_an_error_that_a_get_cures_lets_the_get_through_once():
         assert not gate.may_get(INTERVAL_MS, 2)
     gate.last_known_error = ErrorCode.INVALID_RECORD
     assert not gate.may_get(INTERVAL_MS, 2)
+
+
+@given(steps=st.lists(st.tuples(st.integers(0, 7), st.booleans(), st.integers(0, 60)), max_size=120))
+def test_any_number_of_connections_under_one_id_have_no_more_turns_than_seats(steps):
+    gate, now_ms, pushes = Gate(), 0, []
+    for connection, gets, wait_ms in steps:
+        now_ms += wait_ms
+        gate.enter(f"c{connection}", now_ms - 3 * INTERVAL_MS)
+        if not (gate.may_get if gets else gate.may_push)(INTERVAL_MS, now_ms):
+            gate.record_early()
+        elif gets:
+            gate.record_get(now_ms)
+        else:
+            gate.keep(gate.take_turn(now_ms, terminating=False))
+            pushes.append(now_ms)
+    for at in pushes:
+        # Every seat and the shared one once, and each of them once more after a Get that was due.
+        assert sum(at <= other < at + INTERVAL_MS for other in pushes) <= 2 * (MAX_SEATS + 1)
+
+
+@given(haste=st.lists(st.tuples(st.integers(1, 7), st.booleans(), st.booleans()), min_size=1, max_size=60))
+def test_a_connection_that_keeps_to_its_interval_is_let_through_whatever_others_do(haste):
+    gate, now_ms = Gate(), 0
+
+    def keep_to_the_interval() -> None:
+        gate.enter("its own", now_ms - 3 * INTERVAL_MS)
+        assert not gate.is_terminated
+        assert gate.may_push(INTERVAL_MS, now_ms)
+        gate.keep(gate.take_turn(now_ms, terminating=False))
+
+    keep_to_the_interval()
+    for thief, gets, terminating in haste:
+        gate.enter(f"thief {thief}", now_ms - 3 * INTERVAL_MS)
+        if gets and gate.may_get(INTERVAL_MS, now_ms):
+            gate.record_get(now_ms)
+        if terminating or gate.may_push(INTERVAL_MS, now_ms):
+            gate.keep(gate.take_turn(now_ms, terminating=terminating))
+        now_ms += INTERVAL_MS
+        keep_to_the_interval()

@@ -24,16 +24,31 @@ connections = st.sampled_from(CONNECTIONS)
 
 
 @dataclass
+class Times:
+    """When the latest Get and push came that were let through; of one connection, or of all."""
+
+    get_ms: int | None = None
+    push_ms: int | None = None
+    terminated: bool = False
+
+    def begin_with(self, other: "Times") -> "Times":
+        """These times, and the other's where there are none."""
+        return Times(
+            other.get_ms if self.get_ms is None else self.get_ms,
+            other.push_ms if self.push_ms is None else self.push_ms,
+            self.terminated,
+        )
+
+
+@dataclass
 class Known:
     """What the model holds of a client that the node should remember."""
 
     interval_ms: int
-    connections: set[str] = field(default_factory=set)
+    connections: dict[str, Times] = field(default_factory=dict)
+    latest: Times = field(default_factory=Times)
     seen_ms: int = 0
-    last_get_ms: int | None = None
-    last_push_ms: int | None = None
     due_after_get: bool = False
-    terminated: bool = False
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -85,8 +100,9 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         state = self.model.setdefault(client, Known(self.interval_ms))
         if state.interval_ms != self.interval_ms:
             state.interval_ms = self.interval_ms
-            state.last_get_ms = state.last_push_ms = None
-        state.connections.add(connection)
+            for times in (state.latest, *state.connections.values()):
+                times.get_ms = times.push_ms = None
+        state.connections.setdefault(connection, Times())
         state.seen_ms = self.now_ms
         return state
 
@@ -97,22 +113,28 @@ class ManagerAgainstModel(RuleBasedStateMachine):
     def get(self, client, connection):
         state = self.known(client, connection)
         cured = state.error in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        due = cured or (self.passed(state.last_get_ms) and self.passed(state.last_push_ms))
+        times = state.connections[connection].begin_with(state.latest)
+        due = cured or (self.passed(times.get_ms) and self.passed(times.push_ms))
         result = self.manager.process_get_telemetry_subscriptions(
             self.ids[client], self.context(client, connection), now_ms=self.now_ms
         )
         assert result.client_instance_id == self.ids[client]
         state.error = ErrorCode.NONE if due else ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert result.error_code is state.error
-        if due:
-            state.last_get_ms, state.due_after_get = self.now_ms, True
+        if not due:
+            state.connections[connection] = times
+        else:
+            state.connections[connection].get_ms = state.latest.get_ms = self.now_ms
+            state.due_after_get = True
             self.subscription_ids[client] = result.subscription_id
             assert result.push_interval_ms == self.interval_ms
 
-    def expected(self, state: Known, push: Push, right_id: bool) -> ErrorCode:
-        if state.terminated:
+    def expected(self, state: Known, connection: str, push: Push, right_id: bool) -> ErrorCode:
+        times = state.connections[connection].begin_with(state.latest)
+        if times.terminated:
             return ErrorCode.INVALID_REQUEST
-        if not (push.terminating or state.due_after_get or self.passed(state.last_push_ms)):
+        if not (push.terminating or state.due_after_get or self.passed(times.push_ms)):
+            state.connections[connection] = times
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         if not right_id:
             return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
@@ -133,7 +155,7 @@ class ManagerAgainstModel(RuleBasedStateMachine):
     def push(self, client, connection, terminating, log_works, compression_type, metrics):
         state = self.known(client, connection)
         push = Push(self.ids[client], self.subscription_ids[client], terminating, compression_type, metrics)
-        expected = self.expected(state, push, self.right_id(client) == push.subscription_id)
+        expected = self.expected(state, connection, push, self.right_id(client) == push.subscription_id)
         outcome = self.manager.process_push_telemetry(
             push, self.context(client, connection), now_ms=self.now_ms, received_at_us=0
         )
@@ -141,12 +163,13 @@ class ManagerAgainstModel(RuleBasedStateMachine):
             assert expected is ErrorCode.NONE
             (outcome.logged if log_works else outcome.not_logged)(self.now_ms)
             state.error = ErrorCode.NONE if log_works else ErrorCode.THROTTLING_QUOTA_EXCEEDED
-            state.terminated = terminating and log_works
+            state.connections[connection].terminated = terminating and log_works
         else:
             assert outcome is expected
             state.error = outcome
         if expected is ErrorCode.INVALID_RECORD or (expected is ErrorCode.NONE and log_works):
-            state.last_push_ms, state.due_after_get = self.now_ms, False
+            state.connections[connection].push_ms = state.latest.push_ms = self.now_ms
+            state.due_after_get = False
 
     def right_id(self, client: int) -> int:
         return subscription_id(subscription_checksum(["*"], self.interval_ms), self.ids[client])
@@ -166,7 +189,7 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         self.manager.connection_disconnected(connection, now_ms=self.now_ms)
         for client, state in list(self.model.items()):
             if connection in state.connections:
-                state.connections.discard(connection)
+                del state.connections[connection]
                 if not state.connections:
                     del self.model[client]
 

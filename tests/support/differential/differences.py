@@ -134,8 +134,14 @@ REFUSED_TERMINATING = Rule(
 STAYS_TERMINATED = Rule(
     "after an accepted terminating push",
     "refuses one push with 42, and is open again",
-    "refuses every further push with 42",
+    "refuses every further push on that connection with 42",
     "KIP-714: the terminating push is the last",
+)
+OTHER_CONNECTION = Rule(
+    "several connections under one id",
+    "judges them together: a push, a Get or the end on one counts on all",
+    "judges each by its own times, after its first interval",
+    "an id is no secret: another connection under it must not mute or starve a client",
 )
 OLD_CONNECTION = Rule(
     "the end of the connection on which a client was first seen (after an edit: seen next)",
@@ -158,7 +164,7 @@ BYSTANDERS = Rule(
 EDITED = Rule(
     "an edit of a client's own subscription",
     "makes a new client of it, also of a terminated one",
-    "opens the gate; a terminated client stays so, an error that a Get cures is kept",
+    "opens the gate; a terminated connection stays so, an error that a Get cures is kept",
     "KIP-714: the terminating push is the last",
 )
 
@@ -213,11 +219,83 @@ class Facts:
 
 
 @dataclass(slots=True)
+class Times:
+    """When the latest Get and push on a connection, or on any, used a turn; None if none did."""
+
+    asked: bool | None = None
+    """True in this interval, False in one before."""
+    pushed: bool | None = None
+    terminated: bool = False
+
+
+@dataclass(slots=True)
+class Ours:
+    """What we hold of a client: of each of its connections, and of all."""
+
+    connections: dict[int, Times] = field(default_factory=dict)
+    latest: Times = field(default_factory=Times)
+    owed: bool = False
+    cured_by_get: bool = False
+
+    def facts(self, connection: int) -> Facts:
+        """What holds on one connection: until its first Get and push, those of others count."""
+        own, latest = self.connections.setdefault(connection, Times()), self.latest
+        return Facts(
+            asked=bool(latest.asked if own.asked is None else own.asked),
+            pushed=bool(latest.pushed if own.pushed is None else own.pushed),
+            owed=self.owed,
+            cured_by_get=self.cured_by_get,
+            terminated=own.terminated,
+        )
+
+    def get(self, connection: int, error: int | str) -> None:
+        """A Get was answered."""
+        if error == NONE:
+            self.connections[connection].asked = self.latest.asked = self.owed = True
+        else:
+            self._early(connection)
+        self.cured_by_get = False
+
+    def push(self, connection: int, error: int | str, *, terminating: bool) -> None:
+        """A push was answered."""
+        self.cured_by_get = error in _CURED_BY_GET
+        if error == THROTTLED:
+            self._early(connection)
+        elif error != INVALID_REQUEST and error not in _COSTS_NOTHING:
+            own = self.connections[connection]
+            own.pushed = self.latest.pushed = True
+            own.terminated = terminating and error == NONE
+            self.owed = False
+
+    def wait(self) -> None:
+        """An interval passes."""
+        for each in (self.latest, *self.connections.values()):
+            each.asked = None if each.asked is None else False
+            each.pushed = None if each.pushed is None else False
+
+    def reopen(self) -> None:
+        """The client is asked for something else."""
+        for each in (self.latest, *self.connections.values()):
+            each.asked = each.pushed = None
+
+    def _early(self, connection: int) -> None:
+        own = self.connections[connection]
+        own.asked = self.latest.asked if own.asked is None else own.asked
+        own.pushed = self.latest.pushed if own.pushed is None else own.pushed
+
+
+@dataclass(slots=True)
 class Client:
     """Both sides' facts of a client; `causes` has the rule by which they differ in a fact."""
 
     facts: dict[str, Facts] = field(default_factory=lambda: {side: Facts() for side in SIDES})
     causes: dict[str, Rule] = field(default_factory=dict)
+    ours: Ours = field(default_factory=Ours)
+
+    def enter(self, connection: int) -> None:
+        """The next step is on that connection."""
+        self.facts["ours"] = self.ours.facts(connection)
+        self.set_apart(dict.fromkeys((each.name for each in fields(Facts)), OTHER_CONNECTION))
 
     def cause(self, step: Get | GetNull | Push) -> Rule | None:
         """The rule by which the two sides' gates differ on `step`."""
@@ -234,23 +312,20 @@ class Client:
                 self.causes.setdefault(name, causes[name])
 
 
-def note_get(side: str, facts: Facts) -> None:
-    """An answered Get."""
-    if side == "ours" or not (facts.asked or facts.pushed):
-        facts.asked = facts.owed = True
-    facts.cured_by_get = False
+def note_get(facts: Facts, error: int | str) -> None:
+    """Kafka answered a Get."""
+    if error == NONE:
+        if not (facts.asked or facts.pushed):
+            facts.asked = facts.owed = True
+        facts.cured_by_get = False
 
 
-def note_push(side: str, facts: Facts, error: int | str, *, terminating: bool) -> None:
-    """A push that was answered `error`."""
+def note_push(facts: Facts, error: int | str, *, terminating: bool) -> None:
+    """Kafka answered a push."""
     facts.cured_by_get = error in _CURED_BY_GET
-    if side == "kafka":
-        if not facts.terminated and (facts.owed or not facts.pushed):
-            facts.pushed, facts.owed = True, False
-        facts.terminated = terminating
-    elif error not in (INVALID_REQUEST, THROTTLED) and error not in _COSTS_NOTHING:
+    if not facts.terminated and (facts.owed or not facts.pushed):
         facts.pushed, facts.owed = True, False
-        facts.terminated = terminating and error == NONE
+    facts.terminated = terminating
 
 
 class Judge:
@@ -356,12 +431,14 @@ class Judge:
 
     def _note(self, client: Client, step: Get | Push, exchange: Exchange, rule: Rule | None) -> None:
         was_terminated = client.facts["kafka"].terminated
-        for side in SIDES:
-            error = exchange.answers[side].error
-            if isinstance(step, Push):
-                note_push(side, client.facts[side], error, terminating=step.terminating)
-            elif error == NONE:
-                note_get(side, client.facts[side])
+        kafka, ours = (exchange.answers[side].error for side in SIDES)
+        if isinstance(step, Push):
+            note_push(client.facts["kafka"], kafka, terminating=step.terminating)
+            client.ours.push(step.connection, ours, terminating=step.terminating)
+        else:
+            note_get(client.facts["kafka"], kafka)
+            client.ours.get(step.connection, ours)
+        client.facts["ours"] = client.ours.facts(step.connection)
         if rule is not None:
             causes = dict.fromkeys((each.name for each in fields(Facts)), rule)
         elif isinstance(step, Get):
@@ -405,21 +482,23 @@ class Judge:
         known = [
             slot
             for slot in self._ours_tied.get(step.connection, {})
-            if not self._clients[slot].facts["ours"].terminated
+            if not self._clients[slot].ours.facts(step.connection).terminated
         ]
         if not known:
             self._new_id(exchange, step)
             return
         client = self._clients[known[-1]]
+        client.enter(step.connection)
         refusal = client.facts["ours"].refusal(step)
         self._explained(exchange, KNOWN_ID, NONE, NONE if refusal is None else refusal)
         if exchange.slot != known[-1]:
             self._problem(f"we answer a null id with that of {exchange.slot}, and the connection's is {known[-1]}")
         self._kafka_tied[step.connection] = "nobody"
         self._told("kafka", exchange)
+        client.ours.get(step.connection, NONE if refusal is None else refusal)
+        client.facts["ours"] = client.ours.facts(step.connection)
         if refusal is None:
             self._told("ours", exchange)
-            note_get("ours", client.facts["ours"])
             client.set_apart(dict.fromkeys((each.name for each in fields(Facts)), KNOWN_ID))
 
     def _new_id(self, exchange: Exchange, step: GetNull) -> None:
@@ -429,7 +508,9 @@ class Judge:
             if exchange.answers[side].error != NONE:
                 self._problem(f"{side} refuses a Get of a new client")
             self._told(side, exchange)
-            note_get(side, client.facts[side])
+        note_get(client.facts["kafka"], NONE)
+        client.ours.get(step.connection, NONE)
+        client.facts["ours"] = client.ours.facts(step.connection)
 
     def _get_reserved(self, exchange: Exchange) -> None:
         kafka, ours = (exchange.answers[side] for side in SIDES)
@@ -449,6 +530,7 @@ class Judge:
             self._kafka_known.add(slot)
             self._kafka_tied[connection] = slot
         self._ours_tied.setdefault(connection, {})[slot] = None
+        client.enter(connection)
         return client
 
     def _end_connection(self, connection: int) -> None:
@@ -458,7 +540,10 @@ class Judge:
         self._kafka_known -= kafka_forgets
         for slot in kafka_forgets:
             self._clients[slot].facts["kafka"] = Facts()
+        for slot in ended:
+            self._clients[slot].ours.connections.pop(connection, None)
         for slot in ours_forgets:
+            self._clients[slot].ours = Ours()
             self._clients[slot].facts["ours"] = Facts()
         for slot in kafka_forgets | ours_forgets:
             rule = OLD_CONNECTION if slot in kafka_forgets else OTHERS_ON_CONNECTION
@@ -468,6 +553,7 @@ class Judge:
         for client in self._clients.values():
             for facts in client.facts.values():
                 facts.asked = facts.pushed = False
+            client.ours.wait()
             client.set_apart({})
 
     def _edit(self) -> None:
@@ -477,6 +563,7 @@ class Judge:
             client.facts["kafka"] = Facts()
             if edited:
                 client.facts["ours"].asked = client.facts["ours"].pushed = False
+                client.ours.reopen()
             rule = EDITED if edited else BYSTANDERS
             client.set_apart(dict.fromkeys((each.name for each in fields(Facts)), rule))
 

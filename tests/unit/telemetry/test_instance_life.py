@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from telemetry.instance_cache import MAX_CONNECTIONS_PER_INSTANCE
+from telemetry.gate import MAX_SEATS
 from wire.errors import ErrorCode
 
 INTERVAL_MS = 60_000
@@ -46,7 +46,7 @@ def test_only_the_latest_connections_of_a_client_are_remembered(node, client):
     client.id = uuid.uuid4()
     for index in range(100):
         client.get(f"c{index}")
-    assert len(node.manager._instances.cache._by_connection) == MAX_CONNECTIONS_PER_INSTANCE
+    assert len(node.manager._instances.cache._by_connection) == MAX_SEATS
     for index in range(99):
         assert node.disconnect(f"c{index}") == 0
     assert node.disconnect("c99") == 1

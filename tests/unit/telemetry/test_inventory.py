@@ -84,17 +84,17 @@ def test_payloads_are_counted_as_received_and_only_once_they_are_logged(node, cl
     assert row.push_bytes > 0
 
 
-def test_address_and_port_are_those_of_the_latest_request(node, client):
+def test_the_port_is_that_of_the_latest_request(node, client):
     client.get("bootstrap")
-    client.context.update(client_address="10.9.9.9", client_port=5)
+    client.context.update(client_port=5)
     client.answer("broker")
-    assert (the_row(node).client_source_address, the_row(node).client_source_port) == ("10.9.9.9", 5)
+    assert the_row(node).client_source_port == 5
     assert the_row(node).connections == 2
     node.disconnect("broker")
     assert the_row(node).client_source_port == 5
-    client.context.update(client_address="10.0.0.9", client_port=40_001)
+    client.context.update(client_port=40_001)
     client.answer("bootstrap")
-    assert (the_row(node).client_source_address, the_row(node).client_source_port) == ("10.0.0.9", 40_001)
+    assert the_row(node).client_source_port == 40_001
     assert the_row(node).connections == 1
 
 

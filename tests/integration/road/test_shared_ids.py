@@ -1,0 +1,165 @@
+"""Several connections under one client instance id: of one client, of a client that came back, and of a thief.
+
+Ids are no secrets: they stand in `/clients`, on Prometheus pages and in logs. Where clients share a principal, whoever
+reads one can send it. The true client must never get a code that switches its telemetry off for that, nor wait for
+ever.
+"""
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from support.node import Node
+from support.payloads import metrics_data
+from support.raw_client import PushAnswer, RawClient, Subscription
+
+pytestmark = pytest.mark.integration
+
+INTERVAL_MS = 1_000
+NONE, INVALID_REQUEST, THROTTLING_QUOTA_EXCEEDED = 0, 42, 89
+CONFIG = f'[client-metrics.all]\nmetrics = "*"\ninterval.ms = {INTERVAL_MS}\n'
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with Node(tmp_path_factory.mktemp("shared-ids"), config=CONFIG) as running:
+        yield running
+
+
+@pytest.fixture
+def opened(node: Node) -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+class Connection(RawClient):
+    """A connection that has told its software, as real clients do before anything else."""
+
+    def __init__(self, node: Node, *, name: str = "apache-kafka-java", **kwargs: str) -> None:
+        super().__init__(node.port, **kwargs)  # type: ignore[arg-type]
+        self.api_versions(name=name)
+
+
+def push(connection: RawClient, subscription: Subscription, **fields: bool) -> int:
+    answer: PushAnswer = connection.push(subscription, metrics_data(), **fields)  # type: ignore[arg-type]
+    assert answer.throttle_time_ms == 0
+    return answer.error_code
+
+
+def wait_an_interval() -> None:
+    time.sleep((INTERVAL_MS + 5) / 1_000)
+
+
+def test_a_client_that_gets_on_one_connection_and_pushes_on_another_is_taken(node: Node, opened: ExitStack) -> None:
+    first, second = (opened.enter_context(Connection(node)) for _ in range(2))
+    subscription = first.get()
+    for _ in range(2):
+        assert push(second, subscription) == NONE
+        wait_an_interval()
+
+
+def test_a_client_that_reconnects_goes_on(node: Node, opened: ExitStack) -> None:
+    first = opened.enter_context(Connection(node))
+    subscription = first.get()
+    assert push(first, subscription) == NONE
+    second = opened.enter_context(Connection(node))  # before the node has seen the end of the first
+    assert push(second, subscription) == THROTTLING_QUOTA_EXCEEDED
+    wait_an_interval()
+    assert push(second, subscription) == NONE
+    second.close()
+    third = opened.enter_context(Connection(node))
+    wait_an_interval()
+    assert push(third, subscription) == NONE
+
+
+def test_a_client_that_fails_over_to_another_node_goes_on_and_may_come_back(
+    node: Node, opened: ExitStack, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    at_first = opened.enter_context(Connection(node))
+    subscription = at_first.get()
+    assert push(at_first, subscription) == NONE
+    with Node(tmp_path_factory.mktemp("other-node"), "workers=2", config=CONFIG) as other:
+        for _ in range(8):  # to both workers, but for one case in 256
+            with Connection(other) as connection:
+                wait_an_interval()
+                assert push(connection, subscription) == NONE
+    assert push(at_first, subscription) == NONE
+
+
+def test_clients_behind_one_address_do_not_share_a_turn(node: Node, opened: ExitStack) -> None:
+    clients = [opened.enter_context(Connection(node, client_id=f"app-{number % 3}")) for number in range(20)]
+    subscriptions = [each.get() for each in clients]
+    assert len({each.client_instance_id for each in subscriptions}) == len(clients)
+    for _ in range(2):
+        assert {push(*each) for each in zip(clients, subscriptions, strict=True)} == {NONE}
+        wait_an_interval()
+
+
+THIEVES = {
+    "another address": {"source": "127.0.0.66"},
+    "another client id": {"client_id": "thief"},
+    "another software": {"name": "librdkafka"},
+    "another connection, all else forged": {},
+}
+
+
+@pytest.mark.parametrize("forged", THIEVES.values(), ids=THIEVES)
+@pytest.mark.parametrize("thief_is_first", [False, True])
+def test_a_thief_neither_mutes_nor_starves_a_client(
+    node: Node, opened: ExitStack, forged: dict[str, str], thief_is_first: bool
+) -> None:
+    """It terminates, pushes and Gets under the id of another client, as fast as it is answered."""
+    true_id = uuid.uuid4()
+    client = opened.enter_context(Connection(node))
+    thieves = [opened.enter_context(Connection(node, **forged)) for _ in range(3)]
+    subscription = (thieves[0] if thief_is_first else client).get(true_id)
+    assert subscription.error_code == NONE
+    answers = [] if thief_is_first else [push(client, subscription)]
+    for _ in range(4):
+        deadline = time.monotonic() + (INTERVAL_MS + 5) / 1_000
+        while time.monotonic() < deadline:
+            for number, thief in enumerate(thieves):
+                push(thief, subscription, terminating=number == 2)
+                thief.get(true_id)
+        answers.append(push(client, subscription))
+    assert answers.count(NONE) >= len(answers) - 1, answers  # the first may wait for an interval
+    assert set(answers) <= {NONE, THROTTLING_QUOTA_EXCEEDED}
+    assert answers[-2:] == [NONE, NONE]
+
+
+def test_a_terminated_connection_stays_so_and_another_one_is_taken(node: Node, opened: ExitStack) -> None:
+    thief, client = (opened.enter_context(Connection(node)) for _ in range(2))
+    subscription = client.get()
+    assert push(thief, subscription, terminating=True) == NONE
+    assert push(thief, subscription) == INVALID_REQUEST
+    wait_an_interval()
+    assert push(client, subscription) == NONE
+    assert push(thief, subscription) == INVALID_REQUEST
+
+
+def test_many_connections_do_not_evade_the_interval(node: Node, opened: ExitStack) -> None:
+    """Whoever opens fifty has five turns an interval at most, and one in the first."""
+    crowd = [opened.enter_context(Connection(node)) for _ in range(50)]
+    subscription = crowd[0].get()
+    assert [push(each, subscription) for each in crowd].count(NONE) == 1
+    for _ in range(3):
+        wait_an_interval()
+        started = time.monotonic()
+        taken = [push(each, subscription) for each in crowd].count(NONE)
+        if time.monotonic() - started < INTERVAL_MS / 1_000:
+            assert 1 <= taken <= 5
+
+
+def test_a_thief_with_another_software_does_not_change_what_a_client_is_asked_for(
+    node: Node, opened: ExitStack
+) -> None:
+    """librdkafka 2.5.0 is asked for something else than a Java client: under one id, both keep what is theirs."""
+    client = opened.enter_context(Connection(node))
+    subscription = client.get()
+    thief = opened.enter_context(Connection(node, name="librdkafka"))
+    thief.get(subscription.client_instance_id)
+    assert push(client, subscription) == NONE
+    wait_an_interval()
+    assert push(client, subscription) == NONE
