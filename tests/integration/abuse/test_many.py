@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import sys
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -18,6 +19,13 @@ KIB, MIB = 1024, 1024 * 1024
 Attacked = Callable[..., AbstractContextManager[Node]]
 full_size = pytest.mark.soak
 PIPELINED = 50
+UNBOUNDED = "telemetry.max.new.instance.rate.per.ip=0"
+"""What an address may make known is `test_fresh_ids`' subject."""
+
+
+def collide(number: int) -> uuid.UUID:
+    """Ids that are one and the same to Python's hash of integers."""
+    return uuid.UUID(int=2 + sys.hash_info.modulus * number)
 
 
 def ask(connection: socket.socket, requests: list[bytes]) -> int:
@@ -37,10 +45,10 @@ def test_any_number_of_instance_ids_from_one_connection_leaves_memory_flat(
     attacked: Attacked, ids: int, instances_max: int
 ) -> None:
     """Beyond `telemetry.client.instances.max` the oldest goes, and the log says so once."""
-    overrides = (f"telemetry.client.instances.max={instances_max}",)
+    overrides = (f"telemetry.client.instances.max={instances_max}", UNBOUNDED)
     most_bytes = 32 * MIB + instances_max * 4 * KIB
     with attacked(*overrides, most_bytes=most_bytes) as node, connections(node.port, 1) as (connection,):
-        requests = [get_request(number, uuid.uuid4()) for number in range(ids)]
+        requests = [get_request(number, collide(number)) for number in range(ids)]
         warm = len(requests) // 2
         assert ask(connection, requests[:warm]) == warm
         before = rss_bytes(node.process.pid)  # type: ignore[union-attr]
@@ -57,7 +65,7 @@ def test_any_number_of_instance_ids_from_one_connection_leaves_memory_flat(
 @pytest.mark.parametrize("gets", [5_000, pytest.param(100_000, marks=full_size)])
 def test_clients_without_an_id_on_one_crowded_connection_are_served(attacked: Attacked, gets: int) -> None:
     """Each Get is another client's, and none is the known one: looking for it may not cost more and more."""
-    with attacked(most_bytes=128 * MIB) as node, connections(node.port, 1) as (connection,):
+    with attacked(UNBOUNDED, most_bytes=128 * MIB) as node, connections(node.port, 1) as (connection,):
         assert ask(connection, [get_request(n, None, f"client-{n}") for n in range(gets)]) == gets
 
 
@@ -65,8 +73,8 @@ def test_clients_without_an_id_on_one_crowded_connection_are_served(attacked: At
 def test_the_longest_client_ids_are_kept_within_bounds(attacked: Attacked, ids: int) -> None:
     """32 KiB come with each request, 1,024 characters of up to 4 bytes are kept."""
     longest = "\N{GRINNING FACE}" * 8_000
-    with attacked(most_bytes=64 * MIB + ids * 8 * KIB) as node, connections(node.port, 1) as (connection,):
-        assert ask(connection, [get_request(n, uuid.uuid4(), longest) for n in range(ids)]) == ids
+    with attacked(UNBOUNDED, most_bytes=64 * MIB + ids * 8 * KIB) as node, connections(node.port, 1) as (connection,):
+        assert ask(connection, [get_request(n, collide(n), longest) for n in range(ids)]) == ids
 
 
 @pytest.mark.parametrize("count", [1_500, pytest.param(15_000, marks=full_size)])
