@@ -391,7 +391,7 @@ def test_a_listener_takes_no_connections_only_from_its_start_as_in_kafka() -> No
 
 def test_no_connections_of_an_address_are_allowed_only_beside_an_override() -> None:
     acceptor = Acceptor()
-    with pytest.raises(InvalidConfigError, match="only if max.connections.per.ip.overrides"):
+    with pytest.raises(InvalidConfigError, match=r"only if max\.connections\.per\.ip\.overrides"):
         acceptor.quotas.update_max_connections_per_ip(0)
     acceptor.quotas.update_max_connections_per_ip_overrides({ALICE: 1})
     acceptor.quotas.update_max_connections_per_ip(0)

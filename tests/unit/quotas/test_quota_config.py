@@ -93,9 +93,9 @@ def test_a_bad_value_is_named_with_its_key_and_what_is_allowed(name: str, value:
 
 
 def test_a_configuration_made_by_hand_is_checked_like_one_that_is_read() -> None:
-    with pytest.raises(InvalidConfigError, match="quota.window.num: Value must be at least 1"):
+    with pytest.raises(InvalidConfigError, match=r"quota\.window\.num: Value must be at least 1"):
         QuotaConfig(quota_window_num=0)
-    with pytest.raises(InvalidConfigError, match="max.connections: Value must be at least 0"):
+    with pytest.raises(InvalidConfigError, match=r"max\.connections: Value must be at least 0"):
         QuotaConfig(max_connections=-1)
 
 
