@@ -25,6 +25,7 @@ def test_a_subscription_without_metrics_is_warned_of_at_the_start_and_at_a_rerea
 def test_an_override_of_the_default_subscriptions_interval_leaves_its_metrics(tmp_path: Path) -> None:
     with Node(tmp_path, "client-metrics.default.interval.ms=1000") as node:
         with RawClient(node.port) as client:
+            client.api_versions(name="apache-kafka-java", software_version="4.3.1")
             subscription = client.get()
         assert (subscription.requested_metrics, subscription.push_interval_ms) == (["*"], 1_000)
         assert _warnings(node) == []
