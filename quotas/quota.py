@@ -13,7 +13,7 @@ class Quota:
         upper: True where the value may be at most `bound`, False where it must be at least that.
 
     Raises:
-        TypeError: the bound is a text or a truth value.
+        TypeError: the bound is a text or a truth value (compiled, a truth value is taken for 0 or 1).
         ValueError: the bound is NaN.
     """
 
