@@ -20,7 +20,7 @@ from exporters.outcome import BatchSettings, Delivered, Outcome, RefusedRecord, 
 from exporters.protobuf_wire import MalformedPayloadError
 from exporters.push_log.kafka_topic.clients import make_admin, make_producer, text_of
 from exporters.push_log.kafka_topic.record_codec import TopicRecord, encode_record
-from exporters.push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
+from exporters.push_log.kafka_topic.settings import DEFAULT_PARTITIONS, OWN_CLIENT_KEYS, KafkaTopicSettings
 from exporters.push_log.kafka_topic.topic import ensure_topic
 from exporters.push_log.log import Batch, PushLogError
 from exporters.retry import RetrySettings
@@ -266,7 +266,7 @@ def _topic_settings(options: Options, timeout_ms: int) -> KafkaTopicSettings:
     return KafkaTopicSettings(
         bootstrap_servers=",".join(options.listed("bootstrap.servers")),
         topic=options.text("topic", ""),
-        partitions=options.integer("topic.partitions", 6, minimum=1),
+        partitions=options.integer("topic.partitions", DEFAULT_PARTITIONS, minimum=1),
         replication_factor=replication_factor,
         retention_ms=retention_ms,
         client={

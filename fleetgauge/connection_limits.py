@@ -7,7 +7,9 @@ from typing import Any, Final
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.connections import parse_overrides, resolve_overrides
 from fleetgauge.config.security import ListenerKeys
+from fleetgauge.errors import ConfigError
 from quotas.clock import Time
+from quotas.connection_quota_config import check_listener_limits
 from quotas.connection_quotas import (
     Connection,
     ConnectionQuotaConfig,
@@ -20,6 +22,7 @@ from quotas.connection_quotas import (
 from quotas.drivers.asyncio_connections import AsyncioConnectionQuotas
 from quotas.metrics import Metrics
 from wire.connection_limits import Place, Refusal
+from wire.errors import InvalidConfigError
 
 _WAITS_FOR_RATE: Final = "more new connections than max.connection.creation.rate lets in; the next is in {} ms"
 _WAITS_FOR_ROOM: Final = "as many connections as max.connections lets in; the next comes in when one ends"
@@ -56,7 +59,8 @@ class NodeConnectionLimits:
             ),
             metrics,
         )
-        for name, limits in _by_listener(config).items():
+        self._by_listener = _by_listener(config)
+        for name, limits in self._by_listener.items():
             self.quotas.add_listener(name, **limits)
         self._driver = AsyncioConnectionQuotas(self.quotas, time, loop)
         self._close_excess: dict[str, Callable[[int], None]] = {}
@@ -65,8 +69,13 @@ class NodeConnectionLimits:
         """The overrides by address for `reconfigure`; None if they are as before, and nothing has to be looked up.
 
         Raises:
-            ConfigError: as above.
+            ConfigError: as above, or a listener's limit was changed to one that it may only start with.
         """
+        for name, limits in self._changed(config).items():
+            try:
+                check_listener_limits(**limits)
+            except InvalidConfigError as error:
+                raise ConfigError(f"listener.name.{name.lower()}", str(error)) from error
         if config.max_connections_per_ip_overrides == self._overrides:
             return None
         return resolve_overrides(parse_overrides(config.max_connections_per_ip_overrides))
@@ -83,9 +92,9 @@ class NodeConnectionLimits:
             self._overrides = config.max_connections_per_ip_overrides
         self.quotas.update_max_connections_per_ip(config.max_connections_per_ip)
         self.quotas.update_broker_max_connection_rate(config.max_connection_creation_rate)
-        for name, limits in _by_listener(config).items():
-            if name in self._close_excess:  # another listener of the file comes with a restart
-                self.quotas.update_listener(name, **limits)
+        for name, limits in self._changed(config).items():
+            self.quotas.update_listener(name, **limits)
+            self._by_listener[name] = limits
         self.quotas.update_broker_max_connections(config.max_connections)
         self._shed()
 
@@ -118,6 +127,14 @@ class NodeConnectionLimits:
     def status(self) -> dict[str, Any]:
         """How many connections are counted, in plain values."""
         return {"connections": self.quotas.total_count, "addresses": self.quotas.address_count}
+
+    def _changed(self, config: ServiceConfig) -> dict[str, dict[str, int]]:
+        """The listeners whose limits differ; one that was not there at the start comes with a restart."""
+        return {
+            name: limits
+            for name, limits in _by_listener(config).items()
+            if name in self._by_listener and limits != self._by_listener[name]
+        }
 
     def _shed(self) -> None:
         """The inter-broker listener is let in beyond the node's limit: the fullest of the others makes up for it."""

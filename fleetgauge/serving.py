@@ -50,6 +50,7 @@ async def _run(config: ServiceConfig, read: Callable[[], ServiceConfig], came_ea
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     _warn_of_unread_logs(config)
+    _warn_of_subscriptions(config)
     node = FleetgaugeNode(config) if config.workers == 1 else WorkersNode(config)
     await node.start()
     collect_seldom()
@@ -78,10 +79,19 @@ def _warn_of_unread_logs(config: ServiceConfig) -> None:
     for path, pushes in waiting.items():
         log.warning(
             "pushes wait in an embedded push log, which is not read while push.log is kafka: start once more with "
-            "push.log=embedded until fleetgauge exporters shows no lag, or remove the directory",
+            "push.log=sqlite until fleetgauge exporters shows no lag, or remove the directory",
             pushes=pushes,
             directory=str(path),
         )
+
+
+def _warn_of_subscriptions(config: ServiceConfig) -> None:
+    for name, properties in config.client_metrics.items():
+        if not properties.get("metrics", "").strip(" ,"):
+            log.warning(
+                'this subscription requests no metrics; set metrics = "*", or prefixes, in its table',
+                table=f"[client-metrics.{name}]",
+            )
 
 
 async def _reread(node: Node, read: Callable[[], ServiceConfig]) -> None:
@@ -91,6 +101,7 @@ async def _reread(node: Node, read: Callable[[], ServiceConfig]) -> None:
     except FleetgaugeError as error:
         log.error("the configuration was refused, and the old one stays in force", problem=str(error))
         return
+    _warn_of_subscriptions(config)
     configure_logging(config.logging_level, config.logging_format)
 
 

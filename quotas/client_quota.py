@@ -16,6 +16,7 @@ from quotas.defaults import (
     QUOTA_WINDOW_SIZE_SECONDS_DEFAULT,
 )
 from quotas.entity import ConfigEntity, KafkaQuotaEntity
+from quotas.limits import checked_client_quota
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.metric_name import MetricName
 from quotas.metrics import Metrics
@@ -233,9 +234,13 @@ class ClientQuotaManager:
             quota: the limit, an upper bound.
 
         Raises:
+            InvalidConfigError: the limit is not above 0.
+            TypeError: the limit is no `Quota`, or a user or client id is none of `quotas.entity`, for example a text.
             ValueError: neither a user nor a client id is given.
         """
         entity = KafkaQuotaEntity(user_entity, client_entity)
+        if quota is not None:
+            checked_client_quota(self.quota_type, quota)
         with self._lock:
             if quota is None:
                 _logger.info("removing the %s quota of %s", self.quota_type, entity)

@@ -1,24 +1,44 @@
-"""Every configuration key of quotas, with Kafka's names, defaults and limits: of the broker and of entities.
+"""Every configuration key of a broker's quotas, with Kafka's names, defaults and limits.
 
-Each is written here once. `telemetry.max.bytes` and `interval.ms`, which chapter 19's table has too, are telemetry's.
+The keys of entities stand in `quotas.limits`. `telemetry.max.bytes` and `interval.ms` are telemetry's.
 """
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
 from quotas.client_quota import ClientQuotaManagerConfig
+from quotas.connection_quota_config import check_per_ip
 from quotas.defaults import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
+from quotas.limits import (
+    IP_QUOTA_KEYS,
+    TELEMETRY_QUOTA_KEYS,
+    USER_AND_CLIENT_QUOTA_KEYS,
+    EntityQuotaKey,
+    checked_number,
+    checked_quota_value,
+)
 from quotas.metric_config import UNBOUNDED
-from quotas.quota_type import QuotaType
 from quotas.replication import (
     FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
     LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
     ReplicationQuotaManagerConfig,
 )
 from wire.errors import InvalidConfigError
+
+__all__ = [
+    "IP_QUOTA_KEYS",
+    "QUOTA_BYTES_PER_SECOND_DEFAULT",
+    "QUOTA_KEYS",
+    "TELEMETRY_QUOTA_KEYS",
+    "TOPIC_QUOTA_KEYS",
+    "USER_AND_CLIENT_QUOTA_KEYS",
+    "EntityQuotaKey",
+    "QuotaConfig",
+    "QuotaKey",
+    "checked_quota_value",
+]
 
 QUOTA_BYTES_PER_SECOND_DEFAULT: Final = UNBOUNDED
 
@@ -39,24 +59,17 @@ class QuotaKey:
     minimum: int | None = None
     dynamic_only: bool = False
 
+    def checked(self, value: object) -> int | str | None:
+        """The value as the key takes it; a number may be written as text.
 
-@dataclass(frozen=True, slots=True)
-class EntityQuotaKey:
-    """One limit that can be set for an entity, e.g. `producer_byte_rate` of a user.
-
-    Attributes:
-        name: Kafka's key.
-        quota_type: the quota that it limits; None for the rate of connections.
-        default: what holds where nothing is set.
-        maximum: the largest value allowed.
-        integral: False where fractions are allowed.
-    """
-
-    name: str
-    quota_type: QuotaType | None
-    default: float
-    maximum: float
-    integral: bool
+        Raises:
+            InvalidConfigError: the key does not take it.
+        """
+        if self.minimum is not None:
+            return checked_number(self.name, value, self.minimum, UNBOUNDED if self.default == UNBOUNDED else INT_MAX)
+        if isinstance(value, str) or value is self.default is None:
+            return value
+        raise InvalidConfigError(f"{self.name}: it takes text, not {value!r}.")
 
 
 QUOTA_KEYS: Final[Mapping[str, QuotaKey]] = {
@@ -89,27 +102,6 @@ TOPIC_QUOTA_KEYS: Final[Mapping[str, QuotaKey]] = {
 }
 """Of a topic, not of the broker: `partition:broker,...` or `*`, read by `quotas.replication`."""
 
-USER_AND_CLIENT_QUOTA_KEYS: Final[Mapping[str, EntityQuotaKey]] = {
-    key.name: key
-    for key in (
-        EntityQuotaKey("producer_byte_rate", QuotaType.PRODUCE, UNBOUNDED, UNBOUNDED, integral=True),
-        EntityQuotaKey("consumer_byte_rate", QuotaType.FETCH, UNBOUNDED, UNBOUNDED, integral=True),
-        EntityQuotaKey("request_percentage", QuotaType.REQUEST, INT_MAX, math.inf, integral=False),
-        EntityQuotaKey("controller_mutation_rate", QuotaType.CONTROLLER_MUTATION, INT_MAX, math.inf, integral=False),
-    )
-}
-TELEMETRY_QUOTA_KEYS: Final[Mapping[str, EntityQuotaKey]] = {
-    key.name: key
-    for key in (
-        EntityQuotaKey("telemetry_byte_rate", QuotaType.TELEMETRY_BYTE, UNBOUNDED, UNBOUNDED, integral=False),
-        EntityQuotaKey("telemetry_push_rate", QuotaType.TELEMETRY_PUSH, UNBOUNDED, UNBOUNDED, integral=False),
-    )
-}
-"""Fleetgauge's own, for users and client ids: a client pushes once in minutes, so that rates are fractions."""
-IP_QUOTA_KEYS: Final[Mapping[str, EntityQuotaKey]] = {
-    "connection_creation_rate": EntityQuotaKey("connection_creation_rate", None, INT_MAX, INT_MAX, integral=True)
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaConfig:
@@ -132,6 +124,9 @@ class QuotaConfig:
         max_connections_per_ip: of one address at a time.
         max_connections_per_ip_overrides: `host:number,...`.
         max_connection_creation_rate: of the whole broker [1/s].
+
+    Raises:
+        InvalidConfigError: a value is not what the key takes.
     """
 
     quota_window_num: int = NUM_QUOTA_SAMPLES_DEFAULT
@@ -151,6 +146,12 @@ class QuotaConfig:
     max_connections_per_ip_overrides: str = ""
     max_connection_creation_rate: int = INT_MAX
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            key = QUOTA_KEYS[field.name.replace("_", ".")]
+            object.__setattr__(self, field.name, key.checked(getattr(self, field.name)))
+        check_per_ip(self.max_connections_per_ip, self.max_connections_per_ip_overrides)
+
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> "QuotaConfig":
         """Reads Kafka's keys; those that are not there have their defaults, numbers may be written as text.
@@ -160,10 +161,9 @@ class QuotaConfig:
         """
         values: dict[str, object] = {}
         for name, value in properties.items():
-            key = QUOTA_KEYS.get(name)
-            if key is None:
+            if name not in QUOTA_KEYS:
                 raise InvalidConfigError(f"{name}: there is no such quota setting; there are {', '.join(QUOTA_KEYS)}.")
-            values[name.replace(".", "_")] = _number(key, value) if key.minimum is not None else _text(key, value)
+            values[name.replace(".", "_")] = value
         return cls(**values)  # type: ignore[arg-type]
 
     @property
@@ -196,48 +196,3 @@ class QuotaConfig:
             num_quota_samples=self.alter_log_dirs_replication_quota_window_num,
             quota_window_size_seconds=self.alter_log_dirs_replication_quota_window_size_seconds,
         )
-
-
-def checked_quota_value(keys: Mapping[str, EntityQuotaKey], name: str, value: float) -> float:
-    """A limit for an entity, by the rules of Kafka's controller.
-
-    Args:
-        keys: `USER_AND_CLIENT_QUOTA_KEYS` or `IP_QUOTA_KEYS`, whichever the entity takes.
-        name: the key.
-        value: the limit.
-
-    Raises:
-        InvalidConfigError: the entity has no such key, or the value is not above 0, too large, or a fraction where
-            whole numbers are asked for.
-    """
-    key = keys.get(name)
-    if key is None:
-        raise InvalidConfigError(f"{name}: there is no such quota here; there are {', '.join(keys)}.")
-    if not value > 0:
-        raise InvalidConfigError(f"{name}: a quota must be greater than 0, not {value}.")
-    if value > key.maximum:
-        raise InvalidConfigError(f"{name}: {value} is too large, {key.maximum} is the most.")
-    if key.integral and value != math.floor(value):
-        raise InvalidConfigError(f"{name}: it takes whole numbers, not {value}.")
-    return float(value)
-
-
-def _number(key: QuotaKey, value: object) -> int:
-    try:
-        number = int(value) if isinstance(value, str) else value
-    except ValueError:
-        number = None
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise InvalidConfigError(f"{key.name}: it takes a whole number, not {value!r}.")
-    most = UNBOUNDED if key.default == UNBOUNDED else INT_MAX
-    if key.minimum is None or not key.minimum <= number <= most:
-        raise InvalidConfigError(f"{key.name}: it lies between {key.minimum} and {most}, and is not {number}.")
-    return number
-
-
-def _text(key: QuotaKey, value: object) -> str | None:
-    if value is None and key.default is None:
-        return None
-    if not isinstance(value, str):
-        raise InvalidConfigError(f"{key.name}: it takes text, not {value!r}.")
-    return value

@@ -2,14 +2,30 @@
 
 import functools
 import ipaddress
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from quotas.defaults import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
+from quotas.limits import checked_number
+from wire.errors import InvalidConfigError
 
 UNLIMITED: Final = INT_MAX
 """No limit."""
+
+MAX_CONNECTIONS: Final = "max.connections"
+MAX_CONNECTIONS_PER_IP: Final = "max.connections.per.ip"
+MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = "max.connections.per.ip.overrides"
+MAX_CONNECTION_CREATION_RATE: Final = "max.connection.creation.rate"
+
+_NUMBERS: Final = {
+    "max_connections": (MAX_CONNECTIONS, 0),
+    "max_connections_per_ip": (MAX_CONNECTIONS_PER_IP, 0),
+    "max_connection_creation_rate": (MAX_CONNECTION_CREATION_RATE, 0),
+    "num_quota_samples": ("quota.window.num", 1),
+    "quota_window_size_seconds": ("quota.window.size.seconds", 1),
+}
+"""Kafka's key and smallest value of each field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +42,8 @@ class ConnectionQuotaConfig:
         quota_window_size_seconds: `quota.window.size.seconds` [s].
 
     Raises:
-        ValueError: a limit is below 0, a window below 1, or an address is none.
+        InvalidConfigError: a limit is below 0, a window below 1, or `max_connections_per_ip` 0 for all addresses.
+        ValueError: an address is none.
     """
 
     max_connections: int = UNLIMITED
@@ -38,12 +55,38 @@ class ConnectionQuotaConfig:
     quota_window_size_seconds: int = QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            lowest = 1 if each.name in ("num_quota_samples", "quota_window_size_seconds") else 0
-            if isinstance(value, int) and value < lowest:
-                raise ValueError(f"{each.name} must be at least {lowest}, not {value}")
+        for name, (key, minimum) in _NUMBERS.items():
+            object.__setattr__(self, name, checked_number(key, getattr(self, name), minimum))
         canonical_overrides(self.max_connections_per_ip_overrides)
+        check_per_ip(self.max_connections_per_ip, self.max_connections_per_ip_overrides)
+
+
+def check_per_ip(max_connections_per_ip: int, overrides: Collection[object]) -> None:
+    """Refuses a `max.connections.per.ip` that lets no address in.
+
+    Raises:
+        InvalidConfigError: it is 0, and no override lets an address in.
+    """
+    if max_connections_per_ip == 0 and not overrides:
+        raise InvalidConfigError(
+            f"{MAX_CONNECTIONS_PER_IP} can be set to zero only if {MAX_CONNECTIONS_PER_IP_OVERRIDES} property is set."
+        )
+
+
+def check_listener_limits(max_connections: object, max_connection_creation_rate: object) -> tuple[int, int]:
+    """The limits that a listener which is there may be given: 0 only as it is added, as in Kafka.
+
+    Raises:
+        InvalidConfigError: one of them is 0, or below it.
+    """
+    numbers = {
+        MAX_CONNECTIONS: checked_number(MAX_CONNECTIONS, max_connections),
+        MAX_CONNECTION_CREATION_RATE: checked_number(MAX_CONNECTION_CREATION_RATE, max_connection_creation_rate),
+    }
+    for key, number in numbers.items():
+        if number == 0:
+            raise InvalidConfigError(f"Invalid {key} 0")
+    return numbers[MAX_CONNECTIONS], numbers[MAX_CONNECTION_CREATION_RATE]
 
 
 @functools.lru_cache(maxsize=4_096)
@@ -54,8 +97,11 @@ def canonical_address(address: str) -> str:
     ('192.0.2.7', '2001:db8::1')
 
     Raises:
+        TypeError: it is no text.
         ValueError: it is no address in numbers.
     """
+    if not isinstance(address, str):
+        raise TypeError(f"an address is text, for example '192.0.2.7', not {address!r}")
     read = ipaddress.ip_address(address.partition("%")[0])
     mapped = read.ipv4_mapped if isinstance(read, ipaddress.IPv6Address) else None
     return str(mapped or read)
@@ -65,9 +111,10 @@ def canonical_overrides(overrides: Mapping[str, int]) -> dict[str, int]:
     """Limits by address, with each address in its canonical form.
 
     Raises:
-        ValueError: an address is none, or a limit below 0.
+        InvalidConfigError: a limit is below 0. (Kafka takes it, and refuses every connection, as under 0.)
+        ValueError: an address is none.
     """
-    for address, limit in overrides.items():
-        if limit < 0:
-            raise ValueError(f"max_connections_per_ip_overrides has {limit} for {address}, and it must be at least 0")
-    return {canonical_address(address): limit for address, limit in overrides.items()}
+    return {
+        canonical_address(address): checked_number(f"{MAX_CONNECTIONS_PER_IP_OVERRIDES} of {address}", limit)
+        for address, limit in overrides.items()
+    }

@@ -12,8 +12,19 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from quotas.connection_decisions import Admit, ConnectionThrottledError, Decision, Refuse, TooManyConnectionsError, Wait
-from quotas.connection_quota_config import UNLIMITED, ConnectionQuotaConfig, canonical_address, canonical_overrides
+from quotas.connection_quota_config import (
+    MAX_CONNECTION_CREATION_RATE,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    UNLIMITED,
+    ConnectionQuotaConfig,
+    canonical_address,
+    canonical_overrides,
+    check_listener_limits,
+    check_per_ip,
+)
 from quotas.connection_rates import ConnectionQuotaEntity, ConnectionRates
+from quotas.limits import checked_number
 from quotas.metrics import Metrics
 from quotas.sensor import Sensor
 
@@ -234,21 +245,33 @@ class ConnectionQuotas:
     def add_listener(
         self, listener_name: str, *, max_connections: int = UNLIMITED, max_connection_creation_rate: int = UNLIMITED
     ) -> None:
-        """Knows a listener from now on; one that is known stays as it is."""
+        """Knows a listener from now on; one that is known stays as it is.
+
+        Raises:
+            InvalidConfigError: a limit is below 0.
+        """
+        most = checked_number(MAX_CONNECTIONS, max_connections)
+        rate = checked_number(MAX_CONNECTION_CREATION_RATE, max_connection_creation_rate)
         with self.lock:
             if listener_name in self._listeners:
                 return
-            sensor = self._rates.sensor(ConnectionQuotaEntity.listener(listener_name), max_connection_creation_rate)
-            self._listeners[listener_name] = _Listener(listener_name, max_connections, sensor, self._rates)
+            sensor = self._rates.sensor(ConnectionQuotaEntity.listener(listener_name), rate)
+            self._listeners[listener_name] = _Listener(listener_name, most, sensor, self._rates)
             self._changed()
 
     def update_listener(
         self, listener_name: str, *, max_connections: int = UNLIMITED, max_connection_creation_rate: int = UNLIMITED
     ) -> None:
-        """Gives a listener other limits; LookupError if there is none of that name."""
+        """Gives a listener other limits.
+
+        Raises:
+            InvalidConfigError: a limit is not above 0.
+            LookupError: there is no such listener.
+        """
+        most, rate = check_listener_limits(max_connections, max_connection_creation_rate)
         with self.lock:
-            self._listener(listener_name).max_connections = max_connections
-            self._rates.update(ConnectionQuotaEntity.listener(listener_name), max_connection_creation_rate)
+            self._listener(listener_name).max_connections = most
+            self._rates.update(ConnectionQuotaEntity.listener(listener_name), rate)
             self._changed()
 
     def remove_listener(self, listener_name: str) -> None:
@@ -261,23 +284,44 @@ class ConnectionQuotas:
                 self._changed()
 
     def update_broker_max_connections(self, max_connections: int) -> None:
-        """Sets `max.connections`."""
+        """Sets `max.connections`; under 0 every connection waits.
+
+        Raises:
+            InvalidConfigError: it is below 0.
+        """
+        most = checked_number(MAX_CONNECTIONS, max_connections)
         with self.lock:
-            self._broker_max = max_connections
+            self._broker_max = most
             self._changed()
 
     def update_broker_max_connection_rate(self, max_connection_rate: int) -> None:
-        """Sets `max.connection.creation.rate` [1/s]; who waits already waits as long as it was told."""
+        """Sets `max.connection.creation.rate` [1/s]; a connection that waits already waits as long as before.
+
+        Raises:
+            InvalidConfigError: it is below 0.
+        """
+        rate = checked_number(MAX_CONNECTION_CREATION_RATE, max_connection_rate)
         with self.lock:
-            self._rates.update(ConnectionQuotaEntity.broker(), max_connection_rate)
+            self._rates.update(ConnectionQuotaEntity.broker(), rate)
 
     def update_max_connections_per_ip(self, max_connections_per_ip: int) -> None:
-        """Sets `max.connections.per.ip`, for connections to come."""
+        """Sets `max.connections.per.ip`, for connections to come.
+
+        Raises:
+            InvalidConfigError: it is below 0, or 0 while no override lets an address in: set the overrides first.
+        """
+        most = checked_number(MAX_CONNECTIONS_PER_IP, max_connections_per_ip)
         with self.lock:
-            self._ip_max = max_connections_per_ip
+            check_per_ip(most, self._ip_max_overrides)
+            self._ip_max = most
 
     def update_max_connections_per_ip_overrides(self, overrides: Mapping[str, int]) -> None:
-        """Sets `max.connections.per.ip.overrides`, for connections to come; ValueError if an address is none."""
+        """Sets `max.connections.per.ip.overrides`, for connections to come.
+
+        Raises:
+            InvalidConfigError: a limit is below 0.
+            ValueError: an address is none.
+        """
         canonical = canonical_overrides(overrides)
         with self.lock:
             self._ip_max_overrides = canonical
@@ -285,9 +329,16 @@ class ConnectionQuotas:
     def update_ip_connection_rate_quota(self, ip: str | None, max_connection_rate: int | None) -> None:
         """Sets `connection_creation_rate` [1/s] of an address, or of all that have none of their own (`ip` None).
 
-        A rate of None takes the limit away: an address then has the default, and the default is no limit.
+        A rate of None takes the limit away: an address then has the default, and the default is no limit. Under 0
+        every connection is refused; Kafka's class takes that, its controller does not (`checked_quota_value`).
+
+        Raises:
+            InvalidConfigError: the rate is below 0.
+            ValueError: the address is none.
         """
         address = None if ip is None else canonical_address(ip)
+        if max_connection_rate is not None:
+            max_connection_rate = checked_number("connection_creation_rate", max_connection_rate)
         with self.lock:
             if address is None:
                 self._ip_rate = UNLIMITED if max_connection_rate is None else max_connection_rate

@@ -6,7 +6,7 @@ from typing import Final
 
 from quotas.callback import ClientQuotaCallback
 from quotas.entity import (
-    DEFAULT_USER_CLIENT_ID,
+    DEFAULT_CLIENT_ID_ENTITY,
     DEFAULT_USER_ENTITY,
     ClientIdEntity,
     KafkaQuotaEntity,
@@ -26,9 +26,9 @@ CUSTOM_QUOTAS: Final = 8
 USER_TAG: Final = "user"
 CLIENT_ID_TAG: Final = "client-id"
 
-_CLIENTS_BY_DEFAULT: Final = KafkaQuotaEntity(None, DEFAULT_USER_CLIENT_ID)
+_CLIENTS_BY_DEFAULT: Final = KafkaQuotaEntity(None, DEFAULT_CLIENT_ID_ENTITY)
 _USERS_BY_DEFAULT: Final = KafkaQuotaEntity(DEFAULT_USER_ENTITY, None)
-_USERS_CLIENTS_BY_DEFAULT: Final = KafkaQuotaEntity(DEFAULT_USER_ENTITY, DEFAULT_USER_CLIENT_ID)
+_USERS_CLIENTS_BY_DEFAULT: Final = KafkaQuotaEntity(DEFAULT_USER_ENTITY, DEFAULT_CLIENT_ID_ENTITY)
 
 
 class DefaultQuotaCallback(ClientQuotaCallback):
@@ -109,10 +109,10 @@ class DefaultQuotaCallback(ClientQuotaCallback):
     def _matching_level(self, user: str, client_id: str) -> tuple[str, str]:
         """User and client id, each empty where the first level that matches does not look at it."""
         quotas = self._overridden_quotas
-        user_entity, client_id_entity = UserEntity(user), ClientIdEntity(client_id)
+        user_entity, client_id_entity = UserEntity.from_sanitized(user), ClientIdEntity(client_id)
         for entity in (
             KafkaQuotaEntity(user_entity, client_id_entity),
-            KafkaQuotaEntity(user_entity, DEFAULT_USER_CLIENT_ID),
+            KafkaQuotaEntity(user_entity, DEFAULT_CLIENT_ID_ENTITY),
             KafkaQuotaEntity(user_entity, None),
             KafkaQuotaEntity(DEFAULT_USER_ENTITY, client_id_entity),
             _USERS_CLIENTS_BY_DEFAULT,
@@ -137,11 +137,11 @@ def _level(entity: KafkaQuotaEntity) -> int:
 
 def _levels_of(user: str, client_id: str) -> tuple[KafkaQuotaEntity, ...]:
     """The entities whose quota those tags may stand for, the most specific first."""
-    user_entity, client_id_entity = UserEntity(user), ClientIdEntity(client_id)
+    user_entity, client_id_entity = UserEntity.from_sanitized(user), ClientIdEntity(client_id)
     if user and client_id:
         return (
             KafkaQuotaEntity(user_entity, client_id_entity),
-            KafkaQuotaEntity(user_entity, DEFAULT_USER_CLIENT_ID),
+            KafkaQuotaEntity(user_entity, DEFAULT_CLIENT_ID_ENTITY),
             KafkaQuotaEntity(DEFAULT_USER_ENTITY, client_id_entity),
             _USERS_CLIENTS_BY_DEFAULT,
         )

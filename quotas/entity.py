@@ -4,16 +4,16 @@ In the words of `kafka-configs.sh`:
 
 | arguments | here |
 |---|---|
-| `--entity-type users --entity-name alice` | `UserEntity.of("alice")` |
+| `--entity-type users --entity-name alice` | `UserEntity("alice")` |
 | `--entity-type users --entity-default` | `DEFAULT_USER_ENTITY` |
 | `--entity-type clients --entity-name app` | `ClientIdEntity("app")` |
-| `--entity-type clients --entity-default` | `DEFAULT_USER_CLIENT_ID` |
+| `--entity-type clients --entity-default` | `DEFAULT_CLIENT_ID_ENTITY` |
 | `--entity-type ips --entity-name 10.0.0.1` | `IpEntity("10.0.0.1")` |
 | `--entity-type ips --entity-default` | `DEFAULT_IP_ENTITY` |
 """
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from quotas.sanitizer import desanitize, sanitize
@@ -49,19 +49,36 @@ class ConfigEntity(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UserEntity:
-    """One user, by the sanitised name of the principal."""
+    """One user. Kafka's class takes the name as metric tags have it; for that there is `from_sanitized`.
 
-    sanitized_user: str
+    >>> UserEntity("CN=app, O=me") == UserEntity.from_sanitized("CN%3Dapp%2C%20O%3Dme")
+    True
+
+    Attributes:
+        name: as the principal has it.
+        sanitized_user: the name in the form of metric tags. Two users are the same if this is.
+
+    Raises:
+        TypeError: the name is no text.
+    """
+
+    name: str = field(compare=False)
+    sanitized_user: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"a user is given by the name of the principal, a text, not by {self.name!r}")
+        object.__setattr__(self, "sanitized_user", sanitize(self.name))
 
     @classmethod
     def of(cls, user: str) -> "UserEntity":
-        """From the name as a principal has it."""
-        return cls(sanitize(user))
+        """The same as `UserEntity(user)`."""
+        return cls(user)
 
-    @property
-    def name(self) -> str:
-        """The name as a principal has it."""
-        return desanitize(self.sanitized_user)
+    @classmethod
+    def from_sanitized(cls, sanitized_user: str) -> "UserEntity":
+        """The user whose name metric tags have in this form."""
+        return cls(desanitize(sanitized_user))
 
     @property
     def entity_type(self) -> ConfigEntityType:
@@ -74,9 +91,17 @@ class UserEntity:
 
 @dataclass(frozen=True, slots=True)
 class ClientIdEntity:
-    """One client id, as clients send it."""
+    """One client id, as clients send it.
+
+    Raises:
+        TypeError: it is no text.
+    """
 
     client_id: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.client_id, str):
+            raise TypeError(f"a client id is a text, not {self.client_id!r}")
 
     @property
     def name(self) -> str:
@@ -114,7 +139,7 @@ class IpEntity:
 
 @dataclass(frozen=True, slots=True)
 class DefaultEntity:
-    """Everyone of a kind who has no quota of their own. There are three: the constants below."""
+    """Every user, client id or address without a quota of its own. There are three: the constants below."""
 
     entity_type: ConfigEntityType
     label: str
@@ -129,7 +154,8 @@ class DefaultEntity:
 
 
 DEFAULT_USER_ENTITY: Final = DefaultEntity(ConfigEntityType.DEFAULT_USER, "default user")
-DEFAULT_USER_CLIENT_ID: Final = DefaultEntity(ConfigEntityType.DEFAULT_CLIENT_ID, "default client-id")
+DEFAULT_CLIENT_ID_ENTITY: Final = DefaultEntity(ConfigEntityType.DEFAULT_CLIENT_ID, "default client-id")
+"""Any client id, of any user or of the one that it is given with. Kafka's code calls it `DEFAULT_USER_CLIENT_ID`."""
 DEFAULT_IP_ENTITY: Final = DefaultEntity(ConfigEntityType.DEFAULT_IP, "default ip")
 
 _USERS: Final = frozenset({ConfigEntityType.USER, ConfigEntityType.DEFAULT_USER})
@@ -145,6 +171,7 @@ class KafkaQuotaEntity:
         client_id_entity: None for a quota on users alone.
 
     Raises:
+        TypeError: one is no entity, for example a text.
         ValueError: neither is given, or one is not what it stands for.
     """
 
@@ -154,10 +181,8 @@ class KafkaQuotaEntity:
     def __post_init__(self) -> None:
         if self.user_entity is None and self.client_id_entity is None:
             raise ValueError("a quota is set for a user, a client id or both, not for neither")
-        if self.user_entity is not None and self.user_entity.entity_type not in _USERS:
-            raise ValueError(f"not a user: {self.user_entity}")
-        if self.client_id_entity is not None and self.client_id_entity.entity_type not in _CLIENTS:
-            raise ValueError(f"not a client id: {self.client_id_entity}")
+        _check(self.user_entity, _USERS, "user", "UserEntity")
+        _check(self.client_id_entity, _CLIENTS, "client id", "ClientIdEntity")
 
     @property
     def config_entities(self) -> tuple[ConfigEntity, ...]:
@@ -180,7 +205,18 @@ class KafkaQuotaEntity:
     @property
     def has_default(self) -> bool:
         """True if a part is a default, so that the quota is that of many."""
-        return DEFAULT_USER_ENTITY in self.config_entities or DEFAULT_USER_CLIENT_ID in self.config_entities
+        return DEFAULT_USER_ENTITY in self.config_entities or DEFAULT_CLIENT_ID_ENTITY in self.config_entities
 
     def __str__(self) -> str:
         return " ".join(map(str, self.config_entities))
+
+
+def _check(part: ConfigEntity | None, kinds: frozenset[ConfigEntityType], what: str, of_class: str) -> None:
+    if part is None:
+        return
+    kind = getattr(part, "entity_type", None)
+    if not isinstance(kind, ConfigEntityType):
+        name = part if isinstance(part, str) else "..."
+        raise TypeError(f"the {what} of a quota is given as {of_class}({name!r}), or a default; not as {part!r}")
+    if kind not in kinds:
+        raise ValueError(f"not a {what}: {part}")

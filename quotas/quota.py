@@ -13,25 +13,29 @@ class Quota:
         upper: True where the value may be at most `bound`, False where it must be at least that.
 
     Raises:
-        ValueError: the bound is not a number.
+        TypeError: the bound is a text or a truth value (compiled, a truth value is taken for 0 or 1).
+        ValueError: the bound is NaN.
     """
 
     bound: float
     upper: bool
 
     def __post_init__(self) -> None:
+        if isinstance(self.bound, bool | str):
+            raise TypeError(f"a quota's bound is a number, not {self.bound!r}")
         if math.isnan(self.bound):
             raise ValueError("a quota's bound is a number, not NaN")
+        object.__setattr__(self, "bound", float(self.bound))
 
     @classmethod
     def upper_bound(cls, bound: float) -> "Quota":
         """At most `bound`."""
-        return cls(float(bound), upper=True)
+        return cls(bound, upper=True)
 
     @classmethod
     def lower_bound(cls, bound: float) -> "Quota":
         """At least `bound`."""
-        return cls(float(bound), upper=False)
+        return cls(bound, upper=False)
 
     def acceptable(self, value: float) -> bool:
         """True if `value` keeps the bound; the bound itself does.

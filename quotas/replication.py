@@ -17,6 +17,7 @@ from quotas.defaults import (
     NUM_QUOTA_SAMPLES_DEFAULT,
     QUOTA_WINDOW_SIZE_SECONDS_DEFAULT,
 )
+from quotas.limits import checked_replication_quota
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.metrics import Metrics
 from quotas.quota import Quota
@@ -96,7 +97,14 @@ class ReplicationQuotaManager:
         self._rate_metric_name = metrics.metric_name("byte-rate", self._name, f"Tracking byte-rate for {self._name}")
 
     def update_quota(self, quota: Quota | None) -> None:
-        """Sets the bound [B/s], None for no bound; what was recorded stays."""
+        """Sets the bound [B/s], None for no bound; what was recorded stays.
+
+        Raises:
+            InvalidConfigError: the bound is below 0.
+            TypeError: it is no `Quota`.
+        """
+        if quota is not None:
+            checked_replication_quota(self._name, quota)
         with self._lock:
             self._quota = quota
             metric = self._metrics.metric(self._rate_metric_name)

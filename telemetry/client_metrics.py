@@ -70,7 +70,9 @@ class ClientMetrics:
     16,384.
 
     `plugin-export-*` and `plugin-error-*` count the push log like every other receiver, since it is the built-in one;
-    its `plugin-export-time` runs until the push is in the log. Times are monotonic [ms].
+    its `plugin-export-time` runs until the push is in the log. A payload that cannot be decompressed is a
+    `plugin-error`, as in Kafka, which decompresses for its plugins; one that is no OTLP is none, since Kafka does not
+    look. Times are monotonic [ms].
 
     Attributes:
         instances: instances that have metrics of their own now.

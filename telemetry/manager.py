@@ -38,6 +38,7 @@ from telemetry.refusal import (
     TOO_MANY_BYTES,
     TOO_MANY_INSTANCES,
     UNKNOWN_SUBSCRIPTION,
+    UNREADABLE,
     UNSUPPORTED_COMPRESSION,
     Refusal,
     RefusalCounts,
@@ -420,6 +421,8 @@ class ClientMetricsManager:
             instance.gate.give_back_terminating(turn)
         if refusal is UNKNOWN_SUBSCRIPTION:
             self._stats.record_unknown_subscription(turn.taken_at_ms)
+        elif refusal in UNREADABLE:
+            self._stats.record_plugin_error(instance.metrics, turn.taken_at_ms)
         return self._refuse(refusal, instance, turn.taken_at_ms)
 
     def _refuse_early(self, refusal: Refusal, instance: ClientInstance, now_ms: int) -> ErrorCode:

@@ -38,6 +38,9 @@ INFLATED: Final = Refusal(ErrorCode.TELEMETRY_TOO_LARGE, "inflated_beyond_max_co
 BROKEN_COMPRESSION: Final = Refusal(ErrorCode.INVALID_RECORD, "broken_compression")
 MALFORMED_METRICS: Final = Refusal(ErrorCode.INVALID_RECORD, "malformed_metrics_data")
 
+UNREADABLE: Final = frozenset({TOO_LARGE_DECOMPRESSED, INFLATED, BROKEN_COMPRESSION})
+"""Payloads that could not be decompressed, which Kafka counts as `plugin-error`: it decompresses for its plugins."""
+
 
 class RefusalCounts:
     """How often each refusal was given."""

@@ -153,7 +153,7 @@ class Engine:
     def _limited(self, make: Callable[[Any, Any], Any]) -> Record:
         config = self.modules["client_quota"].ClientQuotaManagerConfig()
         manager = make(config, self.modules["metrics"].Metrics(time=self.time))
-        by_default = self.modules["entity"].DEFAULT_USER_CLIENT_ID
+        by_default = self.modules["entity"].DEFAULT_CLIENT_ID_ENTITY
         manager.update_quota(None, by_default, self.modules["quota"].Quota.upper_bound(FAR))
         record: Record = manager.maybe_record_and_get_throttle_time_ms
         return record

@@ -26,7 +26,10 @@ from wire.sasl.credentials import ScramMechanism
 
 SUBSCRIPTION_KEYS = ("metrics", "interval.ms", "match")
 DEFAULT_SUBSCRIPTION = {"metrics": "*", "interval.ms": "60000"}
-"""What a node without any `[client-metrics.<name>]` asks of every client."""
+"""What a node without any `[client-metrics.<name>]` in its file asks of every client, as the subscription `default`."""
+
+_DEFAULT = "default"
+_SUBSCRIPTION = "client-metrics."
 
 _KAFKA_CLIENT = "push.log.kafka.client."
 _QUOTA_CALLBACK = "client.quota.callback.config."
@@ -46,9 +49,10 @@ def load_config(
         ConfigError: a key is unknown, a value is not allowed, or the file cannot be read.
     """
     sourced = from_toml(file) if file is not None else {}
+    assumed = {} if any(key.startswith(_SUBSCRIPTION) for key in sourced) else DEFAULT_SUBSCRIPTION
     sourced |= from_environment(environment or {})
     sourced |= from_overrides(overrides)
-    config = _validate(sourced)
+    config = _validate(sourced, assumed)
     _check_subscriptions(config, sourced)
     _check_guard(config, sourced)
     _check_quotas(config)
@@ -85,7 +89,7 @@ class _Tables:
         if key.startswith("exporters."):
             name, inner = _exporter_key(key, raw)
             self.exporters.setdefault(name, {})[inner] = raw.value
-        elif key.startswith("client-metrics."):
+        elif key.startswith(_SUBSCRIPTION):
             name, inner = _subscription_key(key, raw)
             self.subscriptions.setdefault(name, {})[inner] = _kafka_text(raw.value)
         elif key.startswith("client-guard."):
@@ -108,7 +112,7 @@ class _Tables:
         return True
 
 
-def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
+def _validate(sourced: Mapping[str, Sourced], assumed_subscription: Mapping[str, str]) -> ServiceConfig:
     values: dict[str, Any] = {}
     tables = _Tables()
     known = set(known_keys())
@@ -127,7 +131,9 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     values["sasl.users"] = tables.users
     values["quotas"] = tables.quotas
     values["client-guard"] = tables.guard
-    values["client-metrics"] = tables.subscriptions or {"default": DEFAULT_SUBSCRIPTION}
+    values["client-metrics"] = tables.subscriptions
+    if tables.subscriptions.keys() <= {_DEFAULT}:  # an override of one of its keys leaves the others
+        values["client-metrics"] = {_DEFAULT: {**assumed_subscription, **tables.subscriptions.get(_DEFAULT, {})}}
     try:
         config = ServiceConfig.model_validate(values)
     except ValidationError as error:
@@ -150,7 +156,7 @@ def _exporter_key(key: str, raw: Sourced) -> tuple[str, str]:
 def _subscription_key(key: str, raw: Sourced) -> tuple[str, str]:
     for inner in SUBSCRIPTION_KEYS:
         if key.endswith(f".{inner}"):
-            name = key.removeprefix("client-metrics.").removesuffix(inner).rstrip(".")
+            name = key.removeprefix(_SUBSCRIPTION).removesuffix(inner).rstrip(".")
             if name:
                 return name, inner
     allowed = ", ".join(SUBSCRIPTION_KEYS)

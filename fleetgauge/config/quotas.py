@@ -22,9 +22,9 @@ from urllib.parse import unquote
 from quotas.config import IP_QUOTA_KEYS, TELEMETRY_QUOTA_KEYS, USER_AND_CLIENT_QUOTA_KEYS, checked_quota_value
 from quotas.connection_quota_config import canonical_address
 from quotas.entity import (
+    DEFAULT_CLIENT_ID_ENTITY,
     DEFAULT_IP_ENTITY,
     DEFAULT_NAME,
-    DEFAULT_USER_CLIENT_ID,
     DEFAULT_USER_ENTITY,
     ClientIdEntity,
     ConfigEntity,
@@ -125,7 +125,7 @@ def _user(name: str | None) -> ConfigEntity:
 
 
 def _client(name: str | None) -> ConfigEntity:
-    return DEFAULT_USER_CLIENT_ID if name is None else ClientIdEntity(name)
+    return DEFAULT_CLIENT_ID_ENTITY if name is None else ClientIdEntity(name)
 
 
 def _ip(name: str | None) -> ConfigEntity:

@@ -1,16 +1,21 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Method;
 import java.net.InetAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import org.apache.kafka.common.MetricName;
+import org.apache.kafka.common.Reconfigurable;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.errors.ThrottlingQuotaExceededException;
 import org.apache.kafka.common.metrics.KafkaMetric;
 import org.apache.kafka.common.metrics.MeasurableStat;
@@ -29,12 +34,15 @@ import org.apache.kafka.common.metrics.stats.TokenBucket;
 import org.apache.kafka.common.metrics.stats.WindowedCount;
 import org.apache.kafka.common.metrics.stats.WindowedSum;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.requests.ApiError;
 import org.apache.kafka.common.security.auth.KafkaPrincipal;
 import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.controller.ClientQuotaControlManager;
 import org.apache.kafka.network.ConnectionThrottledException;
 import org.apache.kafka.network.Session;
 import org.apache.kafka.network.TooManyConnectionsException;
 import org.apache.kafka.server.config.ClientQuotaManagerConfig;
+import org.apache.kafka.server.config.QuotaConfig;
 import org.apache.kafka.server.config.ReplicationQuotaManagerConfig;
 import org.apache.kafka.server.quota.ClientQuotaEntity.ConfigEntity;
 import org.apache.kafka.server.quota.ClientQuotaManager;
@@ -118,6 +126,7 @@ public final class QuotaOracle {
             case "sensor" -> new Sensors(words);
             case "replication" -> new Replication(words);
             case "connections" -> new Connections(words);
+            case "limits" -> new Limits();
             default -> new Clients(words);
         };
     }
@@ -252,8 +261,10 @@ public final class QuotaOracle {
             };
         }
 
+        /** A blank of a name is written as U+2423: words are parted by blanks. */
         private static Session session(String user) {
-            return new Session(new KafkaPrincipal(KafkaPrincipal.USER_TYPE, user), InetAddress.getLoopbackAddress());
+            KafkaPrincipal principal = new KafkaPrincipal(KafkaPrincipal.USER_TYPE, user.replace('\u2423', ' '));
+            return new Session(principal, InetAddress.getLoopbackAddress());
         }
 
         private static Optional<ConfigEntity> user(String name) {
@@ -344,8 +355,8 @@ public final class QuotaOracle {
             com.yammer.metrics.Metrics.newMeter(QuotaOracle.class, "blocked", "ns", TimeUnit.NANOSECONDS);
         private int maxConnections;
 
-        Connections(String[] words) {
-            maxConnections = Integer.parseInt(words[4]);
+        /** A broker's with two listeners. */
+        static Properties properties() {
             Properties properties = new Properties();
             properties.put("process.roles", "broker");
             properties.put("node.id", "1");
@@ -356,6 +367,12 @@ public final class QuotaOracle {
             properties.put("listener.security.protocol.map",
                 "CONTROLLER:PLAINTEXT,EXTERNAL:PLAINTEXT,INTERNAL:PLAINTEXT");
             properties.put("inter.broker.listener.name", "INTERNAL");
+            return properties;
+        }
+
+        Connections(String[] words) {
+            maxConnections = Integer.parseInt(words[4]);
+            Properties properties = properties();
             properties.put("quota.window.num", words[2]);
             properties.put("quota.window.size.seconds", words[3]);
             properties.put("max.connections", words[4]);
@@ -478,6 +495,67 @@ public final class QuotaOracle {
         @Override
         public void close() {
             quotas.close();
+        }
+    }
+
+    /** Which limits Kafka takes, and its words for those that it refuses. */
+    private static final class Limits implements Subject {
+        @Override
+        public String answer(String[] words) throws Exception {
+            try {
+                return switch (words[0]) {
+                    case "entity" -> entity(words[1], words[2], Double.parseDouble(words[3]));
+                    case "dynamic" -> dynamic(words[1], words[2]);
+                    case "broker" -> broker(words);
+                    case "listener" -> listener(words[1], words[2]);
+                    default -> throw new IllegalArgumentException(words[0]);
+                };
+            } catch (ConfigException | IllegalArgumentException e) {
+                return "refused " + e.getMessage().replaceFirst("^requirement failed: ", "");
+            }
+        }
+
+        /** entity KIND KEY VALUE: as the controller checks AlterClientQuotas. */
+        private static String entity(String kind, String key, double value) throws Exception {
+            ConfigDef keys = kind.equals("ips") ? QuotaConfig.ipConfigs() : QuotaConfig.userAndClientQuotaConfigs();
+            Method check = ClientQuotaControlManager.class
+                .getDeclaredMethod("validateQuotaKeyValue", Map.class, String.class, double.class);
+            check.setAccessible(true);
+            ApiError error = (ApiError) check.invoke(null, keys.configKeys(), key, value);
+            return error.isSuccess() ? "ok" : "refused " + error.message();
+        }
+
+        /** dynamic KEY VALUE: a throttled rate, or the limit of an address, by its ConfigDef. */
+        private static String dynamic(String key, String value) {
+            ConfigDef keys = key.startsWith("connection_") ? QuotaConfig.ipConfigs() : QuotaConfig.brokerQuotaConfigs();
+            keys.parse(Map.of(key, value));
+            return "ok";
+        }
+
+        /** broker KEY VALUE ...: of the broker's configuration. */
+        private static String broker(String[] words) {
+            Properties properties = Connections.properties();
+            for (int at = 1; at < words.length; at += 2) {
+                properties.put(words[at], words[at + 1]);
+            }
+            kafka.server.KafkaConfig.fromProps(properties);
+            return "ok";
+        }
+
+        /** listener KEY VALUE: of a listener that is there, as its configuration is changed. */
+        private static String listener(String key, String value) {
+            Clock clock = new Clock();
+            kafka.server.KafkaConfig config = kafka.server.KafkaConfig.fromProps(Connections.properties());
+            try (var quotas = new kafka.network.ConnectionQuotas(config, clock, new Metrics(clock))) {
+                ListenerName name = new ListenerName("EXTERNAL");
+                quotas.addListener(config, name);
+                Properties changed = Connections.properties();
+                changed.put(name.configPrefix() + key, value);
+                Reconfigurable listener = quotas.maxConnectionsPerListener().apply(name);
+                listener.validateReconfiguration(
+                    kafka.server.KafkaConfig.fromProps(changed).valuesWithPrefixOverride(name.configPrefix()));
+            }
+            return "ok";
         }
     }
 }

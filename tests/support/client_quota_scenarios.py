@@ -9,7 +9,7 @@ from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
 from quotas.client_request_quota import ClientRequestQuotaManager
 from quotas.clock import MockTime
 from quotas.controller_mutation import ControllerMutationQuotaManager, MutationQuotaExceededError
-from quotas.entity import DEFAULT_USER_CLIENT_ID, DEFAULT_USER_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
+from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, DEFAULT_USER_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
@@ -17,7 +17,7 @@ from quotas.session import Session
 from wire.principal import KafkaPrincipal
 
 STEPS = 120
-USERS = ("alice", "b%b:b", "Zoë")
+USERS = ("alice", "b%b:b", "Zoë", "CN=x, O=y")
 CLIENTS = ("app", "a/b", "x:y")
 OWN_METRICS = frozenset({"quota-utilization", "rate"})
 """What Kafka's managers do not have; `rate` is what KIP-599 calls that which is `mutation-rate` in Kafka."""
@@ -67,7 +67,7 @@ class _ClientScenario:
         self.manager.update_quota(
             user_entity(user), client_entity(client), None if bound is None else Quota.upper_bound(bound)
         )
-        self.script.say(f"limit {self.now_ms} {user} {client} {'none' if bound is None else bound}")
+        self.script.say(f"limit {self.now_ms} {word(user)} {client} {'none' if bound is None else bound}")
 
     def record(self) -> None:
         session, words, client = self.client()
@@ -109,14 +109,19 @@ class _ClientScenario:
 
     def client(self) -> tuple[Session, str, str]:
         user, client = self.dice.choice(USERS), self.dice.choice(CLIENTS)
-        return Session(KafkaPrincipal("User", user)), f"{user} {client}", client
+        return Session(KafkaPrincipal("User", user)), f"{word(user)} {client}", client
+
+
+def word(user: str) -> str:
+    """A user's name without blanks, as the oracle reads it."""
+    return user.replace(" ", "\N{OPEN BOX}")
 
 
 def user_entity(name: str) -> ConfigEntity | None:
     """`-` for none, `*` for the default."""
-    return None if name == "-" else DEFAULT_USER_ENTITY if name == "*" else UserEntity.of(name)
+    return None if name == "-" else DEFAULT_USER_ENTITY if name == "*" else UserEntity(name)
 
 
 def client_entity(name: str) -> ConfigEntity | None:
     """`-` for none, `*` for the default."""
-    return None if name == "-" else DEFAULT_USER_CLIENT_ID if name == "*" else ClientIdEntity(name)
+    return None if name == "-" else DEFAULT_CLIENT_ID_ENTITY if name == "*" else ClientIdEntity(name)

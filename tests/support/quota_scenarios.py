@@ -295,7 +295,7 @@ class _ConnectionScenario:
                 self.quotas.update_broker_max_connection_rate(rate)
                 self.script.say(f"rate {self.now_ms} {rate}")
             case "ip-max":
-                self.quotas.update_max_connections_per_ip(limit := self.dice.randint(0, 6))
+                self.quotas.update_max_connections_per_ip(limit := self.dice.randint(1, 6))
                 self.script.say(f"ip-max {self.now_ms} {limit}")
             case _:
                 address = self.dice.choice((None, self.address()))

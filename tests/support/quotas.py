@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
 from quotas.clock import MockTime
-from quotas.entity import DEFAULT_USER_CLIENT_ID, DEFAULT_USER_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
+from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, DEFAULT_USER_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
 from quotas.metric_name import MetricName
 from quotas.metrics import Metrics
 from quotas.quota import Quota
@@ -27,7 +27,7 @@ def user_entity(user: str | None) -> ConfigEntity | None:
 def client_entity(client_id: str | None) -> ConfigEntity | None:
     if client_id is None:
         return None
-    return DEFAULT_USER_CLIENT_ID if client_id == DEFAULT else ClientIdEntity(client_id)
+    return DEFAULT_CLIENT_ID_ENTITY if client_id == DEFAULT else ClientIdEntity(client_id)
 
 
 def set_quota(manager: ClientQuotaManager, user: str | None, client_id: str | None, bound: float | None) -> None:

@@ -9,6 +9,9 @@ from exporters.push_log.settings import MIB
 DEFAULT_TOPIC: Final = "fleetgauge-pushes"
 """The broker plugin's default too (`fleetgauge.topic` in `server.properties`)."""
 
+DEFAULT_PARTITIONS: Final = 12
+"""The broker plugin's default too (`fleetgauge.topic.partitions`)."""
+
 OWN_CLIENT_KEYS: Final = frozenset({
     "acks",
     "allow.auto.create.topics",
@@ -54,7 +57,7 @@ class KafkaTopicSettings:
 
     bootstrap_servers: str
     topic: str = DEFAULT_TOPIC
-    partitions: int = 6
+    partitions: int = DEFAULT_PARTITIONS
     replication_factor: int = -1
     retention_ms: int = 7 * 24 * 3_600_000
     group_prefix: str = "fleetgauge"

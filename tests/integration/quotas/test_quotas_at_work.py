@@ -2,6 +2,8 @@
 
 import json
 import logging
+import signal
+import ssl
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from support.certificates import Authority, Certificate
 from support.delta_sums import DeltaSums
 from support.landing import landed
 from support.node import Node
@@ -171,3 +174,47 @@ def test_under_a_longer_interval_the_deltas_add_up_to_what_the_client_counted(
 
     wait_until(not_agreed, "the deltas of the pushes to add up to the connections that the client counted")
     producer.close()
+
+
+def test_the_name_of_a_certificate_is_under_its_own_quota(tmp_path: Path) -> None:
+    """Names with blanks, commas and equals signs are encoded in tags; the quota is set for the name as it is."""
+    authority = Authority(tmp_path / "authority")
+    server = authority.issue("server", "/CN=localhost")
+    config = f"""
+listener.security.protocol.map = "TLS:SSL"
+ssl.keystore.type = "PEM"
+ssl.keystore.location = "{server.keystore}"
+ssl.truststore.location = "{authority.certificate}"
+ssl.client.auth = "required"
+[quotas."users/CN=x,O=My Team"]
+request_percentage = 0.00001
+"""
+    with Node(tmp_path, "listeners=TLS://127.0.0.1:0", config=config) as node:
+
+        def throttle_time_ms(certificate: Certificate) -> int:
+            context = ssl.create_default_context(cafile=str(authority.certificate))
+            context.load_cert_chain(certificate.certificate, certificate.key)
+            with RawClient(node.port) as client:
+                client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
+                return client.get().throttle_time_ms
+
+        assert throttle_time_ms(authority.issue("limited", "/O=My Team/CN=x")) == 1_000
+        assert throttle_time_ms(authority.issue("other", "/O=My Team/CN=y")) == 0
+        usage = node.status()["quotas"]["usage"]["Request"]
+        assert usage["user=CN%3Dx%2CO%3DMy%20Team"]["limit"] == 0.00001
+
+
+def test_a_listener_that_started_without_connections_takes_a_limit_and_does_not_give_it_up(tmp_path: Path) -> None:
+    """As Kafka's dynamic configuration has it: 0 stays until it is changed, and nothing is changed to 0."""
+    key = "listener.name.plaintext.max.connections"
+    with Node(tmp_path, config=f"{key} = 0\n") as node:
+        node.reread(f'{key} = 0\n[client-metrics.more]\nmetrics = "*"\n')
+        with RawClient(node.port) as waiting:
+            node.reread(f"{key} = 1\n")
+            assert waiting.get().error_code == 0
+        node.config_file.write_text(f"{key} = 0\n")
+        assert node.process is not None
+        node.process.send_signal(signal.SIGHUP)
+        node.wait_for(lambda _: "listener.name.plaintext: Invalid max.connections 0" in node.output())
+        with RawClient(node.port) as next_one:
+            assert next_one.get().error_code == 0

@@ -43,6 +43,28 @@ def test_environment_names_follow_the_convention_of_kafkas_images() -> None:
     assert config.client_metrics == {"team_a": {"interval.ms": "1000", "metrics": "org.apache.kafka.producer."}}
 
 
+def test_an_override_of_one_key_of_the_default_subscription_leaves_the_others(tmp_path: Path) -> None:
+    override = ["client-metrics.default.interval.ms=5000"]
+    kept = {"default": {"metrics": "*", "interval.ms": "5000"}}
+    assert load_config(overrides=override).client_metrics == kept
+    assert load_config(write(tmp_path, "node.id = 7\n"), overrides=override).client_metrics == kept
+    variable = {"FLEETGAUGE_CLIENT___METRICS_DEFAULT_METRICS": "org.apache.kafka.producer."}
+    assert load_config(environment=variable, overrides=override).client_metrics == {
+        "default": {"metrics": "org.apache.kafka.producer.", "interval.ms": "5000"}
+    }
+
+
+def test_nothing_is_added_to_the_subscriptions_of_a_file_or_of_another_name(tmp_path: Path) -> None:
+    file = write(tmp_path, "[client-metrics.default]\ninterval.ms = 1000\n")
+    assert load_config(file).client_metrics == {"default": {"interval.ms": "1000"}}
+    others = ["client-metrics.mine.metrics=a.", "client-metrics.default.interval.ms=5000"]
+    assert load_config(overrides=others[:1]).client_metrics == {"mine": {"metrics": "a."}}
+    assert load_config(overrides=others).client_metrics == {
+        "mine": {"metrics": "a."},
+        "default": {"interval.ms": "5000"},
+    }
+
+
 def test_subscriptions_take_toml_lists_and_names_with_dots(tmp_path: Path) -> None:
     file = write(
         tmp_path,

@@ -27,7 +27,7 @@ def test_every_key_of_the_topic_reaches_its_settings(tmp_path: Path) -> None:
 bootstrap.servers = ["broker1:9092", "broker2:9092"]
 group.prefix = "telemetry"
 "topic" = "pushes"
-"topic.partitions" = 12
+"topic.partitions" = 24
 "topic.replication.factor" = 3
 "topic.retention.ms" = 3600000
 [push.log.kafka.client]
@@ -39,7 +39,7 @@ max.decompressed.bytes = 1048576
     )
     settings = topic_settings(load_config(file))
     assert settings.bootstrap_servers == "broker1:9092,broker2:9092"
-    assert (settings.topic, settings.partitions, settings.replication_factor) == ("pushes", 12, 3)
+    assert (settings.topic, settings.partitions, settings.replication_factor) == ("pushes", 24, 3)
     assert (settings.retention_ms, settings.max_payload_bytes) == (3_600_000, 1_048_576)
     assert settings.group_of("collector") == "telemetry-collector"
     assert settings.client == {"security.protocol": "SSL", "socket.keepalive.enable": "true"}
@@ -47,7 +47,7 @@ max.decompressed.bytes = 1048576
 
 def test_the_topic_is_the_broker_plugin_s_by_default_and_nothing_is_exported_unless_it_is_said() -> None:
     config = load_config(overrides=KAFKA)
-    assert config.push_log_kafka_topic == "fleetgauge-pushes"
+    assert (config.push_log_kafka_topic, config.push_log_kafka_topic_partitions) == ("fleetgauge-pushes", 12)
     assert config.exporters == {}
     assert load_config().exporters == {"landing": load_config().exporters["landing"]}
 

@@ -8,7 +8,7 @@ from fleetgauge.request_quota import RequestQuota
 from quotas.client_quota import ClientQuotaManagerConfig
 from quotas.client_request_quota import ClientRequestQuotaManager
 from quotas.clock import MockTime
-from quotas.entity import DEFAULT_USER_CLIENT_ID, ClientIdEntity, UserEntity
+from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, ClientIdEntity, UserEntity
 from quotas.identities import Identities
 from quotas.metrics import Metrics
 from quotas.quota import Quota
@@ -212,7 +212,7 @@ def test_what_comes_before_a_client_has_said_who_it_is_is_exempt(
 def test_users_do_not_pay_for_each_other(
     quota: RequestQuota, manager: ClientRequestQuotaManager, metrics: Metrics, time: MockTime
 ) -> None:
-    manager.update_quota(UserEntity.of("alice"), DEFAULT_USER_CLIENT_ID, Quota.upper_bound(1.0))
+    manager.update_quota(UserEntity.of("alice"), DEFAULT_CLIENT_ID_ENTITY, Quota.upper_bound(1.0))
     manager.update_quota(UserEntity.of("alice"), ClientIdEntity("app"), Quota.upper_bound(50.0))
     quota.quotas_changed()
     throttled = []

@@ -1,15 +1,20 @@
 import math
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from support.quotas import CONFIG, DEFAULT, Channel, session, set_quota, value_of
 
 from quotas.client_quota import MAX_REMEMBERED_CLIENTS, ClientQuotaManager, ClientQuotaManagerConfig
 from quotas.clock import MockTime
+from quotas.default_quota_callback import DefaultQuotaCallback
+from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, UserEntity
 from quotas.metric_config import UNBOUNDED
 from quotas.metrics import Metrics
 from quotas.quota import Quota
-from quotas.quota_type import QuotaType
+from quotas.quota_type import ClientQuotaType, QuotaType
+from wire.errors import InvalidConfigError
 from wire.principal import KafkaPrincipal
 
 ALICE = session("alice")
@@ -41,8 +46,15 @@ def test_a_rate_over_its_limit_is_delayed_by_what_dilutes_it_to_the_limit(
     assert manager.record_and_get_throttle_time_ms(ALICE, "app", 2_300) == 2_100, "(600 - 500) / 500 * 10,500 ms"
 
 
-def test_a_limit_of_zero_waits_as_long_as_the_wire_can_say(manager: ClientQuotaManager) -> None:
-    set_quota(manager, "alice", None, 0)
+class NothingIsAllowed(DefaultQuotaCallback):
+    """A callback may say 0, which `update_quota` refuses."""
+
+    def quota_limit(self, quota_type: ClientQuotaType, metric_tags: Mapping[str, str]) -> float:
+        return 0.0
+
+
+def test_a_limit_of_zero_waits_as_long_as_the_wire_can_say(metrics: Metrics, time: MockTime) -> None:
+    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, time, NothingIsAllowed())
     assert manager.record_and_get_throttle_time_ms(ALICE, "app", 1) == 2**31 - 1
 
 
@@ -93,8 +105,54 @@ def test_utilization_goes_with_the_limit_and_is_not_a_number_without_one(
     assert utilization() == 50
     set_quota(manager, "alice", None, None)
     assert math.isnan(utilization())
-    set_quota(manager, "alice", None, 0)
-    assert math.isnan(utilization())
+
+
+@pytest.mark.parametrize("bound", [0, -1, -math.inf])
+@pytest.mark.parametrize(
+    ("quota_type", "key"),
+    [
+        (QuotaType.PRODUCE, "producer_byte_rate"),
+        (QuotaType.CONTROLLER_MUTATION, "controller_mutation_rate"),
+        (QuotaType.TELEMETRY_PUSH, "telemetry_push_rate"),
+    ],
+)
+def test_a_limit_that_is_not_above_zero_is_refused_and_the_one_before_stays(
+    metrics: Metrics, time: MockTime, bound: float, quota_type: QuotaType, key: str
+) -> None:
+    manager = ClientQuotaManager(CONFIG, metrics, quota_type, time)
+    set_quota(manager, "alice", None, 100)
+    with pytest.raises(InvalidConfigError, match=f"^Quota {key} must be greater than 0$"):
+        set_quota(manager, "alice", None, bound)
+    assert manager.quota("alice", "app").bound == 100
+
+
+@pytest.mark.parametrize(
+    ("user", "client_id", "limit", "says"),
+    [
+        ("alice", None, Quota.upper_bound(1), r"UserEntity\('alice'\).* not as 'alice'"),
+        (None, "app", Quota.upper_bound(1), r"ClientIdEntity\('app'\).* not as 'app'"),
+        (KafkaPrincipal("User", "alice"), None, Quota.upper_bound(1), r"UserEntity\("),
+        (UserEntity("alice"), None, 1_000, r"Quota\.upper_bound\(1000\)"),
+        (UserEntity("alice"), None, "1000", r"Quota\.upper_bound\(1000\)"),
+    ],
+)
+def test_what_is_no_entity_or_no_quota_is_refused_with_what_is_expected(
+    manager: ClientQuotaManager, user: Any, client_id: Any, limit: Any, says: str
+) -> None:
+    with pytest.raises(TypeError, match=says):
+        manager.update_quota(user, client_id, limit)
+    assert not manager.quotas_enabled
+
+
+def test_a_user_whose_name_is_encoded_in_tags_is_under_the_quota_of_the_name(
+    manager: ClientQuotaManager, metrics: Metrics
+) -> None:
+    name = "CN=x, O=y"
+    manager.update_quota(UserEntity(name), None, Quota.upper_bound(5))
+    manager.update_quota(None, DEFAULT_CLIENT_ID_ENTITY, Quota.upper_bound(1e9))  # another level: names are compared
+    assert manager.quota(name, "app").bound == 5
+    assert manager.record_and_get_throttle_time_ms(session(name), "app", 1_000) > 0
+    assert value_of(metrics, "byte-rate", "Produce", "CN%3Dx%2C%20O%3Dy", "") == 100
 
 
 def test_changing_a_limit_keeps_what_was_used(manager: ClientQuotaManager, metrics: Metrics) -> None:

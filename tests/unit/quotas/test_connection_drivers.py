@@ -98,7 +98,7 @@ def test_a_wait_that_is_given_up_leaves_nothing_counted() -> None:
 
 def test_both_drivers_raise_what_the_quotas_refuse() -> None:
     async def main() -> None:
-        quotas = made(max_connections_per_ip=0)
+        quotas = made(max_connections_per_ip_overrides={ALICE: 0})
         blocking = BlockingConnectionQuotas(quotas, SystemTime())
         async with acceptor(quotas) as driver:
             with pytest.raises(TooManyConnectionsError):

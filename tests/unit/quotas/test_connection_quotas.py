@@ -1,3 +1,7 @@
+import math
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from quotas.clock import MockTime
@@ -14,7 +18,9 @@ from quotas.connection_quotas import (
     Wait,
 )
 from quotas.connection_rates import METRICS_GROUP
+from quotas.entity import IpEntity
 from quotas.metrics import Metrics
+from wire.errors import InvalidConfigError
 
 EXTERNAL, INTERNAL = "EXTERNAL", "INTERNAL"
 ALICE, BOB = "192.0.2.1", "2001:db8::1"
@@ -326,14 +332,73 @@ def test_closing_leaves_no_sensor() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "says"),
     [
-        {"max_connections": -1},
-        {"num_quota_samples": 0},
-        {"max_connections_per_ip_overrides": {"nowhere": 1}},
-        {"max_connections_per_ip_overrides": {ALICE: -1}},
+        ({"max_connections": -1}, "Invalid value -1 for configuration max.connections: Value must be at least 0"),
+        ({"max_connections_per_ip": 0}, "max.connections.per.ip can be set to zero only if"),
+        ({"num_quota_samples": 0}, "quota.window.num: Value must be at least 1"),
+        ({"quota_window_size_seconds": True}, "Expected value to be a 32-bit integer, but it was a bool"),
+        ({"max_connections_per_ip_overrides": {ALICE: -1}}, "Value must be at least 0"),
+        ({"max_connections_per_ip_overrides": {ALICE: None}}, "it was a NoneType"),
     ],
 )
-def test_a_limit_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"must be at least|nowhere"):
+def test_a_limit_that_kafka_refuses_at_the_start_is_refused(wrong: dict[str, object], says: str) -> None:
+    with pytest.raises(InvalidConfigError, match=says):
         ConnectionQuotaConfig(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_override_of_no_address_is_refused() -> None:
+    with pytest.raises(ValueError, match="nowhere"):
+        ConnectionQuotaConfig(max_connections_per_ip_overrides={"nowhere": 1})
+
+
+UPDATES: dict[str, Callable[[ConnectionQuotas, Any], None]] = {
+    "max.connections": ConnectionQuotas.update_broker_max_connections,
+    "max.connection.creation.rate": ConnectionQuotas.update_broker_max_connection_rate,
+    "max.connections.per.ip": ConnectionQuotas.update_max_connections_per_ip,
+    "connection_creation_rate": lambda quotas, value: quotas.update_ip_connection_rate_quota(None, value),
+    "max.connections ": lambda quotas, value: quotas.update_listener(EXTERNAL, max_connections=value),
+    "max.connection.creation.rate ": lambda quotas, value: quotas.update_listener(
+        EXTERNAL, max_connection_creation_rate=value
+    ),
+}
+
+
+@pytest.mark.parametrize("value", [-1, -(2**31), 2**31, 1.5, math.nan, math.inf, True, "many", "-1", [1]])
+@pytest.mark.parametrize("key", UPDATES)
+def test_a_limit_that_kafka_refuses_is_refused_and_connections_come_in_as_before(key: str, value: object) -> None:
+    acceptor = Acceptor()
+    with pytest.raises(InvalidConfigError, match=f"Invalid value .* for configuration {key.strip()}: "):
+        UPDATES[key](acceptor.quotas, value)
+    acceptor.quotas.update_ip_connection_rate_quota(None, UNLIMITED - 1)  # any rate: the address is looked at
+    for _ in range(3):
+        assert acceptor.connect()[1] == Admit()
+
+
+def test_a_listener_takes_no_connections_only_from_its_start_as_in_kafka() -> None:
+    acceptor = Acceptor(listeners=())
+    with pytest.raises(InvalidConfigError, match="at least 0"):
+        acceptor.quotas.add_listener(EXTERNAL, max_connections=-1)
+    acceptor.quotas.add_listener(EXTERNAL, max_connections=0)
+    waiting, decision = acceptor.connect()
+    assert decision == Wait(None)
+    acceptor.quotas.update_listener(EXTERNAL, max_connections=1)
+    assert acceptor.decide(waiting) == Admit()
+    for limit in ("max_connections", "max_connection_creation_rate"):
+        with pytest.raises(InvalidConfigError, match=f"^Invalid {limit.replace('_', '.')} 0$"):
+            acceptor.quotas.update_listener(EXTERNAL, **{limit: 0})
+
+
+def test_no_connections_of_an_address_are_allowed_only_beside_an_override() -> None:
+    acceptor = Acceptor()
+    with pytest.raises(InvalidConfigError, match=r"only if max\.connections\.per\.ip\.overrides"):
+        acceptor.quotas.update_max_connections_per_ip(0)
+    acceptor.quotas.update_max_connections_per_ip_overrides({ALICE: 1})
+    acceptor.quotas.update_max_connections_per_ip(0)
+    assert acceptor.connect(ALICE)[1] == Admit()
+    assert isinstance(acceptor.connect(BOB)[1], Refuse)
+
+
+def test_an_address_that_is_no_text_is_refused_with_what_is_expected() -> None:
+    with pytest.raises(TypeError, match=r"an address is text, for example '192\.0\.2\.7'"):
+        Acceptor().quotas.update_ip_connection_rate_quota(IpEntity(ALICE), 1)  # type: ignore[arg-type]

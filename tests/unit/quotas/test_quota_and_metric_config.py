@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+import quotas.quota
 from quotas.metric_config import MetricConfig
 from quotas.quota import Quota
 
@@ -26,6 +27,12 @@ def test_quotas_are_equal_by_bound_and_direction() -> None:
 def test_a_bound_that_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="NaN"):
         Quota.upper_bound(math.nan)
+    plain = quotas.quota.__file__.endswith(".py")
+    for bound in ("5", True) if plain else ("5",):
+        with pytest.raises(TypeError, match="number"):
+            Quota.upper_bound(bound)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="number"):
+            Quota(bound, upper=True)  # type: ignore[arg-type]
 
 
 def test_the_defaults_of_a_metric_config_are_kafkas() -> None:

@@ -73,13 +73,15 @@ def test_numbers_may_be_written_as_text() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("quota.window.num", 0, "between 1 and"),
-        ("quota.window.num", 2**31, "between 1 and"),
-        ("quota.window.num", "many", "a whole number, not 'many'"),
-        ("quota.window.num", True, "a whole number, not True"),
-        ("quota.window.num", None, "a whole number, not None"),
-        ("quota.window.size.seconds", 0.5, "a whole number, not 0.5"),
-        ("leader.replication.throttled.rate", -1, "between 0 and"),
+        ("quota.window.num", 0, "Value must be at least 1"),
+        ("quota.window.num", 2**31, "Not a number of type INT"),
+        ("quota.window.num", "many", "Invalid value many for configuration quota.window.num: Not a number of type INT"),
+        ("quota.window.num", True, "a 32-bit integer, but it was a bool"),
+        ("quota.window.num", None, "a 32-bit integer, but it was a NoneType"),
+        ("quota.window.size.seconds", 0.5, "a 32-bit integer, but it was a float"),
+        ("leader.replication.throttled.rate", -1, "Value must be at least 0"),
+        ("leader.replication.throttled.rate", 1.0, "a 64-bit integer, but it was a float"),
+        ("max.connections.per.ip", 0, "can be set to zero only if"),
         ("client.quota.callback.class", 5, "text, not 5"),
         ("quota.window.number", 5, "no such quota setting"),
     ],
@@ -87,7 +89,14 @@ def test_numbers_may_be_written_as_text() -> None:
 def test_a_bad_value_is_named_with_its_key_and_what_is_allowed(name: str, value: object, said: str) -> None:
     with pytest.raises(InvalidConfigError, match=said) as caught:
         QuotaConfig.from_properties({name: value})
-    assert str(caught.value).startswith(f"{name}: ")
+    assert name in str(caught.value)
+
+
+def test_a_configuration_made_by_hand_is_checked_like_one_that_is_read() -> None:
+    with pytest.raises(InvalidConfigError, match=r"quota\.window\.num: Value must be at least 1"):
+        QuotaConfig(quota_window_num=0)
+    with pytest.raises(InvalidConfigError, match=r"max\.connections: Value must be at least 0"):
+        QuotaConfig(max_connections=-1)
 
 
 @pytest.mark.parametrize(
@@ -96,11 +105,14 @@ def test_a_bad_value_is_named_with_its_key_and_what_is_allowed(name: str, value:
         (USER_AND_CLIENT_QUOTA_KEYS, "producer_byte_rate", 0, "greater than 0"),
         (USER_AND_CLIENT_QUOTA_KEYS, "producer_byte_rate", -1, "greater than 0"),
         (USER_AND_CLIENT_QUOTA_KEYS, "producer_byte_rate", math.nan, "greater than 0"),
-        (USER_AND_CLIENT_QUOTA_KEYS, "consumer_byte_rate", 1.5, "whole numbers"),
+        (USER_AND_CLIENT_QUOTA_KEYS, "consumer_byte_rate", 1.5, "cannot be a fractional value"),
+        (USER_AND_CLIENT_QUOTA_KEYS, "consumer_byte_rate", 1.000002, "cannot be a fractional value"),
+        (USER_AND_CLIENT_QUOTA_KEYS, "consumer_byte_rate", True, "must be a number, not True"),
+        (USER_AND_CLIENT_QUOTA_KEYS, "consumer_byte_rate", "5", "must be a number, not '5'"),
         (USER_AND_CLIENT_QUOTA_KEYS, "consumer_byte_rate", 2.0**64, "too large"),
         (IP_QUOTA_KEYS, "connection_creation_rate", 2**31, "too large"),
-        (IP_QUOTA_KEYS, "producer_byte_rate", 1, "no such quota here"),
-        (USER_AND_CLIENT_QUOTA_KEYS, "connection_creation_rate", 1, "no such quota here"),
+        (IP_QUOTA_KEYS, "producer_byte_rate", 1, "Invalid configuration key producer_byte_rate"),
+        (USER_AND_CLIENT_QUOTA_KEYS, "connection_creation_rate", 1, "Invalid configuration key"),
     ],
 )
 def test_a_limit_that_kafkas_controller_refuses_is_refused(
@@ -110,10 +122,16 @@ def test_a_limit_that_kafkas_controller_refuses_is_refused(
         checked_quota_value(keys, name, value)
 
 
+def test_a_whole_number_may_be_a_millionth_too_large_as_in_kafka() -> None:
+    assert checked_quota_value(USER_AND_CLIENT_QUOTA_KEYS, "producer_byte_rate", 1.0000005) == 1.0000005
+    assert checked_quota_value(IP_QUOTA_KEYS, "connection_creation_rate", 5.0000005) == 5.0000005
+
+
 def test_percentages_and_rates_of_mutations_may_be_fractions() -> None:
     for name in ("request_percentage", "controller_mutation_rate"):
         assert checked_quota_value(USER_AND_CLIENT_QUOTA_KEYS, name, 0.5) == 0.5
     assert checked_quota_value(USER_AND_CLIENT_QUOTA_KEYS, "producer_byte_rate", LONG_MAX) == float(LONG_MAX)
+    assert checked_quota_value(USER_AND_CLIENT_QUOTA_KEYS, "producer_byte_rate", 2.0**63) == 2.0**63
 
 
 @pytest.fixture

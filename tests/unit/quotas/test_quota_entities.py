@@ -1,8 +1,8 @@
 import pytest
 
 from quotas.entity import (
+    DEFAULT_CLIENT_ID_ENTITY,
     DEFAULT_IP_ENTITY,
-    DEFAULT_USER_CLIENT_ID,
     DEFAULT_USER_ENTITY,
     ClientIdEntity,
     ConfigEntityType,
@@ -53,14 +53,14 @@ def test_a_users_entity_has_both_forms_of_the_name() -> None:
         (KafkaQuotaEntity(UserEntity.of("a b"), None), "a%20b", "", "user a%20b", False),
         (KafkaQuotaEntity(None, ClientIdEntity("app")), "", "app", "client-id app", False),
         (
-            KafkaQuotaEntity(DEFAULT_USER_ENTITY, DEFAULT_USER_CLIENT_ID),
+            KafkaQuotaEntity(DEFAULT_USER_ENTITY, DEFAULT_CLIENT_ID_ENTITY),
             "<default>",
             "<default>",
             "default user default client-id",
             True,
         ),
         (
-            KafkaQuotaEntity(UserEntity.of("a"), DEFAULT_USER_CLIENT_ID),
+            KafkaQuotaEntity(UserEntity.of("a"), DEFAULT_CLIENT_ID_ENTITY),
             "a",
             "<default>",
             "user a default client-id",
@@ -78,7 +78,22 @@ def test_an_entity_says_whom_it_is_for(
 def test_entities_are_equal_by_what_they_name_and_a_default_is_nobodys_name() -> None:
     assert KafkaQuotaEntity(UserEntity("a"), None) == KafkaQuotaEntity(UserEntity.of("a"), None)
     assert KafkaQuotaEntity(UserEntity("a"), None) != KafkaQuotaEntity(None, ClientIdEntity("a"))
-    assert KafkaQuotaEntity(None, ClientIdEntity("<default>")) != KafkaQuotaEntity(None, DEFAULT_USER_CLIENT_ID)
+    assert KafkaQuotaEntity(None, ClientIdEntity("<default>")) != KafkaQuotaEntity(None, DEFAULT_CLIENT_ID_ENTITY)
+
+
+def test_a_users_entity_takes_the_name_as_it_is_and_the_name_of_tags_apart() -> None:
+    assert UserEntity("CN=x, O=y").sanitized_user == "CN%3Dx%2C%20O%3Dy"
+    assert UserEntity("CN=x, O=y") == UserEntity.from_sanitized("CN%3Dx%2C%20O%3Dy")
+    assert UserEntity("a%20b") != UserEntity("a b")
+    assert UserEntity.from_sanitized("a%2520b").name == "a%20b"
+    assert len({UserEntity("a b"), UserEntity.of("a b"), UserEntity.from_sanitized("a%20b")}) == 1
+
+
+@pytest.mark.parametrize("of_class", [UserEntity, ClientIdEntity])
+@pytest.mark.parametrize("name", [None, 5, KafkaPrincipal("User", "a")])
+def test_a_name_that_is_no_text_is_refused(of_class: type, name: object) -> None:
+    with pytest.raises(TypeError, match="text"):
+        of_class(name)
 
 
 def test_the_parts_of_an_entity_are_listed_user_first() -> None:

@@ -1,3 +1,4 @@
+import math
 import threading
 
 import pytest
@@ -44,6 +45,19 @@ def value_of(metrics: Metrics, name: str) -> object:
 
 def byte_rate(metrics: Metrics) -> object:
     return value_of(metrics, "byte-rate")
+
+
+@pytest.mark.parametrize(("bound", "shown"), [(-1, "-1"), (-0.5, "-0.5"), (-math.inf, "-inf")])
+def test_a_negative_throttle_is_refused_in_kafkas_words_and_zero_is_taken(
+    manager: ReplicationQuotaManager, bound: float, shown: str
+) -> None:
+    manager.update_quota(Quota.upper_bound(0))
+    key = "follower.replication.throttled.rate"
+    with pytest.raises(InvalidConfigError, match=f"^Invalid value {shown} for configuration {key}: Value must be"):
+        manager.update_quota(Quota.upper_bound(bound))
+    with pytest.raises(TypeError, match="Quota"):
+        manager.update_quota(1_000)  # type: ignore[arg-type]
+    assert manager.upper_bound() == 0
 
 
 def test_only_the_partitions_that_are_marked_are_throttled(manager: ReplicationQuotaManager) -> None:

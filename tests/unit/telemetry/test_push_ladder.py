@@ -129,6 +129,24 @@ def test_a_payload_that_is_not_what_it_claims_uses_up_its_turn_but_does_not_term
     assert node.manager.refusals()["INVALID_RECORD"] == {reason: 1}
 
 
+@pytest.mark.parametrize(
+    ("fault", "errors"),
+    [
+        ({"metrics": b"no zstd at all", "compression_type": 4}, 1),
+        ({"metrics": zstandard.compress(bytes(17 << 20)), "compression_type": 4}, 1),
+        ({"metrics": zstandard.compress(otlp_piece() * ((2 << 20) // len(otlp_piece()))), "compression_type": 4}, 1),
+        ({"metrics": b"\x0a\x05cut"}, 0),
+        ({"metrics": bytes(2 << 20)}, 0),
+        ({"compression_type": 9}, 0),
+    ],
+)
+def test_a_payload_that_cannot_be_decompressed_counts_as_a_plugin_error_as_in_kafka(node, client, fault, errors):
+    client.get()
+    assert client.answer(**fault) is not ErrorCode.NONE
+    assert node.sensor("plugin-error-count") == errors
+    assert node.manager.plugin_errors() == {}
+
+
 def test_a_compression_type_that_is_not_configured_is_refused_but_none_never_is(make_node, make_client):
     from telemetry.codecs import CompressionType
 

@@ -8,7 +8,7 @@ import pytest
 
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
 from quotas.clock import MockTime
-from quotas.entity import DEFAULT_USER_CLIENT_ID, ClientIdEntity, ConfigEntity, UserEntity
+from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
 from quotas.identities import Identities
 from quotas.metrics import Metrics
 from quotas.quota import Quota
@@ -206,7 +206,7 @@ def test_another_team_is_not_slowed(paced, team, alice: KafkaPrincipal) -> None:
 
 def test_the_most_specific_quota_counts_and_client_ids_by_default_do_not_share(paced, team) -> None:  # type: ignore[no-untyped-def]
     node = paced()
-    node.quotas.set(node.quotas.pushes, 1 / 60, None, DEFAULT_USER_CLIENT_ID)
+    node.quotas.set(node.quotas.pushes, 1 / 60, None, DEFAULT_CLIENT_ID_ENTITY)
     node.quotas.set(node.quotas.pushes, 4 / 60, None, ClientIdEntity("many"))
     many, one = team(node, 4, client_id="many"), team(node, 1, client_id="one")
     two = team(node, 2, client_id="two")
@@ -306,7 +306,7 @@ def test_a_last_push_is_taken_of_who_pushed_before_and_counts_for_others_as_any_
 
 def test_nothing_is_left_of_clients_that_are_gone(paced, team) -> None:  # type: ignore[no-untyped-def]
     node = paced()
-    node.quotas.set(node.quotas.pushes, 1 / 60, None, DEFAULT_USER_CLIENT_ID)
+    node.quotas.set(node.quotas.pushes, 1 / 60, None, DEFAULT_CLIENT_ID_ENTITY)
     for number in range(3):
         run(node, team(node, 3, client_id=f"app-{number}"), 10)
     assert node.manager.counters()["instances_slowed"] == 9
