@@ -50,13 +50,17 @@ _REMEDY: Final = (
 
 
 class _Client:
-    """What is kept of one client: when it was logged [ms, monotonic], and its last request."""
+    """One client: when it was logged last [ms, monotonic], and its last request [us since the epoch]."""
 
     __slots__ = ("asked_for", "last_at_us", "listener", "logged_ms", "requests", "software")
 
     def __init__(self) -> None:
         self.requests = 0
         self.logged_ms: int | None = None
+        self.asked_for = ""
+        self.listener = ""
+        self.software = ""
+        self.last_at_us = 0
 
 
 class MisdirectedClients:
