@@ -22,6 +22,7 @@ from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
 from fleetgauge.http.supervisor import HttpPort
+from fleetgauge.misdirected_clients import MisdirectedClients
 from fleetgauge.node_quotas import NodeQuotas
 from fleetgauge.node_socket import NodeSocket
 from fleetgauge.push_log_appender import open_push_log
@@ -253,6 +254,7 @@ class FleetgaugeNode:
             "http": self.http.status(),
             "connections": [listener.counters() for listener in self._listeners],
             "connection_limits": self._connection_limits.status(),
+            "misdirected_clients": self._misdirected.status(),
             "quotas": self._quotas.status(),
             "telemetry": {
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
@@ -317,7 +319,10 @@ class FleetgaugeNode:
         )
         self._exporters = ExporterSupervisor(Job.of_node(config), self._time)
         self._status = StatusServer(self._data.status_socket, self.status)
-        self._questions = NodeSocket(self._data.node_socket, self.status, self._manager, self._time)
+        self._misdirected = MisdirectedClients(self._time)
+        self._questions = NodeSocket(
+            self._data.node_socket, self.status, self._manager, self._time, self._misdirected.has_asked
+        )
 
     def _make_manager(self) -> ClientMetricsManager:
         config = self._config
@@ -347,8 +352,10 @@ class FleetgaugeNode:
         return manager
 
     async def _start_listeners(self) -> None:
-        cluster = ClusterApis(self._config.node_id, self.cluster_id, self.advertised)
-        handler = RequestDispatcher(self._table, cluster, self._apis, self._manager, self._quotas.request, self._time)
+        cluster = ClusterApis(self._config.node_id, self.cluster_id, self.advertised, self._misdirected)
+        handler = RequestDispatcher(
+            self._table, cluster, self._apis, self._manager, self._misdirected, self._quotas.request, self._time
+        )
         settings = ListenerSettings(
             socket_request_max_bytes=self._config.socket_request_max_bytes,
             queued_max_request_bytes=self._config.queued_max_request_bytes,

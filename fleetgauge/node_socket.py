@@ -137,10 +137,19 @@ class NodeSocket(QuestionSocket):
         status: makes the status; must be quick, since it runs on the listener's loop.
         clients: who has the instances.
         time: the clocks.
+        asked_for_records: True for a client id and address that asked this node for records.
     """
 
-    def __init__(self, path: Path, status: Callable[[], Status], clients: Registered, time: Time) -> None:
+    def __init__(
+        self,
+        path: Path,
+        status: Callable[[], Status],
+        clients: Registered,
+        time: Time,
+        asked_for_records: Callable[[str, str], bool],
+    ) -> None:
         super().__init__(path)
+        self._asked_for_records = asked_for_records
         self._status = status
         self._clients = clients
         self._time = time
@@ -198,9 +207,13 @@ class NodeSocket(QuestionSocket):
             place += _PLACES_BETWEEN_LOOKS
         return place, rows
 
-    @staticmethod
-    def _row(instance: ClientInstance, wanted: ClientFilter, now_ms: int, now_us: int) -> tuple[Any, ...] | None:
-        return row_of(instance, now_ms=now_ms, now_us=now_us) if wanted.accepts(instance, now_ms) else None
+    def _row(self, instance: ClientInstance, wanted: ClientFilter, now_ms: int, now_us: int) -> tuple[Any, ...] | None:
+        if not wanted.accepts(instance, now_ms):
+            return None
+        row = row_of(instance, now_ms=now_ms, now_us=now_us)
+        if self._asked_for_records(row.client_id, row.client_source_address):
+            return row._replace(asked_for_records=True)
+        return row
 
     @staticmethod
     def _own_metrics(instance: ClientInstance, _: ClientFilter, now_ms: int, __: int) -> tuple[Any, ...] | None:

@@ -7,6 +7,7 @@ from fleetgauge.apis.api_versions import handle_api_versions
 from fleetgauge.apis.cluster import ClusterApis
 from fleetgauge.apis.sasl import handle_sasl
 from fleetgauge.apis.telemetry import TelemetryApis
+from fleetgauge.misdirected_clients import RECORD_APIS, MisdirectedClients
 from fleetgauge.request_quota import RequestQuota
 from quotas.clock import Time
 from telemetry.manager import ClientMetricsManager
@@ -26,6 +27,7 @@ class RequestDispatcher:
         cluster: answers Metadata and DescribeCluster.
         telemetry: answers the two telemetry APIs.
         manager: is told of every connection that ends.
+        misdirected: takes note of clients that ask for records.
         request_quota: records what requests take.
         time: the clocks.
     """
@@ -36,10 +38,12 @@ class RequestDispatcher:
         cluster: ClusterApis,
         telemetry: TelemetryApis,
         manager: ClientMetricsManager,
+        misdirected: MisdirectedClients,
         request_quota: RequestQuota,
         time: Time,
     ) -> None:
         self._manager = manager
+        self._misdirected = misdirected
         self._request_quota = request_quota
         self._time = time
         self._handlers: dict[int, Handler] = {
@@ -63,6 +67,13 @@ class RequestDispatcher:
         if request.started_ns == 0:
             return handle(channel, request)
         return self._request_quota.handle(handle, channel, request)
+
+    def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:
+        """See `RequestHandler.not_served`: a producer or consumer is logged with what to do."""
+        api = RECORD_APIS.get(api_key)
+        if api is not None:
+            self._misdirected.note(channel, client_id, api)
+        return api is not None
 
     def authentication_took(self, nanos: int) -> None:
         """See `RequestHandler.authentication_took`."""

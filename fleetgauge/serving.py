@@ -112,6 +112,7 @@ def where_everything_is(node: Node, config: ServiceConfig) -> str:
         host, port = node.advertised(bound.endpoint.listener_name)
         listens = f"{bound.endpoint.listener_name}://{bound.endpoint.host}:{bound.port}"
         lines.append(f"  listening     {listens} (clients are sent to {host}:{port})")
+    lines.append("  takes         client telemetry, no records: applications connect to your Kafka brokers")
     if config.workers > 1:
         lines.append(f"  workers       {config.workers} processes share the listeners")
     lines.append(f"  http          {', '.join(node.http.addresses) or 'off: ' + node.http.off}")

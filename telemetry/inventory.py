@@ -74,6 +74,7 @@ class ClientRow(NamedTuple):
     `metrics` are the prefixes that it is asked for, `subscriptions` the client-metrics resources that ask. `pushes`
     are those in the push log, `push_bytes` their payloads as received. `refused` requests were answered with an error,
     the latest with `last_error` for `last_error_reason`. `connections` are those open now on which it was seen.
+    `asked_for_records` is set by a node that takes telemetry only.
     """
 
     client_instance_id: str
@@ -98,6 +99,7 @@ class ClientRow(NamedTuple):
     last_error: str | None
     last_error_reason: str | None
     last_error_at: int | None
+    asked_for_records: bool = False
 
 
 def row_of(instance: ClientInstance, *, now_ms: int, now_us: int) -> ClientRow:

@@ -88,6 +88,14 @@ class RequestHandler(Protocol):
         """Answers now with a whole response, or returns None and later calls `channel.respond` and `flush`."""
         ...
 
+    def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:
+        """A request of an API that is not in the table arrived; the connection is closed.
+
+        Returns:
+            True if the handler logs it; otherwise the listener does.
+        """
+        ...
+
     def authentication_took(self, nanos: int) -> None:
         """A step of a SASL exchange was handled on the loop [ns]; called only while there is a `request_clock`."""
         ...

@@ -4,13 +4,14 @@ import functools
 import io
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
 from wire.api_table import ApiKey, ApiTable
-from wire.errors import ProtocolError
+from wire.errors import ApiNotServedError, ProtocolError
 from wire.push_telemetry import encode_push_telemetry_response, read_push_telemetry
 from wire.request_reader import UnreadableError, read_body, skip_tagged_fields
 
@@ -76,15 +77,15 @@ def parse_request(frame: bytes, table: ApiTable) -> Request:
     fall back (KIP-511). Bytes of the client id that are no UTF-8 are replaced.
 
     Raises:
-        ProtocolError: `short_frame`, `unknown_api_key`, `unsupported_version`, `malformed_header`, `malformed_body`:
-            Kafka closes the connection on each.
+        ProtocolError: `short_frame`, `unknown_api_key` (an `ApiNotServedError`), `unsupported_version`,
+            `malformed_header`, `malformed_body`: Kafka closes the connection on each.
     """
     if len(frame) < _HEADER.size:
         raise ProtocolError("short_frame", f"a frame of {len(frame)} bytes cannot hold a request header")
     api_key, api_version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
     is_served = table.is_supported(api_key, api_version)
     if not is_served and api_key != ApiKey.API_VERSIONS:
-        raise _not_served(table, api_key, api_version)
+        raise _not_served(table, frame)
     client_id, position = _read_client_id(frame, client_id_length)
     if not is_served:
         return Request(api_key, api_version, correlation_id, client_id, None)
@@ -95,10 +96,14 @@ def parse_request(frame: bytes, table: ApiTable) -> Request:
     return Request(api_key, api_version, correlation_id, client_id, read(frame, position))
 
 
-def _not_served(table: ApiTable, api_key: int, api_version: int) -> ProtocolError:
+def _not_served(table: ApiTable, frame: bytes) -> ProtocolError:
+    api_key, api_version, _, client_id_length = _HEADER.unpack_from(frame)
     api = table.find(api_key)
     if api is None:
-        return ProtocolError("unknown_api_key", f"api key {api_key} (version {api_version}) is not served")
+        client_id = None
+        with suppress(ProtocolError):
+            client_id, _ = _read_client_id(frame, client_id_length)
+        return ApiNotServedError(api_key, api_version, client_id)
     served = f"{api.min_version} to {api.max_version}"
     return ProtocolError("unsupported_version", f"version {api_version} of api key {api_key}; served are {served}")
 

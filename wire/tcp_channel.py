@@ -14,7 +14,7 @@ from wire.close_reason import CloseReason
 from wire.codec import parse_request
 from wire.connection import Connection
 from wire.connection_limits import Place
-from wire.errors import ProtocolError
+from wire.errors import ApiNotServedError, ProtocolError
 from wire.listener_context import ListenerContext
 from wire.principal import ANONYMOUS, KafkaPrincipal
 from wire.software import UNKNOWN_SOFTWARE
@@ -373,6 +373,9 @@ class TcpChannel:
     def _refuse(self, error: ProtocolError) -> None:
         """Closes the connection of a peer that does not speak Kafka's protocol."""
         context = self._context
+        if isinstance(error, ApiNotServedError) and context.handler.not_served(self, error.api_key, error.client_id):
+            self.close(error.reason)
+            return
         count = context.limiter.admit(error.reason, context.time.hi_res_clock_ms())
         if count:
             log.warning(

@@ -97,6 +97,7 @@ class Listener:
         from exporters.push_log.sqlite import SqlitePushLogWriter
         from fleetgauge.apis.cluster import ClusterApis
         from fleetgauge.apis.telemetry import TelemetryApis
+        from fleetgauge.misdirected_clients import MisdirectedClients
         from fleetgauge.request_handler import FlushSoon, RequestDispatcher
         from fleetgauge.request_quota import RequestQuota
         from quotas.client_quota import ClientQuotaManagerConfig
@@ -129,8 +130,9 @@ class Listener:
         manager = ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, clock)
         quota = RequestQuota(manager, Identities(), table, clock)
         self.apis = TelemetryApis(self.manager, log, clock, flusher, quota, plugin_export_timeout_ms=1_000)
-        cluster = ClusterApis(1, "c", lambda _: ("h", 1))
-        handler = RequestDispatcher(table, cluster, self.apis, self.manager, quota, clock)
+        misdirected = MisdirectedClients(clock)
+        cluster = ClusterApis(1, "c", lambda _: ("h", 1), misdirected)
+        handler = RequestDispatcher(table, cluster, self.apis, self.manager, misdirected, quota, clock)
         context = ListenerContext(
             listener_name="PLAINTEXT",
             handler=handler,

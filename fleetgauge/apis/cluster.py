@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 
 from fleetgauge.apis.messages import new_part, new_response
 from fleetgauge.apis.unknown_topics import with_unknown_topics
+from fleetgauge.misdirected_clients import MisdirectedClients
 from wire.api_table import ApiKey
 from wire.codec import Request, encode_response
 from wire.listener import Channel
@@ -26,12 +27,20 @@ class ClusterApis:
         node_id: Kafka node id of this node.
         cluster_id: the cluster's id.
         advertised: gives the host and port that clients of a listener are told to connect to.
+        misdirected: takes note of clients that ask for a topic.
     """
 
-    def __init__(self, node_id: int, cluster_id: str, advertised: Callable[[str], tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        cluster_id: str,
+        advertised: Callable[[str], tuple[str, int]],
+        misdirected: MisdirectedClients,
+    ) -> None:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._advertised = advertised
+        self._misdirected = misdirected
 
     def handle_metadata(self, channel: Channel, request: Request) -> bytes:
         """Answers this node as the only broker and controller; every topic asked for is unknown."""
@@ -49,7 +58,11 @@ class ClusterApis:
             error_code=KioErrorCode.none,
         )
         encoded = encode_response(request.correlation_id, response)
-        return with_unknown_topics(encoded, request.api_version, request.body.topics or ())
+        topics = request.body.topics or ()
+        if topics:
+            asked_for = topics[0].name or getattr(topics[0], "topic_id", None)
+            self._misdirected.note(channel, request.client_id, f"Metadata of topic {asked_for}")
+        return with_unknown_topics(encoded, request.api_version, topics)
 
     def handle_describe_cluster(self, channel: Channel, request: Request) -> bytes:
         """Answers this node as the cluster; a controller endpoint (KIP-919) there is none."""

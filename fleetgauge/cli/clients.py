@@ -207,6 +207,6 @@ def _cells(row: Row) -> dict[str, str]:
         "interval": duration(row["push_interval_ms"] / 1_000),
         "last push": ago(row["last_push_at"]) if row["last_push_at"] else "never",
         "pushes": f"{amount(row['pushes'])} ({size(row['push_bytes'])})",
-        "state": row["state"],
+        "state": f"{row['state']}, asks for records" if row["asked_for_records"] else row["state"],
         "last error": error,
     }

@@ -9,6 +9,9 @@ def serve(config: ConfigFile = None, override: Overrides = None) -> None:
     Without any configuration it listens on 127.0.0.1:9092, asks every client for everything every 60 s, and keeps
     its push log and a landing zone for Spark in ./fleetgauge-data.
 
+    It takes telemetry and carries no records: an application that is pointed at it fails. In production the brokers
+    receive the pushes, with the plugin (docs/deploy-broker-plugin.md), and fleetgauge export delivers them.
+
     SIGTERM and SIGINT stop it in order: no new connections, pending responses sent, exporters flushed within
     shutdown.timeout.ms. SIGHUP rereads subscriptions and log level; a bad file is refused whole.
     """

@@ -143,6 +143,7 @@ def _traffic(found: Status) -> Table:
         table.add_row(f"  refused {code}", _counts(reasons))
     for listener in found["connections"]:
         _add_listener(table, listener)
+    _add_misdirected(table, found["misdirected_clients"])
     return table
 
 
@@ -155,6 +156,18 @@ def _add_listener(table: Table, listener: dict[str, Any]) -> None:
         table.add_row("  waited for a limit", amount(listener["accept_waits"]))
     if listener["closed"]:
         table.add_row("  closed, by reason", _counts(listener["closed"]))
+
+
+def _add_misdirected(table: Table, misdirected: dict[str, Any]) -> None:
+    """Clients that ask for records, if there are any; see `fleetgauge.misdirected_clients`."""
+    if not misdirected["requests"]:
+        return
+    clients = f"{amount(misdirected['requests'])} requests of {amount(misdirected['remembered_clients'])} clients"
+    table.add_row("asked for records", f"{clients}: set their bootstrap.servers to your Kafka brokers")
+    for each in misdirected["latest_clients"]:
+        who = f"{each['client_id'] or '-'} ({each['client_software']}) at {each['client_source_address']}"
+        what = f"{each['asked_for']}, {amount(each['requests'])} requests, the last {ago(each['last_at'])}"
+        table.add_row("", printable(f"{who}: {what}"))
 
 
 def _guarded(rule: dict[str, Any]) -> str:

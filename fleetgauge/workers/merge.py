@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from fleetgauge.misdirected_clients import LATEST
 from fleetgauge.status import Status
 from telemetry.client_metrics import INSTANCE_COUNT, INSTANCE_METRICS
 from telemetry.inventory import ClientRow, ClientState
@@ -30,6 +31,7 @@ LEVELS: Final = frozenset(
         "instances_slowed",
         "channels_held",
         "exempt_request_time",
+        "remembered_clients",
         "usage_left_out",
     }
 )
@@ -39,6 +41,7 @@ _CLIENT_METRICS: Final = "client_metrics"
 _ADVICE: Final = "unmatched_prefixes"
 _USAGE: Final = "usage"
 """Of quotas: what is used and the limits of the workers add up, since each worker has its share of a limit."""
+_LATEST: Final = "latest_clients"
 _AVERAGE, _MAXIMUM, _COUNT, _RATE = "-avg", "-max", "-count", "-rate"
 _OF_TIME: Final = "-time"
 
@@ -69,6 +72,8 @@ def _merged(values: Sequence[Any], key: str = "") -> Any:
     first = known[0]
     if key == _CLIENT_METRICS:
         return merged_client_metrics(known)
+    if key == _LATEST:
+        return merged_latest(known)
     if isinstance(first, Mapping):
         keys = dict.fromkeys(name for value in known for name in value)
         return {name: _merged([value.get(name) for value in known], name) for name in keys}
@@ -78,6 +83,16 @@ def _merged(values: Sequence[Any], key: str = "") -> Any:
     if isinstance(first, int | float) and not isinstance(first, bool):
         return sum(known)
     return first
+
+
+def merged_latest(lists: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """The latest misdirected clients of several workers; a client that several have seen is one, as last seen."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in sorted((each for clients in lists for each in clients), key=lambda each: each["last_at"]):
+        key = (each["client_id"], each["client_source_address"])
+        before = found.pop(key, None)
+        found[key] = {**each, "requests": each["requests"] + (before["requests"] if before else 0)}
+    return list(reversed(found.values()))[:LATEST]
 
 
 def _is_by_listener(value: Any) -> bool:
@@ -163,6 +178,7 @@ def _merged_client(one: ClientRow, other: ClientRow) -> ClientRow:
         # A client may ask one worker and push to another: to neither it is new, then.
         state=ClientState.LIVE.value if pushes and later.state == ClientState.NEW else later.state,
         connections=one.connections + other.connections,
+        asked_for_records=one.asked_for_records or other.asked_for_records,
         pushes=pushes,
         push_bytes=one.push_bytes + other.push_bytes,
         last_push_at=max((at for at in (earlier.last_push_at, later.last_push_at) if at is not None), default=None),

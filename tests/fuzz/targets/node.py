@@ -22,6 +22,7 @@ from support.raw_client import framed, get_request, header, parse_get, parse_pus
 from exporters.push_log.log import OnDone, PushLogFullError
 from fleetgauge.apis.cluster import ClusterApis
 from fleetgauge.apis.telemetry import TelemetryApis
+from fleetgauge.misdirected_clients import MisdirectedClients
 from fleetgauge.request_handler import RequestDispatcher
 from fleetgauge.request_quota import RequestQuota
 from quotas.client_quota import ClientQuotaManagerConfig
@@ -204,10 +205,11 @@ class _Node:
         telemetry = TelemetryApis(
             self.manager, self.log, self.time, _FlushSoon(self.loop), request_quota, plugin_export_timeout_ms=1_000
         )
-        cluster = ClusterApis(1, "fuzz", lambda _: ("localhost", 9_092))
+        misdirected = MisdirectedClients(self.time)
+        cluster = ClusterApis(1, "fuzz", lambda _: ("localhost", 9_092), misdirected)
         self.context = ListenerContext(
             listener_name="PLAINTEXT",
-            handler=RequestDispatcher(table, cluster, telemetry, self.manager, request_quota, self.time),
+            handler=RequestDispatcher(table, cluster, telemetry, self.manager, misdirected, request_quota, self.time),
             api_table=table,
             settings=ListenerSettings(
                 socket_request_max_bytes=1_024,

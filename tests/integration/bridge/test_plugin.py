@@ -1,5 +1,6 @@
 """The broker plugin in real Apache Kafka brokers: what clients push is on the topic, and no client notices it."""
 
+import re
 import shutil
 import time
 import uuid
@@ -14,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.kafka_broker import CLUSTER_ID, NODE_ID, KafkaBroker
+from support.kafka_broker import CLUSTER_ID, NODE_ID, KafkaBroker, free_ports
 from support.kafka_jars import bridge_jar
 from support.payloads import metrics_data
 from support.push_watch import PARTITIONS, PushWatch
@@ -173,15 +174,29 @@ def test_every_push_of_real_clients_is_a_record_with_all_that_the_broker_knows(b
         assert {record.headers["client_source_port"] for record in raw} == {str(ports[client_id])}
     check_topic(broker)
     assert broker.stop() == 143, broker.output()
-    assert "Client telemetry pushes are written to the topic" in broker.output_all()
+    check_log(broker, starts=1)
     assert "pushes were dropped" not in broker.output_all()
 
     broker.start()
     raw_pushes(broker)
     counts = delivered(broker)
+    check_log(broker, starts=2)
     everything = read_topic(broker, len(records) + counts["DeliveredTotal"])
     assert counts["DeliveredTotal"] == 4, "the restarted broker goes on with its topic"
     assert len({pushed.headers["push_id"][16:24] for pushed in everything}) == 2, "each start has a writer of its own"
+
+
+def check_log(broker: KafkaBroker, *, starts: int) -> None:
+    """The plugin reports its load, the topic and the first push, once per start; its clients find an open listener.
+
+    The node has both roles: Kafka loads the class for its controller too, which starts nothing.
+    """
+    log = broker.output_all()
+    loaded = rf"Fleetgauge plugin [0-9.]+ loaded: .* node {NODE_ID} accepts are written to the topic {TOPIC}\."
+    assert len(re.findall(loaded, log)) == starts, log
+    assert log.count(f"Connected to the topic {TOPIC}") == starts
+    assert log.count(f"Client telemetry pushes are written to the topic {TOPIC}.") == starts
+    assert [line for line in log.splitlines() if " WARN " in line and "node -1" in line] == []
 
 
 def raw_pushes(broker: KafkaBroker) -> tuple[dict[str, int], dict[str, list[bytes]]]:
@@ -276,6 +291,23 @@ def test_a_topic_that_is_away_costs_the_client_nothing_and_drops_are_counted(tmp
         log = broker.output_all()
     assert f"closed {fit}" in log
     assert log.count("wait, since the topic fleetgauge-pushes cannot be written to") == 1, "one warning a minute"
+
+
+def test_a_controller_loads_the_plugin_and_starts_nothing(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    listener = f"CONTROLLER://127.0.0.1:{port}"
+    roles = {
+        "process.roles": "controller",
+        "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{port}",
+        "listeners": listener,
+        "advertised.listeners": listener,
+        "metric.reporters": f"{PACKAGE}.{FORMS[0].reporter}",
+    }
+    with KafkaBroker(tmp_path / "kafka", FORMS[0].version, jars=[bridge_jar()], properties=roles) as controller:
+        assert controller.stop() == 143, controller.output()
+        log = controller.output_all()
+    assert log.count(f"Fleetgauge plugin loaded on node {NODE_ID}, a controller: it takes no pushes.") == 1
+    assert "clientId=fleetgauge-bridge" not in log
 
 
 def test_a_mistyped_key_stops_the_start_and_is_named(tmp_path: Path) -> None:

@@ -48,6 +48,9 @@ class Handler:
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         raise RuntimeError("a fault of ours")
 
+    def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:
+        return False
+
     def authentication_took(self, nanos: int) -> None:
         raise AssertionError("there is no clock")
 

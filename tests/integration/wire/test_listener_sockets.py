@@ -54,6 +54,9 @@ class Handler:
             return None
         return self.response(request)
 
+    def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:
+        return False
+
     def authentication_took(self, nanos: int) -> None:
         raise AssertionError("there is no clock")
 

@@ -70,6 +70,9 @@ class Handler:
         self.handled.append((str(channel.principal), channel.client_address))
         return answer(request.correlation_id)
 
+    def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:
+        return False
+
     def authentication_took(self, nanos: int) -> None:
         raise AssertionError("there is no clock")
 

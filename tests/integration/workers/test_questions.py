@@ -40,7 +40,7 @@ class Worker:
             plugin=None,
         )
         self.manager.update_subscription("all", {"metrics": "*", "interval.ms": "60000"})
-        self.socket = NodeSocket(path, dict, self.manager, TIME)
+        self.socket = NodeSocket(path, dict, self.manager, TIME, lambda *_: False)
         self.data = SimpleNamespace(node_socket=path)
         self.pid = 1
         self.is_ready = True

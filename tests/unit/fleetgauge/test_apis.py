@@ -11,16 +11,20 @@ from kio.serial import entity_reader, entity_writer
 
 from fleetgauge.apis.api_versions import handle_api_versions
 from fleetgauge.apis.cluster import ClusterApis
+from fleetgauge.misdirected_clients import MisdirectedClients
+from quotas.clock import MockTime
 from wire.api_table import SERVED, ApiKey, ApiTable
 from wire.codec import Request, encode_response, parse_request
 
-CLUSTER = ClusterApis(7, "the-cluster", lambda listener: ("broker.example", 9092))
+MISDIRECTED = MisdirectedClients(MockTime())
+CLUSTER = ClusterApis(7, "the-cluster", lambda listener: ("broker.example", 9092), MISDIRECTED)
 
 
 class Channel:
     listener_name = "PLAINTEXT"
     client_software_name = "unknown"
     client_software_version = "unknown"
+    client_address = "10.1.2.3"
 
 
 def asked(api_key: int, version: int, **fields: Any) -> Request:
@@ -120,6 +124,19 @@ def test_metadata_names_this_node_and_knows_no_topic(version: int) -> None:
         assert answer.controller_id == 7
     if version >= 2:
         assert answer.cluster_id == "the-cluster"
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_client_that_asks_for_a_topic_is_noted_and_one_that_asks_for_brokers_is_not(version: int) -> None:
+    channel: Any = Channel()
+    before = MISDIRECTED.requests
+    CLUSTER.handle_metadata(channel, metadata_request(version, []))
+    CLUSTER.handle_metadata(channel, metadata_request(version, None))
+    assert MISDIRECTED.requests == before
+    CLUSTER.handle_metadata(channel, metadata_request(version, ["orders", "more"]))
+    assert MISDIRECTED.requests == before + 1
+    latest = MISDIRECTED.status()["latest_clients"][0]
+    assert (latest["client_id"], latest["asked_for"]) == ("test", "Metadata of topic orders")
 
 
 @pytest.mark.parametrize("version", range(14))

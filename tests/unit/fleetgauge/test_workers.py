@@ -84,6 +84,7 @@ def row(**changed: Any) -> list[Any]:
         "last_error": None,
         "last_error_reason": None,
         "last_error_at": None,
+        "asked_for_records": False,
     }
     return list(ClientRow(**{**blank, **changed}))
 
@@ -267,6 +268,28 @@ def test_an_instance_that_two_workers_have_seen_is_one_row_of_its_latest_request
         assert (found.pushes, found.push_bytes, found.last_push_at) == (3, 30, 100)
         assert (found.connections, found.refused, found.last_error) == (2, 1, "X")
         assert found.state == "live"
+
+
+def test_misdirected_clients_of_workers_are_listed_once_with_the_latest_first() -> None:
+    def one(client_id: str, last_at: int, requests: int) -> dict[str, Any]:
+        return {"client_id": client_id, "client_source_address": "a", "last_at": last_at, "requests": requests}
+
+    def part(*latest: dict[str, Any]) -> dict[str, Any]:
+        return {"misdirected_clients": {"requests": 9, "remembered_clients": 2, "latest_clients": list(latest)}}
+
+    parts = [part(one("orders", 30, 2), one("audit", 10, 1)), part(one("orders", 20, 5)), counts_of(part())]
+    assert merged_parts(parts) == {
+        "misdirected_clients": {
+            "requests": 27,
+            "remembered_clients": 4,
+            "latest_clients": [one("orders", 30, 7), one("audit", 10, 1)],
+        }
+    }
+
+
+def test_a_client_that_asked_one_of_the_workers_for_records_is_marked() -> None:
+    assert [each.asked_for_records for each in merged_clients([row(asked_for_records=True), row()])] == [True]
+    assert [each.asked_for_records for each in merged_clients([row(), row()])] == [False]
 
 
 def test_the_state_of_the_latest_request_counts() -> None:

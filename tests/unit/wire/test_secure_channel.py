@@ -121,6 +121,9 @@ class Handler:
         self.authenticated.append(channel.is_authenticated)
         return ANSWER
 
+    def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:
+        return False
+
     def authentication_took(self, nanos: int) -> None:
         self.exempt_ns.append(nanos)
 

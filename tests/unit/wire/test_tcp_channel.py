@@ -93,12 +93,17 @@ class Handler:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.lost: list[str] = []
+        self.not_served_requests: list[tuple[int, str | None]] = []
         self.on_request: Callable[[Channel, Request], bytes | None] = lambda _, request: answer(request.correlation_id)
         self.on_made: Callable[[Channel], None] = lambda _: None
 
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         self.requests.append(request)
         return self.on_request(channel, request)
+
+    def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:
+        self.not_served_requests.append((api_key, client_id))
+        return api_key == 1
 
     def authentication_took(self, nanos: int) -> None:
         raise AssertionError("there is no clock")
@@ -315,6 +320,29 @@ def test_a_malformed_peer_gets_the_responses_before_and_is_closed_with_its_reaso
     assert bench.closed == {reason: 1}
     assert bench.handler.lost == [reason]
     assert len(bench.handler.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("frame", "told", "lines"),
+    [
+        (struct.pack(">hhih", 1, 9, 1, 6) + b"orders", (1, "orders"), 0),
+        (struct.pack(">hhih", 10, 4, 1, 5) + b"audit", (10, "audit"), 1),
+        (struct.pack(">hhih", 10, 4, 1, -1), (10, None), 1),
+        (struct.pack(">hhih", 10, 4, 1, 99) + b"cut", (10, None), 1),
+    ],
+)
+def test_a_request_that_is_not_served_is_told_to_the_handler_which_may_log_it_itself(
+    frame: bytes, told: tuple[int, str | None], lines: int
+) -> None:
+    bench = Bench()
+    channel, transport = bench.connect()
+    with capture_logs() as logs:
+        channel.data_received(struct.pack(">i", len(frame)) + frame)
+    assert bench.handler.not_served_requests == [told]
+    assert len(logs) == lines
+    assert transport.is_closed
+    channel.connection_lost(None)
+    assert bench.closed == {"unknown_api_key": 1}
 
 
 def test_a_thousand_malformed_peers_are_one_line_a_second() -> None:

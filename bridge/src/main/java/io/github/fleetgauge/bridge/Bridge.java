@@ -18,6 +18,7 @@ final class Bridge implements BridgeMXBean {
     private static final long GRACE_MS = 1_000;
 
     private final BridgeConfig config;
+    private final BrokerIdentity broker;
     private final BridgeCounters counters = new BridgeCounters();
     private final PushBuffer buffer;
     private final PushIntake intake;
@@ -38,12 +39,14 @@ final class Bridge implements BridgeMXBean {
                         buffer,
                         counters,
                         new MinuteLog(config, counters, LOG::warn, LOG::info),
+                        BrokerStartup.of(config, Bridge::monotonicMs),
                         new PushTopic(config, () -> Admin.create(adminSettings)),
                         () -> new KafkaProducer<>(producerSettings),
                         Bridge::monotonicMs,
                         new Backoff(500, 30_000));
         thread = new Thread(sender, "fleetgauge-bridge");
         thread.setDaemon(true);
+        this.broker = broker;
         objectName = "fleetgauge:type=bridge,node-id=" + broker.nodeId();
     }
 
@@ -53,6 +56,11 @@ final class Bridge implements BridgeMXBean {
 
     /** Starts the thread and shows the MBean. */
     void start() {
+        LOG.info(
+                "Fleetgauge plugin {} loaded: client telemetry pushes that node {} accepts are written to the topic {}.",
+                version(),
+                broker.nodeId(),
+                config.topic());
         try {
             ManagementFactory.getPlatformMBeanServer().registerMBean(this, new ObjectName(objectName));
         } catch (JMException e) {
@@ -79,6 +87,12 @@ final class Bridge implements BridgeMXBean {
             Thread.currentThread().interrupt();
         }
         unregister();
+    }
+
+    /** Of the jar; classes that are in no jar have none. */
+    private static String version() {
+        String version = Bridge.class.getPackage().getImplementationVersion();
+        return version == null ? "(no release)" : version;
     }
 
     private void join(long ms) throws InterruptedException {

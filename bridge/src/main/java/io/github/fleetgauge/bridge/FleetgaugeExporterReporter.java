@@ -16,6 +16,9 @@ public class FleetgaugeExporterReporter extends FleetgaugeReporter implements Cl
     /** Asked for by brokers from 4.2 on when they start: from here on pushes are taken. */
     @Override
     public ClientTelemetryExporter clientTelemetryExporter() {
+        if (!takesPushes()) {
+            return (context, payload) -> {}; // as in clientReceiver()
+        }
         PushIntake intake = start();
         return (context, payload) ->
                 intake.accept(

@@ -9,6 +9,8 @@ import org.apache.kafka.common.metrics.MetricsContext;
 import org.apache.kafka.common.metrics.MetricsReporter;
 import org.apache.kafka.server.telemetry.ClientTelemetry;
 import org.apache.kafka.server.telemetry.ClientTelemetryReceiver;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Writes every client telemetry push that the broker accepts to a Kafka topic: the entry for Kafka 3.7 to 4.1.
@@ -23,6 +25,8 @@ import org.apache.kafka.server.telemetry.ClientTelemetryReceiver;
 @SuppressWarnings({"deprecation", "removal"}) // ClientTelemetry is all that brokers before 4.2 have
 public class FleetgaugeReporter implements MetricsReporter, ClientTelemetry {
 
+    private static final Logger LOG = LoggerFactory.getLogger(FleetgaugeReporter.class);
+
     private BridgeConfig config;
     private BrokerIdentity identity;
     private Bridge bridge;
@@ -34,6 +38,9 @@ public class FleetgaugeReporter implements MetricsReporter, ClientTelemetry {
             ClientSettings.check(config);
         }
         identity = BrokerIdentity.fromConfig(configs);
+        if (!config.isBroker()) {
+            LOG.info("Fleetgauge plugin loaded on node {}, a controller: it takes no pushes.", identity.nodeId());
+        }
     }
 
     @Override
@@ -41,14 +48,19 @@ public class FleetgaugeReporter implements MetricsReporter, ClientTelemetry {
         identity = identity.with(context);
     }
 
-    /** Asked for by brokers before 4.2 when they start: from here on pushes are taken. Null on a controller. */
+    /** Asked for by brokers before 4.2 when they start: from here on pushes are taken. */
     @Override
     public ClientTelemetryReceiver clientReceiver() {
-        if (!config.isBroker()) {
-            return null; // it sees no client, and has no listener to write through
+        if (!takesPushes()) {
+            return (context, payload) -> {}; // Kafka keeps what it is given and would call a null
         }
         PushIntake intake = start();
         return (context, payload) -> intake.accept(context, payload, OptionalInt.empty());
+    }
+
+    /** False on a controller: it sees no client, and has no listener to write through. */
+    final boolean takesPushes() {
+        return config.isBroker();
     }
 
     /** Starts the bridge, unless it runs. */

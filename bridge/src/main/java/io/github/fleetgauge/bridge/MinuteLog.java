@@ -7,8 +7,8 @@ import java.util.Map;
 import java.util.function.Consumer;
 
 /**
- * What the plugin says in the broker's log: at most one warning a minute, whatever happens, and one line when it is
- * over.
+ * What the plugin says in the broker's log: a line when the topic is reachable and one when the first push is on it, at
+ * most one warning a minute, whatever happens, and one line when it is over.
  */
 final class MinuteLog {
 
@@ -21,6 +21,7 @@ final class MinuteLog {
     private final Map<DropCause, Long> reported = new EnumMap<>(DropCause.class);
     private long nextWarningMs = Long.MIN_VALUE;
     private boolean inTrouble;
+    private boolean connectedBefore;
 
     MinuteLog(BridgeConfig config, BridgeCounters counters, Consumer<String> warn, Consumer<String> info) {
         this.config = config;
@@ -49,6 +50,14 @@ final class MinuteLog {
             nextWarningMs = nowMs + INTERVAL_MS;
             inTrouble = failure != null;
         }
+    }
+
+    /** Says once that the topic was found or made. */
+    void connected() {
+        if (!connectedBefore) {
+            info.accept("Connected to the topic " + config.topic() + ", which client telemetry pushes are written to.");
+        }
+        connectedBefore = true;
     }
 
     /** Says once that records are acknowledged (again). */

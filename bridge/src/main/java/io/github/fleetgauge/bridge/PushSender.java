@@ -28,10 +28,12 @@ import org.apache.kafka.common.errors.RetriableException;
 final class PushSender implements Runnable {
 
     private static final long POLL_MS = 500;
+    private static final long STARTUP_POLL_MS = 250;
 
     private final PushBuffer buffer;
     private final BridgeCounters counters;
     private final MinuteLog log;
+    private final BrokerStartup startup;
     private final PushTopic topic;
     private final Supplier<Producer<byte[], byte[]>> producers;
     private final LongSupplier nowMs;
@@ -54,6 +56,7 @@ final class PushSender implements Runnable {
             PushBuffer buffer,
             BridgeCounters counters,
             MinuteLog log,
+            BrokerStartup startup,
             PushTopic topic,
             Supplier<Producer<byte[], byte[]>> producers,
             LongSupplier nowMs,
@@ -61,6 +64,7 @@ final class PushSender implements Runnable {
         this.buffer = buffer;
         this.counters = counters;
         this.log = log;
+        this.startup = startup;
         this.topic = topic;
         this.producers = producers;
         this.nowMs = nowMs;
@@ -99,7 +103,9 @@ final class PushSender implements Runnable {
         reportProgress();
         dropExpired();
         try {
-            connect();
+            if (!connect()) {
+                return;
+            }
             PendingPush push = buffer.poll(POLL_MS);
             if (push != null && !isExpired(push)) {
                 send(push);
@@ -123,16 +129,23 @@ final class PushSender implements Runnable {
         }
     }
 
-    private void connect() throws InterruptedException {
+    /** Makes the producer unless there is one; false while this broker's listener is not open yet. */
+    private boolean connect() throws InterruptedException {
         if (producerBroken) {
             closeProducer(0);
             producerBroken = false;
             pause();
         }
         if (producer.get() == null) {
+            if (!startup.isOver(buffer.pushes() > 0)) {
+                stop.await(STARTUP_POLL_MS, TimeUnit.MILLISECONDS);
+                return false;
+            }
             topic.ensure();
             producer.set(producers.get());
+            log.connected();
         }
+        return true;
     }
 
     private void send(PendingPush push) throws InterruptedException {

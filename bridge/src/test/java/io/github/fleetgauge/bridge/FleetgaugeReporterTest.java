@@ -2,7 +2,6 @@ package io.github.fleetgauge.bridge;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -26,6 +25,8 @@ class FleetgaugeReporterTest {
     private static final String[] NO_CLUSTER = {
         "fleetgauge.bootstrap.servers", "127.0.0.1:1", "fleetgauge.close.timeout.ms", "0"
     };
+
+    private static final String THREAD = "fleetgauge-bridge";
 
     private static FleetgaugeExporterReporter configured(String... more) {
         FleetgaugeExporterReporter reporter = new FleetgaugeExporterReporter();
@@ -102,12 +103,28 @@ class FleetgaugeReporterTest {
     @Test
     @SuppressWarnings({"deprecation", "removal"})
     void aControllerStartsNothing() throws Exception {
-        FleetgaugeReporter reporter = new FleetgaugeReporter();
+        ObjectName name = new ObjectName("fleetgauge:type=bridge,node-id=78");
+        FleetgaugeExporterReporter reporter = new FleetgaugeExporterReporter();
         reporter.configure(
                 Map.of("process.roles", "controller", "node.id", "78", "listeners", "CONTROLLER://127.0.0.1:9093"));
-        assertNull(reporter.clientReceiver());
-        assertFalse(MBEANS.isRegistered(new ObjectName("fleetgauge:type=bridge,node-id=78")));
+        // Kafka keeps what it gets in a list and calls it for each push: it must not be null.
+        reporter.clientTelemetryExporter().exportMetrics(context(), Pushes.payload(100));
+        reporter.clientReceiver().exportMetrics(Pushes.context("orders"), Pushes.payload(100));
+        assertFalse(MBEANS.isRegistered(name));
+        assertTrue(
+                Thread.getAllStackTraces().keySet().stream().noneMatch(each -> each.getName().equals(THREAD)),
+                "a controller has no sender");
         reporter.close();
+    }
+
+    @Test
+    void aNodeOfBothRolesIsABroker() throws Exception {
+        FleetgaugeExporterReporter reporter = configured(NO_CLUSTER);
+        try {
+            assertTrue(reporter.takesPushes());
+        } finally {
+            reporter.close();
+        }
     }
 
     @Test

@@ -47,6 +47,14 @@ class MinuteLogTest {
     }
 
     @Test
+    void theTopicIsSaidToBeReachableOnce() {
+        log.connected();
+        log.connected();
+        assertEquals(1, infos.size());
+        assertTrue(infos.get(0).contains("fleetgauge-pushes"), infos.get(0));
+    }
+
+    @Test
     void theEndSaysWhatWasLostByIt() {
         counters.addDelivered();
         counters.addDropped(DropCause.CLOSED);

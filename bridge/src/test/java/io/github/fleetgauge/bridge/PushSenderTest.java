@@ -46,6 +46,20 @@ class PushSenderTest {
         private RuntimeException broken;
     }
 
+    /** A broker that has started, unless a test says otherwise. */
+    private static final class FakeStartup extends BrokerStartup {
+        private boolean over = true;
+
+        FakeStartup() {
+            super(null, () -> 0);
+        }
+
+        @Override
+        boolean isOver(boolean pushed) {
+            return over || pushed;
+        }
+    }
+
     /** A topic that is away for as many looks as {@code failures} says. */
     private static final class FakeTopic extends PushTopic {
         private int failures;
@@ -68,6 +82,8 @@ class PushSenderTest {
     private final BridgeCounters counters = new BridgeCounters();
     private final PushBuffer buffer = new PushBuffer(10_000);
     private final List<String> warnings = new ArrayList<>();
+    private final List<String> infos = new ArrayList<>();
+    private final FakeStartup startup = new FakeStartup();
     private final FakeTopic topic = new FakeTopic();
     private final List<FakeProducer> producers = new ArrayList<>();
     private long nowMs = 1_000_000;
@@ -76,11 +92,35 @@ class PushSenderTest {
                     config,
                     buffer,
                     counters,
-                    new MinuteLog(config, counters, warnings::add, line -> {}),
+                    new MinuteLog(config, counters, warnings::add, infos::add),
+                    startup,
                     topic,
                     this::newProducer,
                     () -> nowMs,
                     new Backoff(0, 0));
+
+    @Test
+    void noClientIsMadeBeforeTheBrokersListenerIsOpen() throws Exception {
+        startup.over = false;
+        sender.step();
+        assertEquals(0, topic.looks);
+        assertEquals("CONNECTING", sender.state());
+        startup.over = true;
+        sender.step();
+        sender.step();
+        assertEquals(1, topic.looks);
+        assertEquals("DELIVERING", sender.state());
+        assertEquals(1, infos.size(), infos.toString());
+        assertTrue(infos.get(0).startsWith("Connected to the topic"), infos.get(0));
+    }
+
+    @Test
+    void aPushThatIsBufferedEndsTheWaitForTheListener() throws Exception {
+        startup.over = false;
+        Pushes.buffered(buffer, 10, nowMs + 60_000);
+        sender.step();
+        assertEquals(1, topic.looks);
+    }
 
     private FakeProducer newProducer() {
         producers.add(new FakeProducer());
