@@ -17,12 +17,14 @@ from rich.table import Table
 from exporters.dead_letter import DeadLetter, DeadLetterSettings, UnreadableLetter
 from exporters.dead_letters import UNREADABLE, DeadLetters, existing
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
-from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, at, size
 from quotas.clock import SystemTime
+from terminal.options import Command, Group
+from terminal.table import SafeTable
+from terminal.text import printable
 from wire.errors import FleetgaugeError
 
-app = typer.Typer(help="The pushes that a destination refused for good.", invoke_without_command=True)
+app = typer.Typer(cls=Group, help="The pushes that a destination refused for good.", invoke_without_command=True)
 
 _PAGE = 100
 _WHY = {
@@ -73,7 +75,7 @@ def show_list(
         Console(markup=False).print(table)
 
 
-@app.command()
+@app.command(cls=Command)
 def show(
     number: Annotated[int, typer.Argument(help="The letter's number, as the list has it.")],
     config: ConfigFile = None,
@@ -99,7 +101,7 @@ def show(
     console.print(_readable(letter.record.metrics))
 
 
-@app.command()
+@app.command(cls=Command)
 def replay(
     exporter: _OfOneExporter,
     config: ConfigFile = None,
@@ -131,7 +133,7 @@ def replay(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=Command)
 def drop(
     exporter: _OfOneExporter,
     config: ConfigFile = None,
@@ -225,7 +227,7 @@ def _as_object(letter: DeadLetter | UnreadableLetter) -> dict[str, Any]:
 
 
 def _table(found: Iterator[DeadLetter | UnreadableLetter]) -> Table:
-    table = Table(box=None, pad_edge=False)
+    table = SafeTable(box=None, pad_edge=False)
     table.add_column("id", justify="right")
     for heading in ("exporter", "reason", "refused", "received", "client", "size"):
         table.add_column(heading)
@@ -234,10 +236,10 @@ def _table(found: Iterator[DeadLetter | UnreadableLetter]) -> Table:
         times = f", {letter.times} times" if letter.times > 1 else ""
         table.add_row(
             str(letter.id),
-            printable(letter.exporter),
-            printable(letter.reason),
+            letter.exporter,
+            letter.reason,
             f"{ago(letter.refused_at)}{times}{', replay asked for' if letter.replay_asked else ''}",
-            *(printable(text) for text in _of_the_push(letter)),
+            *_of_the_push(letter),
         )
     return table
 

@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
-from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.data_dir import MAX_EXPORTS, DataDirectory
 from fleetgauge.status import NotRunningError, Status, read_status
+from terminal.table import SafeTable
+from terminal.text import printable
 
 NOTHING_TOLD = "the exporter process has not told its status yet"
 _SILENT_MS = 10_000
@@ -86,7 +87,7 @@ def _worker(worker: dict[str, Any]) -> str:
 
 
 def _facts(title: str) -> Table:
-    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table = SafeTable(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     return table
