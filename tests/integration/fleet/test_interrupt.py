@@ -20,13 +20,13 @@ RECORDED = Path(__file__).parents[2] / "spark" / "recorded" / "sleeping"
 BEGINS_WITHIN_S = 120.0
 
 
-def in_group(group: int) -> list[list[str]]:
-    """The commands of the processes that descend from the leader of a session; Spark's workers lead their own groups."""
+def in_session(session_id: int) -> list[list[str]]:
+    """The commands of a session: Spark's workers are in groups of their own, and in this one still."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             session = int((process / "stat").read_text().rsplit(")", 1)[1].split()[3])
-            if session == group:
+            if session == session_id:
                 found.append((process / "cmdline").read_bytes().decode(errors="replace").split("\0"))
         except OSError:  # it has ended
             continue
@@ -34,12 +34,12 @@ def in_group(group: int) -> list[list[str]]:
 
 
 def spark_is_starting(group: int) -> bool:
-    return any("java" in command[0] for command in in_group(group))
+    return any("java" in command[0] for command in in_session(group))
 
 
 def a_job_is_under_way(group: int) -> bool:
     """Python workers run where a job decodes payloads."""
-    return any("pyspark.daemon" in command for command in in_group(group))
+    return any("pyspark.daemon" in command for command in in_session(group))
 
 
 @pytest.mark.parametrize("moment", [spark_is_starting, a_job_is_under_way])
@@ -69,9 +69,9 @@ def test_ctrl_c_is_one_word_and_exit_code_130(
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
         out, err = process.communicate(timeout=BEGINS_WITHIN_S)  # until Java has closed them, too
         assert (process.returncode, out, err) == (130, "", "interrupted\n")
-        while in_group(process.pid) and time.monotonic() < deadline + BEGINS_WITHIN_S:
+        while in_session(process.pid) and time.monotonic() < deadline + BEGINS_WITHIN_S:
             time.sleep(0.05)
-        assert in_group(process.pid) == []
+        assert in_session(process.pid) == []
     finally:
         process.kill()
         process.wait()
