@@ -161,7 +161,8 @@ def _write(rows: Iterable[Row], form: str) -> None:
         for row in rows:
             sys.stdout.write(json.dumps(row) + "\n")
         return
-    writer = csv.writer(sys.stdout)
+    # Text is in quotes: no separator in it begins a cell, whatever a spreadsheet divides at.
+    writer = csv.writer(sys.stdout, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(FIELDS)
     for row in rows:
         flat = (",".join(value) if isinstance(value, list) else value for value in row.values())

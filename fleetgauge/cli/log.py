@@ -19,7 +19,7 @@ from fleetgauge.cli.units import ago, amount, at, size
 from fleetgauge.errors import ConfigError
 from telemetry.push_record import PushRecord
 from terminal.options import Command
-from terminal.table import SafeTable
+from terminal.table import SafeTable, wide_console
 from terminal.text import printable
 
 app = typer.Typer(help="Read the push log of a node, whether it runs or not.", no_args_is_help=True)
@@ -64,7 +64,7 @@ def stats(
         each = {"logs": {name: asdict(stats) for name, stats in logs.items()}} if len(logs) > 1 else {}
         typer.echo(json.dumps(asdict(found) | each, indent=2))
         return
-    console = Console(markup=False)
+    console = wide_console()
     console.print(_contents(found))
     console.print(_cursors(found))
 
