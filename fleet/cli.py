@@ -135,7 +135,8 @@ def latency(
     """How long each broker takes to answer each client, in ms as the client sees it, the slowest first.
 
     Node -1 stands for the links to bootstrap servers. A client appears once it pushes the standard metrics
-    `org.apache.kafka.{producer,consumer}.node.request.latency.{avg,max}`.
+    `org.apache.kafka.{producer,consumer}.node.request.latency.{avg,max}`. A Java consumer that is away from `poll()`
+    for long reads responses late: `slow by` says so, and such rows come last.
 
     `fleetgauge fleet latency --client-id checkout-service --since 1h`
     """

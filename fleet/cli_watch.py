@@ -115,7 +115,7 @@ def watch(
     One alert a client and rule until it clears, with all that is known of the client. Alerts go to stdout, and to a
     Delta table, a webhook and a Kafka topic if asked; the last two may get one twice, and tell that by its `alert_id`
     and `state`. Runs until SIGTERM or SIGINT, and goes on from there at the next start. Exit code 0 after a stop, 1 on
-    an error, 2 on a wrong option.
+    an error, 2 on a wrong option, 130 if SIGINT comes while Spark starts.
 
     `fleetgauge fleet watch --rules rules.toml --alerts ./fleet/alerts --webhook https://hooks.example.com/kafka`
 

@@ -1,6 +1,5 @@
 """Tables for people: every cell is safe to print, and columns are left out where the terminal is too narrow."""
 
-import os
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final, TextIO
@@ -38,7 +37,7 @@ class UnknownColumnError(ValueError):
 def wide_console(file: TextIO | None = None, *, width: int | None = None) -> Console:
     """A console that folds nothing where it is no terminal; `width` [characters] counts as a terminal's."""
     console = Console(file=file, highlight=False, markup=False, width=width)
-    if width is None and not console.is_terminal and "COLUMNS" not in os.environ:
+    if width is None and not console.file.isatty():  # whatever COLUMNS and FORCE_COLOR say of a pipe
         console.width = _UNBOUNDED
     return console
 

@@ -44,8 +44,14 @@ def a_job_is_under_way(group: int) -> bool:
     return any("pyspark.daemon" in command for command in in_session(group))
 
 
-@pytest.mark.parametrize("moment", [spark_is_starting, a_job_is_under_way])
-@pytest.mark.parametrize("command", [("latency",), ("watch", "--checkpoint", "{tmp}/watch", "--since", "2026-01-01")])
+WATCH = ("watch", "--checkpoint", "{tmp}/watch")
+"""Once it watches it stops in order, with exit code 0: tests/spark/test_watch_live.py."""
+
+
+@pytest.mark.parametrize(
+    ("command", "moment"),
+    [(("latency",), spark_is_starting), (("latency",), a_job_is_under_way), (WATCH, spark_is_starting)],
+)
 def test_ctrl_c_is_one_word_and_exit_code_130(
     tmp_path: Path, command: tuple[str, ...], moment: Callable[[int], bool]
 ) -> None:
@@ -53,8 +59,6 @@ def test_ctrl_c_is_one_word_and_exit_code_130(
         check_java()
     except JavaError as error:
         pytest.skip(str(error))
-    if command[0] == "watch" and moment is a_job_is_under_way:
-        pytest.skip("a watch that has begun stops in order, with exit code 0: tests/spark/test_watch_live.py")
     arguments = [part.format(tmp=tmp_path) for part in command]
     process = subprocess.Popen(
         [sys.executable, "-m", "fleetgauge", "fleet", *arguments, "--source", str(RECORDED), "--master", "local[2]"],

@@ -23,11 +23,13 @@ def printed(width: int | None, headings: tuple[str, ...] = HEADINGS, least: tupl
 
 
 def test_where_there_is_no_terminal_each_row_is_one_whole_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("FORCE_COLOR", "1")
     out = io.StringIO()
     row = {"client id": "a" * 5_000, "state": "b" * 5_000}
     print_rows(wide_console(out), ("client id", "state"), [row], least=("state",))
-    assert [line.split() for line in out.getvalue().splitlines()[2:]] == [["a" * 5_000, "b" * 5_000]]
+    [line] = [line for line in out.getvalue().splitlines() if "a" * 5_000 in line]
+    assert "b" * 5_000 in line
 
 
 def test_columns_that_do_not_fit_are_named_with_how_to_see_them() -> None:
