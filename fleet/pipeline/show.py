@@ -9,9 +9,8 @@ from pyspark.sql import types as T  # noqa: N812
 
 from fleet.errors import FleetError
 from fleet.pipeline.files import qualified
-from fleet.report.form import Format
+from fleet.report.form import Format, check_columns
 from fleet.report.output import print_table, take_first, write_path, write_stream
-from fleet.report.run import check_columns
 from fleet.report.tables import TableForm
 from fleet.selection import Selection
 from fleet.tables import catalog, delta

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fleet.errors import FleetError
 from fleet.jobs import Answer
-from fleet.report.form import Format
+from fleet.report.form import Format, check_columns
 from fleet.report.output import print_table, take_first, write_path, write_stream
 from fleet.report.progress import show_progress
 from fleet.report.tables import TABLES
@@ -62,12 +62,6 @@ class Request:
         if self.form is Format.TABLE and self.output is not None:
             raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
         check_columns(self.form, self.columns)
-
-
-def check_columns(form: Format, columns: str | None) -> None:
-    """Raises FleetError where columns are chosen of what is no table."""
-    if columns is not None and form is not Format.TABLE:
-        raise FleetError("--columns is for --format table: JSON, CSV and Parquet have every column")
 
 
 def run(request: Request, selection: Selection, job: Job, *, out: TextIO, notes: Console) -> None:
