@@ -20,6 +20,7 @@ from exporters.outcome import BatchSettings, Delivered, Outcome, RefusedRecord, 
 from exporters.push_log.log import Batch
 from exporters.retry import RetrySettings
 from telemetry.push_record import PushRecord
+from terminal.text import printable
 
 FORMATS: Final = ("line", "json")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -95,7 +96,7 @@ def as_line(record: PushRecord) -> str:
     software = f"{record.client_software_name} {record.client_software_version}"
     port = "" if record.client_source_port is None else f":{record.client_source_port}"
     end = ", terminating" if record.terminating else ""
-    return _printable(
+    return printable(
         f"{_time(record)} {record.client_id} ({record.client_instance_id}, {software}) "
         f"{record.principal} from {record.client_source_address}{port}: {said}{end}"
     )
@@ -123,11 +124,6 @@ def _counted(data: MetricsData) -> tuple[int, int]:
     metrics = [metric for each in data.resource_metrics for scope in each.scope_metrics for metric in scope.metrics]
     kinds = ((metric, metric.WhichOneof("data")) for metric in metrics)
     return len(metrics), sum(len(getattr(metric, kind).data_points) for metric, kind in kinds if kind)
-
-
-def _printable(text: str) -> str:
-    """What strangers wrote, with no line ends and no commands to a terminal."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def console_exporter(name: str, values: Mapping[str, object]) -> ConsoleExporter:

@@ -37,22 +37,24 @@ from fleet.cli_tables import maintain, run, show
 from fleet.cli_watch import watch
 from fleet.report.form import Format
 from fleet.topic.source import parse_source
+from terminal.options import HELP, Columns, Command
 
 app = typer.Typer(
     name="fleet",
     help="Analyse the client fleet from a landing zone or a Kafka topic with PySpark (needs Java 17 or 21).",
     no_args_is_help=True,
     rich_markup_mode="markdown",
+    context_settings=HELP,
 )
 
 
-app.command()(run)
-app.command()(show)
-app.command()(maintain)
-app.command()(watch)
+app.command(cls=Command)(run)
+app.command(cls=Command)(show)
+app.command(cls=Command)(maintain)
+app.command(cls=Command)(watch)
 
 
-@app.command()
+@app.command(cls=Command)
 def inventory(
     source: Source = DEFAULT_SOURCE,
     kafka_option: KafkaOptions = None,
@@ -65,6 +67,7 @@ def inventory(
     form: Form = Format.TABLE,
     output: Output = None,
     limit: Limit = DEFAULT_LIMIT,
+    columns: Columns = None,
     master: Master = "local[*]",
     progress: ShowProgress = None,
     spark_log_level: SparkLog = "OFF",
@@ -83,7 +86,7 @@ def inventory(
     _run("inventory", locals())
 
 
-@app.command()
+@app.command(cls=Command)
 def summary(
     source: Source = DEFAULT_SOURCE,
     kafka_option: KafkaOptions = None,
@@ -111,7 +114,7 @@ def summary(
     _run("summary", locals())
 
 
-@app.command()
+@app.command(cls=Command)
 def latency(
     source: Source = DEFAULT_SOURCE,
     kafka_option: KafkaOptions = None,
@@ -124,6 +127,7 @@ def latency(
     form: Form = Format.TABLE,
     output: Output = None,
     limit: Limit = DEFAULT_LIMIT,
+    columns: Columns = None,
     master: Master = "local[*]",
     progress: ShowProgress = None,
     spark_log_level: SparkLog = "OFF",
@@ -131,14 +135,15 @@ def latency(
     """How long each broker takes to answer each client, in ms as the client sees it, the slowest first.
 
     Node -1 stands for the links to bootstrap servers. A client appears once it pushes the standard metrics
-    `org.apache.kafka.{producer,consumer}.node.request.latency.{avg,max}`.
+    `org.apache.kafka.{producer,consumer}.node.request.latency.{avg,max}`. A Java consumer that is away from `poll()`
+    for long reads responses late: `slow by` says so, and such rows come last.
 
     `fleetgauge fleet latency --client-id checkout-service --since 1h`
     """
     _run("latency", locals())
 
 
-@app.command()
+@app.command(cls=Command)
 def points(
     source: Source = DEFAULT_SOURCE,
     kafka_option: KafkaOptions = None,
@@ -152,20 +157,21 @@ def points(
     form: Form = Format.TABLE,
     output: Output = None,
     limit: Limit = DEFAULT_LIMIT,
+    columns: Columns = None,
     master: Master = "local[*]",
     progress: ShowProgress = None,
     spark_log_level: SparkLog = "OFF",
 ) -> None:
     """Every data point that clients pushed, the oldest first; the clients' dialects read as one, the original kept.
 
-    `fleetgauge fleet points --metric org.apache.kafka.consumer. --instance Tm-1TLjmRReIm-FbmcCcIA --limit 20`
+    `fleetgauge fleet points --metric org.apache.kafka.consumer. --instance-id Tm-1TLjmRReIm-FbmcCcIA --limit 20`
 
     `fleetgauge fleet points --since 7d --format parquet --output s3a://lake/points`
     """
     _run("points", locals())
 
 
-@app.command()
+@app.command(cls=Command)
 def rejects(
     source: Source = DEFAULT_SOURCE,
     kafka_option: KafkaOptions = None,
@@ -178,6 +184,7 @@ def rejects(
     form: Form = Format.TABLE,
     output: Output = None,
     limit: Limit = DEFAULT_LIMIT,
+    columns: Columns = None,
     master: Master = "local[*]",
     progress: ShowProgress = None,
     spark_log_level: SparkLog = "OFF",
@@ -209,6 +216,7 @@ def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
         form=options["form"],
         output=options["output"],
         limit=options["limit"],
+        columns=options.get("columns"),
         show_progress=options["progress"],
         spark_log_level=options["spark_log_level"],
     )

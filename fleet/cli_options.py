@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -12,9 +11,11 @@ import typer
 from rich.console import Console
 
 from fleet.errors import FleetError
-from fleet.report.form import Format
+from fleet.interrupt import ends_when_interrupted
+from fleet.report.form import Format, SummaryFormat
 from fleet.selection import Selection, parse_instance_ids, parse_time
 from quotas.clock import SystemTime
+from terminal.text import printable
 
 if TYPE_CHECKING:
     from fleet.pipeline.stream import Bounds
@@ -57,10 +58,11 @@ KafkaJars = Annotated[
 ]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], local[2], spark://host:port, yarn, ...")]
 Form = Annotated[Format, typer.Option("--format", "-f", help="JSON is one object a line.")]
+SummaryForm = Annotated[SummaryFormat, typer.Option("--format", "-f", help="Lines for people, or JSON objects.")]
 Output = Annotated[
     str | None, typer.Option("--output", "-o", help="Directory to write to. Without it json and csv go to stdout.")
 ]
-Limit = Annotated[int, typer.Option(min=1, help="Rows of the table.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Rows of the table.")]
 Since = Annotated[
     str | None,
     typer.Option(help="Pushes received from then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC)."),
@@ -75,7 +77,7 @@ ClientIds = Annotated[list[str] | None, typer.Option("--client-id", help="Only t
 Instances = Annotated[
     list[str] | None,
     typer.Option(
-        "--instance",
+        "--instance-id",
         help="Only this client instance, its id in any form that clients log (base64, hex, UUID); may be repeated.",
     ),
 ]
@@ -129,11 +131,12 @@ MaxRecords = Annotated[
 
 @contextmanager
 def said_in_a_sentence(notes: Console) -> Iterator[None]:
-    """What is wrong is one sentence on stderr and exit code 1."""
+    """What is wrong is one sentence on stderr and exit code 1; Ctrl-C is a word, and exit code 130."""
     try:
-        yield
+        with ends_when_interrupted(notes):
+            yield
     except FleetError as error:
-        notes.print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        notes.print(f"Error: {printable(str(error))}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from error
 
 
@@ -154,8 +157,8 @@ def needs_spark() -> Iterator[None]:
 
 
 def sentences(notes: Console) -> Callable[[str], None]:
-    """Prints each as it is, on a line of its own."""
-    return partial(notes.print, markup=False, highlight=False, soft_wrap=True)
+    """Prints each on a line of its own."""
+    return lambda text: notes.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def now() -> datetime:
@@ -164,7 +167,7 @@ def now() -> datetime:
 
 
 def selection(options: Mapping[str, Any]) -> Selection:
-    """What --since, --until, --client-id and --instance select."""
+    """What --since, --until, --client-id and --instance-id select."""
     at = now()
     since, until = (parse_time(text, at) if (text := options[name]) else None for name in ("since", "until"))
     return Selection(

@@ -28,6 +28,7 @@ from fleet.cli_options import (
     Source,
     SparkConf,
     SparkLog,
+    SummaryForm,
     Tables,
     Until,
     bounds,
@@ -41,10 +42,11 @@ from fleet.cli_options import (
 )
 from fleet.durations import parse_duration_us
 from fleet.errors import FleetError
-from fleet.report.form import Format
+from fleet.report.form import Format, SummaryFormat
 from fleet.selection import parse_time
 from fleet.topic.source import TopicSource, parse_source
 from quotas.clock import SystemTime
+from terminal.options import Columns
 
 if TYPE_CHECKING:
     from fleet.session import SessionSettings
@@ -80,7 +82,7 @@ def run(
         bool,
         typer.Option("--fail-on-rejects", help="Exit with 3 when pushes or files were set aside, or records lost."),
     ] = False,
-    form: Form = Format.TABLE,
+    form: SummaryForm = SummaryFormat.TABLE,
     master: Master = "local[*]",
     conf: SparkConf = None,
     py_files: PyFiles = None,
@@ -119,6 +121,7 @@ def show(
     form: Form = Format.TABLE,
     output: Output = None,
     limit: Limit = DEFAULT_LIMIT,
+    columns: Columns = None,
     master: Master = "local[*]",
     conf: SparkConf = None,
     spark_log_level: SparkLog = "OFF",
@@ -145,7 +148,7 @@ def maintain(
     vacuum_after: Annotated[
         str, typer.Option(help="Remove files that were replaced so long ago; readers and time travel need them.")
     ] = "7d",
-    form: Form = Format.TABLE,
+    form: SummaryForm = SummaryFormat.TABLE,
     master: Master = "local[*]",
     conf: SparkConf = None,
     progress: ShowProgress = None,
@@ -161,7 +164,6 @@ def maintain(
 
 
 def _run(options: dict[str, Any], notes: Console) -> int:
-    _check_form(options["form"])
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
     window_s = _window_s(options["window"])
     with needs_spark():
@@ -177,7 +179,7 @@ def _run(options: dict[str, Any], notes: Console) -> int:
     )
     settings = _session(options, notes, with_topic=isinstance(source, TopicSource))
     report = pipeline.run(request, settings, clock=SystemTime(), notes=notes, progress=_shows(options, notes))
-    if options["form"] is Format.JSON:
+    if options["form"] is SummaryFormat.JSON:
         print_json(sys.stdout, run_as_json(report))
     else:
         print_run(sys.stdout, report)
@@ -198,6 +200,7 @@ def _show(options: dict[str, Any], notes: Console) -> None:
         form=options["form"],
         output=options["output"],
         limit=options["limit"],
+        columns=options["columns"],
     )
     settings = _session(options, notes)
     with explained(f"fleet show {request.table}"):
@@ -205,7 +208,6 @@ def _show(options: dict[str, Any], notes: Console) -> None:
 
 
 def _maintain(options: dict[str, Any], notes: Console) -> None:
-    _check_form(options["form"])
     at = now()
     keep_from = parse_time(options["keep"], at) if options["keep"] else None
     vacuum_after_hours = int((at - parse_time(options["vacuum_after"], at)).total_seconds() // 3600)
@@ -222,7 +224,7 @@ def _maintain(options: dict[str, Any], notes: Console) -> None:
         notes=notes,
         progress=_shows(options, notes),
     )
-    if options["form"] is Format.JSON:
+    if options["form"] is SummaryFormat.JSON:
         print_json(sys.stdout, upkeep_as_json(done))
     else:
         print_upkeep(sys.stdout, done)
@@ -249,11 +251,6 @@ def _window_s(text: str) -> int:
     if not length_us or length_us % _SECOND_US or _DAY_US % length_us:
         raise FleetError(f"{text!r} is no window that divides a day: give --window 60s, 5m or 1h")
     return length_us // _SECOND_US
-
-
-def _check_form(form: Format) -> None:
-    if form not in (Format.TABLE, Format.JSON):
-        raise FleetError("a summary is a table or JSON: give --format table or --format json")
 
 
 def _shows(options: dict[str, Any], notes: Console) -> bool:

@@ -12,7 +12,6 @@ from fleet.cli_options import (
     DEFAULT_SOURCE,
     Archives,
     DeltaJars,
-    Form,
     KafkaConfig,
     KafkaJars,
     KafkaOptions,
@@ -23,6 +22,7 @@ from fleet.cli_options import (
     Source,
     SparkConf,
     SparkLog,
+    SummaryForm,
     bounds,
     listed,
     needs_spark,
@@ -33,7 +33,7 @@ from fleet.cli_options import (
 )
 from fleet.durations import parse_duration_us
 from fleet.errors import FleetError
-from fleet.report.form import Format
+from fleet.report.form import SummaryFormat
 from fleet.selection import parse_time
 from fleet.topic.source import TopicSource, parse_source
 from quotas.clock import SystemTime
@@ -102,7 +102,7 @@ def watch(
     jars: DeltaJars = None,
     max_files: MaxFiles = None,
     max_records: MaxRecords = None,
-    form: Form = Format.TABLE,
+    form: SummaryForm = SummaryFormat.TABLE,
     master: Master = "local[*]",
     conf: SparkConf = None,
     py_files: PyFiles = None,
@@ -115,7 +115,7 @@ def watch(
     One alert a client and rule until it clears, with all that is known of the client. Alerts go to stdout, and to a
     Delta table, a webhook and a Kafka topic if asked; the last two may get one twice, and tell that by its `alert_id`
     and `state`. Runs until SIGTERM or SIGINT, and goes on from there at the next start. Exit code 0 after a stop, 1 on
-    an error, 2 on a wrong option.
+    an error, 2 on a wrong option, 130 if SIGINT comes while Spark starts.
 
     `fleetgauge fleet watch --rules rules.toml --alerts ./fleet/alerts --webhook https://hooks.example.com/kafka`
 
@@ -127,8 +127,6 @@ def watch(
 
 
 def _watch(options: dict[str, Any], notes: Console) -> None:
-    if options["form"] not in (Format.TABLE, Format.JSON):
-        raise FleetError("alerts are lines or JSON: give --format table or --format json")
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
     topic = _topic(options)
     since = parse_time(options["since"], now())
@@ -148,7 +146,7 @@ def _watch(options: dict[str, Any], notes: Console) -> None:
         alerts=options["alerts"],
         webhook=WebhookSettings(url=options["webhook"], headers=headers) if options["webhook"] else None,
         topic=topic,
-        as_json=options["form"] is Format.JSON,
+        as_json=options["form"] is SummaryFormat.JSON,
         late_s=late_us // 1_000_000,
         forget_after_us=forget_after_us,
         trigger_s=trigger_us / 1_000_000,

@@ -356,8 +356,16 @@ LATENCY_OVERALL: Final = _schema(
     ("latency_avg_ms", T.DoubleType()),
     ("latency_max_ms", T.DoubleType()),
     ("samples", T.LongType()),
+    ("poll_idle_ratio_avg", T.DoubleType()),
+    ("time_between_poll_avg_ms", T.DoubleType()),
+    ("time_between_poll_max_ms", T.DoubleType()),
+    ("waits_for_poll", T.BooleanType()),
 )
-"""One row a client instance, role (`producer`, `consumer`, `admin`) and broker link, over the whole time."""
+"""One row a client instance, role (`producer`, `consumer`, `admin`) and broker link, over the whole time.
+
+The three about `poll()` are the consumer's, the same in all its rows; null where it did not send them.
+`waits_for_poll`: see `fleet.gold.latency.overall`.
+"""
 
 _WINDOW: Final = T.StructType(
     _DATE.fields + _schema(("window_start", T.TimestampType()), ("window_s", T.IntegerType())).fields

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from fleet.errors import FleetError, JavaError
+from fleet.interrupt import keeps_its_handler
 from fleet.spark_errors import what_failed
 
 OLDEST_JAVA: Final = 17
@@ -69,7 +70,8 @@ def start_session(settings: SessionSettings | None = None) -> SparkSession:
     check_java()
     _set_environment(settings)
     try:
-        session = _builder(settings).getOrCreate()
+        with keeps_its_handler():
+            session = _builder(settings).getOrCreate()
     except Exception as error:  # pyspark's or py4j's: the JVM's exception while the context starts
         raise FleetError(f"Spark did not start with master {settings.master}: {what_failed(error)}") from error
     session.sparkContext.setLogLevel(settings.log_level)

@@ -4,13 +4,16 @@ Records of the standard library's `logging` (ours and our libraries') come out i
 written (the disk is full, or who read it is gone) stops nobody: it is left out, and the next one says how many were.
 """
 
+import io
 import logging
 import sys
 from contextlib import suppress
 from typing import Literal, TextIO
 
 import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
+
+from terminal.text import printable
 
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
@@ -83,5 +86,18 @@ class _Lines:
 
 def _renderers(*, human: bool) -> tuple[Processor, ...]:
     if human:
-        return (structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),)
+        colours = sys.stderr.isatty()
+        return (_make_printable, structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=_write_traceback))
     return (structlog.processors.format_exc_info, structlog.processors.JSONRenderer())
+
+
+def _make_printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """A processor: fields may hold what clients call themselves. Those that are no text are shown by their repr."""
+    return {name: printable(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _write_traceback(out: TextIO, exc_info: ExcInfo) -> None:
+    """The traceback, whose last line may quote a client."""
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    out.write("\n".join(map(printable, text.getvalue().split("\n"))))

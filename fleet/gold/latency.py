@@ -1,8 +1,12 @@
-"""Gold: latency, how long brokers take to answer each client, as the clients see it."""
+"""Gold: latency, how long brokers take to answer each client, as the clients see it.
+
+A Java consumer without a network thread of its own (group.protocol=classic) reads responses in `poll()` alone: its
+latencies hold the time that its application is elsewhere meanwhile, and say little of the broker.
+"""
 
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, GroupedData
+from pyspark.sql import Column, DataFrame, GroupedData, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.gold.clients import identity_columns, latest_identity
@@ -48,8 +52,28 @@ def _roles(times: tuple[_Time, ...]) -> dict[str, str]:
 _ALL: Final = _roles(_TIMES)
 _OVERALL: Final = _roles(_BY_NODE)
 
-METRIC_NAMES: Final = frozenset(_OVERALL)
-"""The standard metrics (KIP-714) that `overall` reads; points of other metrics need not be decoded for it."""
+_IDLE, _BETWEEN_AVG, _BETWEEN_MAX, _NETWORK_THREAD = _POLL = tuple(
+    telemetry_name("consumer-metrics", name)
+    for name in (
+        "poll-idle-ratio-avg", "time-between-poll-avg", "time-between-poll-max", "time-between-network-thread-poll-avg",
+    )
+)  # fmt: skip
+
+_POLL_COLUMNS: Final = (
+    "poll_idle_ratio_avg",
+    "time_between_poll_avg_ms",
+    "time_between_poll_max_ms",
+    "network_thread_ms",
+)
+
+METRIC_NAMES: Final = frozenset((*_OVERALL, *_POLL))
+"""The metrics that `overall` reads; points of others need not be decoded for it."""
+
+_LONG_MS: Final = 100
+"""Shorter absences from `poll()` are not judged: Kafka measures the idle ratio in whole milliseconds [ms]."""
+
+_LARGEST_PART: Final = 0.5
+"""Of a latency, which the absence from `poll()` has to be able to explain at least."""
 
 
 def latency(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame:
@@ -78,9 +102,43 @@ def latency(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame:
 
 
 def overall(points: DataFrame) -> DataFrame:
-    """POINTS or SENT_POINTS -> LATENCY_OVERALL: the same by broker link alone, over all the points at once."""
-    rows = _reported(points, _OVERALL).where(F.col("node_id").isNotNull())
-    return conform(_aggregated(rows.groupBy(*INSTANCE, "role", "node_id", "coordinator")), LATENCY_OVERALL)
+    """POINTS or SENT_POINTS -> LATENCY_OVERALL: the same by broker link alone, over all the points at once.
+
+    `waits_for_poll` is true for links of a Java consumer that was away from `poll()` for 100 ms or more each time on
+    average, which explains half of the latency or more: with 1,500 ms between two polls and an idle ratio of 0.05 it
+    was away for 1,425 ms, and a latency of up to 2,850 ms may be its own doing. Null where the consumer sends neither.
+
+    >>> columns = "client_instance_id dialect received_at metric_name node_id coordinator value"
+    >>> consumer = "org.apache.kafka.consumer"
+    >>> latency, idle, between = (f"{consumer}.{name}.avg" for name in ("node.request.latency", "poll.idle.ratio",
+    ...     "time.between.poll"))
+    >>> points = table(spark, SENT_POINTS, columns, ("one", "java", "12:00:00", latency, 1, False, 900.0),
+    ...     ("one", "java", "12:00:00", idle, None, None, 0.05),
+    ...     ("one", "java", "12:00:00", between, None, None, 1500.0),
+    ...     ("two", "java", "12:00:00", latency, 1, False, 900.0),
+    ...     ("two", "java", "12:00:00", idle, None, None, 0.99),
+    ...     ("two", "java", "12:00:00", between, None, None, 1500.0))
+    >>> show(overall(points), "client_instance_id latency_avg_ms time_between_poll_avg_ms waits_for_poll")
+    client_instance_id  latency_avg_ms  time_between_poll_avg_ms  waits_for_poll
+    one                 900             1500                      yes
+    two                 900             1500                      no
+    """
+    rows = _reported(points, {**_OVERALL, **dict.fromkeys(_POLL, "consumer")})
+    # Points of poll() have no node: a row of their own a consumer, from which its links take them. One pass for both.
+    links = _aggregated(rows.groupBy(*INSTANCE, "role", "node_id", "coordinator"), *map(_poll_value, _POLL))
+    client = Window.partitionBy(*INSTANCE, "role")
+    found = links.withColumns({name: F.max(name).over(client) for name in _POLL_COLUMNS})
+    away_ms = F.col("time_between_poll_avg_ms") * (1 - F.col("poll_idle_ratio_avg"))
+    explains = away_ms >= F.greatest(F.lit(_LONG_MS), F.col("latency_avg_ms") * _LARGEST_PART)
+    reads_in_poll = (F.col("role") == "consumer") & (F.col("dialect") == "java") & F.col("network_thread_ms").isNull()
+    found = found.where(F.col("node_id").isNotNull()).withColumn("waits_for_poll", reads_in_poll & explains)
+    return conform(found, LATENCY_OVERALL)
+
+
+def _poll_value(name: str) -> Column:
+    value = F.when(F.col("metric_name") == name, F.col("value"))
+    statistic = F.max if name == _BETWEEN_MAX else F.avg
+    return statistic(value).alias(dict(zip(_POLL, _POLL_COLUMNS, strict=True))[name])
 
 
 def _reported(points: DataFrame, roles: dict[str, str]) -> DataFrame:
@@ -90,13 +148,14 @@ def _reported(points: DataFrame, roles: dict[str, str]) -> DataFrame:
     return ours.where(recorded(F.col("value")).isNotNull()).withColumn("role", role)
 
 
-def _aggregated(grouped: GroupedData) -> DataFrame:
+def _aggregated(grouped: GroupedData, *others: Column) -> DataFrame:
     average = _of("avg")
     return grouped.agg(
         latest_identity(),
         F.avg(average).alias("latency_avg_ms"),
         F.max(_of("max")).alias("latency_max_ms"),
         F.count(average).alias("samples"),
+        *others,
     ).select("*", *identity_columns())
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from fleet.errors import FleetError
 from fleet.pipeline.files import qualified
-from fleet.report.form import Format
+from fleet.report.form import Format, check_columns
 from fleet.report.output import print_table, take_first, write_path, write_stream
 from fleet.report.tables import TableForm
 from fleet.selection import Selection
@@ -31,7 +31,15 @@ _HIDDEN: Final = frozenset(
         "connections",
     }
 )
-"""Columns that a terminal does not show; files and streams have them."""
+"""Columns that a terminal does not show unless they are chosen; files and streams have them."""
+
+_LEAST: Final = (
+    "date", "window_s", "unit", "dialect", "group_member_id", "client_software_version", "client_software_name",
+    "gap", "unknown", "principal",
+)  # fmt: skip
+"""Columns that a narrow terminal leaves out first; then come others, from the right, but for the first `_KEPT`."""
+
+_KEPT: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +55,7 @@ class ShowRequest:
         form: what rows are written as.
         output: directory to write to; None is stdout.
         limit: rows of a table of text.
+        columns: of a table of text, as `--columns` names them; None is those that fit.
     """
 
     table: str
@@ -56,6 +65,7 @@ class ShowRequest:
     form: Format
     output: str | None
     limit: int
+    columns: str | None = None
 
     def __post_init__(self) -> None:
         if self.table not in catalog.SHOWN:
@@ -64,6 +74,7 @@ class ShowRequest:
             raise FleetError("Parquet needs a directory to be written to: add --output PATH")
         if self.form is Format.TABLE and self.output is not None:
             raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
+        check_columns(self.form, self.columns)
 
 
 def show(spark: SparkSession, request: ShowRequest, out: TextIO) -> None:
@@ -79,9 +90,9 @@ def show(spark: SparkSession, request: ShowRequest, out: TextIO) -> None:
     if request.output is not None:
         write_path(frame, request.form, request.output)
     elif request.form is Format.TABLE:
-        form = text_form(frame)
+        form = text_form(frame, request.columns)
         first, total = take_first(frame, form, request.limit)
-        print_table(out, first, form.columns, total)
+        print_table(out, first, form, total)
     else:
         write_stream(frame, request.form, out)
 
@@ -118,12 +129,20 @@ def _asked(table: catalog.Table, frame: DataFrame, name: str | None, what: str) 
     return F.col(name)
 
 
-def text_form(frame: DataFrame) -> TableForm:
-    """Every column that fits a terminal, as text, the latest rows first."""
+def text_form(frame: DataFrame, wanted: str | None = None) -> TableForm:
+    """Every column that fits a terminal, or those that are wanted, as text, the latest rows first.
+
+    Raises:
+        OutputError: a wanted column is none.
+    """
     shown = [field for field in frame.schema.fields if field.name not in _HIDDEN]
     times = [F.desc_nulls_last(name) for name in _TIMES if name in frame.columns][:1]
     rest = [F.asc(field.name) for field in shown if isinstance(field.dataType, T.StringType | T.IntegerType)]
-    return TableForm(columns={field.name: _text(field) for field in shown}, order=(*times, *rest))
+    names = [field.name for field in shown]
+    less = [name for name in _LEAST if name in names]
+    least = (*less, *reversed([name for name in names if name not in less][_KEPT:]))
+    columns = {field.name: _text(field) for field in (shown if wanted is None else frame.schema.fields)}
+    return TableForm(columns=columns, order=(*times, *rest), least=least).only(wanted)
 
 
 def _text(field: T.StructField) -> Column:

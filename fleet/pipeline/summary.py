@@ -12,6 +12,8 @@ from rich.text import Text
 
 from fleet.pipeline.report import RunReport
 from fleet.tables.maintain import Upkeep
+from terminal.table import SafeTable
+from terminal.text import printable
 
 
 def run_as_json(report: RunReport) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def print_run(out: TextIO, report: RunReport) -> None:
     """A few lines, and a table of tables."""
     console = Console(file=out, highlight=False, soft_wrap=True)
     if not report.is_news:
-        console.print(Text(f"nothing new in {report.source}"))
+        console.print(Text(printable(f"nothing new in {report.source}")))
     else:
         console.print(Text(_headline(report)))
         rows = {
@@ -45,7 +47,7 @@ def print_run(out: TextIO, report: RunReport) -> None:
         }
         console.print(_table(("table", "rows written", "files", "size"), rows))
     for reason, count in report.rejects.items():
-        console.print(Text(f"set aside {count:,}: {reason}"))
+        console.print(Text(printable(f"set aside {count:,}: {reason}")))
     if report.lost:
         console.print(Text(f"lost {report.lost:,}: retention took these records from the topic before they were read"))
 
@@ -85,7 +87,7 @@ def print_upkeep(out: TextIO, done: Mapping[str, Upkeep]) -> None:
 
 
 def _table(headings: tuple[str, ...], rows: Mapping[str, tuple[str, ...]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table = SafeTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left")
     for name, cells in rows.items():

@@ -5,25 +5,32 @@ written by Spark's workers. Nothing that grows with the fleet is kept in the dri
 """
 
 import csv
-from collections.abc import Iterable, Iterator
-from typing import TextIO
+from collections.abc import Iterator
+from typing import Final, TextIO
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, Observation, Row
+from pyspark.sql import DataFrame, Observation, Row
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
-from rich import box
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
 from fleet.errors import OutputError
+from fleet.report.cells import as_cells
 from fleet.report.form import Format
 from fleet.report.tables import TableForm
+from terminal.table import print_rows, wide_console
+from terminal.text import printable_json
 
-_WIDTH_OF_A_FILE = 1000
-_NUMBERS = frozenset({"pushes", "points", "avg ms", "max ms", "samples", "value", "row or offset"})
+_NUMBERS = frozenset(
+    {"pushes", "points", "avg ms", "max ms", "samples", "value", "row or offset", "poll() every ms", "idle in poll()"}
+)
+_CSV: Final[dict[str, str | bool]] = {
+    "header": True,
+    # Every cell in quotes, and a quote within as two: no character ends a cell, whatever a spreadsheet divides at.
+    "quoteAll": True,
+    "escape": '"',
+    "ignoreLeadingWhiteSpace": False,
+    "ignoreTrailingWhiteSpace": False,
+}
+"""Spark's options for the form that `write_stream` writes."""
 
 
 def take_first(frame: DataFrame, form: TableForm, limit: int) -> tuple[list[Row], int]:
@@ -35,67 +42,22 @@ def take_first(frame: DataFrame, form: TableForm, limit: int) -> tuple[list[Row]
     return rows, int(total.get["rows"]) if rows else 0
 
 
-def print_table(out: TextIO, rows: list[Row], names: Iterable[str], total: int, *, width: int | None = None) -> None:
-    """Rows of text as a table, or one block a row where the terminal is too narrow; says how many more there are.
+def print_table(out: TextIO, rows: list[Row], form: TableForm, total: int, *, width: int | None = None) -> None:
+    """Rows of text as a table, as wide as the terminal at most; says how many more there are.
 
     Args:
         out: where it goes; what is no terminal is as wide as the table needs.
         rows: of text.
-        names: the columns' headings.
+        form: the table that they are of.
         total: rows that there are altogether.
         width: of the terminal [characters]; by default as it says itself.
     """
-    console = Console(file=out, highlight=False, width=width)
-    if width is None and not console.is_terminal:
-        console.width = _WIDTH_OF_A_FILE
-    headings = list(names)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for name in headings:
-        table.add_column(name, overflow="fold", justify="right" if name in _NUMBERS else "left")
-    for row in rows:
-        table.add_row(*(_shown(value) for value in row))
-    if Measurement.get(console, console.options.update(max_width=_WIDTH_OF_A_FILE), table).maximum <= console.width:
-        console.print(table)
-    else:
-        _print_blocks(console, rows, headings)
+    console = wide_console(out, width=width)
+    headings = tuple(form.columns)
+    texts = [dict(zip(headings, row, strict=True)) for row in rows]
+    print_rows(console, headings, texts, right=_NUMBERS, least=form.least)
     if total > len(rows):
         console.print(f"{total - len(rows):,} more of {total:,} rows: raise --limit, or write all with --format")
-
-
-def _print_blocks(console: Console, rows: list[Row], names: list[str]) -> None:
-    for number, row in enumerate(rows):
-        block = Table(show_header=False, box=None, pad_edge=False)
-        block.add_column(style="dim", no_wrap=True)
-        block.add_column(overflow="fold")
-        for name, value in zip(names, row, strict=True):
-            block.add_row(name, _shown(value))
-        if number:
-            console.print()
-        console.print(block)
-
-
-def _shown(value: str | None) -> Text:
-    """The value as the table has it; what does not print (a client may call itself anything) as its escape."""
-    if value is None:
-        return Text("-")
-    return Text("".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in value))
-
-
-def as_text(frame: DataFrame) -> DataFrame:
-    """Every column as text: times in UTC, nested columns as JSON, bytes in base64."""
-    return frame.select(*(_text(field).alias(field.name) for field in frame.schema.fields))
-
-
-def _text(field: T.StructField) -> Column:
-    column = F.col(field.name)
-    match field.dataType:
-        case T.TimestampType():
-            return F.date_format(column, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")
-        case T.MapType() | T.ArrayType() | T.StructType():
-            return F.to_json(column)
-        case T.BinaryType():
-            return F.base64(column)
-    return column.cast("string")
 
 
 def write_path(frame: DataFrame, form: Format, path: str) -> None:
@@ -104,8 +66,8 @@ def write_path(frame: DataFrame, form: Format, path: str) -> None:
     Raises:
         OutputError: there is something at `path` already.
     """
-    flat = as_text(frame) if form is Format.CSV else frame
-    writer = flat.write.option("header", True).mode("error")
+    flat = as_cells(frame) if form is Format.CSV else frame
+    writer = flat.write.options(**(_CSV if form is Format.CSV else {})).mode("error")
     try:
         getattr(writer, form.value)(path)
     except AnalysisException as error:
@@ -115,14 +77,14 @@ def write_path(frame: DataFrame, form: Format, path: str) -> None:
 
 
 def write_stream(frame: DataFrame, form: Format, out: TextIO) -> None:
-    """JSON lines or CSV, partition after partition."""
+    """JSON lines or CSV, partition after partition; a terminal may show either."""
     if form is Format.JSON:
         for line in json_lines(frame):
-            out.write(line + "\n")
+            out.write(printable_json(line) + "\n")
         return
-    writer = csv.writer(out)
+    writer = csv.writer(out, quoting=csv.QUOTE_ALL)
     writer.writerow(frame.columns)
-    for row in as_text(frame).toLocalIterator():
+    for row in as_cells(frame).toLocalIterator():
         writer.writerow(["" if value is None else value for value in row])
 
 

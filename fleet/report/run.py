@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fleet.errors import FleetError
 from fleet.jobs import Answer
-from fleet.report.form import Format
+from fleet.report.form import Format, check_columns
 from fleet.report.output import print_table, take_first, write_path, write_stream
 from fleet.report.progress import show_progress
 from fleet.report.tables import TABLES
@@ -23,6 +23,7 @@ from fleet.sources import Source
 from fleet.spark_errors import what_failed
 from fleet.topic.connector import connector_jars
 from fleet.topic.source import TopicSource
+from terminal.text import printable
 
 Job: TypeAlias = Callable[[SparkSession, Source, Selection], Answer]
 
@@ -39,6 +40,7 @@ class Request:
         form: what the answer is written as.
         output: directory to write to; None is stdout.
         limit: rows of a table.
+        columns: of a table, as `--columns` names them; None is those that fit.
         spark_log_level: level of Spark's own log on stderr.
         show_progress: None shows it when stderr is a terminal.
     """
@@ -50,6 +52,7 @@ class Request:
     form: Format
     output: str | None
     limit: int
+    columns: str | None
     show_progress: bool | None
     spark_log_level: str
 
@@ -58,6 +61,7 @@ class Request:
             raise FleetError("Parquet needs a directory to be written to: add --output PATH")
         if self.form is Format.TABLE and self.output is not None:
             raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
+        check_columns(self.form, self.columns)
 
 
 def run(request: Request, selection: Selection, job: Job, *, out: TextIO, notes: Console) -> None:
@@ -76,6 +80,7 @@ def run(request: Request, selection: Selection, job: Job, *, out: TextIO, notes:
     with _explained(request):
         spark = start_session(_session(request, notes))
         with _progress(spark, request, notes):
+            TABLES[request.title]().only(request.columns)  # what is no column is refused before anything is read
             answer = job(spark, request.source, selection)
             finish = _compute(request, answer, out)
         finish()
@@ -129,7 +134,7 @@ def _progress(spark: SparkSession, request: Request, notes: Console) -> Abstract
 
 def _session(request: Request, notes: Console) -> SessionSettings:
     def note(sentence: str) -> None:
-        notes.print(sentence, highlight=False, soft_wrap=True)
+        notes.print(printable(sentence), markup=False, highlight=False, soft_wrap=True)
 
     jars = connector_jars(request.kafka_jars, note=note) if isinstance(request.source, TopicSource) else ()
     return SessionSettings(master=request.master, log_level=request.spark_log_level, jars=jars)
@@ -148,9 +153,9 @@ def _explained(request: Request) -> Iterator[None]:
 def _compute(request: Request, answer: Answer, out: TextIO) -> Callable[[], None]:
     """Computes the answer and gives back what prints it, so that progress is gone from the terminal by then."""
     if request.form is Format.TABLE:
-        form = TABLES[request.title]()
+        form = TABLES[request.title]().only(request.columns)
         rows, total = take_first(answer.frame, form, request.limit)
-        return lambda: print_table(out, rows, form.columns, total)
+        return lambda: print_table(out, rows, form, total)
     if request.output is not None:
         write_path(answer.frame, request.form, request.output)
         return lambda: None

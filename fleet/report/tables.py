@@ -1,10 +1,14 @@
 """What the terminal shows of each answer: fewer and shorter columns than the files have, and their order."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
+
+from fleet.errors import OutputError
+from terminal.table import UnknownColumnError, chosen_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,10 +18,26 @@ class TableForm:
     Attributes:
         columns: heading and text of each column.
         order: which rows come first.
+        least: columns that a narrow terminal leaves out, the first of them first.
     """
 
     columns: dict[str, Column]
     order: tuple[Column, ...]
+    least: tuple[str, ...] = ()
+
+    def only(self, wanted: str | None) -> Self:
+        """The table with the columns alone that `--columns` names; None changes nothing.
+
+        Raises:
+            OutputError: one of them is none.
+        """
+        if wanted is None:
+            return self
+        try:
+            names = chosen_columns(self.columns, wanted)
+        except UnknownColumnError as error:
+            raise OutputError(str(error)) from error
+        return replace(self, columns={name: self.columns[name] for name in names}, least=())
 
 
 def inventory_table() -> TableForm:
@@ -36,11 +56,12 @@ def inventory_table() -> TableForm:
             "terminated": F.when(F.col("terminated"), "yes").otherwise("no"),
         },
         order=(F.desc("last_seen"), F.asc("client_id"), F.asc("client_instance_id")),
+        least=("first seen (UTC)", "principal", "source", "points", "terminated", "software"),
     )
 
 
 def latency_table() -> TableForm:
-    """LATENCY, the slowest first."""
+    """LATENCY_OVERALL, the slowest first; behind them the links whose latency is the consumer's own."""
     node = F.when(F.col("node_id") < 0, "bootstrap").otherwise(F.col("node_id").cast("string"))
     return TableForm(
         columns={
@@ -52,8 +73,18 @@ def latency_table() -> TableForm:
             "avg ms": F.format_number("latency_avg_ms", 2),
             "max ms": F.format_number("latency_max_ms", 2),
             "samples": _number("samples"),
+            "poll() every ms": _number("time_between_poll_avg_ms"),
+            "idle in poll()": F.format_number("poll_idle_ratio_avg", 2),
+            "slow by": F.when(F.col("waits_for_poll"), "consumer: does not poll").otherwise("-"),
         },
-        order=(F.desc_nulls_last("latency_avg_ms"), F.asc("client_id"), F.asc("client_instance_id"), F.asc("node_id")),
+        order=(
+            F.coalesce("waits_for_poll", F.lit(False)),
+            F.desc_nulls_last("latency_avg_ms"),
+            F.asc("client_id"),
+            F.asc("client_instance_id"),
+            F.asc("node_id"),
+        ),
+        least=("samples", "role", "software", "idle in poll()", "max ms", "client instance id", "poll() every ms"),
     )
 
 
@@ -73,6 +104,7 @@ def points_table() -> TableForm:
             "attributes": F.concat(F.array_join(label, " "), F.when(F.col("twin"), " (twin)").otherwise("")),
         },
         order=(F.asc("received_at"), F.asc("push_id"), F.asc("point_index")),
+        least=("type", "received (UTC)", "attributes"),
     )
 
 
@@ -87,6 +119,7 @@ def rejects_table() -> TableForm:
             "file or partition": F.col("source_file"),
         },
         order=(F.asc("received_at"), F.asc("source_file"), F.asc("source_row")),
+        least=("received (UTC)", "client id"),
     )
 
 

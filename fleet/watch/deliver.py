@@ -16,6 +16,7 @@ from fleet.topic.offsets import client_options
 from fleet.topic.source import TopicSource
 from fleet.watch.table import AlertTable
 from fleet.watch.webhook import MAX_ALERTS, Webhook
+from terminal.text import printable
 
 _STATES: Final = {"open": "OPEN", "cleared": "CLEAR"}
 
@@ -122,7 +123,7 @@ def readable(alert: dict[str, Any]) -> str:
         f"{alert['changed_at']} {_STATES[alert['state']]:5} {alert['severity']} {alert['rule']}: {alert['text']}"
         f"{reason} [{who}]"
     )
-    return "".join(letter if letter.isprintable() else "?" for letter in line)  # a client names itself as it likes
+    return printable(line)  # a client names itself as it likes
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Rules: what an operator wants to be told of, read from a TOML file. Knows nothing of Spark."""
 
+import difflib
 import math
 import re
 import tomllib
@@ -14,6 +15,7 @@ import re2
 from fleet.durations import parse_duration_us
 from fleet.errors import FleetError
 from fleet.watch.identity import IDENTITY
+from telemetry.standard_metrics import KAFKA_PREFIX, known_metrics
 
 DEFAULT_RULES: Final = Path(__file__).with_name("default_rules.toml")
 MAX_RULES: Final = 100
@@ -28,6 +30,9 @@ PLACEHOLDERS: Final = frozenset(
 
 _MAX_FILE_BYTES: Final = 1024 * 1024
 _MAX_METRICS: Final = 20
+_MAX_COMPARED: Final = 200
+"""Letters of a name that are compared with the known ones."""
+
 _MAX_PATTERN_MEMORY_BYTES: Final = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -141,7 +146,7 @@ def load_rules(path: Path) -> tuple[Rule, ...]:
 def parse_rules(text: str, where: str = "the rules") -> tuple[Rule, ...]:
     r"""Rules as TOML has them: tables `[rules.NAME]`.
 
-    >>> rule, = parse_rules('[rules.slow]\nmetric = "a.latency.max"\nabove = 5000\nfor = "180s"')
+    >>> rule, = parse_rules('[rules.slow]\ncustom_metric = "a.latency.max"\nabove = 5000\nfor = "180s"')
     >>> rule.name, rule.condition.bound, rule.condition.for_us
     ('slow', 5000.0, 180000000)
 
@@ -178,18 +183,19 @@ def _condition(key: str, read: Mapping[str, Any]) -> Condition:
         many = "several conditions" if kinds else "no condition"
         raise RulesError(f"{key} has {many}: give one of {', '.join(_NEEDED)}")
     kind = kinds[0]
+    metrics = (*read.get("metric", ()), *read.get("custom_metric", ()))
     for each in _NEEDED[kind]:
-        if each not in read:
+        if not (metrics if each == "metric" else each in read):
             raise RulesError(f"{key} has {kind} and no {each}: give both")
-    for each in ("metric", "for", "within"):
+    for each in ("metric", "custom_metric", "for", "within"):
         if each in read and each not in (*_NEEDED[kind], *_OPTIONAL.get(kind, ())):
             raise RulesError(f"{key}.{each} means nothing beside {kind}: leave it out")
     match kind:
         case "silent_intervals":
             return Silence(intervals=read[kind])
         case "increase_above":
-            return Increase(metrics=read["metric"], bound=read[kind], within_us=read["within"])
-    return Threshold(metrics=read["metric"], bound=read[kind], is_upper=kind == "above", for_us=read.get("for", 0))
+            return Increase(metrics=metrics, bound=read[kind], within_us=read["within"])
+    return Threshold(metrics=metrics, bound=read[kind], is_upper=kind == "above", for_us=read.get("for", 0))
 
 
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -198,7 +204,11 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "increase_above": ("metric", "within"),
     "silent_intervals": (),
 }
-_OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {"above": ("for",), "below": ("for",)}
+_OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {
+    "above": ("custom_metric", "for"),
+    "below": ("custom_metric", "for"),
+    "increase_above": ("custom_metric",),
+}
 
 
 def _wrong(key: str, value: Any, allowed: str) -> RulesError:
@@ -242,6 +252,36 @@ def _metrics(key: str, value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def _known_metrics(key: str, value: Any) -> tuple[str, ...]:
+    """A slip of the pen would watch a metric that never comes, without a word."""
+    names = _metrics(key, value)
+    for name in names:
+        if name not in _metric_names():
+            nearest = _nearest(name)
+            hint = f"did you mean {' or '.join(nearest)}?" if nearest else "fleetgauge metrics lists the known ones;"
+            raise RulesError(
+                f"{key} is {name[:_MAX_COMPARED]!r}, which no known client sends: {hint} "
+                "A metric that an application or another client has of its own is named under custom_metric"
+            )
+    return names
+
+
+@cache
+def _metric_names() -> frozenset[str]:
+    return frozenset(metric.name for metric in known_metrics())
+
+
+def _nearest(name: str) -> list[str]:
+    """Up to three known names, the nearest first; also of one written as Kafka's own tools have it (JMX).
+
+    >>> _nearest("consumer-fetch-manager-metrics.records-lag-max")[0]
+    'org.apache.kafka.consumer.fetch.manager.records.lag.max'
+    """
+    written = name[:_MAX_COMPARED].lower().replace("-", ".").replace(".metrics", "")
+    whole = KAFKA_PREFIX + written.removeprefix(KAFKA_PREFIX).removeprefix("kafka.")
+    return difflib.get_close_matches(whole, sorted(_metric_names()), n=3, cutoff=0.8)
+
+
 def _match(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise _wrong(key, value, 'a table, such as { client_id = "billing-.*" }')
@@ -274,7 +314,8 @@ def _text(key: str, value: Any) -> str:
 
 
 _KEYS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
-    "metric": _metrics,
+    "metric": _known_metrics,
+    "custom_metric": _metrics,
     "above": _number,
     "below": _number,
     "for": _duration,

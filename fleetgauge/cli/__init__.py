@@ -17,6 +17,8 @@ from fleetgauge.cli.metrics import metrics
 from fleetgauge.cli.serve import serve
 from fleetgauge.cli.show_config import show_config
 from fleetgauge.cli.status import status
+from terminal.options import HELP, Command
+from terminal.text import printable
 from wire.errors import FleetgaugeError
 
 app = typer.Typer(
@@ -26,18 +28,18 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
 )
-app.command()(serve)
-app.command()(export)
-app.command()(status)
-app.command()(clients)
-app.command()(exporters)
+app.command(cls=Command)(serve)
+app.command(cls=Command)(export)
+app.command(cls=Command)(status)
+app.command(cls=Command)(clients)
+app.command(cls=Command)(exporters)
 app.add_typer(log, name="log")
-app.command(name="config")(show_config)
-app.command()(metrics)
-app.command()(credentials)
-app.command()(demo)
+app.command(name="config", cls=Command)(show_config)
+app.command(cls=Command)(metrics)
+app.command(cls=Command)(credentials)
+app.command(cls=Command)(demo)
 
 
 @app.command(
@@ -78,5 +80,5 @@ def main() -> None:
     try:
         app()
     except FleetgaugeError as error:
-        typer.echo(f"fleetgauge: {error}", err=True)
+        typer.echo(f"fleetgauge: {printable(str(error))}", err=True)
         sys.exit(1)

@@ -16,19 +16,25 @@ import typer
 from rich.console import Console
 
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
-from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, duration, size
-from fleetgauge.cli.wide_table import print_rows, wide_console
 from fleetgauge.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, ClientsPage, PageRequest, as_object
 from fleetgauge.node_socket import ask
 from fleetgauge.status import NotRunningError
 from telemetry.inventory import ClientFilter, ClientState
+from terminal.options import Columns
+from terminal.table import chosen_columns, print_rows, wide_console
+from terminal.text import csv_value, printable
 from wire.errors import FleetgaugeError
 
 Row = dict[str, Any]
 
 _URL_WITHIN_S: Final = 30.0
 _ERROR_BYTES: Final = 1_000
+_HEADINGS: Final = (
+    "client instance id", "client id", "software", "principal", "address", "subscription", "interval", "last push",
+    "pushes", "state", "last error",
+)  # fmt: skip
+_LEAST: Final = ("subscription", "interval", "software", "principal", "pushes", "address", "last error", "last push")
 
 
 class QuestionError(FleetgaugeError):
@@ -58,6 +64,7 @@ def clients(
         Literal["table", "json", "csv"],
         typer.Option("--format", "-f", help="json (an object a line) and csv hold every client."),
     ] = "table",
+    columns: Columns = None,
     watch: Annotated[
         float | None, typer.Option("--watch", "-w", min=0.5, help="Show the table again every so many seconds.")
     ] = None,
@@ -77,12 +84,13 @@ def clients(
     try:
         ClientFilter.of(wanted)
         page = PageRequest(sort=sort, descending=not ascending, limit=limit)
+        shown = chosen_columns(_HEADINGS, columns) if columns is not None else ()
     except ValueError as error:
         raise QuestionError(str(error)) from error
     source: _Socket | _Url
     source = _Url(url) if url is not None else _Socket(data_directory(config, override, log_dirs).node_socket)
     if form == "table":
-        _show(lambda: source.page(wanted, page), watch)
+        _show(lambda: source.page(wanted, page), shown, watch)
     else:
         _write(source.rows(wanted), form)
 
@@ -153,36 +161,33 @@ def _write(rows: Iterable[Row], form: str) -> None:
         for row in rows:
             sys.stdout.write(json.dumps(row) + "\n")
         return
-    writer = csv.writer(sys.stdout)
+    # Text is in quotes: no separator in it begins a cell, whatever a spreadsheet divides at.
+    writer = csv.writer(sys.stdout, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(FIELDS)
     for row in rows:
-        writer.writerow(["" if value is None else _flat(value) for value in row.values()])
+        flat = (",".join(value) if isinstance(value, list) else value for value in row.values())
+        writer.writerow(map(csv_value, flat))
 
 
-def _flat(value: Any) -> Any:
-    if isinstance(value, list):
-        return ",".join(value)
-    return printable(value) if isinstance(value, str) else value
-
-
-def _show(read: Callable[[], tuple[list[Row], int]], every_s: float | None) -> None:
+def _show(read: Callable[[], tuple[list[Row], int]], shown: tuple[str, ...], every_s: float | None) -> None:
     console = wide_console()
     with suppress(KeyboardInterrupt):
         while True:
             rows, total = read()
             if every_s is not None and console.is_terminal:
                 console.clear()
-            _print(console, rows, total)
+            _print(console, rows, total, shown)
             if every_s is None:
                 return
             time.sleep(every_s)
 
 
-def _print(console: Console, rows: list[Row], total: int) -> None:
+def _print(console: Console, rows: list[Row], total: int, shown: tuple[str, ...]) -> None:
     if not rows:
         console.print("no client instance is known that fits: clients appear with their first telemetry request")
         return
-    print_rows(console, [_cells(row) for row in rows], right={"pushes"})
+    cells = [_cells(row) for row in rows]
+    print_rows(console, shown or _HEADINGS, cells, right={"pushes"}, least=() if shown else _LEAST)
     if total > len(rows):
         console.print(
             f"{amount(total - len(rows))} more of {amount(total)}: raise --limit, or take all with --format json"

@@ -15,9 +15,7 @@ def credentials(
     user: Annotated[str, typer.Argument(help="The user's name, as clients give it.")],
     mechanism: Annotated[
         list[ScramMechanism] | None,
-        typer.Option(
-            "--mechanism", "-m", case_sensitive=False, help="For these alone; repeatable. By default for each."
-        ),
+        typer.Option("--mechanism", case_sensitive=False, help="For these alone; repeatable. By default for each."),
     ] = None,
     iterations: Annotated[
         int, typer.Option(min=MIN_ITERATIONS, max=MAX_ITERATIONS, help="Of the hash: more cost a guesser more.")

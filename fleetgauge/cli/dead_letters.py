@@ -12,19 +12,22 @@ from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from rich.console import Console
-from rich.table import Table
 
 from exporters.dead_letter import DeadLetter, DeadLetterSettings, UnreadableLetter
 from exporters.dead_letters import UNREADABLE, DeadLetters, existing
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
-from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, at, size
 from quotas.clock import SystemTime
+from terminal.options import Columns, Command, Group
+from terminal.table import UnknownColumnError, chosen_columns, print_rows, wide_console
+from terminal.text import printable
 from wire.errors import FleetgaugeError
 
-app = typer.Typer(help="The pushes that a destination refused for good.", invoke_without_command=True)
+app = typer.Typer(cls=Group, help="The pushes that a destination refused for good.", invoke_without_command=True)
 
 _PAGE = 100
+_HEADINGS = ("id", "exporter", "reason", "refused", "received", "client", "size", "what the destination said")
+_LEAST = ("size", "received", "what the destination said", "refused")
 _WHY = {
     "waiting": "What waits is delivered when the exporter runs and its destination takes it.",
     "unreadable": "What is unreadable is damaged on the disk; fleetgauge log dead drop --reason unreadable lets it go.",
@@ -48,6 +51,7 @@ def show_list(
     reason: _OfReason = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many, the newest first.")] = 50,
     form: _Form = "table",
+    columns: Columns = None,
 ) -> None:
     """List the pushes that a destination refused for good, the newest first; or, with a command, show, replay or drop.
 
@@ -60,20 +64,24 @@ def show_list(
                 f"options go behind the command: fleetgauge log dead {context.invoked_subcommand} ..."
             )
         return
+    try:
+        shown = chosen_columns(_HEADINGS, columns) if columns is not None else ()
+    except UnknownColumnError as error:
+        raise FleetgaugeError(str(error)) from error
     with closing(_open(config, override, log_dirs)) as letters:
         found = _slices(letters, exporter, reason, limit)
         if form == "json":
             for letter in found:
                 typer.echo(json.dumps(_as_object(letter)))
             return
-        table = _table(found)
-        if not table.row_count:
-            typer.echo("There are no such dead letters." if exporter or reason else "There are no dead letters.")
-            return
-        Console(markup=False).print(table)
+        rows = [_cells(letter) for letter in found]
+    if not rows:
+        typer.echo("There are no such dead letters." if exporter or reason else "There are no dead letters.")
+        return
+    print_rows(wide_console(), shown or _HEADINGS, rows, right={"id"}, least=() if shown else _LEAST)
 
 
-@app.command()
+@app.command(cls=Command)
 def show(
     number: Annotated[int, typer.Argument(help="The letter's number, as the list has it.")],
     config: ConfigFile = None,
@@ -99,7 +107,7 @@ def show(
     console.print(_readable(letter.record.metrics))
 
 
-@app.command()
+@app.command(cls=Command)
 def replay(
     exporter: _OfOneExporter,
     config: ConfigFile = None,
@@ -131,7 +139,7 @@ def replay(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=Command)
 def drop(
     exporter: _OfOneExporter,
     config: ConfigFile = None,
@@ -224,22 +232,12 @@ def _as_object(letter: DeadLetter | UnreadableLetter) -> dict[str, Any]:
     return {**known, **push, "metrics_bytes": len(letter.record.metrics)}
 
 
-def _table(found: Iterator[DeadLetter | UnreadableLetter]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("id", justify="right")
-    for heading in ("exporter", "reason", "refused", "received", "client", "size"):
-        table.add_column(heading)
-    table.add_column("what the destination said", overflow="fold")
-    for letter in found:
-        times = f", {letter.times} times" if letter.times > 1 else ""
-        table.add_row(
-            str(letter.id),
-            printable(letter.exporter),
-            printable(letter.reason),
-            f"{ago(letter.refused_at)}{times}{', replay asked for' if letter.replay_asked else ''}",
-            *(printable(text) for text in _of_the_push(letter)),
-        )
-    return table
+def _cells(letter: DeadLetter | UnreadableLetter) -> dict[str, str]:
+    """What the list says of a letter."""
+    times = f", {letter.times} times" if letter.times > 1 else ""
+    refused = f"{ago(letter.refused_at)}{times}{', replay asked for' if letter.replay_asked else ''}"
+    values = (str(letter.id), letter.exporter, letter.reason, refused, *_of_the_push(letter))
+    return dict(zip(_HEADINGS, values, strict=True))
 
 
 def _of_the_push(letter: DeadLetter | UnreadableLetter) -> tuple[str, str, str, str]:

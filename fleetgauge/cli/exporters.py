@@ -10,13 +10,20 @@ from rich.table import Table
 from exporters.histogram import quantile
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.status import NOTHING_TOLD, process_line, read_node_and_exports
-from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, duration, size
-from fleetgauge.cli.wide_table import print_rows, wide_console
 from fleetgauge.status import Status
+from terminal.options import Columns
+from terminal.table import SafeTable, UnknownColumnError, chosen_columns, print_rows, wide_console
+from terminal.text import printable
+from wire.errors import FleetgaugeError
 
 _Told = Mapping[str, Any]
 _OF_THE_PROCESS = ("pid", "restarts", "status_age_ms")
+_HEADINGS = (
+    "exporter", "type", "state", "behind", "delivered", "export p50, p99", "fresh p50, p99", "retried", "refused",
+    "dead", "lost",
+)  # fmt: skip
+_LEAST = ("type", "export p50, p99", "retried", "fresh p50, p99", "refused", "delivered")
 
 
 def exporters(
@@ -24,6 +31,7 @@ def exporters(
     override: Overrides = None,
     log_dirs: LogDirs = None,
     form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
+    columns: Columns = None,
 ) -> None:
     """Show how the exporters of a running node do, and of every fleetgauge export beside it.
 
@@ -31,6 +39,10 @@ def exporters(
     exporter: its state, how far it is behind the log's end, what it delivered, retried, refused and lost, how
     long exports take, and how old a push is when it is delivered. Exits with 1 where no node runs.
     """
+    try:
+        shown = chosen_columns(_HEADINGS, columns) if columns is not None else ()
+    except UnknownColumnError as error:
+        raise FleetgaugeError(str(error)) from error
     found = _processes(read_node_and_exports(data_directory(config, override, log_dirs)))
     if form == "json":
         typer.echo(json.dumps(found, indent=2))
@@ -41,7 +53,8 @@ def exporters(
         console.print()
         rows = [_progress(name, told) for name, told in process["exporters"].items()]
         if rows:
-            print_rows(console, rows, right=set(rows[0]) - {"exporter", "type", "state"})
+            right = set(_HEADINGS) - {"exporter", "type", "state"}
+            print_rows(console, shown or _HEADINGS, rows, right=right, least=() if shown else _LEAST)
         else:
             console.print(NOTHING_TOLD)
         for table in _trouble(process["exporters"]):
@@ -85,7 +98,7 @@ def _quantiles(histogram: _Told | None) -> dict[str, float | None]:
 
 def _log(process: _Told) -> Table:
     log = process["push_log"]
-    table = Table(title=f"Push log ({process['process']})", title_justify="left", show_header=False, box=None)
+    table = SafeTable(title=f"Push log ({process['process']})", title_justify="left", show_header=False, box=None)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     table.add_row("exporter process", process_line(process["exporter_process"]))
@@ -130,7 +143,7 @@ def _times(quantiles: Mapping[str, float | None]) -> str:
     return ", ".join(duration(value) if value >= 1 else f"{value * 1e3:.0f} ms" for value in known) or "-"
 
 
-def _trouble(found: Mapping[str, _Told]) -> list[Table]:
+def _trouble(found: Mapping[str, _Told]) -> list[SafeTable]:
     """What went wrong, by reason, of the exporters of which something did."""
     tables = []
     for name, told in found.items():
@@ -146,12 +159,12 @@ def _trouble(found: Mapping[str, _Told]) -> list[Table]:
         if told["last_error"]:
             rows.append(("last error", f"{told['last_error']} ({ago(told['last_error_at'])})"))
         if any(text for _, text in rows):
-            table = Table(title=f"\n{printable(name)}", title_justify="left", show_header=False, box=None)
+            table = SafeTable(title=f"\n{printable(name)}", title_justify="left", show_header=False, box=None)
             table.add_column(style="dim", no_wrap=True)
             table.add_column(overflow="fold")
             for what, text in rows:
                 if text:
-                    table.add_row(what, printable(text))
+                    table.add_row(what, text)
             tables.append(table)
     return tables
 

@@ -15,10 +15,12 @@ from rich.text import Text
 from exporters.push_log.inspect import LogStats, added_stats, all_stats, is_log, records_after, tail
 from fleetgauge.cli.dead_letters import app as dead_letters
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory, read_config
-from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, at, size
 from fleetgauge.errors import ConfigError
 from telemetry.push_record import PushRecord
+from terminal.options import Command
+from terminal.table import SafeTable, wide_console
+from terminal.text import printable
 
 app = typer.Typer(help="Read the push log of a node, whether it runs or not.", no_args_is_help=True)
 app.add_typer(dead_letters, name="dead")
@@ -27,7 +29,7 @@ _FOLLOW_EVERY_S = 0.5
 _Form = Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="json: one object a line.")]
 
 
-@app.command(name="tail")
+@app.command(name="tail", cls=Command)
 def show_tail(
     config: ConfigFile = None,
     override: Overrides = None,
@@ -48,7 +50,7 @@ def show_tail(
             _follow(logs, {name: each[-1][0] for name, each in found.items() if each}, console, form)
 
 
-@app.command()
+@app.command(cls=Command)
 def stats(
     config: ConfigFile = None,
     override: Overrides = None,
@@ -62,7 +64,7 @@ def stats(
         each = {"logs": {name: asdict(stats) for name, stats in logs.items()}} if len(logs) > 1 else {}
         typer.echo(json.dumps(asdict(found) | each, indent=2))
         return
-    console = Console(markup=False)
+    console = wide_console()
     console.print(_contents(found))
     console.print(_cursors(found))
 
@@ -123,7 +125,7 @@ def _print(console: Console, record: PushRecord, form: str) -> None:
 
 
 def _contents(found: LogStats) -> Table:
-    table = Table(show_header=False, box=None, pad_edge=False)
+    table = SafeTable(show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim")
     table.add_column()
     table.add_row("pushes", amount(found.records))
@@ -138,7 +140,7 @@ def _contents(found: LogStats) -> Table:
 
 
 def _cursors(found: LogStats) -> Table:
-    table = Table(title="\nExporters", title_justify="left", box=None, pad_edge=False)
+    table = SafeTable(title="\nExporters", title_justify="left", box=None, pad_edge=False)
     table.add_column("name")
     for heading in ("delivered", "lag", "lag bytes", "lost by retention", "lost by damage"):
         table.add_column(heading, justify="right")

@@ -8,9 +8,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fleetgauge.cli.text import printable
 from telemetry.prefix_advice import nearest_prefix
 from telemetry.standard_metrics import KnownMetric, selected
+from terminal.text import printable
 
 Role = Literal["producer", "consumer", "share-consumer", "admin", "streams"]
 Client = Literal["java", "librdkafka", "franz-go"]

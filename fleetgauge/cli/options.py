@@ -18,7 +18,7 @@ ConfigFile = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--override", "-o", metavar="KEY=VALUE", help="Set one key, over file and environment; repeatable."),
+    typer.Option("--override", metavar="KEY=VALUE", help="Set one key, over file and environment; repeatable."),
 ]
 
 

@@ -6,14 +6,14 @@ from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
-from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.data_dir import MAX_EXPORTS, DataDirectory
 from fleetgauge.status import NotRunningError, Status, read_status
+from terminal.table import SafeTable, wide_console
+from terminal.text import printable
 
 NOTHING_TOLD = "the exporter process has not told its status yet"
 _SILENT_MS = 10_000
@@ -35,7 +35,7 @@ def status(
     if form == "json":
         typer.echo(json.dumps(found, indent=2))
         return
-    console = Console(markup=False)  # names and reasons may hold brackets
+    console = wide_console()
     if "node" in found:
         for table in (_node(found), _traffic(found), *_quotas(found), _push_log(found), _exporters(found)):
             console.print(table)
@@ -86,7 +86,7 @@ def _worker(worker: dict[str, Any]) -> str:
 
 
 def _facts(title: str) -> Table:
-    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table = SafeTable(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     return table

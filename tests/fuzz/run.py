@@ -11,7 +11,7 @@ from pathlib import Path
 
 import atheris
 
-ROOMS = ["wire", "quotas", "telemetry", "exporters", "fleetgauge", "fleet"]
+ROOMS = ["terminal", "wire", "quotas", "telemetry", "exporters", "fleetgauge", "fleet"]
 RSS_LIMIT_MB = 2_048
 TIMEOUT_S = 20
 """For one input, on a busy machine; libFuzzer reports it as a finding."""

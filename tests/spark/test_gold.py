@@ -97,13 +97,14 @@ def test_latency_is_by_client_role_and_link_over_all_dialects(spark: SparkSessio
     answer = answer_latency(spark, str(zone.root), Selection())
     java = ("User:ANONYMOUS", ONE_INSTANCE, "app-1", "apache-kafka-java", "4.4.0", "producer")
     other = ("User:ANONYMOUS", OTHER_INSTANCE, "rd", "apache-kafka-java", "4.4.0")
+    unknown = (None, None, None, False)
     expected = spark.createDataFrame(
         [
-            (*java, 1, False, 5.0, 12.0, 2),
-            (*java, 1, True, 9.0, 18.0, 1),
-            (*other, "producer", 1, False, 2.5, 3.0, 1),
-            (*other, "producer", -1, False, 4.0, 5.0, 2),
-            (*other, "consumer", 1, False, 7.0, None, 1),
+            (*java, 1, False, 5.0, 12.0, 2, *unknown),
+            (*java, 1, True, 9.0, 18.0, 1, *unknown),
+            (*other, "producer", 1, False, 2.5, 3.0, 1, *unknown),
+            (*other, "producer", -1, False, 4.0, 5.0, 2, *unknown),
+            (*other, "consumer", 1, False, 7.0, None, 1, *unknown),
         ],
         LATENCY_OVERALL,
     )

@@ -17,7 +17,9 @@ from fleet.gold.metrics import metrics
 from fleet.gold.rebalances import rebalances
 from fleet.gold.throttling import throttling
 from fleet.gold.versions import versions
-from fleet.jobs import read_pushes
+from fleet.jobs import answer_latency, read_pushes
+from fleet.report.output import take_first
+from fleet.report.tables import latency_table
 from fleet.schemas import CONSUMERS, LATENCY, REBALANCES, THROTTLING
 from fleet.selection import Selection
 from fleet.silver import batch as silver
@@ -230,3 +232,19 @@ def test_a_franz_go_that_says_no_start_may_reach_back_and_an_admin_client_has_it
     links = latency(marked, 3600).where("role = 'admin'").collect()
     assert [(row.client_id, row.node_id) for row in links] == [("java-4.4.0-admin", -1)]
     marked.unpersist()
+
+
+def test_a_consumer_that_sleeps_between_polls_is_no_victim_of_its_broker(spark: SparkSession) -> None:
+    """Its responses wait for the next poll(): 67 ms beside the 9 and 3 ms of the consumers beside it."""
+    answer = answer_latency(spark, str(RECORDED / "sleeping"), Selection())
+    rows, _ = take_first(answer.frame, latency_table(), 10)
+    (slow,) = [row for row in rows if row["slow by"] != "-"]
+    assert rows[-1] == slow, "behind those whose latency may be the broker's"
+    assert (slow["client id"], slow["slow by"]) == ("sleeping", "consumer: does not poll")
+    assert float(slow["avg ms"]) > 5 * max(float(row["avg ms"]) for row in rows if row != slow)
+    assert 1_400 < float(slow["poll() every ms"].replace(",", "")) < 1_600
+    assert float(slow["idle in poll()"]) < 0.2
+    by_client = {row["client id"]: row for row in rows}
+    assert by_client.keys() == {"producer", "polling", "sleeping", "sleeping-async"}
+    assert float(by_client["sleeping-async"]["poll() every ms"].replace(",", "")) > 1_300, "its network thread reads"
+    assert by_client["producer"]["poll() every ms"] is None

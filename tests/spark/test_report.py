@@ -72,6 +72,56 @@ def test_points_as_csv_hold_maps_as_json(filled: LandingZone) -> None:
     assert {row["received_at"] for row in rows} == {"2026-03-01T12:00:00.000000Z"}
 
 
+HOSTILE_ID = '=HYPERLINK("http://x",1)\x1b[2J\r\n\u202e'
+HOSTILE_TOPIC = "+1;=cmd|'/c calc'!A1\",=1\x9b\u202e"
+
+
+@pytest.fixture
+def hostile(zone: LandingZone) -> LandingZone:
+    zone.write([push(dialect.java_consumer([HOSTILE_TOPIC]), client_id=HOSTILE_ID, client_instance_id=OTHER_INSTANCE)])
+    return zone
+
+
+@pytest.mark.parametrize("is_path", [False, True])
+def test_csv_holds_no_formula_no_control_character_and_no_cell_of_a_strangers_making(
+    hostile: LandingZone, tmp_path: Path, is_path: bool
+) -> None:
+    path = tmp_path / "out"
+    result = fleet(hostile, "points", "--format", "csv", *(["--output", str(path)] if is_path else []))
+    assert result.exit_code == 0, result.output
+    text = "".join(file.read_text() for file in path.glob("*.csv")) if is_path else result.stdout
+    lines = text.splitlines()
+    assert all(line.isprintable() for line in lines)
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == len(lines) - 1, "a row a line"
+    cells = [cell for row in rows for cell in row.values()]
+    assert not [cell for cell in cells if cell.lstrip()[:1] in tuple("=+@\t\r") or (cell[:1] == "-" and cell != "-1.5")]
+    assert {row["client_id"] for row in rows} == {"'" + HOSTILE_ID.encode("unicode_escape").decode()}
+    topics = {row["topic"] for row in rows} - {""}
+    assert topics == {"'" + HOSTILE_TOPIC.encode("unicode_escape").decode()}
+    attributes = [json.loads(row["attributes"]) for row in rows]
+    assert HOSTILE_TOPIC in {each.get("topic") for each in attributes}, "nested columns stay JSON, and exact"
+    assert {type(float(row["value"])) for row in rows if row["value"]} == {float}
+    assert text.count(";") == text.count(";=cmd"), "within quotes alone"
+
+
+def test_json_is_exact_and_safe_for_the_terminal_and_tables_are_too(hostile: LandingZone) -> None:
+    result = fleet(hostile, "points", "--format", "json")
+    assert result.stdout.replace("\n", "").isprintable()
+    assert {json.loads(line)["client_id"] for line in result.stdout.splitlines()} == {HOSTILE_ID}
+    for command in ("points", "inventory", "rejects"):
+        assert fleet(hostile, command).stdout.replace("\n", "").isprintable()
+
+
+def test_columns_of_a_table_are_chosen_and_what_is_none_is_refused_before_anything_is_read(filled: LandingZone) -> None:
+    lines = fleet(filled, "inventory", "--columns", "pushes,client_id").stdout.splitlines()
+    assert lines[0].split() == ["pushes", "client", "id"]
+    assert lines[2].split() == ["2", "billing-1"]
+    wrong = fleet(filled, "inventory", "--columns", "pushes,colour")
+    assert wrong.exit_code == 1
+    assert "there is no column 'colour'; there are client_instance_id,client_id,software," in wrong.stderr
+
+
 @pytest.mark.parametrize("form", ["json", "csv", "parquet"])
 def test_an_answer_is_written_to_a_directory_and_never_over_another(
     filled: LandingZone, tmp_path: Path, form: str

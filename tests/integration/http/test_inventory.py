@@ -4,6 +4,7 @@ import base64
 import csv
 import io
 import json
+import subprocess
 import threading
 import time
 import uuid
@@ -90,13 +91,19 @@ def test_the_http_port_and_both_roads_of_the_command_say_the_same(
                 k: v for k, v in row.items() if k not in times
             }
         rows = list(csv.DictReader(io.StringIO(run_cli("clients", *road, "--format", "csv").stdout)))
-        assert {row["client_id"] for row in rows} == {r"good\x1b[2J", "=bad,1"}
+        assert {row["client_id"] for row in rows} == {r"good\x1b[2J", "'=bad,1"}, "no formula for a spreadsheet"
+        assert {row["pushes"] for row in rows} == {"0", "1"}
         table = run_cli("clients", *road, "--state", "refused").stdout
         assert "malformed_metrics_data" in table
         assert "good" not in table
         table = run_cli("clients", *road).stdout
         assert r"good\x1b[2J" in table
         assert "\x1b[2J" not in table
+        chosen = run_cli("clients", *road, "--columns", "state,client_id").stdout
+        assert [line.split() for line in chosen.splitlines()[:1]] == [["state", "client", "id"]]
+        with pytest.raises(subprocess.CalledProcessError) as wrong:
+            run_cli("clients", *road, "--columns", "colour")
+        assert "there is no column 'colour'; there are client_instance_id,client_id,software," in wrong.value.stderr
 
 
 @pytest.mark.parametrize(

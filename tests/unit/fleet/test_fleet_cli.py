@@ -25,12 +25,14 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
     ("arguments", "sentence"),
     [
         (["inventory", "--since", "soon"], "'soon' is no time"),
+        (["points", "--columns", "value", "--format", "csv"], "--columns is for --format table"),
+        (["show", "points", "--columns", "value", "--format", "json"], "--columns is for --format table"),
+        (["latency", "--instance-id", "x"], "'x' is not a client instance id"),
         (["latency", "--instance", "x"], "'x' is not a client instance id"),
         (["points", "--format", "parquet"], "add --output"),
         (["points", "--output", "somewhere"], "a table goes to the terminal"),
         (["summary", "--output", "somewhere"], "with --output add --format"),
         (["summary", "--format", "json"], "with --format add --output"),
-        (["run", "--format", "csv"], "a summary is a table or JSON"),
         (["run", "--window", "7m"], "'7m' is no window that divides a day"),
         (["run", "--conf", "executor.memory=2g"], "'executor.memory=2g' is no setting of Spark"),
         (["run", "--jars", "/nosuch"], "there is no jar at /nosuch, which --jars names"),
@@ -45,7 +47,6 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
         (["watch", "--webhook-header", "a"], "a header of the webhook is given as 'Name: value'"),
         (["watch", "--topic", "alerts"], "alerts is no topic: give --topic kafka://host:port[,host:port]/topic"),
         (["watch", "--topic-config", "a"], "--topic-config is for a --topic kafka://host:port/topic"),
-        (["watch", "--format", "csv"], "alerts are lines or JSON: give --format table or --format json"),
         (["maintain", "--vacuum-after", "2999-01-01"], "are ages, such as 90d"),
     ],
 )
@@ -61,6 +62,22 @@ def test_an_unknown_format_is_refused_with_those_that_are_known() -> None:
     result = CliRunner().invoke(app, ["inventory", "--format", "xml"])
     assert result.exit_code == 2
     assert "parquet" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "maintain", "watch"])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_commands_that_tell_what_they_did_offer_no_format_for_rows(command: str, form: str) -> None:
+    result = CliRunner().invoke(app, [command, "--format", form])
+    assert result.exit_code == 2
+    assert "'table', 'json'" in " ".join(result.stderr.replace("│", "").split())
+    assert "parquet" not in CliRunner().invoke(app, [command, "--help"]).stdout
+
+
+def test_an_error_that_quotes_a_stranger_is_one_line_of_plain_characters() -> None:
+    result = CliRunner().invoke(app, ["inventory", "--since", "a\x1b[2J\nb\u202e"])
+    assert result.exit_code == 1
+    assert result.stderr.endswith("\n")
+    assert result.stderr[:-1].isprintable()
 
 
 def test_a_missing_pyspark_is_one_sentence_on_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,26 @@
 """An answer in the terminal is readable at any width."""
 
 from io import StringIO
+from typing import Any, cast
 
+import pytest
 from pyspark.sql import Row
 
+from fleet.errors import OutputError
 from fleet.report.output import print_table
+from fleet.report.tables import TableForm
 
 ROWS = [Row("X8RGtPZaTXy5MT12z_qiwA", "orders", None), Row("8y3u2LUoR7y4inlixFAFzA", "audit", "yes")]
-NAMES = ["client instance id", "client id", "terminated"]
+FORM = TableForm(  # the columns themselves need Spark, and printing needs their names alone
+    columns=dict.fromkeys(("client instance id", "client id", "terminated"), cast(Any, None)),
+    order=(),
+    least=("terminated",),
+)
 
 
-def printed(width: int, total: int = 2) -> str:
+def printed(width: int, total: int = 2, form: TableForm = FORM) -> str:
     out = StringIO()
-    print_table(out, ROWS, NAMES, total, width=width)
+    print_table(out, ROWS, form, total, width=width)
     return out.getvalue()
 
 
@@ -23,11 +31,27 @@ def test_a_wide_terminal_gets_one_line_a_row() -> None:
     assert "orders" in lines[2]
 
 
-def test_a_narrow_terminal_gets_one_block_a_row_and_no_value_is_broken() -> None:
-    text = printed(45)
+def test_a_narrow_terminal_leaves_out_the_least_important_columns_and_names_them() -> None:
+    text = " ".join(printed(36).split())
+    assert "orders" in text
+    assert "1 of 3 columns do not fit: terminated." in text
+
+
+def test_columns_that_are_chosen_stay_in_their_order() -> None:
+    form = FORM.only("terminated,client_id")
+    assert (list(form.columns), form.least) == (["terminated", "client id"], ())
+
+
+def test_a_column_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(OutputError, match="no column 'id'; there are client_instance_id,client_id,terminated"):
+        FORM.only("id")
+
+
+def test_a_very_narrow_terminal_gets_one_block_a_row_and_no_value_is_broken() -> None:
+    text = printed(43, form=FORM.only("client_instance_id,client_id,terminated"))
     for value in ("X8RGtPZaTXy5MT12z_qiwA", "8y3u2LUoR7y4inlixFAFzA", "orders", "audit"):
         assert value in text
-    assert text.count("client instance id") == len(ROWS)
+    assert text.count("client id") == len(ROWS)
 
 
 def test_what_was_left_out_is_said() -> None:
@@ -36,6 +60,6 @@ def test_what_was_left_out_is_said() -> None:
 
 def test_a_client_that_calls_itself_a_terminal_command_is_shown_by_its_escape() -> None:
     out = StringIO()
-    print_table(out, [Row("orders\x1b[2J\nfake", "a", "b")], NAMES, 1, width=100)
+    print_table(out, [Row("orders\x1b[2J\nfake", "a", "b")], FORM, 1, width=100)
     assert "\x1b" not in out.getvalue()
     assert "orders\\x1b[2J\\nfake" in out.getvalue()

@@ -19,7 +19,8 @@ from fleet.watch.rules import (
 from telemetry.standard_metrics import known_metrics
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-SLOW = 'metric = "a.latency.max"\nabove = 5000\n'
+LATENCY = "org.apache.kafka.producer.node.request.latency.max"
+SLOW = f'metric = "{LATENCY}"\nabove = 5000\n'
 
 
 def one(body: str) -> Rule:
@@ -35,12 +36,12 @@ def refused(body: str) -> str:
 
 def test_a_rule_of_each_kind_is_read() -> None:
     assert one(SLOW + 'for = "180s"').condition == Threshold(
-        metrics=("a.latency.max",), bound=5000, is_upper=True, for_us=180_000_000
+        metrics=(LATENCY,), bound=5000, is_upper=True, for_us=180_000_000
     )
-    assert one('metric = ["a", "b"]\nbelow = 0.5').condition == Threshold(
+    assert one('custom_metric = ["a", "b"]\nbelow = 0.5').condition == Threshold(
         metrics=("a", "b"), bound=0.5, is_upper=False, for_us=0
     )
-    assert one('metric = "a"\nincrease_above = 5\nwithin = "10m"').condition == Increase(
+    assert one('custom_metric = "a"\nincrease_above = 5\nwithin = "10m"').condition == Increase(
         metrics=("a",), bound=5, within_us=600_000_000
     )
     assert one("silent_intervals = 3").condition == Silence(intervals=3)
@@ -67,16 +68,19 @@ def test_the_shipped_rules_hold_the_example_of_kip_714() -> None:
         ("", "rules.toml: rules.r has no condition: give one of above, below, increase_above, silent_intervals"),
         (SLOW + "below = 1", "rules.r has several conditions: give one of"),
         ("above = 1", "rules.r has above and no metric: give both"),
-        ('metric = "a"\nincrease_above = 1', "rules.r has increase_above and no within: give both"),
+        ('custom_metric = "a"\nincrease_above = 1', "rules.r has increase_above and no within: give both"),
         (SLOW + 'within = "10m"', "rules.r.within means nothing beside above: leave it out"),
         ('silent_intervals = 3\nfor = "1m"', "rules.r.for means nothing beside silent_intervals: leave it out"),
-        (SLOW + "bove = 1", "rules.r.bove is not known: give metric, above, below, for"),
-        ('metric = "a"\nabove = "5000"', "rules.r.above is '5000': give a number, such as 5000"),
-        ('metric = "a"\nabove = true', "rules.r.above is True: give a number, such as 5000"),
-        ('metric = "a"\nabove = nan', "rules.r.above is nan: give a number, such as 5000"),
+        (SLOW + "bove = 1", "rules.r.bove is not known: give metric, custom_metric, above, below, for"),
+        ('custom_metric = "a"\nabove = "5000"', "rules.r.above is '5000': give a number, such as 5000"),
+        ('custom_metric = "a"\nabove = true', "rules.r.above is True: give a number, such as 5000"),
+        ('custom_metric = "a"\nabove = nan', "rules.r.above is nan: give a number, such as 5000"),
         (SLOW + "for = 180", 'rules.r.for is 180: give a duration up to 30d, such as "180s", "5m" or "1h"'),
         (SLOW + 'for = "31d"', 'rules.r.for is \'31d\': give a duration up to 30d, such as "180s", "5m" or "1h"'),
-        ('metric = "a"\nincrease_above = 1\nwithin = "0s"', "rules.r.within is '0s': give a duration above zero"),
+        (
+            'custom_metric = "a"\nincrease_above = 1\nwithin = "0s"',
+            "rules.r.within is '0s': give a duration above zero",
+        ),
         ("silent_intervals = 1", "rules.r.silent_intervals is 1: give a number of push intervals from 2 to 1000"),
         ("metric = []\nabove = 1", "rules.r.metric is []: give the full name of a metric, or a list of 20 at most"),
         (SLOW + 'severity = "bad"', "rules.r.severity is 'bad': give info, warning or critical"),
@@ -130,3 +134,29 @@ def test_a_pattern_has_to_match_the_whole_of_what_is_known() -> None:
     assert not rule.matches(known | {"client_id": "the billing-7", "receiver_node_id": 2})
     assert not rule.matches(known | {"client_id": "billing-7", "receiver_node_id": 12})
     assert not rule.matches(known | {"client_id": "billing-7"})
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("org.apache.kafka.producer.node.request.latancy.max", LATENCY),
+        ("producer-node-metrics.request-latency-max", LATENCY),
+        ("org.apache.kafka.consumer.poll.idle.ratio", "org.apache.kafka.consumer.poll.idle.ratio.avg"),
+        ("kafka.consumer.coordinator.rebalance.totals", "org.apache.kafka.consumer.coordinator.rebalance.total"),
+    ],
+)
+def test_a_misspelt_metric_is_refused_with_the_nearest_names(written: str, meant: str) -> None:
+    found = refused(f'metric = ["{LATENCY}", "{written}"]\nabove = 1')
+    assert f"rules.r.metric is '{written}', which no known client sends: did you mean {meant}" in found
+    assert "named under custom_metric" in found
+
+
+def test_a_metric_that_resembles_no_known_one_is_refused_with_where_they_are_listed() -> None:
+    assert "fleetgauge metrics lists the known ones" in refused('metric = "com.example.orders.open"\nabove = 1')
+    assert len(refused(f'metric = "{"x" * 100_000}"\nabove = 1')) < 1_000
+
+
+def test_a_metric_of_an_application_is_taken_where_it_is_marked_as_one() -> None:
+    rule = one(f'metric = "{LATENCY}"\ncustom_metric = "org.apache.kafka.orders.open"\nabove = 1')
+    assert rule.metrics == (LATENCY, "org.apache.kafka.orders.open")
+    assert "custom_metric means nothing beside silent_intervals" in refused('custom_metric = "a"\nsilent_intervals = 3')

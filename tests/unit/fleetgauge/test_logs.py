@@ -58,3 +58,21 @@ def test_who_logs_is_not_stopped_by_a_log_that_was_closed(disk: Disk) -> None:
         disk.write("what a logger that writes by itself would meet")
     structlog.get_logger("some").info("nobody reads this")
     flush_logs()
+
+
+def test_no_client_commands_the_terminal_on_which_a_person_reads_the_log(
+    disk: Disk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logging("info", "human")
+    hostile = "orders\x1b[2J\x9b1m\nFAKE\u202e"
+    structlog.get_logger("some").info("client.refused", client_id=hostile, others=[hostile])
+    logging.getLogger("library").warning("no answer from %s", hostile)
+    try:
+        raise ValueError(hostile)
+    except ValueError:
+        structlog.get_logger("some").exception("failed")
+    text = capsys.readouterr().err
+    lines = text.split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert text.count(r"orders\x1b[2J\x9b1m\nFAKE\u202e") == 3
+    assert any("ValueError" in line for line in lines)

@@ -1,0 +1,52 @@
+"""Ctrl-C on a command: one line, exit code 130, whatever Spark is doing.
+
+PySpark's own handler calls the JVM over the very connection that waits for an answer, which then ends in a traceback of
+py4j or never. So the process ends at once, as after `kill -9`, which every job survives; the JVM ends by itself when it
+finds its standard input closed.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from rich.console import Console
+
+EXIT_INTERRUPTED: Final = 130
+"""128 and the number of SIGINT, as shells have it."""
+
+_CLEAR_PROGRESS: Final = b"\r\x1b[2K\x1b[?25h"
+"""Clears the line of progress, and shows the cursor, which that hides."""
+
+
+@contextmanager
+def ends_when_interrupted(notes: Console) -> Iterator[None]:
+    """Ends the process at SIGINT meanwhile; where SIGINT is ignored (`nohup`, a job in the background), it stays so."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
+        yield
+        return
+    clear = _CLEAR_PROGRESS if notes.is_terminal else b""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        os.write(2, clear + b"interrupted\n")
+        os._exit(EXIT_INTERRUPTED)
+
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def keeps_its_handler() -> Iterator[None]:
+    """While Spark starts, which replaces the handler of SIGINT: one that somebody set here is set again after."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    is_ours = before not in (signal.default_int_handler, signal.SIG_DFL, None)
+    if is_ours and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)

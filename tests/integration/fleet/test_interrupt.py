@@ -1,0 +1,84 @@
+"""Ctrl-C on a `fleet` command: one word, exit code 130, and no process left, whatever Spark is doing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.killed_runs import QUICK_JVM
+
+from fleet.errors import JavaError
+from fleet.session import check_java
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+RECORDED = Path(__file__).parents[2] / "spark" / "recorded" / "sleeping"
+BEGINS_WITHIN_S = 120.0
+OF_JAVA = ("NOTE: Picked up JDK_JAVA_OPTIONS", "WARNING: Using incubator modules")
+"""What every start of Java says."""
+
+
+def in_session(session_id: int) -> list[list[str]]:
+    """The commands of a session: Spark's workers are in groups of their own, and in this one still."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            session = int((process / "stat").read_text().rsplit(")", 1)[1].split()[3])
+            if session == session_id:
+                found.append((process / "cmdline").read_bytes().decode(errors="replace").split("\0"))
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def spark_is_starting(group: int) -> bool:
+    return any("java" in command[0] for command in in_session(group))
+
+
+def a_job_is_under_way(group: int) -> bool:
+    """Python workers run where a job decodes payloads."""
+    return any("pyspark.daemon" in command for command in in_session(group))
+
+
+WATCH = ("watch", "--checkpoint", "{tmp}/watch")
+"""Once it watches it stops in order, with exit code 0: tests/spark/test_watch_live.py."""
+
+
+@pytest.mark.parametrize(
+    ("command", "moment"),
+    [(("latency",), spark_is_starting), (("latency",), a_job_is_under_way), (WATCH, spark_is_starting)],
+)
+def test_ctrl_c_is_one_word_and_exit_code_130(
+    tmp_path: Path, command: tuple[str, ...], moment: Callable[[int], bool]
+) -> None:
+    try:
+        check_java()
+    except JavaError as error:
+        pytest.skip(str(error))
+    arguments = [part.format(tmp=tmp_path) for part in command]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fleetgauge", "fleet", *arguments, "--source", str(RECORDED), "--master", "local[2]"],
+        env={**os.environ, **QUICK_JVM},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + BEGINS_WITHIN_S
+        while not moment(process.pid) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
+        out, err = process.communicate(timeout=BEGINS_WITHIN_S)  # until Java has closed them, too
+        said = [line for line in err.splitlines() if not line.startswith(OF_JAVA)]
+        assert (process.returncode, out, said) == (130, "", ["interrupted"])
+        while in_session(process.pid) and time.monotonic() < deadline + BEGINS_WITHIN_S:
+            time.sleep(0.05)
+        assert in_session(process.pid) == []
+    finally:
+        process.kill()
+        process.wait()
