@@ -127,7 +127,9 @@ class Ages:
         """Brings the elapsed time and the marks up to now; of the aged ones, the newest says all."""
         connection = self._connection
         with transaction(connection, self._path):
-            connection.execute("UPDATE elapsed SET ms = ?, boot = ?, monotonic_ms = ?", (elapsed_ms, self._boot, now_ms))
+            connection.execute(
+                "UPDATE elapsed SET ms = ?, boot = ?, monotonic_ms = ?", (elapsed_ms, self._boot, now_ms)
+            )
             if began_again:
                 connection.execute("DELETE FROM marks")
             if newest:

@@ -12,8 +12,8 @@ class LagAge:
     """Watches the lag of one exporter.
 
     The wall clock tells the age as long as that is possible: the oldest push cannot be younger than the time for which
-    it has been seen as the oldest, nor older than the time since nothing was left to deliver. Outside of these bounds the
-    clock has jumped, and the age is the time for which pushes have been seen to wait.
+    it has been seen as the oldest, nor older than the time since nothing was left to deliver. Outside of these bounds
+    the clock has jumped, and the age is the time for which pushes have been seen to wait.
 
     Args:
         sees_all: False where older pushes may come into view after newer ones, so that the second bound does not hold.

@@ -48,6 +48,15 @@ def load_config(
     sourced = from_toml(file) if file is not None else {}
     sourced |= from_environment(environment or {})
     sourced |= from_overrides(overrides)
+    return checked(sourced)
+
+
+def checked(sourced: Mapping[str, Sourced]) -> ServiceConfig:
+    """The configuration that values from all sources make.
+
+    Raises:
+        ConfigError: a key is unknown, or a value is not allowed.
+    """
     config = _validate(sourced)
     _check_subscriptions(config, sourced)
     _check_guard(config, sourced)
