@@ -19,6 +19,7 @@ import structlog
 from exporters.dead_letter import DeadLetter, DeadLetterSettings, DeadLetterStats, UnreadableLetter
 from exporters.dead_letter_rows import COUNTS, CREATE, LETTER, MIGRATIONS, PUT, LetterCodec
 from exporters.outcome import Refusal, words
+from exporters.push_log.ages import Ages
 from exporters.push_log.kept_database import open_kept, set_aside, transaction
 from exporters.push_log.log import PushLogError
 from exporters.push_log.segment import SegmentCorruptError, translated
@@ -55,6 +56,7 @@ class DeadLetters:
         self._time = time
         self._lock = threading.RLock()
         self._codec = LetterCodec()
+        self._ages = Ages(self._path.with_name(f"{self._path.stem}-ages.db"), settings.retention_ms)
         self._opened: apsw.Connection | None = None
         self._counted: dict[str, DeadLetterStats] = {}
         self._counted_at: tuple[int, int] | None = None
@@ -168,17 +170,26 @@ class DeadLetters:
         return sum(gone.values())
 
     def drop_aged(self) -> None:
-        """Lets those go that are too old; cheap when there are none.
+        """Drops the letters that are too old: by the wall clock, and by the time that this table has seen pass.
+
+        Cheap when there are none. A wall clock that jumps drops nothing early; see `ages`.
 
         Raises:
             PushLogError: it cannot be written now.
         """
+        aged = "refused_at < ? AND id <= ?"
         oldest_us = (self._time.milliseconds() - self._settings.retention_ms) * 1_000
-        if not self._rows("SELECT 1 FROM letters WHERE refused_at < ? LIMIT 1", (oldest_us,)):
+        with self._lock:
+            newest = max((row[0] for row in self._rows("SELECT seq FROM sqlite_sequence")), default=0)
+            if not newest:
+                return
+            bounds = (oldest_us, self._ages.aged(newest, self._time.hi_res_clock_ms()))
+        if not self._rows(f"SELECT 1 FROM letters WHERE {aged} LIMIT 1", bounds):  # noqa: S608
             return
         with self._transaction():
             gone = self._delete(
-                "id IN (SELECT id FROM letters WHERE refused_at < ? LIMIT ?)", (oldest_us, _AGED_AT_ONCE)
+                f"id IN (SELECT id FROM letters WHERE {aged} LIMIT ?)",  # noqa: S608
+                (*bounds, _AGED_AT_ONCE),
             )
             self._count("lost_by_age", gone)
         log.warning("dead letters were dropped for their age", bound="dead.letter.retention.ms", letters=gone)
@@ -242,6 +253,7 @@ class DeadLetters:
     def close(self) -> None:
         """Closes the database."""
         with self._lock:
+            self._ages.close()
             if self._opened is not None:
                 self._opened.close()
                 self._opened = self._counted_at = None

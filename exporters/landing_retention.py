@@ -36,6 +36,7 @@ class LandingRetention:
     def __init__(self, retention_ms: int, time: Time) -> None:
         self._retention_us = retention_ms * 1_000
         self._time = time
+        self._offset_us = time.microseconds() - time.hi_res_clock_ms() * 1_000
         self._due_ms: int | None = None
         self._files = self._bytes = 0
 
@@ -49,8 +50,10 @@ class LandingRetention:
         if self._due_ms is not None and now_ms < self._due_ms:
             return
         self._due_ms = now_ms + _LOOK_EVERY_MS
+        # A wall clock that jumps ahead after the start removes nothing early, and one that is set back waits.
+        now_us = min(self._time.microseconds(), now_ms * 1_000 + self._offset_us)
         try:
-            self._remove(storage, self._time.microseconds() - self._retention_us)
+            self._remove(storage, now_us - self._retention_us)
         except STORAGE_ERRORS as error:
             log.warning("old files of the landing zone cannot be removed now", problem=str(error))
 

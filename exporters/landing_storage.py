@@ -1,10 +1,12 @@
 """Puts whole files into a landing zone: what a reader can see is complete, always.
 
-A local file is written under `_writing/`, which Spark and pyarrow ignore, synced, and renamed into place.
+A local file is written under `_writing/`, which Spark and pyarrow ignore, synced, and renamed into place. Who may read
+it, the mode of the landing zone's root decides: another user's Spark reads what was made for it.
 """
 
 import os
 import re
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -139,8 +141,9 @@ class LocalStorage:
             with unfinished.open("wb") as file:
                 file.write(data)
                 file.flush()
+                _open_up(unfinished, self._mode() & 0o666)
                 os.fsync(file.fileno())
-            _make_folder(folder)
+            self._make_partition(folder)
             unfinished.replace(folder / name)
             _sync_folder(folder)
         except OSError:
@@ -173,6 +176,16 @@ class LocalStorage:
         with suppress(OSError):  # something is left, or somebody else was quicker
             hour.rmdir()
             hour.parent.rmdir()
+
+    def _mode(self) -> int:
+        return stat.S_IMODE(self._root.stat().st_mode)
+
+    def _make_partition(self, folder: Path) -> None:
+        """Makes a folder `date=.../hour=...` for those for whom the landing zone is."""
+        missing = [each for each in (folder.parent, folder) if not each.is_dir()]
+        _make_folder(folder)
+        for each in missing:
+            _open_up(each, self._mode())
 
 
 class RemoteStorage:
@@ -248,6 +261,11 @@ class RemoteStorage:
     def _write(self, path: str, data: pa.Buffer) -> None:
         with self._filesystem.open_output_stream(path) as stream:
             stream.write(data)
+
+
+def _open_up(path: Path, mode: int) -> None:
+    with suppress(PermissionError):  # a file system that has modes of its own
+        path.chmod(mode)
 
 
 def _make_folder(folder: Path) -> None:

@@ -25,6 +25,7 @@ from fleetgauge.http.supervisor import HttpPort
 from fleetgauge.misdirected_clients import MisdirectedClients
 from fleetgauge.node_quotas import NodeQuotas
 from fleetgauge.node_socket import NodeSocket
+from fleetgauge.off_loop import OffLoop
 from fleetgauge.push_log_appender import open_push_log
 from fleetgauge.reporters import Reporters
 from fleetgauge.request_handler import FlushSoon, RequestDispatcher
@@ -45,6 +46,8 @@ from wire.listener_security import ListenerSecurity
 log = structlog.get_logger(__name__)
 
 _HOUSEKEEPING_S = 1.0
+EXAMINE_WITHIN_S = 4.0
+"""How long a SIGHUP's certificates may take to be read, and its addresses to be looked up [s]."""
 _NOT_FOR_PLUGINS = {"sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"}
 CHANGEABLE = {
     *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
@@ -85,13 +88,28 @@ class Changes:
 def say_reread(old: ServiceConfig, new: ServiceConfig) -> None:
     """Logs that a configuration was taken over, and names the keys that differ and need a restart."""
     changed = [
-        field.alias or name
+        key
         for name, field in ServiceConfig.model_fields.items()
-        if name not in CHANGEABLE and getattr(new, name) != getattr(old, name)
+        if name not in CHANGEABLE
+        for key in _differences(field.alias or name, getattr(old, name), getattr(new, name))
     ]
     if changed:
         log.warning("these keys changed in the file, and need a restart", keys=changed)
     log.info("configuration reread", subscriptions=sorted(new.client_metrics))
+
+
+def _differences(key: str, old: object, new: object) -> list[str]:
+    """The keys that differ, of tables each by itself.
+
+    >>> _differences("exporters", {"a": {"type": "otlp", "endpoint": "x"}}, {"a": {"type": "otlp", "endpoint": "y"}})
+    ['exporters.a.endpoint']
+    """
+    if old == new:
+        return []
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return [key]
+    inner = sorted(old.keys() | new.keys())
+    return [each for name in inner for each in _differences(f"{key}.{name}", old.get(name), new.get(name))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +164,7 @@ class FleetgaugeNode:
         self._housekeeping: asyncio.Task[None] | None = None
         self._started_at_ms = self._time.milliseconds()
         self._is_stopping = False
+        self._examining = OffLoop("examining the configuration", EXAMINE_WITHIN_S)
         self.http = HttpPort(config, self._data.node_socket, self._time)
         self.bound: tuple[BoundEndpoint, ...] = ()
 
@@ -213,11 +232,11 @@ class FleetgaugeNode:
         Raises:
             ConfigError: certificates or keys cannot be used, or a quota callback refuses; nothing was changed.
         """
-        self.take_over(self.examine(config))
+        self.take_over(await self._examining.run(lambda: self.examine(config)))
         say_reread(self._config, config)
 
     def examine(self, config: ServiceConfig) -> Changes:
-        """Reads and checks what `take_over` needs of `config`; changes nothing.
+        """Reads and checks what `take_over` needs of `config`; changes nothing. May block: not for the loop.
 
         Raises:
             ConfigError: as `reconfigure` says.

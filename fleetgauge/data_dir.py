@@ -6,7 +6,6 @@ The identity stands in `meta.properties`, as in a Kafka log directory.
 import fcntl
 import os
 import re
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,13 +14,13 @@ from pathlib import Path
 from typing import IO
 
 from fleetgauge.errors import ConfigError, DataDirectoryError
+from fleetgauge.private_files import tighten
 from telemetry.push_record import format_instance_id
 
 MAX_EXPORTS = 64
 """Processes of `fleetgauge export` that may share a data directory."""
 _WORKERS = "workers"
 _WORKER_NUMBER = re.compile(r"[1-9][0-9]{0,3}")
-_LONGEST_SOCKET_PATH = 100  # sun_path holds 108 bytes on Linux, 104 on macOS
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,29 +100,23 @@ class DataDirectory:
         raise ConfigError("log.dirs", f"{MAX_EXPORTS} processes already export from the data directory {self.root}")
 
     def _socket(self, name: str) -> Path:
-        """The path of a socket is short by law.
-
-        Where the data directory lies too deep, a name in the system's temporary directory that is derived from it
-        stands in.
-        """
-        path = self.root.absolute() / name
-        if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
-            return path
-        return Path(tempfile.gettempdir()) / f"fleetgauge-{uuid.uuid5(uuid.NAMESPACE_URL, str(path)).hex}.sock"
+        """Where a socket lies; see `fleetgauge.unix_address` for how a deep one is reached."""
+        return self.root.absolute() / name
 
     def create(self) -> None:
-        """Makes the directory.
+        """Makes the directory, for this user alone; of one that is there, tightens what is ours.
 
         Raises:
             ConfigError: it cannot be made or written to.
         """
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             reason = getattr(error, "strerror", None) or error
             raise ConfigError("log.dirs", f"cannot make the data directory {str(self.root)!r}: {reason}") from error
         if not os.access(self.root, os.W_OK | os.X_OK):
             raise ConfigError("log.dirs", f"the data directory {self.root} is not writable for this user")
+        tighten(self.root)
 
     def lock(self, name: str) -> IO[str]:
         """Takes a lock that ends with the process; keep what is returned.

@@ -2,6 +2,7 @@
 
 import platform
 import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -15,6 +16,7 @@ from exporters.push_log.inspect import CursorStats, LogStats, added_stats, all_s
 from exporters.push_log.joint_retention import JointRetention
 from exporters.push_log.kafka_topic.reader import KafkaTopicReader
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
+from exporters.push_log.lag_age import LagAge
 from exporters.push_log.log import Lag, PushLogError, PushLogReader
 from exporters.push_log.merged_reader import MergedPushLogReader
 from exporters.push_log.settings import PushLogSettings
@@ -85,6 +87,7 @@ class _OnDisk:
         self._time = time
         self._upkeep = upkeep
         self._due_ms = 0
+        self._lag_ages: defaultdict[str, LagAge] = defaultdict(LagAge)
 
     def keep(self, now_ms: int) -> None:
         """See `ExporterLog.keep`: drops what is too old or too much."""
@@ -92,14 +95,18 @@ class _OnDisk:
             return
         self._due_ms = now_ms + _RETENTION_EVERY_MS
         try:
-            self._upkeep.run(self._time.milliseconds())
+            self._upkeep.run(now_ms)
         except (FleetgaugeError, OSError) as error:
             log.warning("the push log's upkeep failed and is tried again", problem=str(error))
 
     def _told(self, stats: LogStats) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         on_disk = {key: value for key, value in asdict(stats).items() if key != "cursors"}
-        now_us = self._time.microseconds()
-        return on_disk, {entry.cursor.exporter: _cursor(entry, now_us) for entry in stats.cursors}
+        return on_disk, {entry.cursor.exporter: self._cursor(entry) for entry in stats.cursors}
+
+    def _cursor(self, entry: CursorStats) -> dict[str, Any]:
+        lost = {"retention": entry.cursor.lost_by_retention, "damage": entry.cursor.lost_by_damage}
+        lag = _lag(entry.lag, self._lag_ages[entry.cursor.exporter], self._time)
+        return {**lag, "lost_records": sum(lost.values()), "lost": lost}
 
 
 class EmbeddedLog(_OnDisk):
@@ -152,6 +159,8 @@ class TopicLog:
         self._time = time
         self._readers: dict[str, KafkaTopicReader] = {}
         self._lags: dict[str, Lag] = {}
+        # A partition that is taken over may bring old pushes with it at any time.
+        self._lag_ages: defaultdict[str, LagAge] = defaultdict(lambda: LagAge(sees_all=False))
         self._thread: threading.Thread | None = None
 
     def reader(self, exporter: str) -> PushLogReader:
@@ -186,7 +195,7 @@ class TopicLog:
         return {
             "group": self._settings.group_of(name),
             "partitions": list(reader.partitions),
-            **_lag(lag, self._time.microseconds()),
+            **_lag(lag, self._lag_ages[name], self._time),
             "lost_records": reader.lost_records,
             "lost": {"retention": reader.lost_records},
             "bad_records": reader.bad_records,
@@ -210,22 +219,20 @@ def exporter_keys(keys: Mapping[str, Any], name: str, instance: str, data: Path)
     return chosen
 
 
-def _cursor(entry: CursorStats, now_us: int) -> dict[str, Any]:
-    lost = {"retention": entry.cursor.lost_by_retention, "damage": entry.cursor.lost_by_damage}
-    return {**_lag(entry.lag, now_us), "lost_records": sum(lost.values()), "lost": lost}
-
-
-def _lag(lag: Lag | None, now_us: int) -> dict[str, Any]:
+def _lag(lag: Lag | None, age: LagAge, time: Time) -> dict[str, Any]:
     """How far an exporter is behind; in time, by the age of the oldest push that it has not delivered."""
     if lag is None:
         return {"lag_records": None, "lag_bytes": None, "lag_ms": None, "oldest_received_at": None}
+    lag_ms = age.of(lag, now_us=time.microseconds(), now_ms=time.hi_res_clock_ms())
     oldest = lag.oldest_received_at
-    lag_ms = 0 if not lag.records else None if oldest is None else max(0, now_us - oldest) // 1_000
     return {"lag_records": lag.records, "lag_bytes": lag.bytes, "lag_ms": lag_ms, "oldest_received_at": oldest}
 
 
 NO_CURSOR: Final[Mapping[str, Any]] = {
-    **_lag(Lag(records=0, bytes=0, oldest_received_at=None), 0),
+    "lag_records": 0,
+    "lag_bytes": 0,
+    "lag_ms": 0,
+    "oldest_received_at": None,
     "lost_records": 0,
     "lost": {},
 }

@@ -13,11 +13,13 @@ import structlog
 import typer
 
 from fleetgauge.config import ServiceConfig
+from fleetgauge.config.reader import ConfigReader
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
 from fleetgauge.logs import configure_logging
+from fleetgauge.private_files import keep_files_private
 from fleetgauge.serving import exporter_lines
 from fleetgauge.status import Status, StatusServer
 from quotas.clock import SystemTime, Time
@@ -27,12 +29,16 @@ log = structlog.get_logger(__name__)
 _PROGRESS_EVERY_S = 60.0
 
 
-def export_until_stopped(config: ServiceConfig) -> None:
+def export_until_stopped(reader: ConfigReader) -> None:
     """Runs the exporters until SIGTERM or SIGINT.
+
+    Args:
+        reader: reads the configuration, once.
 
     Raises:
         FleetgaugeError: there is nothing to export or no topic to read, or a part does not start.
     """
+    config = reader.read()
     if config.push_log != "kafka":
         raise ConfigError(
             "push.log",
@@ -41,7 +47,9 @@ def export_until_stopped(config: ServiceConfig) -> None:
         )
     if not config.exporters:
         raise ConfigError("exporters", "there is no table [exporters.<name>], and so nothing to export to")
+    keep_files_private()
     configure_logging(config.logging_level, config.logging_format)
+    reader.warn_of_exposed_secrets()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     asyncio.run(_run(config))
 

@@ -9,7 +9,6 @@ each of some hundred microseconds, with the loop left to the pushes for some tim
 
 import asyncio
 import json
-import os
 import socket
 import struct
 from abc import ABC, abstractmethod
@@ -21,6 +20,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from fleetgauge.status import NotRunningError, Status
+from fleetgauge.unix_address import bound_socket, unix_address
 from quotas.clock import Time
 from telemetry.instance import ClientInstance
 from telemetry.instance_register import InstanceRegister
@@ -79,13 +79,8 @@ class QuestionSocket(ABC):
 
     async def start(self) -> None:
         """Listens; only this user may connect."""
-        with suppress(FileNotFoundError):
-            self._path.unlink()
-        previous = os.umask(0o177)
-        try:
-            self._server = await asyncio.start_unix_server(self._serve, path=str(self._path), limit=MAX_QUESTION_BYTES)
-        finally:
-            os.umask(previous)
+        bound = bound_socket(self._path)
+        self._server = await asyncio.start_unix_server(self._serve, sock=bound, limit=MAX_QUESTION_BYTES)
 
     async def stop(self) -> None:
         """Stops listening, cuts answers under way off, and removes the socket."""
@@ -258,7 +253,8 @@ def ask(path: Path, question: dict[str, Any]) -> Iterator[Answer]:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(ANSWER_WITHIN_S)
-            connection.connect(str(path))
+            with unix_address(path) as address:
+                connection.connect(address)
             connection.sendall(_frame(question))
             with connection.makefile("rb") as file:
                 while (answer := _read_body(_next_body(file), path)) is not None:
@@ -284,7 +280,8 @@ async def ask_async(path: Path, question: dict[str, Any]) -> AsyncGenerator[Answ
     """See `ask`; for a loop."""
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
-            reader, writer = await asyncio.open_unix_connection(str(path))
+            with unix_address(path) as address:
+                reader, writer = await asyncio.open_unix_connection(address)
         try:
             writer.write(_frame(question))
             while True:

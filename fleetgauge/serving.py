@@ -3,8 +3,8 @@
 import asyncio
 import signal
 import threading
-from collections.abc import Callable
 from importlib.metadata import version
+from typing import Final
 
 import structlog
 import typer
@@ -15,9 +15,12 @@ from exporters.push_log.log import PushLogError
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.push_logs import unread_logs
+from fleetgauge.config.reader import ConfigReader
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.garbage import collect_seldom
 from fleetgauge.logs import configure_logging
+from fleetgauge.off_loop import OffLoop
+from fleetgauge.private_files import keep_files_private
 from fleetgauge.workers.node import WorkersNode
 from wire.errors import FleetgaugeError
 
@@ -25,26 +28,31 @@ log = structlog.get_logger(__name__)
 
 Node = FleetgaugeNode | WorkersNode
 
+_READ_WITHIN_S: Final = 10.0
+"""How long a SIGHUP's file may take to be read and checked; clients are served meanwhile [s]."""
 
-def serve_until_stopped(read: Callable[[], ServiceConfig]) -> None:
+
+def serve_until_stopped(reader: ConfigReader) -> None:
     """Runs a node until SIGTERM or SIGINT; SIGHUP reads the configuration again.
 
     Args:
-        read: gives the configuration as it stands now.
+        reader: reads the configuration.
 
     Raises:
         FleetgaugeError: the configuration cannot be used, or a part does not start.
     """
+    keep_files_private()
     # Until the node can take a SIGHUP, it is kept: its default would end the process.
     came_early = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: came_early.set())
-    first = read()
+    first = reader.read()
     configure_logging(first.logging_level, first.logging_format)
+    reader.warn_of_exposed_secrets()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(first, read, came_early))
+        runner.run(_run(first, reader, came_early))
 
 
-async def _run(config: ServiceConfig, read: Callable[[], ServiceConfig], came_early: threading.Event) -> None:
+async def _run(config: ServiceConfig, reader: ConfigReader, came_early: threading.Event) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -54,19 +62,15 @@ async def _run(config: ServiceConfig, read: Callable[[], ServiceConfig], came_ea
     node = FleetgaugeNode(config) if config.workers == 1 else WorkersNode(config)
     await node.start()
     collect_seldom()
-    rereading: set[asyncio.Task[None]] = set()
-
-    def reread() -> None:
-        task = loop.create_task(_reread(node, read))
-        rereading.add(task)
-        task.add_done_callback(rereading.discard)
-
-    loop.add_signal_handler(signal.SIGHUP, reread)
+    asked = asyncio.Event()
+    rereading = loop.create_task(_keep_rereading(node, reader, asked))
+    loop.add_signal_handler(signal.SIGHUP, asked.set)
     if came_early.is_set():
-        reread()
+        asked.set()
     typer.echo(where_everything_is(node, config))
     await stop.wait()
     log.info("stopping", within_ms=config.shutdown_timeout_ms)
+    rereading.cancel()
     await node.stop()
 
 
@@ -94,15 +98,23 @@ def _warn_of_subscriptions(config: ServiceConfig) -> None:
             )
 
 
-async def _reread(node: Node, read: Callable[[], ServiceConfig]) -> None:
-    try:
-        config = read()
-        await node.reconfigure(config)
-    except FleetgaugeError as error:
-        log.error("the configuration was refused, and the old one stays in force", problem=str(error))
-        return
-    _warn_of_subscriptions(config)
-    configure_logging(config.logging_level, config.logging_format)
+async def _keep_rereading(node: Node, reader: ConfigReader, asked: asyncio.Event) -> None:
+    """Takes one new configuration over after the other; signals that come meanwhile count as one more."""
+    reading = OffLoop("reading the configuration", _READ_WITHIN_S)
+    while True:
+        await asked.wait()
+        asked.clear()
+        try:
+            config = await reading.run(reader.read)
+            await node.reconfigure(config)
+        except FleetgaugeError as error:
+            log.error("the configuration was refused, and the old one stays in force", problem=str(error))
+        except Exception:
+            log.exception("the configuration could not be taken over, and the old one stays in force")
+        else:
+            configure_logging(config.logging_level, config.logging_format)
+            _warn_of_subscriptions(config)
+            reader.warn_of_exposed_secrets()
 
 
 def where_everything_is(node: Node, config: ServiceConfig) -> str:

@@ -5,13 +5,13 @@ A socket and not a file, so that the answer is of now, and comes on a full disk 
 
 import asyncio
 import json
-import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fleetgauge.unix_address import bound_socket, unix_address
 from wire.errors import FleetgaugeError
 
 Status = dict[str, Any]
@@ -37,13 +37,7 @@ class StatusServer:
 
     async def start(self) -> None:
         """Listens; only this user may connect."""
-        with suppress(FileNotFoundError):
-            self._path.unlink()
-        previous = os.umask(0o177)
-        try:
-            self._server = await asyncio.start_unix_server(self._answer, path=str(self._path))
-        finally:
-            os.umask(previous)
+        self._server = await asyncio.start_unix_server(self._answer, sock=bound_socket(self._path))
 
     async def stop(self) -> None:
         """Stops listening and removes the socket."""
@@ -69,7 +63,8 @@ def read_status(path: Path) -> Status:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(_ANSWER_TIMEOUT_S)
-            connection.connect(str(path))
+            with unix_address(path) as address:
+                connection.connect(address)
             with connection.makefile("rb") as file:
                 status: Status = json.loads(file.read())
                 return status

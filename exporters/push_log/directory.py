@@ -157,6 +157,11 @@ class LogDirectory:
         """True for the main file of a segment, set aside or not; false for what belongs to it."""
         return path.name.removesuffix(_CORRUPT).endswith(SUFFIX)
 
+    def number_of(self, path: Path) -> int | None:
+        """The number of the segment that a file belongs to, set aside or not; None for another file."""
+        stem, dot, _ = path.name.partition(SUFFIX)
+        return int(stem) if dot and stem.isdecimal() else None
+
     def _side(self, number: int, side: str) -> Path:
         path = self.segment(number)
         return path.with_name(path.name + side)

@@ -105,7 +105,7 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
     """Opening and setting aside must not meet, between threads and between processes."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         kind = PushLogFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else PushLogError
         raise kind(f"{path.name} cannot be kept in {path.parent}: {error.strerror}") from error

@@ -7,25 +7,27 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Final
 
 import apsw
 import structlog
 
+from exporters.calm_log import CalmLog
+from exporters.push_log.ages import Ages
 from exporters.push_log.cursors import Cursors, CursorState
 from exporters.push_log.damage import set_aside
 from exporters.push_log.directory import LogDirectory
 from exporters.push_log.lag import lag_behind
 from exporters.push_log.log import PushLogError
 from exporters.push_log.position import START
-from exporters.push_log.sealed_segment import SealedSegment, written_last
+from exporters.push_log.sealed_segment import SealedSegment
 from exporters.push_log.segment import SegmentCorruptError, SegmentGoneError, Tail, translated
 from exporters.push_log.settings import PushLogSettings
 
 log = structlog.get_logger(__name__)
 
 _BUSY_MS: Final = 1_000
+_AGES: Final = "ages.db"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,8 @@ class Retention:
         self._directory = directory or LogDirectory(settings.dir)
         self._stuck: set[int] = set()
         self._absent_are_said = False
+        self._calm = CalmLog()
+        self._ages = Ages(settings.dir / _AGES, settings.retention_ms)
         self._cursors = Cursors(settings.dir)
 
     def run(self, now_ms: int) -> Upkeep:
@@ -82,7 +86,8 @@ class Retention:
         A segment that cannot be read or unlinked now holds up none but itself.
 
         Args:
-            now_ms: wall time [ms since the epoch, UTC]; what is kept is judged by when it was received.
+            now_ms: monotonic time [ms]; the age of a segment is the time that this log has seen pass since it was
+                sealed, see `ages`.
 
         Raises:
             PushLogError: the log or its cursors cannot be worked on now.
@@ -129,6 +134,7 @@ class Retention:
     def close(self) -> None:
         """Ends the upkeep."""
         self._cursors.close()
+        self._ages.close()
 
     def _sealed(self) -> list[SealedSegment]:
         """The sealed segments, oldest first, but for those that this run could not unlink."""
@@ -195,17 +201,29 @@ class Retention:
         return True
 
     def _drop_aged(self, now_ms: int, lost: Counter[str]) -> int:
-        """The oldest segments up to the first that is young enough: a drop takes the cursors past all before it."""
-        oldest_us = (now_ms - self._settings.retention_ms) * 1_000
-        sealed = self._sealed()
-        times = written_last(sealed, now_ms * 1_000)
-        aged = [each for each, _ in takewhile(lambda entry: entry[1] < oldest_us, zip(sealed, times, strict=True))]
+        """Drops the segments that have been sealed for the retention, and what was set aside of such ones."""
+        aged_up_to = self._aged_up_to(now_ms)
+        aged = [each for each in self._sealed() if each.number <= aged_up_to]
         for each in aged:
             self._drop(each, "push.log.retention.ms", lost)
         for path in self._directory.corrupt_files():
-            if path.stat().st_mtime_ns // 1_000_000 < now_ms - self._settings.retention_ms:
+            if (number := self._directory.number_of(path)) is not None and number <= aged_up_to:
                 path.unlink(missing_ok=True)
         return len(aged)
+
+    def _aged_up_to(self, now_ms: int) -> int:
+        """The newest segment that age drops; 0 where there is none, or ages cannot be noted now (on a full disk)."""
+        live = self._directory.live()
+        if not live or self._directory.newest_problem is not None:  # which one is the head cannot be told
+            return 0
+        try:
+            return self._ages.aged(live[-1] - 1, now_ms)
+        except PushLogError as error:
+            if count := self._calm.occurrences("ages", now_ms=now_ms):
+                log.warning(
+                    "no segment of the push log is dropped for its age now", problem=str(error), occurrences=count
+                )
+            return 0
 
     def _drop_oversize(self, lost: Counter[str]) -> int:
         """What was set aside goes first, then the oldest segments; the head always stays."""

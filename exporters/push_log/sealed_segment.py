@@ -1,6 +1,5 @@
-"""A segment that is written no more, as upkeep sees it: where it ends, what it has lost, how old it is."""
+"""A segment that is written no more, as upkeep sees it: where it ends, and what it has lost."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from exporters.push_log.position import Position
@@ -33,17 +32,3 @@ class SealedSegment(NamedTuple):
         if self.tail is None and not self.written:
             return position.segment > self.number
         return not self.last_row or (self.number, self.last_row) <= position
-
-
-def written_last(sealed: Sequence[SealedSegment], now_us: int) -> list[int]:
-    """When each segment got its last push, as far as that can be believed [us since the epoch].
-
-    Where none can be read, or lies in the future since the clock was ahead, it was no later than in the next segment.
-    """
-    times = []
-    latest = now_us
-    for each in reversed(sealed):
-        if each.tail is not None and 0 < each.tail.received_at <= now_us:
-            latest = each.tail.received_at
-        times.append(latest)
-    return times[::-1]

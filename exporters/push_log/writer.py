@@ -181,7 +181,7 @@ class SqlitePushLogWriter:
 def _lock(path: Path) -> int:
     try:
         path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise PushLogError(f"the push log cannot be kept in {path}: {error.strerror}") from error
     try:

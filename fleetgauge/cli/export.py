@@ -1,6 +1,6 @@
 """`fleetgauge export`: the exporters alone, reading the topic, until SIGTERM or SIGINT."""
 
-from fleetgauge.cli.options import ConfigFile, Overrides, read_config
+from fleetgauge.cli.options import ConfigFile, Overrides, config_reader
 
 
 def export(config: ConfigFile = None, override: Overrides = None) -> None:
@@ -13,4 +13,4 @@ def export(config: ConfigFile = None, override: Overrides = None) -> None:
     """
     from fleetgauge.exporting import export_until_stopped  # half the program: other commands start without it
 
-    export_until_stopped(read_config(config, override))
+    export_until_stopped(config_reader(config, override))

@@ -11,6 +11,7 @@ from fleetgauge.errors import ConfigError
 
 if TYPE_CHECKING:
     from fleetgauge.config import ServiceConfig
+    from fleetgauge.config.reader import ConfigReader
 
 ConfigFile = Annotated[
     Path | None,
@@ -31,6 +32,13 @@ def read_config(config: Path | None, override: list[str] | None) -> "ServiceConf
     from fleetgauge.config import load_config  # knows every room: commands that need none start without it
 
     return load_config(config, environment=os.environ, overrides=override or ())
+
+
+def config_reader(config: Path | None, override: list[str] | None) -> "ConfigReader":
+    """The same for a process that reads it again while it runs."""
+    from fleetgauge.config.reader import ConfigReader
+
+    return ConfigReader(config, os.environ, override or ())
 
 
 LogDirs = Annotated[

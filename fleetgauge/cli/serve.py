@@ -1,6 +1,6 @@
 """`fleetgauge serve`: runs a node until SIGTERM or SIGINT; SIGHUP rereads the configuration."""
 
-from fleetgauge.cli.options import ConfigFile, Overrides, read_config
+from fleetgauge.cli.options import ConfigFile, Overrides, config_reader
 
 
 def serve(config: ConfigFile = None, override: Overrides = None) -> None:
@@ -13,8 +13,9 @@ def serve(config: ConfigFile = None, override: Overrides = None) -> None:
     receive the pushes, with the plugin (docs/deploy-broker-plugin.md), and fleetgauge export delivers them.
 
     SIGTERM and SIGINT stop it in order: no new connections, pending responses sent, exporters flushed within
-    shutdown.timeout.ms. SIGHUP rereads subscriptions and log level; a bad file is refused whole.
+    shutdown.timeout.ms. SIGHUP rereads subscriptions, users, limits and log level; a bad file is refused whole, and
+    keys that need a restart are named in the log.
     """
     from fleetgauge.serving import serve_until_stopped  # half the program: other commands start without it
 
-    serve_until_stopped(lambda: read_config(config, override))
+    serve_until_stopped(config_reader(config, override))

@@ -48,10 +48,18 @@ def load_config(
     Raises:
         ConfigError: a key is unknown, a value is not allowed, or the file cannot be read.
     """
-    sourced = from_toml(file) if file is not None else {}
-    assumed = {} if any(key.startswith(_SUBSCRIPTION) for key in sourced) else DEFAULT_SUBSCRIPTION
-    sourced |= from_environment(environment or {})
-    sourced |= from_overrides(overrides)
+    in_file = from_toml(file) if file is not None else {}
+    return checked(in_file, from_environment(environment or {}) | from_overrides(overrides))
+
+
+def checked(in_file: Mapping[str, Sourced], over_it: Mapping[str, Sourced]) -> ServiceConfig:
+    """The configuration that the values of a file make, and those from elsewhere, which win.
+
+    Raises:
+        ConfigError: a key is unknown, or a value is not allowed.
+    """
+    assumed = {} if any(key.startswith(_SUBSCRIPTION) for key in in_file) else DEFAULT_SUBSCRIPTION
+    sourced = {**in_file, **over_it}
     config = _validate(sourced, assumed)
     _check_subscriptions(config, sourced)
     _check_guard(config, sourced)

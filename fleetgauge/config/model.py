@@ -319,7 +319,8 @@ class ServiceConfig(ListenerKeys):
         default=_LOG.retention_ms,
         ge=1000,
         alias="push.log.retention.ms",
-        description="A segment older than this goes; what it held undelivered is counted [ms].",
+        description="A segment that has been complete for this long goes, by the time that the log has seen pass; what "
+        "it held undelivered is counted [ms].",
     )
     push_log_flush: Literal["os", "fsync"] = Field(
         default=_LOG.flush,

@@ -14,6 +14,9 @@ ENVIRONMENT_PREFIX = "FLEETGAUGE_"
 NOT_CONFIGURATION = frozenset({"FLEETGAUGE_CONFIG"})
 """Variables with our prefix that are options of the command line, not configuration keys."""
 
+MAX_FILE_BYTES = 4 << 20
+"""Of a configuration file [B]; ten thousand users take about half of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
@@ -29,25 +32,46 @@ def from_toml(path: Path) -> dict[str, Sourced]:
     Raises:
         ConfigError: the file cannot be read or is not TOML.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError("", f"cannot read the configuration file {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError("", f"{path} is not UTF-8 text: {error}") from error
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        hint = ""
-        if "overwrite" in str(error):
-            hint = '; a key that is also the prefix of another is written in quotes, for example "push.log" = "sqlite"'
-        raise ConfigError("", f"{path} is not valid TOML: {error}{hint}") from error
+    tree = _parsed(path, _text(path))
     flat: dict[str, Sourced] = {}
-    for key, value in _flatten(tree, ""):
+    for key, value in _pairs(path, tree):
         if key in flat:
             raise ConfigError(key, "is set twice", source=str(path))
         flat[key] = Sourced(value, str(path))
     return flat
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise ConfigError("", f"cannot read the configuration file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("", f"{path} is not UTF-8 text: {error}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError("", f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB, and no configuration file")
+    return text
+
+
+def _parsed(path: Path, text: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ConfigError("", f"{path} is nested too deeply; a configuration has tables two or three deep") from error
+    except ValueError as error:  # TOMLDecodeError is one, and a number of thousands of digits is another
+        hint = ""
+        if "overwrite" in str(error):
+            hint = '; a key that is also the prefix of another is written in quotes, for example "push.log" = "sqlite"'
+        raise ConfigError("", f"{path} is not valid TOML: {error}{hint}") from error
+
+
+def _pairs(path: Path, tree: Mapping[str, object]) -> list[tuple[str, object]]:
+    try:
+        return list(_flatten(tree, ""))
+    except RecursionError as error:
+        raise ConfigError("", f"{path} is nested too deeply; a configuration has tables two or three deep") from error
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Sourced]:

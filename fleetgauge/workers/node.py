@@ -11,12 +11,21 @@ from typing import Any, Final
 
 import structlog
 
-from fleetgauge.app import CHANGEABLE, BoundEndpoint, Changes, advertised_address, say_reread, told_of_node
+from fleetgauge.app import (
+    CHANGEABLE,
+    EXAMINE_WITHIN_S,
+    BoundEndpoint,
+    Changes,
+    advertised_address,
+    say_reread,
+    told_of_node,
+)
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
 from fleetgauge.http.supervisor import HttpPort
+from fleetgauge.off_loop import OffLoop
 from fleetgauge.status import Status, StatusServer
 from fleetgauge.workers.merge import merged_parts
 from fleetgauge.workers.predecessors import wait_for_workers
@@ -53,6 +62,7 @@ class WorkersNode:
         self._look_after: asyncio.Task[None] | None = None
         self._rereading = asyncio.Lock()
         self._offers = 0
+        self._examining = OffLoop("examining the configuration", EXAMINE_WITHIN_S)
         self.http = HttpPort(config, self._data.node_socket, self._time)
         self.bound: tuple[BoundEndpoint, ...] = ()
 
@@ -113,7 +123,7 @@ class WorkersNode:
             FleetgaugeError: it cannot be used, here or in a worker; nothing was changed.
         """
         async with self._rereading:
-            Changes.of(config)
+            await self._examining.run(lambda: Changes.of(config))
             self._offers += 1
             shares = {worker: self._share(config, worker.number) for worker in self._workers}
             problems = await asyncio.gather(*(worker.offer(self._offers, each) for worker, each in shares.items()))

@@ -17,11 +17,12 @@ import structlog
 import uvloop
 from pydantic import BaseModel
 
-from fleetgauge.app import Changes, FleetgaugeNode
+from fleetgauge.app import EXAMINE_WITHIN_S, Changes, FleetgaugeNode
 from fleetgauge.child_output import own_output
 from fleetgauge.config import ServiceConfig
 from fleetgauge.garbage import collect_seldom
 from fleetgauge.logs import configure_logging, flush_logs
+from fleetgauge.off_loop import OffLoop
 from fleetgauge.workers.predecessors import FINISH_MS
 from wire.errors import FleetgaugeError
 
@@ -100,6 +101,7 @@ async def _obey(node: FleetgaugeNode, commands: asyncio.StreamReader, early: lis
         How long the stop may take [ms].
     """
     offered: dict[int, tuple[ServiceConfig, Changes]] = {}
+    examining = OffLoop("examining the configuration", EXAMINE_WITHIN_S)
     while True:
         try:
             line = early.pop(0) if early else await commands.readline()
@@ -112,7 +114,7 @@ async def _obey(node: FleetgaugeNode, commands: asyncio.StreamReader, early: lis
             return int(command["stop"])
         if "offer" in command:
             number = int(command["offer"])
-            say({"offer": number, "problem": examine(node.examine, number, command["config"], offered)})
+            say({"offer": number, "problem": await _examined(examining, node, number, command["config"], offered)})
         elif (taken := offered.pop(command.get("take", 0), None)) is not None:
             config, changes = taken
             try:
@@ -121,6 +123,20 @@ async def _obey(node: FleetgaugeNode, commands: asyncio.StreamReader, early: lis
                 log.error("the configuration was refused, and the old one stays in force", problem=str(error))
             else:
                 configure_logging(config.logging_level, config.logging_format)
+
+
+async def _examined(
+    examining: OffLoop,
+    node: FleetgaugeNode,
+    number: int,
+    values: dict[str, Any],
+    offered: dict[int, tuple[ServiceConfig, Changes]],
+) -> str:
+    """See `examine`; away from the loop, where pushes wait."""
+    try:
+        return await examining.run(lambda: examine(node.examine, number, values, offered))
+    except FleetgaugeError as error:
+        return str(error)
 
 
 def examine(

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -231,6 +232,43 @@ def test_hours_that_ended_longer_ago_than_retention_are_removed_and_counted_and_
     exporter.export(batch_of(new, first=8))
     assert exporter.counters()["retired_files"] == 4
     assert not (tmp_path / "date=2023-11-14").exists()
+
+
+def test_a_wall_clock_that_jumps_ahead_removes_nothing_before_its_time(tmp_path: Path) -> None:
+    time = MockTime(wall_ms=T0 // 1_000 + 60_000)
+    settings = LandingSettings(path=str(tmp_path), writer="node-7", retention_ms=2 * 3_600_000)
+    exporter = LandingExporter("landing", settings, time=time)
+    exporter.export(batch_of(pushes(1)))
+    time.jump_wall_clock(8 * 24 * 3_600_000)
+    time.sleep(60_000)
+    exporter.export(batch_of(pushes(1, start=T0 + 1), first=2))
+    assert exporter.counters()["retired_files"] == 0
+    time.sleep(4 * 3_600_000)
+    exporter.export(batch_of(pushes(1, start=T0 + 5 * HOUR_US), first=3))
+    assert exporter.counters()["retired_files"] == 2
+
+
+@pytest.mark.parametrize(
+    ("root_mode", "file_mode"), [(None, 0o600), (0o755, 0o644), (0o2750, 0o640), (0o2770, 0o660), (0o700, 0o600)]
+)
+def test_files_and_folders_are_open_to_those_for_whom_the_landing_zone_is(
+    tmp_path: Path, root_mode: int | None, file_mode: int
+) -> None:
+    """One that is there tells by its own mode who may read it; one that is made is this user's alone."""
+    root = tmp_path / "landing"
+    if root_mode is not None:
+        root.mkdir()
+        root.chmod(root_mode)
+    before = os.umask(0o077)
+    try:
+        landing(root).export(batch_of(pushes(1)))
+    finally:
+        os.umask(before)
+    (file,) = (root / each for each in visible(root))
+    assert stat.S_IMODE(file.stat().st_mode) == file_mode
+    for folder in (file.parent, file.parent.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == (root_mode or 0o700)
+    assert stat.S_IMODE((root / "_writing").stat().st_mode) & 0o777 == 0o700
 
 
 def test_a_log_that_was_begun_anew_does_not_overwrite_what_is_there(tmp_path: Path) -> None:

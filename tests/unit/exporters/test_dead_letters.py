@@ -110,12 +110,31 @@ def test_a_letter_that_is_larger_than_half_the_table_is_counted_and_costs_no_oth
 
 def test_a_letter_that_is_too_old_goes_and_is_counted(letters: DeadLetters, time: MockTime) -> None:
     letters.put("collector", [refused(1)])
+    letters.drop_aged()
     time.sleep(DAY_MS // 2)
     letters.put("collector", [refused(2)])
+    letters.drop_aged()
     time.sleep(DAY_MS // 2 + 1)
     letters.drop_aged()
     assert pushes(letters) == [refused(2).record]
     assert letters.stats()["collector"].lost_by_age == 1
+
+
+def test_a_wall_clock_that_jumps_ahead_drops_no_letter_and_one_that_is_set_back_drops_none_early(
+    letters: DeadLetters, time: MockTime
+) -> None:
+    letters.put("collector", [refused(1)])
+    letters.drop_aged()
+    time.jump_wall_clock(8 * DAY_MS)
+    letters.drop_aged()
+    assert pushes(letters) == [refused(1).record]
+    time.sleep(DAY_MS)
+    time.jump_wall_clock(-9 * DAY_MS)
+    letters.drop_aged()
+    assert pushes(letters) == [refused(1).record]
+    time.jump_wall_clock(8 * DAY_MS + 1)
+    letters.drop_aged()
+    assert pushes(letters) == []
 
 
 def test_what_is_replayed_is_taken_once_and_goes_when_it_was_delivered(letters: DeadLetters, time: MockTime) -> None:

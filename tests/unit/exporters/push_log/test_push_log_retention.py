@@ -128,9 +128,9 @@ def test_segments_older_than_their_time_go_and_the_head_stays(log: Any) -> None:
     writer, reader = log.writer(), log.reader()
     written = log.write(writer, 60)
     retention = upkeep(log, "otlp")
-    just_in_time = RECEIVED_AT_US // 1_000 + WEEK_MS
-    assert retention.run(just_in_time).dropped == 0
-    result = retention.run(just_in_time + 1)
+    assert retention.run(NOW_MS).dropped == 0
+    assert retention.run(NOW_MS + WEEK_MS - 1).dropped == 0
+    result = retention.run(NOW_MS + WEEK_MS)
     assert result.dropped > 0
     left = poll_all(reader)
     assert left == written[-len(left) :]
@@ -138,25 +138,46 @@ def test_segments_older_than_their_time_go_and_the_head_stays(log: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong_by_days", [365, -365])
-def test_after_the_clock_was_wrong_what_goes_by_age_is_the_oldest_and_is_counted(log: Any, wrong_by_days: int) -> None:
-    """Five segments of ten pushes: the second by the wrong clock, the last two of the seventh and eighth day."""
-    day_us = 24 * 3_600_000_000
+def test_whatever_the_wall_clock_said_what_goes_by_age_is_the_oldest_and_is_counted(
+    log: Any, wrong_by_days: int
+) -> None:
+    """Five segments of ten pushes: the second by the wrong clock, the last two of the ninth and tenth day."""
+    day_ms = 24 * 3_600_000
     reader = log.reader()
-    for number, day in enumerate((0, wrong_by_days, 0, 7, 8)):
+    retention = upkeep(log, "otlp")
+    for number, (day, wrong) in enumerate(((0, 0), (1, wrong_by_days), (2, 0), (9, 0), (10, 0))):
         writer = log.writer()
         for each in range(10):
-            writer.append(push_record(10 * number + each, received_at=RECEIVED_AT_US + day * day_us))
+            received_at = RECEIVED_AT_US + (day + wrong) * day_ms * 1_000
+            writer.append(push_record(10 * number + each, received_at=received_at))
         writer.commit()
         writer.close()
-    retention = upkeep(log, "otlp")
-    for days, gone in ((1, 0), (7.5, 30)):
-        lost = retention.run((RECEIVED_AT_US + int(days * day_us)) // 1_000).lost_records
-        assert lost == ({"otlp": gone} if gone else {})
-    assert poll_all(reader) == list(range(30, 50))
-    assert Cursors(log.path).states()[0].lost_by_retention == 30
+        retention.run(NOW_MS + day * day_ms)
+    assert lost(log) == 20, "the third was sealed by the fourth, on the ninth day"
+    assert poll_all(reader) == list(range(20, 50))
 
 
-def test_an_unreadable_segment_ages_with_the_next_one(log: Any) -> None:
+def test_a_log_that_is_found_after_a_long_time_keeps_everything_until_it_has_seen_the_time_pass(log: Any) -> None:
+    """Of pushes that are a year old by the wall clock, the log has seen nothing: the clock may be wrong."""
+    reader = log.reader()
+    written = log.write(log.writer(), 60)
+    a_year_on = NOW_MS + 52 * WEEK_MS
+    with closing(upkeep(log, "otlp")) as first:
+        assert first.run(a_year_on).dropped == 0
+    with closing(upkeep(log, "otlp")) as second:
+        assert second.run(a_year_on + WEEK_MS - 1).dropped == 0
+    assert poll_all(reader) == written
+
+
+def test_ages_that_cannot_be_noted_keep_no_segment_from_going_for_its_size(log: Any) -> None:
+    (log.path / "ages.db").mkdir(parents=True)
+    log.write(log.writer(), 60)
+    with capture_logs() as said:
+        assert upkeep(log, "otlp", retention_bytes=70_000).run(NOW_MS).dropped > 0
+    assert any("no segment of the push log is dropped for its age now" in entry["event"] for entry in said)
+
+
+def test_an_unreadable_segment_ages_too(log: Any) -> None:
     reader = log.reader()
     log.write(log.writer(), 60)
     make_unreadable(log.segments()[1], removable=True)
@@ -172,7 +193,9 @@ def test_the_last_pushes_of_a_quiet_log_age_too(log: Any) -> None:
     log.reader()
     log.time.sleep(log.settings.segment_ms)
     writer.roll_if_due()
-    assert upkeep(log, "otlp").run(NOW_MS + WEEK_MS).lost_records == {"otlp": 3}
+    retention = upkeep(log, "otlp")
+    retention.run(NOW_MS)
+    assert retention.run(NOW_MS + WEEK_MS).lost_records == {"otlp": 3}
 
 
 def lost(log: Any) -> int:
@@ -265,7 +288,8 @@ def test_a_rewind_after_a_drop_goes_on_with_what_is_left(log: Any) -> None:
     assert state.delivered_records + state.lost_by_retention == 100
 
 
-def test_damaged_segments_are_set_aside_and_their_files_age_and_count_towards_the_size(log: Any) -> None:
+@pytest.mark.parametrize("bound", ["retention_ms", "retention_bytes"])
+def test_damaged_segments_are_set_aside_and_their_files_age_and_count_towards_the_size(log: Any, bound: str) -> None:
     writer = log.writer()
     log.write(writer, 3)
     writer.close()
@@ -278,10 +302,10 @@ def test_damaged_segments_are_set_aside_and_their_files_age_and_count_towards_th
     assert len(list(log.path.glob("*.corrupt"))) >= 1
     assert poll_all(log.reader()) == written
     for path in log.path.glob("*.corrupt"):
-        os.utime(path, (NOW_MS / 1_000, NOW_MS / 1_000))
-    upkeep(log, "otlp").run(NOW_MS + WEEK_MS)
+        os.utime(path, (0, 0))  # which proves nothing
+    upkeep(log, "otlp").run(NOW_MS + WEEK_MS - 1)
     assert len(list(log.path.glob("*.corrupt"))) >= 1
-    upkeep(log, "otlp", retention_bytes=100_000).run(NOW_MS)
+    upkeep(log, "otlp", **{bound: 100_000}).run(NOW_MS + WEEK_MS)
     assert list(log.path.glob("*.corrupt")) == []
 
 

@@ -1,0 +1,79 @@
+"""The configuration of a process that runs: read at its start, and again at each SIGHUP."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from exporters.options import without_credentials
+from fleetgauge.config.load import checked
+from fleetgauge.config.model import ServiceConfig
+from fleetgauge.config.security import SECRETS, USERS_PREFIX
+from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
+from fleetgauge.errors import ConfigError
+from fleetgauge.private_files import is_open_to_others
+
+log = structlog.get_logger(__name__)
+
+_SECRET_WORDS = ("password", "secret", "jaas", "private", "token", "headers", *SECRETS)
+
+
+class ConfigReader:
+    """Reads one configuration again and again.
+
+    Args:
+        file: a TOML file, or None for the defaults.
+        environment: the process environment, of which `FLEETGAUGE_*` is read.
+        overrides: texts `key=value`.
+    """
+
+    def __init__(self, file: Path | None, environment: Mapping[str, str], overrides: Sequence[str]) -> None:
+        self._file = file
+        self._environment = environment
+        self._overrides = overrides
+        self._had_keys = False
+        self._exposed: list[str] = []
+
+    def read(self) -> ServiceConfig:
+        """The configuration as it stands now. An empty file means the defaults, unless it held keys before.
+
+        Raises:
+            ConfigError: as `load_config`; or the file has lost all its keys.
+        """
+        in_file = from_toml(self._file) if self._file is not None else {}
+        if self._had_keys and not in_file:
+            raise ConfigError(
+                "",
+                f"{self._file} is empty, and would take away every subscription and user: is it being written? "
+                "Restart the node to have the defaults",
+            )
+        config = checked(in_file, from_environment(self._environment) | from_overrides(self._overrides))
+        self._had_keys = bool(in_file)
+        self._exposed = self._exposed_secrets(in_file)
+        return config
+
+    def warn_of_exposed_secrets(self) -> None:
+        """Logs that other users may read a file that was read and has secrets."""
+        if self._exposed:
+            log.warning(
+                f"other users may read the configuration file, which has secrets: chmod 0600 {self._file}",
+                keys=self._exposed,
+            )
+
+    def _exposed_secrets(self, in_file: Mapping[str, Sourced]) -> list[str]:
+        try:
+            if self._file is None or not is_open_to_others(self._file):
+                return []
+        except OSError:  # it was replaced just now
+            return []
+        return [key for key, raw in in_file.items() if _is_secret(key, raw.value)]
+
+
+def _is_secret(key: str, value: object) -> bool:
+    """True for a value that is one, and false for a reference `${...}` to one that lies elsewhere."""
+    text = str(value)
+    if not text or text.startswith("${"):
+        return False
+    return (
+        key.startswith(USERS_PREFIX) or any(word in key for word in _SECRET_WORDS) or without_credentials(text) != text
+    )

@@ -1,0 +1,55 @@
+"""Calls that may block (a file on a slow mount, a name that is looked up), away from the loop on which clients wait."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from wire.errors import FleetgaugeError
+
+T = TypeVar("T")
+
+
+class OffLoop:
+    """Runs one call at a time in a thread that neither the loop nor the end of the process waits for.
+
+    Args:
+        what: names the calls in a sentence, for example `reading the configuration`.
+        within_s: how long one may take [s].
+    """
+
+    def __init__(self, what: str, within_s: float) -> None:
+        self._what = what
+        self._within_s = within_s
+        self._thread: threading.Thread | None = None
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """What `call` returns.
+
+        Raises:
+            FleetgaugeError: it does not end in time, or an earlier one has not ended yet; and what `call` raises.
+        """
+        if self._thread is not None and self._thread.is_alive():
+            raise FleetgaugeError(f"{self._what} was begun before and has not ended yet")
+        outcome: Future[T] = Future()
+        outcome.set_running_or_notify_cancel()  # from here on it cannot be cancelled, and takes what comes late
+
+        def work() -> None:
+            try:
+                outcome.set_result(call())
+            except Exception as error:  # noqa: BLE001  the caller's to handle
+                outcome.set_exception(error)
+
+        self._thread = threading.Thread(target=work, name=self._what, daemon=True)
+        self._thread.start()
+        waiting = asyncio.wrap_future(outcome)
+        # Not `wait_for`: what `call` raises may be a TimeoutError of its own.
+        await asyncio.wait([waiting], timeout=self._within_s)
+        if not waiting.done():
+            waiting.cancel()
+            raise FleetgaugeError(
+                f"{self._what} took longer than {self._within_s:.0f} s: is a file no file, or on a disk that does not "
+                "answer?"
+            )
+        return waiting.result()

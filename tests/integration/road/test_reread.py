@@ -1,0 +1,89 @@
+"""SIGHUP with files that are none, or that would take everything away: clients are served, and the old one holds."""
+
+import os
+import signal
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from support.node import Node
+from support.payloads import metrics_data
+from support.raw_client import RawClient
+
+pytestmark = pytest.mark.integration
+
+CONFIG = """
+[client-metrics.all]
+metrics = "*"
+interval.ms = 100
+[exporters.collector]
+type = "otlp"
+endpoint = "http://127.0.0.1:{port}"
+"""
+
+
+def hang_up(node: Node, text: str, *, says: str) -> str:
+    """Has the node read another file, and waits until its log has these words once more."""
+    assert node.process is not None
+    before = node.log.read_text().count(says)
+    node.config_file.write_text(text)
+    node.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 60
+    while node.log.read_text().count(says) == before:
+        assert time.monotonic() < deadline, f"waited in vain for {says!r}: {node.output()}"
+        time.sleep(0.02)
+    return node.output()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_file_that_never_ends_to_open_stalls_no_push_and_no_stop(tmp_path: Path, workers: int) -> None:
+    with Node(tmp_path, f"workers={workers}", config=CONFIG.format(port=1)) as node:
+        assert node.process is not None
+        node.config_file.unlink()
+        os.mkfifo(node.config_file)
+        with RawClient(node.port) as client:
+            for _ in range(3):
+                node.process.send_signal(signal.SIGHUP)
+                subscription = client.get(uuid.uuid4())
+                assert client.push(subscription, metrics_data()).error_code == 0
+                assert node.status()["node"]["pid"] == node.process.pid
+        assert node.stop() == 0, node.output()
+
+
+def test_certificates_that_never_end_to_open_stall_no_push(tmp_path: Path) -> None:
+    with Node(tmp_path, config=CONFIG.format(port=1)) as node:
+        assert node.process is not None
+        os.mkfifo(tmp_path / "trust.pem")
+        overridden = f'"listener.name.plaintext.ssl.truststore.location" = "{tmp_path / "trust.pem"}"\n'
+        node.config_file.write_text(overridden + CONFIG.format(port=1))
+        with RawClient(node.port) as client:
+            for _ in range(3):
+                node.process.send_signal(signal.SIGHUP)
+                assert client.push(client.get(uuid.uuid4()), metrics_data()).error_code == 0
+        assert node.stop() == 0, node.output()
+
+
+def test_what_no_configuration_may_become_is_refused_in_a_sentence_and_the_old_one_holds(tmp_path: Path) -> None:
+    refused = "the configuration was refused, and the old one stays in force"
+    with Node(tmp_path, config=CONFIG.format(port=1)) as node:
+        assert "is empty, and would take away every subscription" in hang_up(node, "", says=refused)
+        assert "nested too deeply" in hang_up(node, "a = " + "[" * 100_000, says=refused)
+        assert "larger than 4 MiB" in hang_up(node, "#" * (5 << 20), says=refused)
+        assert "Traceback" not in node.log.read_text()
+        assert node.status()["telemetry"]["subscriptions"] == ["all"]
+        said = hang_up(node, CONFIG.format(port=2), says="configuration reread")
+        assert "these keys changed in the file, and need a restart" in said
+        assert "exporters.collector.endpoint" in said
+        assert "exporters.collector.type" not in said
+
+
+def test_a_file_with_secrets_that_others_may_read_is_warned_of_at_the_start_and_after(tmp_path: Path) -> None:
+    secret = 'headers = "authorization=hunter2"\n'
+    (tmp_path / "fleetgauge.toml").touch(mode=0o644)
+    with Node(tmp_path, config=CONFIG.format(port=1) + secret) as node:
+        warning = f"chmod 0600 {node.config_file}"
+        assert warning in node.output()
+        assert "exporters.collector.headers" in node.output()
+        hang_up(node, CONFIG.format(port=1) + secret, says=warning)
+        assert "hunter2" not in node.log.read_text()
