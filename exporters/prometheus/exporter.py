@@ -71,7 +71,7 @@ class PrometheusExporter:
 
         Raises:
             StateError: the state cannot be read.
-            PageError: the page's address cannot be had.
+            PageError: the page's address cannot be bound.
         """
         with self._lock:
             if self._closed:
@@ -85,7 +85,7 @@ class PrometheusExporter:
                     raise
                 self._state = state
             if self._server is None:
-                self._server = PageServer(self.settings.listen, self._page)
+                self._server = PageServer(self.name, self.settings.listen, self._page)
                 log.info("client series are served", exporter=self.name, url=self._server.url)
 
     def close(self) -> None:

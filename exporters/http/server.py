@@ -1,12 +1,13 @@
 """Serving HTTP/1.1 on sockets that are already bound: h11 between asyncio's streams and one function that answers.
 
-What a peer may cost is bounded here: how many there are, how large a request is, how long anything takes.
+The node's HTTP port and the page of client series are both served here. The cost of a peer is bounded: number of
+connections, size of a request, duration of every step. A connection that waits for its peer gives way to a new one.
 """
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -14,9 +15,9 @@ from typing import Any, Final
 import h11
 import structlog
 
+from exporters.calm_log import CalmLog
+from exporters.http.messages import HttpError, HttpRequest, HttpResponse
 from exporters.loopback import is_loopback, names_this_machine
-from fleetgauge.http.messages import HttpError, HttpRequest, HttpResponse
-from fleetgauge.node_socket import close_within
 
 log = structlog.get_logger(__name__)
 
@@ -36,12 +37,15 @@ class HttpSettings:
     """The bounds.
 
     Attributes:
-        max_connections: open at once; beyond, the one that is idle for longest goes, else the newcomer.
+        max_connections: open at once; a further one takes the place of the connection that has waited for its peer for
+            longest, and is refused where there is none.
         max_request_bytes: of a request's line and headers [B]; a body is refused.
         request_within_s: how long a peer may take for its request [s].
         idle_s: how long a connection waits for its next request [s].
         answer_within_s: how long the making of a response may take [s].
         read_within_s: how long a peer may take to read a piece of a response [s].
+        send_within_s: how long a peer may take to read a whole response [s].
+        stalled_after_s: how long a peer that does not read keeps its place when another one needs it [s].
     """
 
     max_connections: int = 64
@@ -50,26 +54,48 @@ class HttpSettings:
     idle_s: float = 30.0
     answer_within_s: float = 60.0
     read_within_s: float = 20.0
+    send_within_s: float = 120.0
+    stalled_after_s: float = 1.0
 
 
 class _Peer:
-    """One connection."""
+    """One connection.
 
-    __slots__ = ("connection", "is_idle", "is_local", "reader", "task", "writer")
+    Attributes:
+        is_idle: no whole request has come that is not answered.
+        waits_since_s: when the wait for the peer began, to send or to read [s of the loop's clock]; None while there
+            is none.
+        gives_way: it is being closed, since another one needs its place.
+    """
+
+    __slots__ = ("connection", "gives_way", "is_idle", "is_local", "reader", "task", "waits_since_s", "writer")
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, max_request_bytes: int, *, is_local: bool
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, max_request_bytes: int, now_s: float
     ) -> None:
         self.reader = reader
         self.writer = writer
         self.connection = h11.Connection(h11.SERVER, max_incomplete_event_size=max_request_bytes)
         self.is_idle = True
-        self.is_local = is_local
+        self.is_local = is_loopback(str((writer.get_extra_info("sockname") or ("",))[0]))
+        self.waits_since_s: float | None = now_s
+        self.gives_way = False
         self.task = asyncio.current_task()
+
+    def stalled_s(self, now_s: float) -> float:
+        """For how long the peer has been waited for [s]; below 0 if it is not, or gives way already."""
+        if self.waits_since_s is None or self.gives_way:
+            return -1.0
+        return now_s - self.waits_since_s
+
+    def begin(self) -> None:
+        """A request is being served."""
+        self.is_idle = False
+        self.waits_since_s = None
 
 
 class HttpServer:
-    """Answers requests on bound sockets.
+    """Answers requests on bound sockets. Its loop is its own: what the loop reports goes to the log, limited.
 
     Args:
         sockets: bound, and not necessarily listening yet.
@@ -82,19 +108,21 @@ class HttpServer:
         self._answer = answer
         self._settings = settings
         self._servers: list[asyncio.Server] = []
-        self._peers: dict[_Peer, None] = {}
+        self._peers: set[_Peer] = set()
+        self._calm = CalmLog()
 
     async def start(self) -> None:
         """Accepts connections from now on."""
+        asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
         for each in self._sockets:
             self._servers.append(await asyncio.start_server(self._serve, sock=each, limit=_READ_BYTES))
 
     async def stop(self, within_s: float) -> None:
-        """Accepts no more, ends idle connections, and gives responses under way so long [s]."""
+        """Accepts no more, ends idle connections, and waits up to `within_s` [s] for responses under way."""
         for server in self._servers:
             server.close()
         tasks = [peer.task for peer in self._peers if peer.task is not None]
-        for peer in list(self._peers):
+        for peer in self._peers:
             if peer.is_idle:
                 peer.writer.transport.abort()
         if tasks:
@@ -103,65 +131,87 @@ class HttpServer:
                 task.cancel()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        local = str(writer.get_extra_info("sockname")[0])
-        peer = _Peer(reader, writer, self._settings.max_request_bytes, is_local=is_loopback(local))
+        peer = _Peer(reader, writer, self._settings.max_request_bytes, self._now_s())
         if not self._make_room():
             writer.transport.abort()
             return
-        self._peers[peer] = None
+        self._peers.add(peer)
         try:
             while await self._serve_request(peer):
                 peer.connection.start_next_cycle()
-            await close_within(writer, self._settings.read_within_s)
+            await self._close(peer)
         except (OSError, TimeoutError, asyncio.CancelledError, h11.ProtocolError):
-            pass  # a peer that is gone or takes too long; or the process stops
+            pass  # the peer reset the connection or takes too long; or the process stops
         except Exception:
-            log.exception("a request to the HTTP port could not be served")
+            if count := self._occurrences("cut off"):
+                log.exception("a response was cut off", occurrences=count)
         finally:
-            del self._peers[peer]
-            writer.transport.abort()  # who does not read would keep what was written for it
+            self._peers.discard(peer)
+            writer.transport.abort()  # a peer that does not read would keep what was written for it
 
     def _make_room(self) -> bool:
-        """True if there is room for one more connection; the longest idle one goes for it."""
+        """True if there is room for one more connection; made by closing the one that waits for its peer for longest.
+
+        A connection without a request gives way at once, one whose peer is slow to read after `stalled_after_s`.
+        """
         if len(self._peers) < self._settings.max_connections:
             return True
-        for peer in self._peers:
-            if peer.is_idle and not peer.writer.transport.is_closing():
-                peer.writer.transport.abort()
-                return True
-        return False
+        now_s = self._now_s()
+        longest = max(self._peers, key=lambda peer: peer.stalled_s(now_s))
+        if longest.stalled_s(now_s) < (0.0 if longest.is_idle else self._settings.stalled_after_s):
+            return False
+        longest.gives_way = True
+        longest.writer.transport.abort()
+        return True
+
+    async def _close(self, peer: _Peer) -> None:
+        """Ends the connection when the peer has read what was written."""
+        peer.writer.close()
+        with self._waiting(peer):
+            async with asyncio.timeout(self._settings.read_within_s):
+                await peer.writer.wait_closed()
 
     async def _serve_request(self, peer: _Peer) -> bool:
-        """Serves one request; True if another may follow on the connection."""
-        request: HttpRequest | None = None
-        is_head = False
+        """Serves one request; True if another may follow on the connection.
+
+        Raises:
+            OSError: the peer reset the connection.
+            TimeoutError: the peer takes too long.
+        """
+        is_head = is_readable = False
         try:
             event = await self._read_request(peer)
             if event is None:
                 return False
             is_head = event.method == b"HEAD"
             request = _checked(event, is_local=peer.is_local)
-            async with asyncio.timeout(self._settings.answer_within_s):
-                response = await self._answer(request)
+            is_readable = True
+            response = await self._response(request)
         except h11.RemoteProtocolError as error:
             response = HttpError(error.error_status_hint, "this is not an HTTP request that can be served").response()
         except HttpError as error:
             response = error.response()
-        except TimeoutError:
-            if request is None:
-                return False
-            response = HttpError(503, "the answer took too long").response()
-        except Exception:
-            log.exception("a request to the HTTP port failed")
-            response = HttpError(500, "this request failed; the node's log says why").response()
         if peer.connection.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return False
-        await self._send(peer, response, is_head=is_head, close=request is None)
-        # The next request counts as a new one, at the end of the line of those that are idle.
-        self._peers.pop(peer)
-        self._peers[peer] = None
+        peer.begin()
+        async with asyncio.timeout(self._settings.send_within_s):
+            await self._send(peer, response, is_head=is_head, close=not is_readable)
         peer.is_idle = True
         return bool(peer.connection.states == {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE})
+
+    async def _response(self, request: HttpRequest) -> HttpResponse:
+        """The response to a request that can be served; what fails while it is made is answered and logged."""
+        try:
+            async with asyncio.timeout(self._settings.answer_within_s):
+                return await self._answer(request)
+        except HttpError as error:
+            return error.response()
+        except TimeoutError:
+            return HttpError(503, "the answer took too long").response()
+        except Exception:
+            if count := self._occurrences("failed"):
+                log.exception("a request could not be answered", occurrences=count)
+            return HttpError(500, "this request failed; the log of Fleetgauge has the reason").response()
 
     async def _read_request(self, peer: _Peer) -> h11.Request | None:
         """The next request, whole; None at the end of the connection."""
@@ -172,7 +222,7 @@ class HttpServer:
                 event = await self._next_event(peer)
         if not isinstance(event, h11.Request):
             return None
-        peer.is_idle = False
+        peer.begin()
         async with asyncio.timeout(self._settings.request_within_s):
             following = await self._next_event(peer)
         if not isinstance(following, h11.EndOfMessage):
@@ -186,8 +236,18 @@ class HttpServer:
             event = peer.connection.next_event()
             if event is not h11.NEED_DATA or (first_only and received):
                 return event
-            peer.connection.receive_data(await peer.reader.read(_READ_BYTES))
+            with self._waiting(peer):
+                peer.connection.receive_data(await peer.reader.read(_READ_BYTES))
             received = True
+
+    @contextmanager
+    def _waiting(self, peer: _Peer) -> Iterator[None]:
+        """Notes since when the peer is waited for; a request that comes in drops is one wait."""
+        if peer.waits_since_s is None:
+            peer.waits_since_s = self._now_s()
+        yield
+        if not peer.is_idle:
+            peer.waits_since_s = None
 
     async def _send(self, peer: _Peer, response: HttpResponse, *, is_head: bool, close: bool) -> None:
         headers = [*_ALWAYS, ("Content-Type", response.content_type), *response.headers.items()]
@@ -207,7 +267,7 @@ class HttpServer:
         await self._write(peer, h11.EndOfMessage())
 
     async def _send_pieces(self, peer: _Peer, body: AsyncGenerator[bytes, None], *, is_head: bool) -> None:
-        """What fails meanwhile cuts the response off, so that nobody takes a part of it for the whole."""
+        """A failure in between cuts the response off, so that no part of it is taken for the whole."""
         async with aclosing(body):
             if is_head:
                 return
@@ -218,8 +278,22 @@ class HttpServer:
         data = peer.connection.send(event)
         if data:
             peer.writer.write(data)
-            async with asyncio.timeout(self._settings.read_within_s):
-                await peer.writer.drain()
+            with self._waiting(peer):
+                async with asyncio.timeout(self._settings.read_within_s):
+                    await peer.writer.drain()
+
+    def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What asyncio reports of itself, such as an accept without a free descriptor, which it tries again."""
+        error = context.get("exception")
+        if count := self._occurrences(context["message"]):
+            problem = f"{context['message']}: {error}" if error else context["message"]
+            log.warning("the HTTP server has a problem", problem=problem, occurrences=count)
+
+    def _occurrences(self, kind: str) -> int:
+        return self._calm.occurrences(kind, now_ms=round(self._now_s() * 1e3))
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()
 
 
 def _checked(event: h11.Request, *, is_local: bool) -> HttpRequest:
@@ -234,4 +308,9 @@ def _checked(event: h11.Request, *, is_local: bool) -> HttpRequest:
     if is_local and not names_this_machine(headers.get(b"host", "")):
         raise HttpError(421, "on a loopback address only requests to localhost or to an IP address are served")
     path, _, query = event.target.decode("latin-1").partition("?")
-    return HttpRequest(path=path, query=query, accept=headers.get(b"accept", ""))
+    return HttpRequest(
+        path=path,
+        query=query,
+        accept=headers.get(b"accept", ""),
+        accept_encoding=headers.get(b"accept-encoding", ""),
+    )
