@@ -5,9 +5,11 @@ connections, size of a request, duration of every step. A connection that waits 
 """
 
 import asyncio
+import math
 import socket
+import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -25,6 +27,9 @@ Answer = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 _READ_BYTES: Final = 16 << 10
 _WRITE_BYTES: Final = 64 << 10
+_LINGER_READS: Final = 64
+_RESET: Final = struct.pack("ii", 1, 0)
+"""Of SO_LINGER: closing frees what the peer has not read, and what it does not acknowledge."""
 _ALWAYS: Final = (
     ("Cache-Control", "no-store"),
     ("X-Content-Type-Options", "nosniff"),
@@ -40,21 +45,25 @@ class HttpSettings:
         max_connections: open at once; a further one takes the place of the connection that has waited for its peer for
             longest, and is refused where there is none.
         max_request_bytes: of a request's line and headers [B]; a body is refused.
+        max_answers: made at once; further requests wait for their turn.
         request_within_s: how long a peer may take for its request [s].
         idle_s: how long a connection waits for its next request [s].
         answer_within_s: how long the making of a response may take [s].
         read_within_s: how long a peer may take to read a piece of a response [s].
         send_within_s: how long a peer may take to read a whole response [s].
+        linger_s: how long a peer may go on sending what is not read any more, after its last response [s].
         stalled_after_s: how long a peer that does not read keeps its place when another one needs it [s].
     """
 
     max_connections: int = 64
     max_request_bytes: int = 16 << 10
+    max_answers: int = 8
     request_within_s: float = 5.0
     idle_s: float = 30.0
     answer_within_s: float = 60.0
     read_within_s: float = 20.0
     send_within_s: float = 120.0
+    linger_s: float = 1.0
     stalled_after_s: float = 1.0
 
 
@@ -83,15 +92,33 @@ class _Peer:
         self.task = asyncio.current_task()
 
     def stalled_s(self, now_s: float) -> float:
-        """For how long the peer has been waited for [s]; below 0 if it is not, or gives way already."""
-        if self.waits_since_s is None or self.gives_way:
+        """For how long the peer has been waited for [s]; below 0 if it is not, or gives way already.
+
+        A peer that reset its connection while its request waits for an answer is not worth waiting for at all.
+        """
+        if self.gives_way:
             return -1.0
+        if self.waits_since_s is None:
+            return math.inf if self.writer.transport.is_closing() else -1.0
         return now_s - self.waits_since_s
 
     def begin(self) -> None:
         """A request is being served."""
         self.is_idle = False
         self.waits_since_s = None
+
+    def give_way(self) -> None:
+        """Ends the connection, and what is done for it."""
+        self.gives_way = True
+        self.abort()
+        if self.task is not None:
+            self.task.cancel()
+
+    def abort(self) -> None:
+        """Resets the connection, so that the system keeps nothing for a peer that does not read."""
+        with suppress(OSError):  # it is closed
+            self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.writer.transport.abort()
 
 
 class HttpServer:
@@ -109,6 +136,7 @@ class HttpServer:
         self._settings = settings
         self._servers: list[asyncio.Server] = []
         self._peers: set[_Peer] = set()
+        self._answering = asyncio.Semaphore(settings.max_answers)
         self._calm = CalmLog()
 
     async def start(self) -> None:
@@ -124,7 +152,7 @@ class HttpServer:
         tasks = [peer.task for peer in self._peers if peer.task is not None]
         for peer in self._peers:
             if peer.is_idle:
-                peer.writer.transport.abort()
+                peer.abort()
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=within_s)
             for task in left:
@@ -133,7 +161,7 @@ class HttpServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = _Peer(reader, writer, self._settings.max_request_bytes, self._now_s())
         if not self._make_room():
-            writer.transport.abort()
+            peer.abort()
             return
         self._peers.add(peer)
         try:
@@ -147,7 +175,7 @@ class HttpServer:
                 log.exception("a response was cut off", occurrences=count)
         finally:
             self._peers.discard(peer)
-            writer.transport.abort()  # a peer that does not read would keep what was written for it
+            peer.abort()
 
     def _make_room(self) -> bool:
         """True if there is room for one more connection; made by closing the one that waits for its peer for longest.
@@ -160,14 +188,22 @@ class HttpServer:
         longest = max(self._peers, key=lambda peer: peer.stalled_s(now_s))
         if longest.stalled_s(now_s) < (0.0 if longest.is_idle else self._settings.stalled_after_s):
             return False
-        longest.gives_way = True
-        longest.writer.transport.abort()
+        longest.give_way()
         return True
 
     async def _close(self, peer: _Peer) -> None:
-        """Ends the connection when the peer has read what was written."""
-        peer.writer.close()
+        """Ends the connection when the peer has read what was written.
+
+        What it sends meanwhile is read and dropped: unread, it would have the connection reset and the response lost.
+        """
+        peer.writer.write_eof()
         with self._waiting(peer):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.linger_s):
+                    for _ in range(_LINGER_READS):
+                        if not await peer.reader.read(_READ_BYTES):
+                            break
+            peer.writer.close()
             async with asyncio.timeout(self._settings.read_within_s):
                 await peer.writer.wait_closed()
 
@@ -186,7 +222,7 @@ class HttpServer:
             is_head = event.method == b"HEAD"
             request = _checked(event, is_local=peer.is_local)
             is_readable = True
-            response = await self._response(request)
+            response = await self._response(peer, request)
         except h11.RemoteProtocolError as error:
             response = HttpError(error.error_status_hint, "this is not an HTTP request that can be served").response()
         except HttpError as error:
@@ -199,10 +235,12 @@ class HttpServer:
         peer.is_idle = True
         return bool(peer.connection.states == {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE})
 
-    async def _response(self, request: HttpRequest) -> HttpResponse:
+    async def _response(self, peer: _Peer, request: HttpRequest) -> HttpResponse:
         """The response to a request that can be served; what fails while it is made is answered and logged."""
         try:
-            async with asyncio.timeout(self._settings.answer_within_s):
+            async with asyncio.timeout(self._settings.answer_within_s), self._answering:
+                if peer.writer.transport.is_closing():  # reset while the request waited for its turn
+                    return HttpError(503, "").response()
                 return await self._answer(request)
         except HttpError as error:
             return error.response()

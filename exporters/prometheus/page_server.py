@@ -46,19 +46,15 @@ class PageServer:
         exporter: the name in `[exporters.<name>]`, for the error.
         address: where; port 0 takes a free one.
         page: makes the page that an `Accept` header asks for; called in a thread per request.
-        settings: the bounds.
     """
 
-    def __init__(
-        self, exporter: str, address: Address, page: Callable[[str], Page], settings: HttpSettings = SETTINGS
-    ) -> None:
+    def __init__(self, exporter: str, address: Address, page: Callable[[str], Page]) -> None:
         """Binds the address, and serves from now on.
 
         Raises:
             PageError: the address cannot be bound.
         """
         self._page = page
-        self._settings = settings
         self._socket = _bound(exporter, address)
         self.address = Address(host=address.host, port=self._socket.getsockname()[1])
         self._loop = asyncio.new_event_loop()
@@ -82,7 +78,7 @@ class PageServer:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = HttpServer([self._socket], self._answer, self._settings)
+        server = HttpServer([self._socket], self._answer, SETTINGS)
         await server.start()
         await self._closing.wait()
         await server.stop(_FINISH_S)

@@ -40,7 +40,7 @@ class HttpPort:
         time: the clocks.
 
     Attributes:
-        addresses: where it listens, for example `http://127.0.0.1:9464`.
+        addresses: where it listens, for example `http://127.0.0.1:9465`.
         off: why it is not served, in one sentence; empty where it is.
         restarts: how often the process died and was started again.
     """

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import random
-import select
 import signal
 import socket
 import subprocess
@@ -135,21 +134,12 @@ def test_a_page_elsewhere_cannot_have_a_browser_read_the_loopback_address(node: 
 )
 def test_garbage_is_answered_with_one_error_in_one_sentence(node: Node, request_bytes: bytes, status: int) -> None:
     with raw(node) as connection:
-        send_no_more_than_is_taken(connection, request_bytes)
+        connection.sendall(request_bytes)
+        connection.shutdown(socket.SHUT_WR)
         [(found, body)] = responses_of(read_to_end(connection))
     assert found == status
     assert json.loads(body).keys() == {"error"}
     assert body.count(b"\n") == 3
-
-
-def send_no_more_than_is_taken(connection: socket.socket, request_bytes: bytes) -> None:
-    """Sends bit by bit until there is an answer: what comes behind it would have a reset take the answer away."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for at in range(0, len(request_bytes), 4_096):
-        if select.select([connection], [], [], 0.05 if at > 16_384 else 0)[0]:
-            return
-        connection.sendall(request_bytes[at : at + 4_096])
-    connection.shutdown(socket.SHUT_WR)
 
 
 def test_several_requests_are_served_on_one_connection_in_order(node: Node) -> None:
@@ -182,21 +172,15 @@ def test_a_head_request_gets_the_same_head_and_no_body(node: Node) -> None:
         assert head.headers["Content-Length"] == str(len(whole.body))
 
 
-def test_connections_that_are_reset_leave_nothing_in_the_log(tmp_path: Path) -> None:
+def test_connections_that_are_reset_leave_nothing_in_the_log(node: Node) -> None:
     """200 TCP checks made 200 tracebacks once, 16 MB of log in 10 s."""
-    with Node(tmp_path, HTTP) as node:
-        address = address_of(node)
-        assert get_at(*address, "/healthz").status == 200
-        before = node.log.read_text()
-        for request in (b"", b"GET /metrics HTTP/1.1\r\nHo", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"):
-            for _ in range(200):
-                reset(address, request)
-        # The last of them is served when an answer to this one is: they are taken in order.
+    address = address_of(node)
+    before = node.log.read_text()
+    for request in (b"", b"GET /metrics HTTP/1.1\r\nHo", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+        for _ in range(200):
+            reset(address, request)
         assert get_at(*address, "/metrics").status == 200
-        assert node.stop() == 0
-        after = node.log.read_text().removeprefix(before)
-        assert "Traceback" not in after
-        assert after.count("\n") < 10, after
+    assert node.log.read_text() == before
 
 
 def test_idle_connections_make_room_for_those_who_ask(node: Node) -> None:
@@ -371,14 +355,14 @@ def test_a_port_that_is_taken_stops_the_start_only_where_it_is_configured(tmp_pa
 def test_a_node_without_configuration_serves_its_clients_when_another_has_the_http_port(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # some other node of this machine has it already: as good
-            stack.enter_context(socket.create_server(("127.0.0.1", 9464)))
+            stack.enter_context(socket.create_server(("127.0.0.1", 9465)))
         node = Node(tmp_path)
         node._overrides = tuple(each for each in node._overrides if not each.startswith("http."))
         with node, RawClient(node.port) as client:
             http = node.status()["http"]
             assert http["listeners"] == []
-            assert "http://127.0.0.1:9464 cannot be bound" in http["off"]
+            assert "http://127.0.0.1:9465 cannot be bound" in http["off"]
             shown = run_cli("status", "--log-dirs", str(node.data)).stdout
-            assert "off: http://127.0.0.1:9464 cannot be bound" in shown
+            assert "off: http://127.0.0.1:9465 cannot be bound" in shown
             assert client.push(client.get(), metrics_data()).error_code == 0
             assert "raw" in run_cli("clients", "--log-dirs", str(node.data)).stdout
