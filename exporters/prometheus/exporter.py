@@ -66,6 +66,11 @@ class PrometheusExporter:
         """Where the page is; None while it is not served."""
         return self._server.url if self._server else None
 
+    @property
+    def destination(self) -> str:
+        """Where the page is served."""
+        return str(self.settings.listen)
+
     def start(self) -> None:
         """Takes the counters of earlier runs up, and serves the page.
 
