@@ -176,7 +176,7 @@ class Pipeline:
         if isinstance(found, Retry):
             self._counters.unreachable(found.reason, found.detail, now_us=self._time.microseconds())
             self._log.warning(
-                "the destination cannot be reached; pushes wait in the log, and each is tried until it is delivered",
+                "cannot reach the destination; pushes wait in the log and are tried until it takes them",
                 destination=self._destination,
                 reason=words(found.reason),
                 detail=words(found.detail),
