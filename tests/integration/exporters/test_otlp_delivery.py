@@ -16,6 +16,7 @@ from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untype
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from structlog.testing import capture_logs
 from support.otlp_receivers import GrpcAnswer as Handler
 from support.otlp_receivers import GrpcReceiver as Receiver
 
