@@ -54,6 +54,8 @@ class DeliveryStats:
         splits: batches cut in halves, since they were too large or held something unacceptable.
         last_error: text of the last failure, with its reason; None before the first.
         last_error_at: wall time of it [us since the epoch].
+        last_error_over_at: wall time when what had failed succeeded, or the destination took something again [us since
+            the epoch]; None while that is not so, and where there is nothing to cure, as of a refused push.
         last_delivered_at: wall time of the last successful export [us since the epoch].
         last_export_ms: how long that export took [ms].
         export_s: how long successful exports took [s].
@@ -74,6 +76,7 @@ class DeliveryStats:
     splits: int = 0
     last_error: str | None = None
     last_error_at: int | None = None
+    last_error_over_at: int | None = None
     last_delivered_at: int | None = None
     last_export_ms: int | None = None
     export_s: HistogramStats = field(default_factory=lambda: empty(EXPORT_BOUNDS_S))
@@ -93,6 +96,8 @@ class DeliveryCounters:
         self._refused: Counter[str] = Counter()
         self._last_error: str | None = None
         self._last_error_at: int | None = None
+        self._last_error_over_at: int | None = None
+        self._is_failing = False
         self._last_delivered_at: int | None = None
         self._last_export_ms: int | None = None
         self._export_s = Histogram(EXPORT_BOUNDS_S)
@@ -102,6 +107,16 @@ class DeliveryCounters:
         """Moves to `state`."""
         with self._lock:
             self._state = state
+
+    def recovered(self, *, now_us: int) -> None:
+        """What had failed succeeded at `now_us` (wall time)."""
+        with self._lock:
+            self._recover(now_us)
+
+    def unreachable(self, reason: str, detail: str, *, now_us: int) -> None:
+        """Notes that the destination was not there when it was looked for, before there was anything to deliver."""
+        with self._lock:
+            self._fail(reason, detail, now_us, passes=True)
 
     def delivered(self, batch: Batch, outcome: Delivered, *, now_us: int, took_ms: int) -> None:
         """Counts a successful export that ended at `now_us` (wall time) after `took_ms`."""
@@ -116,6 +131,7 @@ class DeliveryCounters:
             self._last_export_ms = took_ms
             self._export_s.observe((took_ms / 1e3,))
             self._freshness_s.observe((now_us - record.received_at) / 1e6 for record in taken)
+            self._recover(now_us)
             if outcome.rejected:
                 self._fail("partial_success", f"{outcome.rejected} data points rejected: {outcome.detail}", now_us)
 
@@ -133,7 +149,7 @@ class DeliveryCounters:
         """Counts a failed try; returns by which reason, see `OTHER_REASON`."""
         with self._lock:
             self._state = PipelineState.RETRYING
-            self._fail(reason, detail, now_us)
+            self._fail(reason, detail, now_us, passes=True)
             return _counted(self._retried, reason)
 
     def refused(self, reason: str, detail: str, *, now_us: int) -> str:
@@ -170,15 +186,24 @@ class DeliveryCounters:
                 splits=self._splits,
                 last_error=self._last_error,
                 last_error_at=self._last_error_at,
+                last_error_over_at=self._last_error_over_at,
                 last_delivered_at=self._last_delivered_at,
                 last_export_ms=self._last_export_ms,
                 export_s=self._export_s.snapshot(),
                 freshness_s=self._freshness_s.snapshot(),
             )
 
-    def _fail(self, reason: str, detail: str, now_us: int) -> None:
+    def _fail(self, reason: str, detail: str, now_us: int, *, passes: bool = False) -> None:
+        """Notes a failure; one that passes is over with the next success."""
         self._last_error = words(f"{reason}: {detail}" if detail else reason)
         self._last_error_at = now_us
+        self._last_error_over_at = None
+        self._is_failing = passes
+
+    def _recover(self, now_us: int) -> None:
+        if self._is_failing:
+            self._is_failing = False
+            self._last_error_over_at = now_us
 
 
 def _counted(counts: Counter[str], reason: str) -> str:

@@ -102,8 +102,21 @@ class KafkaTopicExporter:
         self._first_words = ""
         self._has_already: set[str] = set()
 
+    @property
+    def destination(self) -> str:
+        """The topic, and where it is."""
+        return f"topic {self.settings.topic.topic} at {self.settings.topic.bootstrap_servers}"
+
     def start(self) -> None:
-        """Nothing yet: connecting is left to the first batch, where a failure has a reason."""
+        """Nothing yet: connecting is left to `reach` and to the first batch, where a failure has a reason."""
+
+    def reach(self) -> Retry | None:
+        """Looks for the topic, and makes it when it is missing. See `outcome.Exporter`."""
+        try:
+            self._ready_producer()
+        except PushLogError as error:
+            return Retry(reason="topic", detail=str(error))
+        return None
 
     def close(self) -> None:
         """Has a running `export` return; may be called twice."""

@@ -99,6 +99,11 @@ class LandingExporter:
         retention_ms = settings.retention_ms
         self._retention = None if retention_ms is None else LandingRetention(retention_ms, time or SystemTime())
 
+    @property
+    def destination(self) -> str:
+        """The path, without what may be secret in it."""
+        return without_credentials(self.settings.path)
+
     def open(self) -> LandingStorage:
         """Finds the file system that the path names; the first time may ask for it over the network.
 

@@ -16,12 +16,15 @@ from exporters.otlp_endpoint import HTTP_PROTOBUF
 from exporters.otlp_grpc import GrpcTransport
 from exporters.otlp_http import HttpTransport
 from exporters.otlp_settings import OtlpSettings, otlp_options, otlp_settings
-from exporters.outcome import Delivered, Outcome, RefusedRecord, TooLarge
+from exporters.outcome import Delivered, Outcome, RefusedRecord, Retry, TooLarge, reach_tcp
 from exporters.protobuf_wire import MalformedPayloadError
 from exporters.push_log.log import Batch
 from exporters.tls_files import TlsFilesError
 
 log = structlog.get_logger(__name__)
+
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+"""Where gRPC looks for a proxy."""
 
 
 class OtlpTransport(Protocol):
@@ -62,6 +65,17 @@ class OtlpExporter:
         self.retry = settings.retry
         self._labeller = Labeller(settings.labels)
         self._transport = make_transport(settings)
+
+    @property
+    def destination(self) -> str:
+        """The receiver's URL."""
+        return str(self.settings.endpoint)
+
+    def reach(self) -> Retry | None:
+        """Looks whether the receiver's port can be connected to. See `outcome.Exporter`."""
+        if any(os.environ.get(name) for name in _PROXIES):  # gRPC may go there in its place
+            return None
+        return reach_tcp(self.settings.endpoint.host.strip("[]"), self.settings.endpoint.port)
 
     def start(self) -> None:
         """Says if a TLS file cannot be used; whether the receiver is there shows at the first export."""

@@ -3,6 +3,7 @@
 `reason` is a short stable word to count by (`unavailable`, `invalid_argument`, `no_space`); `detail` is for a person.
 """
 
+import socket
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -10,6 +11,7 @@ from exporters.push_log.log import Batch
 from exporters.retry import RetrySettings
 from telemetry.push_record import PushRecord
 
+_REACH_WITHIN_S: Final = 2.0
 MAX_DETAIL_CHARS: Final = 1_024
 """Of what a destination said, so much is kept and told."""
 
@@ -121,7 +123,12 @@ class BatchSettings:
 
 
 class Exporter(Protocol):
-    """A destination. The pipeline calls `start` and `export` from its own thread, `close` from any, once."""
+    """A destination. The pipeline calls `start` and `export` from its own thread, `close` from any, once.
+
+    It may have two members more: `destination`, the text of where it delivers, for the log; and `reach()`, which looks
+    once, within seconds, whether the destination is there, and returns a `Retry` if it is not. The pipeline calls that
+    after `start`, so that a wrong address is in the log before the first push.
+    """
 
     @property
     def name(self) -> str:
@@ -139,7 +146,11 @@ class Exporter(Protocol):
         ...
 
     def start(self) -> None:
-        """Makes ready. An exception is logged, and `start` is called again after the backoff."""
+        """Makes ready. An exception is logged, and `start` is called again after the backoff.
+
+        Raises:
+            FleetgaugeError: it cannot be made ready now; its text says what to do, and is logged without a traceback.
+        """
         ...
 
     def export(self, batch: Batch) -> Outcome:
@@ -152,6 +163,27 @@ class Exporter(Protocol):
     def close(self) -> None:
         """Lets go of connections; a running `export` returns soon."""
         ...
+
+
+def destination_of(exporter: Exporter) -> str:
+    """Where an exporter delivers, if it says so; see `Exporter`."""
+    return words(getattr(exporter, "destination", ""))
+
+
+def reach(exporter: Exporter) -> Retry | None:
+    """Why an exporter's destination cannot be reached, or None where it can, or the exporter does not say."""
+    look = getattr(exporter, "reach", None)
+    found: object = look() if callable(look) else None
+    return found if isinstance(found, Retry) else None
+
+
+def reach_tcp(host: str, port: int) -> Retry | None:
+    """Connects once to a TCP port; `Retry` with the reason if that fails, at the latest after two seconds."""
+    try:
+        socket.create_connection((host, port), timeout=_REACH_WITHIN_S).close()
+    except OSError as error:
+        return Retry(reason="unavailable", detail=f"cannot connect to {host}:{port}: {error.strerror or error}")
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,10 @@ from exporters.outcome import (
     Refused,
     Retry,
     TooLarge,
+    destination_of,
     halves,
     outcome_of,
+    reach,
     refusals,
     words,
 )
@@ -36,6 +38,7 @@ from exporters.replay import Replay
 from exporters.retry import Backoff
 from exporters.suspicion import Suspicion
 from quotas.clock import Time
+from wire.errors import FleetgaugeError
 
 log = structlog.get_logger(__name__)
 
@@ -82,6 +85,7 @@ class Pipeline:
         self._counters = DeliveryCounters(exporter.name)
         self._calm = CalmLog()
         self._log = log.bind(exporter=exporter.name)
+        self._destination = destination_of(exporter)
         self._burial = Burial(exporter.name, dead_letters, time)
         self._replay = None if dead_letters is None else Replay(exporter, dead_letters)
         self._replay_asked = threading.Event()
@@ -139,6 +143,7 @@ class Pipeline:
         state = PipelineState.STOPPED
         try:
             if self._until_settled(self._start) is not None:
+                self._look_for_destination()
                 self._deliver_all()
         except CursorRevokedError as error:
             state = PipelineState.REVOKED
@@ -158,8 +163,24 @@ class Pipeline:
             self._log.exception("the exporter cannot be closed")
 
     def _start(self) -> Outcome:
-        self._exporter.start()
+        """Has the exporter make ready. Before it has, nothing is polled, and so no share of the log is held."""
+        try:
+            self._exporter.start()
+        except FleetgaugeError as error:  # says what to do: no traceback
+            return Retry(reason="start", detail=str(error))
         return Delivered()
+
+    def _look_for_destination(self) -> None:
+        """Logs at once that the destination cannot be reached: the first push may come much later."""
+        found = self._guarded(lambda: reach(self._exporter) or Delivered())
+        if isinstance(found, Retry):
+            self._counters.unreachable(found.reason, found.detail, now_us=self._time.microseconds())
+            self._log.warning(
+                "cannot reach the destination; pushes wait in the log and are tried until it takes them",
+                destination=self._destination,
+                reason=words(found.reason),
+                detail=words(found.detail),
+            )
 
     def _deliver_all(self) -> None:
         while not self._out_of_time():
@@ -306,13 +327,17 @@ class Pipeline:
         """Tries until the answer is not `Retry`; None when a stop's deadline came first."""
         backoff = Backoff(self._exporter.retry, self._random)
         said_at_ms: int | None = None
+        failed = False
         while True:
             outcome = self._guarded(attempt)
             if isinstance(outcome, Refused) and outcome.in_doubt:  # by a destination that may be out of order
                 return outcome
             if not isinstance(outcome, Retry):
                 self._resume(said_at_ms)
+                if failed:
+                    self._counters.recovered(now_us=self._time.microseconds())
                 return outcome
+            failed = True
             said_at_ms = self._said_waits(outcome, said_at_ms)
             if self._out_of_time():
                 return None
@@ -330,6 +355,7 @@ class Pipeline:
         if count:
             self._log.warning(
                 "cannot deliver now, and tries again",
+                destination=self._destination,
                 reason=words(outcome.reason),
                 detail=words(outcome.detail),
                 occurrences=count,

@@ -66,12 +66,17 @@ class PrometheusExporter:
         """Where the page is; None while it is not served."""
         return self._server.url if self._server else None
 
+    @property
+    def destination(self) -> str:
+        """Where the page is served."""
+        return str(self.settings.listen)
+
     def start(self) -> None:
         """Takes the counters of earlier runs up, and serves the page.
 
         Raises:
             StateError: the state cannot be read.
-            PageError: the page's address cannot be had.
+            PageError: the page's address cannot be bound.
         """
         with self._lock:
             if self._closed:
@@ -85,7 +90,7 @@ class PrometheusExporter:
                     raise
                 self._state = state
             if self._server is None:
-                self._server = PageServer(self.settings.listen, self._page)
+                self._server = PageServer(self.name, self.settings.listen, self._page)
                 log.info("client series are served", exporter=self.name, url=self._server.url)
 
     def close(self) -> None:

@@ -1,36 +1,27 @@
-"""Serves one page over HTTP from threads of its own: one request a connection, gzip, everything bounded.
+"""Serves the page of client series over HTTP, with gzip, from a thread of its own (`exporters.http.server`).
 
-The page comes in pieces and goes out as it comes, so that neither memory nor a slow reader grow with it. Nothing else
-is served here: the node's HTTP port is another one, in another process.
+The page is made in pieces, in threads, and sent piece by piece: memory does not grow with the page or with a slow
+reader.
 """
 
-import http.client
-import io
+import asyncio
 import os
 import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from email.message import Message
-from http import HTTPStatus
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Final, NamedTuple
 
-import structlog
-
-from exporters.loopback import is_loopback, names_this_machine
+from exporters.http.messages import HttpError, HttpRequest, HttpResponse
+from exporters.http.server import HttpServer, HttpSettings
 from exporters.prometheus.settings import Address
 from wire.errors import FleetgaugeError
 
-log = structlog.get_logger(__name__)
-
 PATH: Final = "/metrics"
-MAX_CONNECTIONS: Final = 8
-_MAX_HEAD_BYTES: Final = 16 << 10
-_HEAD_WITHIN_S: Final = 5.0
-_WRITE_WITHIN_S: Final = 10.0
-_ANSWER_WITHIN_S: Final = 120.0
+SETTINGS: Final = HttpSettings(max_connections=32)
+_BACKLOG: Final = 64
+_FINISH_S: Final = 1.0
 _CHUNK_BYTES: Final = 64 << 10
 _LET_OTHERS_WORK_S: Final = 0.0005
 _GZIP_LEVEL: Final = 1
@@ -48,46 +39,27 @@ class Page(NamedTuple):
     pieces: Iterator[str]
 
 
-class _Request(NamedTuple):
-    method: str
-    path: str
-    is_http_1_1: bool
-    headers: Message
-
-
-class _AnswerError(Exception):
-    """A request that gets no page."""
-
-    def __init__(self, status: HTTPStatus, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.text = text
-
-
 class PageServer:
-    """Listens at an address until it is closed.
+    """Serves at an address until it is closed.
 
     Args:
+        exporter: the name in `[exporters.<name>]`, for the error.
         address: where; port 0 takes a free one.
-        page: makes the page that an `Accept` header asks for; called in a thread a request.
+        page: makes the page that an `Accept` header asks for; called in a thread per request.
     """
 
-    def __init__(self, address: Address, page: Callable[[str], Page]) -> None:
-        """Begins to listen.
+    def __init__(self, exporter: str, address: Address, page: Callable[[str], Page]) -> None:
+        """Binds the address, and serves from now on.
 
         Raises:
-            PageError: the address cannot be had.
+            PageError: the address cannot be bound.
         """
         self._page = page
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        try:
-            self._socket = socket.create_server((address.host, address.port), family=family, backlog=MAX_CONNECTIONS)
-        except OSError as error:
-            problem = f"client series cannot be served on {address}: {os.strerror(error.errno or 0)}"
-            raise PageError(f"{problem}; set listen to an address that is free") from error
+        self._socket = _bound(exporter, address)
         self.address = Address(host=address.host, port=self._socket.getsockname()[1])
-        self._thread = threading.Thread(target=self._accept, name="prometheus-page", daemon=True)
+        self._loop = asyncio.new_event_loop()
+        self._closing = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="prometheus-page", daemon=True)
         self._thread.start()
 
     @property
@@ -96,106 +68,46 @@ class PageServer:
         return f"http://{self.address}{PATH}"
 
     def close(self) -> None:
-        """Accepts no more; answers under way are finished by their threads, which keep no process."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        """Accepts no more, and frees the port; scrapes under way have a second to end. Called once."""
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join()
         self._socket.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                if self._socket.fileno() < 0:
-                    return
-                time.sleep(0.1)  # out of descriptors, for instance
-                continue
-            if not self._free.acquire(blocking=False):
-                connection.close()  # as many read already as may
-                continue
-            try:
-                threading.Thread(target=self._serve, args=(connection,), name="prometheus-page", daemon=True).start()
-            except RuntimeError:  # no more threads
-                connection.close()
-                self._free.release()
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
 
-    def _serve(self, connection: socket.socket) -> None:
-        try:
-            with connection:
-                self._answer(connection)
-        except OSError:
-            pass  # a peer that is gone or takes too long
-        except Exception:
-            log.exception("the page of client series could not be made")
-        finally:
-            self._free.release()
+    async def _serve(self) -> None:
+        server = HttpServer([self._socket], self._answer, SETTINGS)
+        await server.start()
+        await self._closing.wait()
+        await server.stop(_FINISH_S)
 
-    def _answer(self, connection: socket.socket) -> None:
-        deadline = time.monotonic() + _ANSWER_WITHIN_S
-        try:
-            request = _checked(_read_request(connection), is_local=is_loopback(connection.getsockname()[0]))
-        except _AnswerError as error:
-            _send_text(connection, error.status, error.text)
-            return
-        page = self._page(request.headers.get("Accept", ""))
-        zipped = _accepts_gzip(request.headers.get("Accept-Encoding", ""))
-        headers = {"Content-Type": page.content_type, "Vary": "Accept, Accept-Encoding"}
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
+        if request.path != PATH:
+            raise HttpError(404, f"nothing is served there; client series are at {PATH}")
+        page = await asyncio.to_thread(self._page, request.accept)
+        zipped = _accepts_gzip(request.accept_encoding)
+        headers = {"Vary": "Accept, Accept-Encoding"}
         if zipped:
             headers["Content-Encoding"] = "gzip"
-        if request.is_http_1_1:
-            headers["Transfer-Encoding"] = "chunked"
-        _send(connection, _head(HTTPStatus.OK, headers), deadline)
-        if request.method == "HEAD":
-            return
-        for chunk in _chunks(page.pieces, zipped=zipped):
-            framed = b"%x\r\n%b\r\n" % (len(chunk), chunk) if request.is_http_1_1 else chunk
-            _send(connection, framed, deadline)
-        if request.is_http_1_1:
-            _send(connection, b"0\r\n\r\n", deadline)
+        body = _made_in_threads(_chunks(page.pieces, zipped=zipped))
+        return HttpResponse(status=200, body=body, content_type=page.content_type, headers=headers)
 
 
-def _read_request(connection: socket.socket) -> _Request:
-    """The request's head.
-
-    Raises:
-        _AnswerError: it is none.
-        OSError: it does not come in time.
-    """
-    deadline = time.monotonic() + _HEAD_WITHIN_S
-    head = bytearray()
-    while b"\r\n\r\n" not in head:
-        connection.settimeout(max(0.001, deadline - time.monotonic()))
-        received = connection.recv(_MAX_HEAD_BYTES)
-        if not received or time.monotonic() > deadline:
-            raise TimeoutError
-        head += received
-        if len(head) > _MAX_HEAD_BYTES:
-            raise _AnswerError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request's headers are too long")
-    stream = io.BytesIO(bytes(head))
-    words = stream.readline().decode("latin-1").split()
-    if len(words) != 3 or words[2] not in ("HTTP/1.0", "HTTP/1.1"):
-        raise _AnswerError(HTTPStatus.BAD_REQUEST, "this is not an HTTP request that can be served")
+def _bound(exporter: str, address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        headers = http.client.parse_headers(stream)
-    except http.client.HTTPException as error:
-        raise _AnswerError(HTTPStatus.BAD_REQUEST, "the request's headers cannot be read") from error
-    return _Request(words[0], words[1].partition("?")[0], words[2] == "HTTP/1.1", headers)
+        return socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        problem = f"exporters.{exporter}.listen: {address} cannot be bound: {os.strerror(error.errno or 0)}"
+        raise PageError(f"{problem}; name another address, or end the process that has this one") from error
 
 
-def _checked(request: _Request, *, is_local: bool) -> _Request:
-    """The request.
-
-    Raises:
-        _AnswerError: it is of a kind that is not served.
-    """
-    if request.method not in ("GET", "HEAD"):
-        raise _AnswerError(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are served here")
-    if is_local and not names_this_machine(request.headers.get("Host", "")):
-        text = "on a loopback address only requests to localhost or to an IP address are served"
-        raise _AnswerError(HTTPStatus.MISDIRECTED_REQUEST, text)
-    if request.path != PATH:
-        raise _AnswerError(HTTPStatus.NOT_FOUND, f"nothing is served there; client series are at {PATH}")
-    return request
+async def _made_in_threads(chunks: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The chunks, each made in a thread: a large page must not hold up the other connections."""
+    while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+        yield chunk
 
 
 def _accepts_gzip(header: str) -> bool:
@@ -229,27 +141,3 @@ def _chunks(pieces: Iterator[str], *, zipped: bool) -> Iterator[bytes]:
         waiting += packer.flush()
     if waiting:
         yield bytes(waiting)
-
-
-def _send_text(connection: socket.socket, status: HTTPStatus, text: str) -> None:
-    body = f"{text}\n".encode()
-    headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))}
-    if status == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = "GET, HEAD"
-    _send(connection, _head(status, headers) + body, time.monotonic() + _WRITE_WITHIN_S)
-
-
-def _head(status: HTTPStatus, headers: Mapping[str, str]) -> bytes:
-    always = {"Connection": "close", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{k}: {v}" for k, v in {**headers, **always}.items())]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-
-def _send(connection: socket.socket, data: bytes, deadline: float) -> None:
-    """Writes all of it.
-
-    Raises:
-        OSError: the peer is gone, or does not read in time.
-    """
-    connection.settimeout(max(0.001, min(_WRITE_WITHIN_S, deadline - time.monotonic())))
-    connection.sendall(data)

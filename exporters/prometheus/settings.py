@@ -32,7 +32,10 @@ class SeriesSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the page is served; port 0 takes any that is free."""
+    """Where the page is served; port 0 takes any that is free.
+
+    Source of the default: OpenTelemetry specification, "Metrics Exporter - Prometheus" (localhost, 9464).
+    """
 
     host: str = "127.0.0.1"
     port: int = 9_464

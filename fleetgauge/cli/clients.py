@@ -46,7 +46,7 @@ def clients(
     override: Overrides = None,
     log_dirs: LogDirs = None,
     url: Annotated[
-        str | None, typer.Option("--url", help="The HTTP port of a node elsewhere, e.g. http://10.0.0.5:9464.")
+        str | None, typer.Option("--url", help="The HTTP port of a node elsewhere, e.g. http://10.0.0.5:9465.")
     ] = None,
     client_id: Annotated[str, typer.Option("--client-id", help="Only this client.id; orders-* for a prefix.")] = "",
     state: Annotated[str, typer.Option("--state", help=f"Only these: {', '.join(ClientState)}.")] = "",

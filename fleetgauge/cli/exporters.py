@@ -9,7 +9,7 @@ from rich.table import Table
 
 from exporters.histogram import quantile
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
-from fleetgauge.cli.status import NOTHING_TOLD, process_line, read_node_and_exports
+from fleetgauge.cli.status import NOTHING_TOLD, last_error, process_line, read_node_and_exports
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.status import Status
 from terminal.options import Columns
@@ -157,7 +157,7 @@ def _trouble(found: Mapping[str, _Told]) -> list[SafeTable]:
         if told["letters"]:
             rows.append(("dead letters", f"{amount(told['letters'])}: fleetgauge log dead --exporter {name}"))
         if told["last_error"]:
-            rows.append(("last error", f"{told['last_error']} ({ago(told['last_error_at'])})"))
+            rows.append(("last error", last_error(told)))
         if any(text for _, text in rows):
             table = SafeTable(title=f"\n{printable(name)}", title_justify="left", show_header=False, box=None)
             table.add_column(style="dim", no_wrap=True)

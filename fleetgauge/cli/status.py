@@ -243,7 +243,14 @@ def _add_trouble(table: Table, state: dict[str, Any]) -> None:
     if state["lost_records"]:
         table.add_row("  lost in the log", f"{amount(state['lost_records'])} pushes")
     if state["last_error"]:
-        table.add_row("  last error", printable(f"{state['last_error']} ({ago(state['last_error_at'])})"))
+        table.add_row("  last error", printable(last_error(state)))
+
+
+def last_error(state: Mapping[str, Any]) -> str:
+    """An exporter's last error: its text, when it was, and when it was over."""
+    over_at = state.get("last_error_over_at")
+    over = "" if over_at is None else f", over {ago(over_at)}"
+    return f"{state['last_error']} ({ago(state['last_error_at'])}{over})"
 
 
 def _delivery(state: dict[str, Any]) -> str:

@@ -65,8 +65,8 @@ def _parse_endpoint(entry: str) -> Endpoint:
 def parse_http_endpoints(text: str) -> tuple[Endpoint, ...]:
     """Reads `http.listeners`: `http://host:port,...`; empty is none.
 
-    >>> [str(each) for each in parse_http_endpoints("http://127.0.0.1:9464, http://[::1]:0")]
-    ['http://127.0.0.1:9464', 'http://[::1]:0']
+    >>> [str(each) for each in parse_http_endpoints("http://127.0.0.1:9465, http://[::1]:0")]
+    ['http://127.0.0.1:9465', 'http://[::1]:0']
 
     Raises:
         ValueError: an entry is not `http://host:port`, or stands there twice.
@@ -77,7 +77,7 @@ def parse_http_endpoints(text: str) -> tuple[Endpoint, ...]:
             continue
         match = _ENDPOINT.fullmatch(entry.removesuffix("/"))
         if match is None or match["name"] != HTTP or int(match["port"]) > 65535:
-            raise ValueError(f"{entry!r} is not http://host:port, for example http://127.0.0.1:9464")
+            raise ValueError(f"{entry!r} is not http://host:port, for example http://127.0.0.1:9465")
         endpoints.append(Endpoint(HTTP, match["ipv6"] or match["host"] or "", int(match["port"])))
     fixed = [endpoint for endpoint in endpoints if endpoint.port]
     if len(set(fixed)) != len(fixed):

@@ -56,8 +56,9 @@ class ServiceConfig(ListenerKeys):
         alias="advertised.listeners",
         description="What clients are told to connect to; by default the listeners.",
     )
+    # Not 9464: that is where OpenTelemetry has a Prometheus exporter, here `type = "prometheus"`, serve its page.
     http_listeners: tuple[Endpoint, ...] = Field(
-        default=(Endpoint(HTTP, "127.0.0.1", 9464),),
+        default=(Endpoint(HTTP, "127.0.0.1", 9465),),
         alias="http.listeners",
         max_length=8,
         description="Where /healthz, /readyz, /metrics and /clients are served, http://host:port,...; empty: nowhere "

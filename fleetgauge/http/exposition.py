@@ -131,6 +131,9 @@ EXPORTERS: Final[Mapping[str, Count]] = {
     ),
     "last_delivered_at": Count("exporter_last_delivered_timestamp_seconds", "When it last delivered something.", _US),
     "last_error_at": Count("exporter_last_error_timestamp_seconds", "When it last failed.", _US),
+    "last_error_over_at": Count(
+        "exporter_last_error_over_timestamp_seconds", "Since when that failure is over; absent while it is not.", _US
+    ),
     "last_export_ms": Count("exporter_last_export_seconds", "How long its latest successful export took.", _MS),
 }
 WORKERS: Final[Mapping[str, Count]] = {

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import structlog
 
+from exporters.http.server import HttpServer, HttpSettings
 from fleetgauge.http.routes import Routes
-from fleetgauge.http.server import HttpServer, HttpSettings
 from fleetgauge.logs import configure_logging
 
 _NICENESS: Final = 10

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from exporters.http.messages import JSON_LINES, HttpError, HttpRequest, HttpResponse, json_response
 from fleetgauge.clients_page import DEFAULT_LIMIT, DEFAULT_SORT, ClientsPage, PageRequest, as_object
 from fleetgauge.http.exposition import exposition
-from fleetgauge.http.messages import JSON_LINES, HttpError, HttpRequest, HttpResponse, json_response
 from fleetgauge.node_socket import ask_async
 from fleetgauge.status import NotRunningError, Status
 from telemetry.inventory import FILTER_KEYS, ClientFilter

@@ -23,7 +23,7 @@ from quotas.clock import Time
 log = structlog.get_logger(__name__)
 
 _KEY: Final = "http.listeners"
-_NEEDED: Final = ("h11", "prometheus_client")
+_NEEDED: Final = "prometheus_client"
 _BACKLOG: Final = 64
 _STOP_WITHIN_S: Final = 3.0
 
@@ -40,7 +40,7 @@ class HttpPort:
         time: the clocks.
 
     Attributes:
-        addresses: where it listens, for example `http://127.0.0.1:9464`.
+        addresses: where it listens, for example `http://127.0.0.1:9465`.
         off: why it is not served, in one sentence; empty where it is.
         restarts: how often the process died and was started again.
     """
@@ -106,7 +106,7 @@ class HttpPort:
         if not endpoints:
             self.off = "http.listeners is empty"
             return
-        if any(importlib.util.find_spec(name) is None for name in _NEEDED):
+        if importlib.util.find_spec(_NEEDED) is None:
             raise ConfigError(_KEY, "needs the extra http: pip install 'fleetgauge[http]'; or leave it empty")
         for endpoint in endpoints:
             self._sockets.append(_bound(endpoint))

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import struct
 import time
 from collections.abc import Callable
 from http.client import HTTPConnection
@@ -72,6 +73,34 @@ def wait_until(condition: Callable[[], Any], *, within_s: float = 60.0, what: st
 def raw(node: Node) -> socket.socket:
     """A bare connection to the HTTP port."""
     return socket.create_connection(address_of(node), timeout=30)
+
+
+def reset(address: tuple[str, int], request: bytes = b"") -> None:
+    """Connects, sends so much, and resets the connection, as a TCP health check does."""
+    connection = socket.create_connection(address, timeout=30)
+    connection.sendall(request)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def responses_of(received: bytes) -> list[tuple[int, bytes]]:
+    """Status and body of each whole response, told apart by `Content-Length`; fails upon anything else.
+
+    Shares no code with the server: an answer that is empty, cut short or followed by garbage is none.
+    """
+    found = []
+    while received:
+        head, end, rest = received.partition(b"\r\n\r\n")
+        assert end, f"a response without an end of its head: {received[:200]!r}"
+        status_line, *lines = head.split(b"\r\n")
+        version, status, _ = status_line.split(b" ", 2)
+        assert version == b"HTTP/1.1", received[:200]
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
+        length = int(headers[b"content-length"])
+        assert len(rest) >= length, f"a response that is cut short: {received[:200]!r}"
+        found.append((int(status), rest[:length]))
+        received = rest[length:]
+    return found
 
 
 def read_to_end(connection: socket.socket) -> bytes:

@@ -56,8 +56,14 @@ class _Call(Generic[T]):
             self.error = error
 
 
+class RebalancingError(PushLogError):
+    """The group divides its partitions anew: what was asked can be answered afterwards. No fault of anything."""
+
+
 class GroupMember:
     """Joins an exporter's consumer group and keeps what it fetches in `shares`, guarded by `changed`.
+
+    It joins with `join`, not before: an exporter that cannot start must not keep partitions from other processes.
 
     Args:
         settings: where the topic is.
@@ -96,8 +102,8 @@ class GroupMember:
         self._calm = CalmLog()
         self._log = log.bind(exporter=exporter)
         self._consumer = self._make_consumer(self._on_error)
+        self._joined = False
         self._thread = threading.Thread(target=self._run, name=f"topic-{exporter}", daemon=True)
-        self._thread.start()
 
     @property
     def problem(self) -> str | None:
@@ -108,6 +114,12 @@ class GroupMember:
     def is_closing(self) -> bool:
         """True once `close` was called."""
         return self._closing
+
+    def join(self) -> None:
+        """Joins the group and fetches from now on; nothing happens the second time, or after `close`."""
+        if not (self._joined or self._closing):
+            self._joined = True
+            self._thread.start()
 
     def call(self, work: Callable[[], T], within_s: float) -> T:
         """Has the thread do something with the consumer, and waits for it. It may come to it after the wait, too.
@@ -131,7 +143,10 @@ class GroupMember:
         with self.changed:
             self._closing = True
             self.changed.notify_all()
-        self._thread.join(_CLOSE_S)
+        if self._joined:
+            self._thread.join(_CLOSE_S)
+        else:
+            self._consumer.close()
 
     # What follows runs in the thread; what others want of it comes through `call`.
 
@@ -139,6 +154,7 @@ class GroupMember:
         """Moves the group's cursor, partition by partition, and waits for the answer.
 
         Raises:
+            RebalancingError: it has not moved, since the group is in a rebalance.
             PushLogError: it is not known to have moved.
         """
         if not offsets:
@@ -146,7 +162,7 @@ class GroupMember:
         places = [self._place(partition, offset) for partition, offset in offsets.items()]
         for place in self._asked("commit", lambda: self._consumer.commit(offsets=places, asynchronous=False)):
             if place.error is not None:
-                raise PushLogError(f"the cursor of partition {place.partition} stays: {text_of(place.error)}")
+                raise _error(f"the cursor of partition {place.partition} stays", place.error)
         with self.changed:
             self.shares.moved(offsets)
 
@@ -168,7 +184,7 @@ class GroupMember:
         try:
             return call()
         except KafkaException as error:
-            raise PushLogError(f"cannot {what} at topic {self._topic}: {text_of(error.args[0])}") from error
+            raise _error(f"cannot {what} at topic {self._topic}", error.args[0]) from error
 
     def _place(self, partition: int, offset: int = -1001) -> "TopicPartition":
         from confluent_kafka import TopicPartition
@@ -328,3 +344,11 @@ class GroupMember:
         problem = found.topics[self._topic].error
         self._away = None if problem is None else f"cannot read topic {self._topic}: {text_of(problem)}"
         self._suspect = problem is not None
+
+
+def _error(problem: str, error: "KafkaError") -> PushLogError:
+    from confluent_kafka import KafkaError
+
+    rebalances = (KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError._ASSIGNMENT_LOST)
+    kind = RebalancingError if error.code() in rebalances else PushLogError
+    return kind(f"{problem}: {text_of(error)}")

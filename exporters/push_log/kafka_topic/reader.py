@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from exporters.calm_log import CalmLog
-from exporters.push_log.kafka_topic.group_member import GroupMember, MakeConsumer
+from exporters.push_log.kafka_topic.group_member import GroupMember, MakeConsumer, RebalancingError
 from exporters.push_log.kafka_topic.offsets import TopicOffsets
 from exporters.push_log.kafka_topic.record_codec import BadRecord, Headers, MalformedRecordError, decode_record
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
@@ -21,6 +21,9 @@ from telemetry.push_record import PushRecord
 log = structlog.get_logger(__name__)
 
 _COMMIT_WITHIN_S: Final = 60.0
+_COMMIT_AGAIN_S: Final = 0.1
+_REBALANCE_WITHIN_MS: Final = 60_000
+"""A group that is in a rebalance for longer has a fault, and no ordinary rebalance [ms]."""
 _CALL_HEADERS: Final = methodcaller("headers")
 """For a name that is no UTF-8, confluent-kafka sets an exception and returns a broken list all the same. A call from C
 checks for that; the interpreter's own, once specialised (PEP 659), does not, and such a list ends the process."""
@@ -31,7 +34,7 @@ class KafkaTopicReader:
 
     Args:
         settings: where the topic is.
-        exporter: whose group to join.
+        exporter: whose group to join, with the first `poll`.
         time: the clocks.
         consumer: makes the consumer; see `GroupMember`.
         offsets: tells where partitions begin and end.
@@ -90,6 +93,7 @@ class KafkaTopicReader:
 
     def poll(self, max_bytes: int, max_records: int, max_wait_ms: int) -> Batch | None:
         """See `PushLogReader.poll`."""
+        self._member.join()
         taken = self._take(max_bytes, max_records, max_wait_ms)
         records = self._read(taken)
         member = self._member
@@ -109,16 +113,23 @@ class KafkaTopicReader:
             return self._member.shares.owned(batch)
 
     def commit(self, batch: Batch) -> int:
-        """See `PushLogReader.commit`."""
+        """See `PushLogReader.commit`. Waits for the end of a rebalance, which may take some of the batch away."""
+        deadline_ms = self._time.hi_res_clock_ms() + _REBALANCE_WITHIN_MS
+        while True:
+            try:
+                return self._member.call(lambda: self._settle(batch), _COMMIT_WITHIN_S)
+            except RebalancingError:
+                if self._woken or self._time.hi_res_clock_ms() >= deadline_ms:
+                    raise
+            with self._member.changed:
+                self._member.changed.wait(_COMMIT_AGAIN_S)
+
+    def _settle(self, batch: Batch) -> int:
+        """In the member's thread, where no rebalance comes between the three."""
         member = self._member
-
-        def settle() -> int:
-            # In the member's thread, no rebalance comes between the three.
-            member.commit(member.shares.due(batch))
-            with member.changed:
-                return member.shares.settle(batch)
-
-        return member.call(settle, _COMMIT_WITHIN_S)
+        member.commit(member.shares.due(batch))
+        with member.changed:
+            return member.shares.settle(batch)
 
     def rewind(self) -> None:
         """See `PushLogReader.rewind`. Returns when the consumer has gone back."""

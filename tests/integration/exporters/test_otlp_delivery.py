@@ -16,6 +16,7 @@ from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untype
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from structlog.testing import capture_logs
 from support.otlp_receivers import GrpcAnswer as Handler
 from support.otlp_receivers import GrpcReceiver as Receiver
 
@@ -415,3 +416,15 @@ def test_mutual_tls_delivers_and_a_client_without_a_certificate_waits(certificat
     trusted.close()
     stranger.close()
     receiver.stop()
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_a_receiver_that_is_not_there_at_the_start_is_in_the_log_before_the_first_push(log: Log, protocol: str) -> None:
+    port = free_port()
+    with capture_logs() as logs:
+        pipeline = pipeline_to(port, log, protocol=protocol)
+        until(lambda: pipeline.stats().last_error is not None)
+        assert pipeline.stop(1_000)
+    [said] = [entry for entry in logs if entry["event"].startswith("cannot reach the destination")]
+    assert said["destination"].startswith(f"http://127.0.0.1:{port}")
+    assert said["detail"] == f"cannot connect to 127.0.0.1:{port}: Connection refused"

@@ -1,7 +1,9 @@
 """The page of client series over real sockets, as its scrapers and everybody else may ask for it."""
 
+import contextlib
 import gzip
 import itertools
+import json
 import shutil
 import socket
 import subprocess
@@ -13,10 +15,12 @@ from typing import get_args
 
 import pyarrow.parquet as pq
 import pytest
+from structlog.testing import capture_logs
 from support.client_series import REQUESTS_ON_PAGE, Samples, counter, export, gauge, push, started
-from support.http import read_to_end, wait_until
+from support.http import read_to_end, reset, responses_of, wait_until
 from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
 
+from exporters.http.server import HttpSettings
 from exporters.labels import LabelSettings
 from exporters.prometheus import page_server
 from exporters.prometheus.exporter import PrometheusExporter
@@ -30,6 +34,7 @@ from telemetry.push_record import PushRecord
 pytestmark = pytest.mark.integration
 
 RECORDED = Path(__file__).parents[2] / "spark" / "recorded"
+_TCP_ESTABLISHED = 1
 KNOWN_FINDINGS = (
     'non-histogram and non-summary metrics should not have "_count" suffix',
     "metric names should not contain abbreviated units",
@@ -103,55 +108,123 @@ def test_a_large_page_is_the_same_with_and_without_gzip_and_for_old_clients(expo
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
         (b"POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
         (b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello", 413),
         (b"GET /metrics\r\n\r\n", 400),
         (b"\x16\x03\x01 hello \r\n\r\n", 400),
-        (b"GET /metrics HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", 400),
-        (b"GET /metrics HTTP/1.1\r\nx: " + b"x" * 20_000, 431),
+        (b"GET /" + b"a" * 17_000, 431),
+        (b"GET /metrics HTTP/1.1\r\nx: " + b"x" * 17_000, 431),
     ],
+    ids=lambda value: value[:24] if isinstance(value, bytes) else None,
 )
 def test_anything_else_is_answered_with_one_sentence(
     exporter: PrometheusExporter, request_bytes: bytes, status: int
 ) -> None:
-    head, _, body = raw(exporter, request_bytes).partition(b"\r\n\r\n")
-    assert head.startswith(f"HTTP/1.1 {status} ".encode())
-    assert body.count(b"\n") == 1
+    [(found, body)] = responses_of(raw(exporter, request_bytes))
+    assert found == status
+    assert json.loads(body).keys() == {"error"}
 
 
-def test_who_says_nothing_is_left_and_who_comes_after_too_many_is_served_again(
-    exporter: PrometheusExporter, monkeypatch: pytest.MonkeyPatch
+def test_scrapes_come_one_after_the_other_on_a_connection_that_stays_open(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, counter(5)))
+    connection = HTTPConnection(*address_of(exporter), timeout=30)
+    for _ in range(3):
+        connection.request("GET", "/metrics")
+        assert b"request_total" in connection.getresponse().read()
+        assert connection.sock is not None
+    connection.close()
+
+
+def test_silent_connections_keep_no_scraper_from_the_page(exporter: PrometheusExporter) -> None:
+    """More of them than there may be connections, before and after their first bytes."""
+    export(exporter, push(1, counter(5)))
+    for first_bytes in (b"", b"GET /metrics HTTP/1.1\r\nHost: loc"):
+        with contextlib.ExitStack() as stack:
+            for _ in range(3 * page_server.SETTINGS.max_connections):
+                silent = stack.enter_context(socket.create_connection(address_of(exporter), timeout=30))
+                with contextlib.suppress(ConnectionError):
+                    silent.sendall(first_bytes)
+            for _ in range(5):
+                assert b"request_total" in scrape(exporter)[1]
+
+
+def test_a_connection_that_sends_no_request_or_only_a_part_of_one_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(page_server, "_HEAD_WITHIN_S", 0.3)
-    address = address_of(exporter)
-    silent = [socket.create_connection(address, timeout=30) for _ in range(page_server.MAX_CONNECTIONS + 3)]
-    for connection in silent:
-        connection.send(b"GET /metrics")
-    assert all(read_to_end(connection) == b"" for connection in silent)
-    for connection in silent:
-        connection.close()
-    wait_until(lambda: raw(exporter, b"GET /metrics HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200"), within_s=20)
-
-
-def test_a_reader_that_does_not_read_is_cut_off_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a page that is larger than what the system's buffers take."""
-    monkeypatch.setattr(page_server, "_WRITE_WITHIN_S", 0.5)
-    labels = LabelSettings(labels=(), static=(("padding", "x" * 1_000),))
-    exporter = started(PrometheusSettings(listen=Address(port=0), labels=labels), SystemTime())
-    fill(exporter, clients=30, series=500)
-    with socket.create_connection(address_of(exporter), timeout=30) as lazy:
-        lazy.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        export(exporter, push(999, counter(1)))
-        page = scrape(exporter)[1]
-        assert b"request_total" in page
-        wait_until(lambda: len(page_threads()) == 1, within_s=20, what="the reader's thread to end")
-        assert len(read_to_end(lazy)) < len(page)
+    exporter = started_with(monkeypatch, HttpSettings(idle_s=0.5, request_within_s=0.5))
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(address_of(exporter), timeout=30)) for _ in range(8)]
+        for connection in silent[4:]:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost")
+        assert [read_to_end(connection) for connection in silent] == [b""] * 8
     exporter.close()
 
 
-def page_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "prometheus-page"]
+def test_a_reader_that_does_not_read_is_cut_off_and_holds_up_no_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a page that is larger than what the system's buffers take."""
+    exporter = started_with(monkeypatch, HttpSettings(read_within_s=1.0), large=True)
+    with socket.create_connection(address_of(exporter), timeout=30) as lazy:
+        lazy.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        page = scrape(exporter)[1]
+        assert b"app_gauge" in page
+        wait_until(lambda: is_over(lazy), within_s=60, what="the reader to be cut off")
+        assert 0 < len(read_to_end(lazy)) < len(page)
+    exporter.close()
+
+
+def test_readers_that_do_not_read_give_way_to_a_scraper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every place is taken by one, and none of them is cut off for its slowness soon."""
+    settings = HttpSettings(max_connections=4, read_within_s=600, send_within_s=600, stalled_after_s=0.1)
+    exporter = started_with(monkeypatch, settings, large=True)
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            lazy = stack.enter_context(socket.create_connection(address_of(exporter), timeout=30))
+            lazy.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        wait_until(lambda: is_served(exporter), within_s=60, what="a scrape among readers that do not read")
+    exporter.close()
+
+
+def test_a_reader_that_takes_a_page_byte_by_byte_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = started_with(monkeypatch, HttpSettings(send_within_s=1.0), large=True)
+    with socket.create_connection(address_of(exporter), timeout=30) as slow:
+        slow.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert wait_until(lambda: is_over(slow) or slow.recv(1) is None, within_s=60, what="the reader to be cut off")
+    exporter.close()
+
+
+def test_connections_that_are_reset_leave_nothing_in_the_log(exporter: PrometheusExporter) -> None:
+    request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with capture_logs() as logs:
+        for sent in (b"", request[:20], request):
+            for _ in range(100):
+                reset(address_of(exporter), sent)
+        assert scrape(exporter)[0].status == 200
+    assert logs == []
+
+
+def started_with(monkeypatch: pytest.MonkeyPatch, settings: HttpSettings, *, large: bool = False) -> PrometheusExporter:
+    """An exporter with these bounds; its page is larger than what the system's buffers take, or empty."""
+    monkeypatch.setattr(page_server, "SETTINGS", settings)
+    labels = LabelSettings(labels=(), static=(("padding", "x" * 1_000),))
+    exporter = started(PrometheusSettings(listen=Address(port=0), labels=labels), SystemTime())
+    if large:
+        fill(exporter, clients=30, series=500)
+    return exporter
+
+
+def is_over(connection: socket.socket) -> bool:
+    """True if the other side has ended the connection, whatever is still to be read."""
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+    return info[0] != _TCP_ESTABLISHED
+
+
+def is_served(exporter: PrometheusExporter) -> bool:
+    try:
+        return scrape(exporter, method="HEAD")[0].status == 200
+    except ConnectionError:
+        return False
 
 
 def test_scrapes_see_whole_pages_while_pushes_come(exporter: PrometheusExporter) -> None:
@@ -182,10 +255,11 @@ def test_scrapes_see_whole_pages_while_pushes_come(exporter: PrometheusExporter)
 
 def test_a_port_that_is_taken_is_told_in_one_sentence(exporter: PrometheusExporter) -> None:
     host, port = address_of(exporter)
-    with pytest.raises(PageError, match=rf"cannot be served on {host}:{port}: .* in use; set listen to an address"):
-        PageServer(Address(host=host, port=port), exporter._page)
+    found = rf"exporters\.page\.listen: {host}:{port} cannot be bound: .* in use; name another address"
+    with pytest.raises(PageError, match=found):
+        PageServer("page", Address(host=host, port=port), exporter._page)
     exporter.close()
-    PageServer(Address(host=host, port=port), exporter._page).close()
+    PageServer("page", Address(host=host, port=port), exporter._page).close()
 
 
 def recorded_pushes() -> list[PushRecord]:

@@ -1,5 +1,6 @@
 """The whole road over a real broker: serve appends to the topic, fleetgauge export delivers, and parts of it fail."""
 
+import socket
 import time
 import uuid
 from collections import Counter
@@ -275,3 +276,58 @@ def test_a_node_that_starts_before_its_brokers_throttles_until_they_are_there(tm
                 time.sleep(0.2)
             assert len(push(node, 5)) == 5
             assert node.stop() == 0
+
+
+def test_a_page_that_cannot_be_served_holds_no_partition_and_delivers_once_it_can(
+    tmp_path: Path, topic: KafkaTopicSettings, config: Path
+) -> None:
+    """Another process of the same group has all partitions meanwhile."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken, ExitStack() as stack:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        page = ("exporters.page.type=prometheus", "exporters.page.linger.ms=50")
+        stuck = stack.enter_context(
+            Export(tmp_path, config, *topic_keys(topic), *page, f"exporters.page.listen={listen}")
+        )
+        stuck.wait_for("page", lambda state: state["state"] == "retrying")
+        well = stack.enter_context(
+            Export(elsewhere, config, *topic_keys(topic), *page, "exporters.page.listen=127.0.0.1:0")
+        )
+        well.wait_for("page", lambda state: len(state["partitions"]) == topic.partitions)
+        with serving(tmp_path, *topic_keys(topic)) as node:
+            acknowledged = 0
+            while acknowledged < 6:  # the first may be too early for the topic's producer
+                acknowledged += len(push(node, 6 - acknowledged))
+        well.wait_for("page", lambda state: state["delivered_records"] >= 6)
+        state = stuck.exporter("page")
+        assert (state["state"], state["partitions"]) == ("retrying", [])
+        problem = f"exporters.page.listen: {listen} cannot be bound: Address already in use; name another address"
+        assert problem in state["last_error"]
+        assert stuck.output().count(problem) == 1
+        assert "Traceback" not in stuck.output()
+        taken.close()
+        stuck.wait_for("page", lambda state: state["state"] == "running")
+        assert well.stop() == 0
+        stuck.wait_for("page", lambda state: len(state["partitions"]) == topic.partitions)
+        assert stuck.exporter("page")["last_error_over_at"] > stuck.exporter("page")["last_error_at"]
+
+
+def test_processes_that_come_and_go_are_no_error(tmp_path: Path, topic: KafkaTopicSettings, config: Path) -> None:
+    """A rebalance in the middle of deliveries leaves no last error and no failed try."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    keys = (*topic_keys(topic), *landing_keys(tmp_path), "exporters.landing.batch.max.records=1")
+    with serving(tmp_path, *topic_keys(topic)) as node, Export(tmp_path, config, *keys) as stays:
+        stays.wait_for("landing", lambda state: len(state["partitions"]) == topic.partitions)
+        for _ in range(2):
+            push(node, 100)
+            with Export(elsewhere, config, *keys) as comes:
+                comes.wait_for("landing", lambda state: len(state["partitions"]) > 0)
+                push(node, 100)
+                assert comes.stop() == 0
+            stays.wait_for("landing", lambda state: len(state["partitions"]) == topic.partitions)
+        push(node, 1)
+        stays.wait_for("landing", lambda state: state["lag_records"] == 0)
+        state = stays.exporter("landing")
+        assert (state["retried"], state["last_error"]) == ({}, None), stays.output()

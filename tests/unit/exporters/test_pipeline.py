@@ -21,6 +21,7 @@ from exporters.outcome import (
 )
 from exporters.pipeline import IN_DOUBT_FOR_MS
 from exporters.push_log.log import Batch, CursorRevokedError, PushLogError
+from wire.errors import FleetgaugeError
 
 
 def test_every_batch_is_delivered_in_order_and_committed_after() -> None:
@@ -318,6 +319,104 @@ def test_a_destination_that_cannot_be_prepared_is_started_again() -> None:
     rig = Rig(Log(records(1)), destination).run()
     assert len(destination.got) == 1
     assert rig.pauses == [50, 100]
+
+
+def test_a_start_that_fails_for_a_known_reason_is_one_sentence_and_polls_nothing() -> None:
+    """What is polled may be a share that another process could deliver."""
+    destination = Destination()
+    destination.start_errors = [FleetgaugeError("exporters.page.listen: taken")] * 3
+    log = Log(records(1))
+    rig = Rig(log, destination)
+    polled_before: list[int] = []
+    destination.start = lambda: (polled_before.append(len(log.lingers)), Destination.start(destination))[1]  # type: ignore[method-assign]
+    with capture_logs() as logs:
+        rig.run()
+    assert polled_before == [0, 0, 0, 0]
+    waits = [entry for entry in logs if entry["event"] == "cannot deliver now, and tries again"]
+    assert [(entry["reason"], entry["detail"]) for entry in waits] == [("start", "exporters.page.listen: taken")]
+    assert not any("exc_info" in entry for entry in logs)
+    assert rig.pipeline.stats().retried == {"start": 3}
+    assert rig.destination.got == [push.push_id for push in records(1)]
+
+
+def test_an_error_that_a_later_success_cures_says_since_when_it_is_over() -> None:
+    rig = Rig(Log(records(1), records(1)), Destination(answers(Retry(reason="unavailable"), Delivered())))
+    rig.time.sleep(5_000)
+    failed_us = rig.time.microseconds()
+    rig.run()
+    stats = rig.pipeline.stats()
+    assert stats.last_error == "unavailable"
+    assert (stats.last_error_at, stats.last_error_over_at) == (failed_us, failed_us + 50_000)
+
+
+def test_an_error_that_lasts_and_a_refused_push_are_not_over() -> None:
+    bad = records(2)[1].push_id
+    rig = Rig(Log(records(2), records(1)), Destination(refuses({bad}, Refused(reason="invalid_argument")))).run()
+    assert rig.pipeline.stats().delivered_records == 2
+    assert rig.pipeline.stats().last_error == "invalid_argument"
+    assert rig.pipeline.stats().last_error_over_at is None
+    away = Destination()
+    rig = Rig(Log(records(1)), away)
+    seen: list[int | None] = []
+
+    def fail(batch: Batch) -> Outcome:
+        seen.append(rig.pipeline.stats().last_error_over_at)
+        return Retry(reason="unavailable") if len(seen) < 4 else Delivered()
+
+    away.decide = fail
+    rig.run()
+    assert seen == [None] * 4
+    assert rig.pipeline.stats().last_error_over_at is not None
+
+
+def test_an_error_that_comes_back_is_not_over_any_more() -> None:
+    outcomes = (Retry(reason="unavailable"), Delivered(), Retry(reason="unavailable"))
+    log = Log(records(1), records(1))
+    rig = Rig(log, Destination(answers(*outcomes)))
+    seen: list[bool] = []
+    rig.pipeline._pause = lambda wait_ms: (  # type: ignore[method-assign]
+        seen.append(rig.pipeline.stats().last_error_over_at is None),
+        rig.time.sleep(wait_ms),
+    )[1]
+    rig.run()
+    assert seen == [True, True]
+
+
+def test_a_destination_that_is_not_there_at_the_start_is_logged_before_the_first_push() -> None:
+    class Away(Destination):
+        destination = "http://collector:4317"
+
+        def reach(self) -> Retry | None:
+            return Retry(reason="unavailable", detail="cannot connect to collector:4317: Connection refused")
+
+    rig = Rig(Log(), Away())
+    with capture_logs() as logs:
+        rig.run()
+    assert logs == [
+        {
+            "event": "cannot reach the destination; pushes wait in the log and are tried until it takes them",
+            "log_level": "warning",
+            "exporter": "test",
+            "destination": "http://collector:4317",
+            "reason": "unavailable",
+            "detail": "cannot connect to collector:4317: Connection refused",
+        }
+    ]
+    stats = rig.pipeline.stats()
+    assert (stats.last_error or "").startswith("unavailable: cannot connect")
+    assert (stats.retried, stats.last_error_over_at) == ({}, None)
+
+
+def test_a_look_at_the_destination_that_fails_in_itself_stops_nothing() -> None:
+    class Broken(Destination):
+        def reach(self) -> Retry | None:
+            raise RuntimeError("bug")
+
+    rig = Rig(Log(records(1)), Broken())
+    with capture_logs():
+        rig.run()
+    assert len(rig.destination.got) == 1
+    assert rig.pipeline.stats().last_error_over_at is not None
 
 
 def test_a_pipeline_whose_cursor_was_taken_over_ends_and_says_so() -> None:

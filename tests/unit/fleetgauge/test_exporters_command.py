@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from fleetgauge.cli import app
+from fleetgauge.cli.status import last_error
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.status import StatusServer
 
@@ -52,6 +54,14 @@ def test_a_process_that_is_silent_or_gone_is_said_to_be(tmp_path: Path) -> None:
     assert "pid 4711, has said nothing for 1.5 min" in said(tmp_path, status_age_ms=90_000)
     gone = said(tmp_path, pid=None, restarts=3, status_age_ms=20_000)
     assert "not running, started again 3 times, has said nothing for 20.0 s" in gone
+
+
+def test_a_last_error_is_told_with_its_time_and_when_it_was_over() -> None:
+    now_us = int(time.time() * 1e6)
+    failed = {"last_error": "unavailable: refused", "last_error_at": now_us - 600_000_000, "last_error_over_at": None}
+    assert last_error(failed) == "unavailable: refused (10.0 min ago)"
+    failed["last_error_over_at"] = now_us - 300_000_000
+    assert last_error(failed) == "unavailable: refused (10.0 min ago, over 5.0 min ago)"
 
 
 def test_as_json_the_process_is_told_with_the_age_of_its_words(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from exporters.options import ExporterConfigError
 from exporters.prometheus.exporter import PrometheusExporter
 from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
 from exporters.registry import build_exporter
+from fleetgauge.config import ServiceConfig
 from fleetgauge.exporter_logs import exporter_keys
 
 
@@ -25,6 +26,12 @@ def test_nothing_has_to_be_said_and_only_this_machine_may_read_the_page() -> Non
     assert settings == PrometheusSettings()
     assert str(settings.listen) == "127.0.0.1:9464"
     assert settings.labels.labels == ("client_id", "client_instance_id")
+
+
+def test_the_page_and_the_nodes_http_port_can_be_served_side_by_side_by_default() -> None:
+    [http] = ServiceConfig().http_listeners
+    assert http.host == settings_of().listen.host
+    assert http.port != settings_of().listen.port
 
 
 def test_every_key_is_read() -> None:

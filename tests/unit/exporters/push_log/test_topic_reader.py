@@ -13,6 +13,7 @@ from support.push_log import numbers
 from support.topic import TopicMessage, place, topic_message
 
 from exporters.push_log.kafka_topic import group_member
+from exporters.push_log.kafka_topic import reader as reader_module
 from exporters.push_log.kafka_topic.reader import KafkaTopicReader
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.log import Batch, PushLogError
@@ -155,6 +156,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     monkeypatch.setattr(group_member, "_AGAIN_AFTER_S", 0.01)
     with capture_logs():
         made = Rig()
+        assert made.reader.poll(1, 1, 0) is None  # joins the group
         yield made
         made.reader.close()
 
@@ -207,12 +209,50 @@ def test_a_cursor_that_cannot_be_moved_can_be_moved_later(rig: Rig) -> None:
     rig.consumer.assign(0)
     rig.consumer.fetch(0, 1)
     batch = rig.poll()
-    rig.consumer.commit_errors = [KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS))]
-    with pytest.raises(PushLogError, match="REBALANCE_IN_PROGRESS"):
+    rig.consumer.commit_errors = [KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))]
+    with pytest.raises(PushLogError, match="NOT_COORDINATOR"):
         rig.reader.commit(batch)
     assert rig.reader.commit(batch) == 0
     assert rig.cursors == {0: 2}
     assert rig.reader.commit(batch) == 0, "again is no harm"
+
+
+@pytest.mark.parametrize("code", [KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION])
+def test_a_commit_waits_for_the_end_of_a_rebalance_which_is_no_error(rig: Rig, code: int) -> None:
+    """What of the batch is still this reader's is committed then; the rest is the other's."""
+    rig.consumer.assign(0, 1)
+    rig.consumer.coming.put([topic_message(0, 1), topic_message(1, 7)])
+    batch = rig.poll(max_records=2)
+    rig.consumer.commit_errors = [KafkaException(KafkaError(code))] * 3
+    rig.consumer.revoke(0)
+    assert rig.reader.commit(batch) == 1
+    assert rig.consumer.commit_errors == []
+    assert rig.cursors == {1: 8}
+
+
+def test_a_rebalance_that_does_not_end_is_an_error_in_the_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "_REBALANCE_WITHIN_MS", 300)
+    rig.consumer.assign(0)
+    rig.consumer.fetch(0, 1)
+    batch = rig.poll()
+    rig.consumer.commit_errors = [KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS))] * 1_000
+    with pytest.raises(PushLogError, match="REBALANCE_IN_PROGRESS"):
+        rig.reader.commit(batch)
+
+
+def test_the_group_is_joined_with_the_first_poll_and_not_before() -> None:
+    """An exporter that cannot start must not keep partitions from other processes."""
+    rig = Rig()
+    assert not hasattr(rig.consumer, "on_assign"), "it has subscribed"
+    rig.reader.close()
+    assert rig.consumer.closed
+    assert rig.consumer.polls == 0
+    rig = Rig()
+    rig.consumer.assign(0)
+    rig.consumer.fetch(0, 1)
+    assert numbers(rig.poll().records) == [place(0, 1)]
+    assert hasattr(rig.consumer, "on_assign")
+    rig.reader.close()
 
 
 def test_a_consumer_that_fails_is_replaced_and_goes_on_from_the_cursor(rig: Rig) -> None:

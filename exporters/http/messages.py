@@ -1,4 +1,4 @@
-"""A request and a response of the HTTP port, as values."""
+"""An HTTP request and its response, as values."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -17,11 +17,13 @@ class HttpRequest:
         path: before the `?`, as it was sent.
         query: behind it, as it was sent.
         accept: the media types that the sender wants.
+        accept_encoding: the content codings that the sender takes.
     """
 
     path: str
     query: str = ""
     accept: str = ""
+    accept_encoding: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
