@@ -14,6 +14,7 @@ from telemetry.refusal import Refusal
 from telemetry.sender_bounds import Allowance
 from telemetry.subscription_id import subscription_id
 from telemetry.subscriptions import EffectiveSubscription
+from wire.software import UNKNOWN_SOFTWARE
 
 MIN_EXPIRY_MS: Final = 60_000
 """An instance is remembered for at least so long after its latest request [ms]."""
@@ -30,9 +31,21 @@ MAX_MATCHED_CHARACTERS: Final = 1_024
 """Of a client id, a software name or version that a subscription's patterns are matched with."""
 
 
+OtherSender = tuple[bytes, bytes, str, str]
+"""Id, sender, software name and version of an instance whose id another sender uses, too."""
+
+InstanceKey = bytes | OtherSender
+
+
 def kept_client_id(client_id: str) -> str:
     """What is remembered of a client id, which may be 32 KiB: enough to tell clients of one connection apart."""
     return client_id[:_KEPT_CLIENT_ID_CHARACTERS]
+
+
+def other_sender(instance_id: bytes, context: RequestContext) -> OtherSender:
+    """The key of an instance whose id another sender uses, too."""
+    name, version = context.client_software_name, context.client_software_version
+    return instance_id, context.sender, name[:_KEPT_SOFTWARE_CHARACTERS], version[:_KEPT_SOFTWARE_CHARACTERS]
 
 
 class SharedTexts:
@@ -63,9 +76,9 @@ class ClientInstance:
     `telemetry.inventory`.
 
     Attributes:
-        key: under which the cache has it: the id's bytes; with the sender's behind them if another sender of the same
-            id was there first. Bytes, since Python hashes integers without a secret, and strangers choose ids.
-        sender: whom the id is bound to; see `RequestContext.sender`.
+        key: under which the cache has it: the bytes of the id, or an `OtherSender` if another sender of it was there
+            first. Bytes, since Python hashes integers without a secret, and strangers choose ids.
+        sender: whom the id is bound to, beside the software; see `RequestContext.sender`.
         principal: of the sender.
         instance_id: the KIP-714 id.
         instance_id_text: the id as Kafka shows it.
@@ -135,12 +148,13 @@ class ClientInstance:
         share: SharedTexts,
         allowances: tuple[Allowance, ...],
     ) -> None:
-        self.key = instance_id.bytes
+        self.key: InstanceKey = instance_id.bytes
         self.sender = context.sender
         self.principal = context.principal
         self.instance_id = instance_id
         self.instance_id_text = format_instance_id(instance_id)
         self.principal_text = share(str(context.principal))
+        self.client_software_name = self.client_software_version = UNKNOWN_SOFTWARE
         self.describe(context, share)
         self.gate = Gate()
         self.allowances = allowances
@@ -168,11 +182,28 @@ class ClientInstance:
     def describe(self, context: RequestContext, share: SharedTexts) -> None:
         """Takes over what a request says of its client, for those who ask who is there."""
         self.client_id = kept_client_id(context.client_id)
-        self.client_software_name = share(context.client_software_name[:_KEPT_SOFTWARE_CHARACTERS])
-        self.client_software_version = share(context.client_software_version[:_KEPT_SOFTWARE_CHARACTERS])
+        if context.client_software_name != UNKNOWN_SOFTWARE:
+            self.client_software_name = share(context.client_software_name[:_KEPT_SOFTWARE_CHARACTERS])
+            self.client_software_version = share(context.client_software_version[:_KEPT_SOFTWARE_CHARACTERS])
         self.client_address = context.client_address
         self.client_port = context.client_port
         self.listener_name = context.listener_name
+
+    def is_of(self, context: RequestContext) -> bool:
+        """True if the request is of the sender that the instance is bound to.
+
+        A connection need not name its software: franz-go before 1.22 does so on its first one alone.
+        """
+        if self.sender != context.sender:
+            return False
+        name = context.client_software_name
+        if name == UNKNOWN_SOFTWARE or self.client_software_name == UNKNOWN_SOFTWARE:
+            return True
+        version = context.client_software_version
+        return (
+            name[:_KEPT_SOFTWARE_CHARACTERS] == self.client_software_name
+            and version[:_KEPT_SOFTWARE_CHARACTERS] == self.client_software_version
+        )
 
     def note_refusal(self, refusal: Refusal, now_ms: int) -> None:
         """Its latest request was refused, at `now_ms` [ms, monotonic]."""

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from telemetry.expiry_queue import ExpiryQueue
-from telemetry.instance import ClientInstance
+from telemetry.instance import ClientInstance, InstanceKey, other_sender
 from telemetry.instance_register import InstanceRegister
+from telemetry.plugin_api import RequestContext
 
 _logger = logging.getLogger(__name__)
 
@@ -32,12 +33,12 @@ class InstanceCache:
         """Keeps at most `max_size` instances; `on_forget` is told of every one that goes, for whatever reason."""
         self._max_size = max_size
         # The least recently used first. One mapping, where a general LRU cache keeps sizes and order in two more.
-        self._instances: OrderedDict[bytes, ClientInstance] = OrderedDict()
+        self._instances: OrderedDict[InstanceKey, ClientInstance] = OrderedDict()
         self._shared_ids = 0
         self._on_forget = on_forget
         self.register = InstanceRegister()
         # Nearly every connection has one client: a mapping is made for the others only.
-        self._by_connection: dict[str, ClientInstance | dict[bytes, ClientInstance]] = {}
+        self._by_connection: dict[str, ClientInstance | dict[InstanceKey, ClientInstance]] = {}
         self._queue = ExpiryQueue()
         self._warned_ms: int | None = None
         self.evicted = 0
@@ -47,13 +48,13 @@ class InstanceCache:
     def __len__(self) -> int:
         return len(self._instances)
 
-    def get(self, instance_id: bytes, sender: bytes) -> ClientInstance | None:
+    def get(self, instance_id: bytes, context: RequestContext) -> ClientInstance | None:
         """The instance of that sender under that id, which becomes the most recently used."""
         instance = self._instances.get(instance_id)
-        if instance is None or instance.sender != sender:
+        if instance is None or not instance.is_of(context):
             if not self._shared_ids:
                 return None
-            instance = self._instances.get(instance_id + sender)
+            instance = self._instances.get(other_sender(instance_id, context))
             if instance is None:
                 return None
         self._instances.move_to_end(instance.key)
@@ -63,12 +64,13 @@ class InstanceCache:
         """True if the id is in use."""
         return instance_id in self._instances
 
-    def add(self, instance: ClientInstance, now_ms: int) -> None:
+    def add(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> None:
         """Takes a new instance in; the least recently used one goes if there is no room."""
         if len(self._instances) >= self._max_size:
             self._evict(now_ms)
-        if instance.key in self._instances:
-            instance.key += instance.sender
+        instance_id = instance.instance_id.bytes
+        if instance_id in self._instances:
+            instance.key = other_sender(instance_id, context)
             self._shared_ids += 1
             self.clashes += 1
         self._instances[instance.key] = instance
@@ -167,4 +169,4 @@ class InstanceCache:
         self.register.remove(instance)
         for connection_id in instance.gate.connections:
             self._detach(instance, connection_id)
-        self._shared_ids -= instance.key != instance.instance_id.bytes
+        self._shared_ids -= isinstance(instance.key, tuple)

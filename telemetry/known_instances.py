@@ -89,7 +89,7 @@ class KnownInstances:
         and its sender has made too many of late.
         """
         version = self._subscriptions.version
-        instance = self.cache.get(instance_id.bytes, context.sender)
+        instance = self.cache.get(instance_id.bytes, context)
         if instance is None:
             instance = self._make(instance_id, context, now_ms)
             if instance is None:
@@ -117,7 +117,7 @@ class KnownInstances:
         version = self._subscriptions.version
         instance = ClientInstance(instance_id, context, subscription, version, self._share, allowances)
         instance.pace = pace
-        self.cache.add(instance, now_ms)
+        self.cache.add(instance, context, now_ms)
         self._metrics.admit(instance, now_ms)
         return instance
 

@@ -44,8 +44,8 @@ class RequestContext:
         client_port: the connection's source port.
         connection_id: unique among the open connections of this node.
         correlation_id: of the request's header.
-        sender: digest [16 B] of what tells one sender from another under the same instance id, on whatever connection:
-            principal, client id, software and source address.
+        sender: digest [16 B] of principal, client id and source address, which tell one sender from another under the
+            same instance id, on whatever connection. The software does too, where a connection has named it.
     """
 
     listener_name: str
@@ -66,8 +66,6 @@ class RequestContext:
             principal.principal_type,
             principal.name,
             self.client_id,
-            self.client_software_name,
-            self.client_software_version,
             self.client_address,
         )
         object.__setattr__(self, "sender", _digest(parts))

@@ -207,7 +207,7 @@ MUTATIONS = [
     Mutation(
         "an id belongs to its sender",
         "telemetry/instance_cache.py",
-        "if instance is None or instance.sender != sender:",
+        "if instance is None or not instance.is_of(context):",
         "if instance is None:",
         LADDER,
     ),

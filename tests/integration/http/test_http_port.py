@@ -225,7 +225,9 @@ def answers(node: Node) -> bool:
 
 
 def test_who_does_not_read_keeps_neither_the_others_nor_the_pushes(tmp_path: Path) -> None:
-    with Node(tmp_path, HTTP, "telemetry.client.instances.max=30000") as node:
+    with Node(
+        tmp_path, HTTP, "telemetry.client.instances.max=30000", "telemetry.max.new.instance.rate.per.ip=0"
+    ) as node:
         slow = []
         with RawClient(node.port, client_id="x" * 500, timeout_s=60) as many, RawClient(node.port) as client:
             for _ in range(40):

@@ -55,7 +55,12 @@ def test_a_real_client_is_listed_with_what_it_did_and_gone_when_it_has_closed(tm
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    overrides = (HTTP, "telemetry.client.instances.max=40000", "telemetry.client.instance.metrics.max=3")
+    overrides = (
+        HTTP,
+        "telemetry.client.instances.max=40000",
+        "telemetry.client.instance.metrics.max=3",
+        "telemetry.max.new.instance.rate.per.ip=0",
+    )
     with Node(tmp_path_factory.mktemp("inventory"), *overrides) as running:
         yield running
 

@@ -327,6 +327,39 @@ def test_nobody_is_refused_for_an_id_and_nobody_disturbs_the_state_of_another(no
     assert node.manager.counters()["instance_id_clashes"] == 1
 
 
+def test_a_connection_that_names_no_software_is_of_the_client_that_named_it_elsewhere(node, client, make_client):
+    """franz-go before 1.22 sends ApiVersions on its first connection alone, and pushes on another."""
+    node.manager.update_subscription(
+        "all", {"metrics": "*", "interval.ms": "60000", "match": "client_software_name=kgo"}
+    )
+    client.context["client_software_name"] = "kgo"
+    client.get("bootstrap")
+    client.context.update(client_software_name="unknown", client_software_version="unknown")
+    assert client.answer("broker") is ErrorCode.NONE
+    assert node.manager.instance_count == 1
+    client.context["client_software_name"] = "kgo"
+    assert client.answer("bootstrap") is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"client_address": "10.0.0.8"}, {"client_id": "thief"}, {"client_software_name": "x"}],
+    ids=["address", "client id", "software"],
+)
+@pytest.mark.parametrize("thief_is_first", [True, False])
+def test_another_sender_under_the_same_id_is_another_instance(node, client, make_client, forged, thief_is_first):
+    thief = make_client(node, "c2", **forged)
+    thief.id = client.id = uuid.uuid4()
+    for each in (thief, client) if thief_is_first else (client, thief):
+        each.get()
+    assert node.manager.instance_count == 2
+    for _ in range(2):
+        assert thief.answer() is client.answer() is ErrorCode.NONE
+        node.time.sleep(INTERVAL_MS)
+    assert node.disconnect("c2") == node.disconnect("c1") == 1
+    assert node.manager._instances.cache._shared_ids == 0
+
+
 def test_the_sensors_carry_kafkas_names_and_count_the_log_as_a_receiver(node, client):
     client.get()
     push = client.push()
