@@ -23,7 +23,7 @@ from wire.sasl.mechanism import PasswordCheck
 from wire.secure_channel import SecureChannel, SecureContext
 from wire.security_protocol import SecurityProtocol
 
-STORE = CredentialStore({"alice": (ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096),)})
+ALICE = ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096)
 
 
 def framed(body: bytes) -> bytes:
@@ -87,8 +87,8 @@ class Shared(SecureContext):
 
     checks: list[tuple[PasswordCheck, Any]]
 
-    def check(self, check: PasswordCheck, loop: Any) -> Any:
-        future: asyncio.Future[bool] = asyncio.Future(loop=Waiting())  # type: ignore[arg-type]
+    def check(self, check: PasswordCheck, network: str, loop: Any) -> Any:
+        future: asyncio.Future[bool | None] = asyncio.Future(loop=Waiting())  # type: ignore[arg-type]
         self.checks.append((check, future))
         return future
 
@@ -133,7 +133,7 @@ class Handler:
 
 class Bench:
     def __init__(self) -> None:
-        sasl = SaslSettings(mechanisms=("PLAIN",), store=STORE)
+        sasl = SaslSettings(mechanisms=("PLAIN",), store=CredentialStore({"alice": (ALICE,)}))
         security = ListenerSecurity(protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=sasl)
         self.handshakes = Handshakes(max_unfinished=10, timeout_ms=1_000)
         self.shared = Shared(security, self.handshakes, AuthenticationCounters())
