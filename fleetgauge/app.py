@@ -43,7 +43,11 @@ from wire.listener_security import ListenerSecurity
 log = structlog.get_logger(__name__)
 
 _HOUSEKEEPING_S = 1.0
-_NOT_FOR_PLUGINS = {"sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"}
+_NOT_FOR_PLUGINS = {
+    *("sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"),
+    *("exporters", "push_log_kafka_client", "client_quota_callback_config"),
+}
+"""What holds secrets of others."""
 CHANGEABLE = {
     *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
     *("max_connections_per_ip", "max_connections_per_ip_overrides", "quotas"),

@@ -41,7 +41,7 @@ def export_until_stopped(config: ServiceConfig) -> None:
         )
     if not config.exporters:
         raise ConfigError("exporters", "there is no table [exporters.<name>], and so nothing to export to")
-    configure_logging(config.logging_level, config.logging_format)
+    configure_logging(config.logging_level, config.logging_format, config.secrets())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     asyncio.run(_run(config))
 

@@ -10,8 +10,8 @@ import structlog
 import typer
 import uvloop
 
-from exporters.options import without_credentials
 from exporters.push_log.log import PushLogError
+from exporters.redaction import without_credentials
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.push_logs import unread_logs
@@ -39,7 +39,7 @@ def serve_until_stopped(read: Callable[[], ServiceConfig]) -> None:
     came_early = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: came_early.set())
     first = read()
-    configure_logging(first.logging_level, first.logging_format)
+    configure_logging(first.logging_level, first.logging_format, first.secrets())
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(first, read, came_early))
 
@@ -91,7 +91,7 @@ async def _reread(node: Node, read: Callable[[], ServiceConfig]) -> None:
     except FleetgaugeError as error:
         log.error("the configuration was refused, and the old one stays in force", problem=str(error))
         return
-    configure_logging(config.logging_level, config.logging_format)
+    configure_logging(config.logging_level, config.logging_format, config.secrets())
 
 
 def where_everything_is(node: Node, config: ServiceConfig) -> str:

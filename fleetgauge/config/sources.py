@@ -17,10 +17,18 @@ NOT_CONFIGURATION = frozenset({"FLEETGAUGE_CONFIG"})
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """A raw value and where it came from."""
+    """A raw value and where it came from.
+
+    Attributes:
+        written: the value as it was written, where it held references to secrets (`fleetgauge.config.references`);
+            None where it held none.
+        secrets: what these references stand for.
+    """
 
     value: object
     source: str
+    written: object = None
+    secrets: tuple[str, ...] = ()
 
 
 def from_toml(path: Path) -> dict[str, Sourced]:
@@ -72,10 +80,11 @@ def from_overrides(overrides: Iterable[str]) -> dict[str, Sourced]:
         ConfigError: one of them has no `=`.
     """
     flat = {}
-    for text in overrides:
+    for number, text in enumerate(overrides, 1):
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(text, "an override is written key=value, for example node.id=2", source="--override")
+            # Not the text: it may be a secret.
+            raise ConfigError(f"--override number {number}", "an override is written key=value, for example node.id=2")
         flat[key.strip()] = Sourced(value.strip(), "--override")
     return flat
 
