@@ -53,7 +53,7 @@ CHANGEABLE = {
     *("max_connections_per_ip", "max_connections_per_ip_overrides", "quotas"),
     *ListenerKeys.model_fields,
 }
-"""What a SIGHUP takes over; a listener's certificates, users, rules and limits hold for connections to come."""
+"""What a SIGHUP takes over; a listener's certificates, rules and limits hold for connections to come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,8 @@ class FleetgaugeNode:
 
     async def reconfigure(self, config: ServiceConfig) -> None:
         """Takes over what may change while running: subscriptions, client guard, quotas, and of each listener its
-        certificates (read anew), users, rules and limits, for the connections to come. The log level is the caller's.
+        certificates (read anew), rules and limits, for the connections to come, and users, whose open sessions end if
+        they are removed or changed. The log level is the caller's.
 
         Other keys that differ are named in the log, since they need a restart.
 

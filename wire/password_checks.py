@@ -5,7 +5,11 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+import structlog
+
 from wire.sasl.mechanism import PasswordCheck
+
+log = structlog.get_logger(__name__)
 
 _NETWORK_SHARE: Final = 8
 """One network may have this part of all waiting checks, so that the rest of the room is there for others."""
@@ -109,10 +113,13 @@ class PasswordChecks:
         self._is_busy = False
         if done.cancelled():  # the listener has stopped
             return
-        is_right = done.result()
-        self._remember(network, is_right)
+        error = done.exception()
+        if error is not None:  # a fault of ours, which says nothing of the password
+            log.error("a password could not be checked", exc_info=error)
+        else:
+            self._remember(network, done.result())
         if not result.done():
-            result.set_result(is_right)
+            result.set_result(None if error is not None else done.result())
         self._run_next(loop)
 
     def _remember(self, network: str, is_right: bool) -> None:

@@ -4,6 +4,8 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 
+from structlog.testing import capture_logs
+
 from wire.password_checks import PasswordChecks
 from wire.sasl.mechanism import PasswordCheck
 
@@ -36,6 +38,23 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
         await scenario()
 
     asyncio.run(main())
+
+
+def test_a_check_that_breaks_is_no_verdict_and_the_next_is_run() -> None:
+    async def scenario() -> None:
+        checks, loop = PasswordChecks(80), asyncio.get_running_loop()
+
+        def breaks() -> bool:
+            raise MemoryError
+
+        with capture_logs() as logs:
+            broken = checks.submit(PasswordCheck(breaks), "a", loop)
+            good = checks.submit(PasswordCheck(lambda: True), "a", loop)
+            assert await asyncio.wait_for(asyncio.gather(broken, good), 30) == [None, True]
+        assert [entry["event"] for entry in logs] == ["a password could not be checked"]
+        checks.close()
+
+    run(scenario)
 
 
 def test_networks_take_turns() -> None:
