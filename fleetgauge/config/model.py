@@ -80,8 +80,8 @@ class ServiceConfig(ListenerKeys):
         ge=1,
         le=100_000,
         alias="max.unfinished.handshakes",
-        description="Connections of a listener that are not let in yet; for one more, the oldest of the address with most of "
-        "them is closed.",
+        description="Connections of a listener that are not let in yet; for one more, the oldest of the address with "
+        "most is closed.",
     )
     node_id: int = Field(default=1, ge=0, le=INT_MAX, alias="node.id", description="Kafka node id of this node.")
     workers: int = Field(

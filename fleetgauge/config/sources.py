@@ -5,7 +5,7 @@ Each value remembers its source, so that an error can say where to look.
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleetgauge.errors import ConfigError
@@ -27,8 +27,8 @@ class Sourced:
 
     value: object
     source: str
-    written: object = None
-    secrets: tuple[str, ...] = ()
+    written: object = field(default=None, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 def from_toml(path: Path) -> dict[str, Sourced]:
