@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from exporters.common_options import batch_settings, label_settings, retry_settings
 from exporters.kafka_outcome import failed_delivery
 from exporters.labels import Labeller, LabelSettings
-from exporters.options import HIDDEN, Options
+from exporters.options import Options
 from exporters.outcome import BatchSettings, Delivered, Outcome, RefusedRecord, Retry
 from exporters.protobuf_wire import MalformedPayloadError
 from exporters.push_log.kafka_topic.clients import make_admin, make_producer, text_of
@@ -23,6 +23,7 @@ from exporters.push_log.kafka_topic.record_codec import TopicRecord, encode_reco
 from exporters.push_log.kafka_topic.settings import DEFAULT_PARTITIONS, OWN_CLIENT_KEYS, KafkaTopicSettings
 from exporters.push_log.kafka_topic.topic import ensure_topic
 from exporters.push_log.log import Batch, PushLogError
+from exporters.redaction import HIDDEN
 from exporters.retry import RetrySettings
 from quotas.clock import SystemTime, Time
 from telemetry.push_record import PushRecord

@@ -30,9 +30,10 @@ from exporters.landing_schema import (
     record_batch,
 )
 from exporters.landing_storage import STORAGE_ERRORS, LandingStorage, open_storage
-from exporters.options import Options, without_credentials
+from exporters.options import Options
 from exporters.outcome import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry
 from exporters.push_log.log import Batch
+from exporters.redaction import without_credentials
 from exporters.retry import RetrySettings
 from quotas.clock import SystemTime, Time
 from telemetry.push_record import PushRecord

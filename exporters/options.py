@@ -4,35 +4,10 @@ Values may come typed (TOML) or as text (environment variables, overrides). A ma
 arrive joined by dots (`headers.authorization`), or as text, `a=b,c=d`.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Final
 
+from exporters.redaction import HIDDEN, shown, without_credentials
 from wire.errors import FleetgaugeError
-
-HIDDEN: Final = "(hidden)"
-"""What a message shows in the place of a value that may be a secret."""
-
-_USER_INFO: Final = re.compile(r"(?<=://)(?:[^/?#\s@]*:\S*|[^/?#\s]*)@")
-_USER_INFO_OF_ONE: Final = re.compile(r"(?<=://)(?:[^/?#@]*:.*|[^/?#]*)@", re.DOTALL)
-"""With a password up to the last `@`: a secret key often holds a `/`, which nobody thinks of writing as `%2F` at first.
-The second one is for a text that is a URI and nothing else, which may hold white space where it should not."""
-_SECRET_PARAMETER: Final = re.compile(
-    r"(?<=[?&])([\w.-]*(?:secret|token|password|sig)[\w.-]*=)[^&\s'\"]*", re.IGNORECASE
-)
-
-
-def without_credentials(text: str) -> str:
-    """A URI, or a text that speaks of one, without the user and password in it, and without secret parameters.
-
-    >>> without_credentials("s3://key:secret@bucket/landing?region=eu-west-1")
-    's3://bucket/landing?region=eu-west-1'
-    >>> without_credentials("Cannot parse URI: 's3://key:sec/ret@bucket/landing?client_secret=x'")
-    "Cannot parse URI: 's3://bucket/landing?client_secret=(hidden)'"
-    >>> without_credentials("s3://bucket/landing@2")
-    's3://bucket/landing@2'
-    """
-    return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", _USER_INFO.sub("", text))
 
 
 class ExporterConfigError(FleetgaugeError):
@@ -41,11 +16,12 @@ class ExporterConfigError(FleetgaugeError):
     Attributes:
         exporter: the name in `[exporters.<name>]`.
         key: the key within that table; empty where the table as a whole is at fault.
-        value: what was given.
+        value: what may be shown of what was given.
         allowed: what would be allowed, or what is wrong.
     """
 
     def __init__(self, exporter: str, key: str, value: object, allowed: str) -> None:
+        value = shown(key, value)
         super().__init__(exporter, key, value, allowed)
         self.exporter = exporter
         self.key = key
@@ -55,6 +31,8 @@ class ExporterConfigError(FleetgaugeError):
     def __str__(self) -> str:
         if not self.key:
             return f"exporters.{self.exporter}: {self.allowed}"
+        if self.value == HIDDEN:
+            return f"exporters.{self.exporter}.{self.key}: {self.allowed}"
         return f"exporters.{self.exporter}.{self.key} is {self.value!r}: {self.allowed}"
 
 
@@ -78,12 +56,10 @@ class Options:
     def error(self, key: str, value: object, allowed: str) -> ExporterConfigError:
         """The error that says what is wrong with `key`, and which variable set it, if one did."""
         source = self.source(key) or self.source(key.partition(".")[0])
-        shown = value
-        if isinstance(value, str):
-            shown = without_credentials(_USER_INFO_OF_ONE.sub("", value))
-            allowed = allowed.replace(value, shown)
+        if isinstance(value, str) and value:
+            allowed = allowed.replace(value, str(shown(key, value)))
         why = f"{allowed} (from {source})" if source else allowed
-        return ExporterConfigError(self.exporter, key, shown, without_credentials(why))
+        return ExporterConfigError(self.exporter, key, value, without_credentials(why))
 
     def source(self, key: str) -> str:
         """The environment variable that the value of `key` is from; empty where it is from none."""
@@ -171,23 +147,24 @@ class Options:
         Raises:
             ExporterConfigError: there are keys that nobody read.
         """
-        for key, value in self._left.items():
+        for key in self._left:
             allowed = ", ".join(sorted(self._known))
-            raise self.error(key, value, f"there is no such key for this type of exporter; there are type, {allowed}")
+            # Without its value: of a key that is not known, nobody knows whether it holds a secret.
+            raise self.error(key, HIDDEN, f"there is no such key for this type of exporter; there are type, {allowed}")
 
     def _take(self, key: str, default: object) -> object:
         self._known.append(key)
         return self._left.pop(key, default)
 
     def _pairs(self, key: str, value: object, *, secret: bool) -> dict[str, object]:
-        shown = HIDDEN if secret else value
+        told = HIDDEN if secret else value
         if not isinstance(value, str):
-            raise self.error(key, shown, "expected a table of texts, or name=value,name=value")
+            raise self.error(key, told, "expected a table of texts, or name=value,name=value")
         pairs: dict[str, object] = {}
         for pair in filter(None, (part.strip() for part in value.split(","))):
             name, equals, content = pair.partition("=")
             if not equals or not name.strip():
-                raise self.error(key, shown, "expected name=value,name=value")
+                raise self.error(key, told, "expected name=value,name=value")
             pairs[name.strip()] = content.strip()
         return pairs
 

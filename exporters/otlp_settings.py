@@ -8,7 +8,7 @@ from typing import Final
 
 from exporters.common_options import batch_settings, label_settings, retry_settings
 from exporters.labels import LabelSettings
-from exporters.options import HIDDEN, Options
+from exporters.options import Options
 from exporters.otlp_endpoint import (
     DEFAULT_ENDPOINT,
     DEFAULT_ENDPOINTS,
@@ -19,6 +19,7 @@ from exporters.otlp_endpoint import (
 )
 from exporters.otlp_environment import METRICS_VARIABLES, FromVariable, environment_values
 from exporters.outcome import BatchSettings
+from exporters.redaction import HIDDEN
 from exporters.retry import RetrySettings
 from exporters.tls_files import CA_FILE, CERT_FILE, KEY_FILE, TlsFiles
 

@@ -48,13 +48,17 @@ log = structlog.get_logger(__name__)
 _HOUSEKEEPING_S = 1.0
 EXAMINE_WITHIN_S = 4.0
 """How long a SIGHUP's certificates may take to be read, and its addresses to be looked up [s]."""
-_NOT_FOR_PLUGINS = {"sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"}
+_NOT_FOR_PLUGINS = {
+    *("sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"),
+    *("exporters", "push_log_kafka_client", "client_quota_callback_config"),
+}
+"""What holds secrets of others."""
 CHANGEABLE = {
     *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
     *("max_connections_per_ip", "max_connections_per_ip_overrides", "quotas"),
     *ListenerKeys.model_fields,
 }
-"""What a SIGHUP takes over; a listener's certificates, users, rules and limits hold for connections to come."""
+"""What a SIGHUP takes over; a listener's certificates, rules and limits hold for connections to come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +229,8 @@ class FleetgaugeNode:
 
     async def reconfigure(self, config: ServiceConfig) -> None:
         """Takes over what may change while running: subscriptions, client guard, quotas, and of each listener its
-        certificates (read anew), users, rules and limits, for the connections to come. The log level is the caller's.
+        certificates (read anew), rules and limits, for the connections to come, and users, whose open sessions end if
+        they are removed or changed. The log level is the caller's.
 
         Other keys that differ are named in the log, since they need a restart.
 

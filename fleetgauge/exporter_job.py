@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from exporters.dead_letter import DeadLetterSettings
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
+from exporters.redaction import secrets_in
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.push_logs import (
     LogPlace,
@@ -48,6 +49,11 @@ class Job(BaseModel):
     instance: str = ""
     logging: LoggingJob
     status_socket: Path | None = None
+
+    def secrets(self) -> frozenset[str]:
+        """The values that no log line may show."""
+        client = self.push_log.client if isinstance(self.push_log, KafkaTopicSettings) else {}
+        return frozenset((*secrets_in("exporters", self.exporters), *secrets_in("client", client)))
 
     @classmethod
     def of(cls, config: ServiceConfig, instance: str = "", status_socket: Path | None = None) -> "Job":

@@ -48,7 +48,7 @@ def export_until_stopped(reader: ConfigReader) -> None:
     if not config.exporters:
         raise ConfigError("exporters", "there is no table [exporters.<name>], and so nothing to export to")
     keep_files_private()
-    configure_logging(config.logging_level, config.logging_format)
+    configure_logging(config.logging_level, config.logging_format, config.secrets())
     reader.warn_of_exposed_secrets()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     asyncio.run(_run(config))

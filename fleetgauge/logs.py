@@ -7,12 +7,14 @@ written (the disk is full, or who read it is gone) stops nobody: it is left out,
 import io
 import logging
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Literal, TextIO
 
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
+from exporters.redaction import hide
 from terminal.text import printable
 
 _SHARED: tuple[Processor, ...] = (
@@ -22,15 +24,21 @@ _SHARED: tuple[Processor, ...] = (
 )
 
 
-def configure_logging(level: str, form: Literal["auto", "human", "json"]) -> None:
+def configure_logging(level: str, form: Literal["auto", "human", "json"], secrets: Iterable[str] = ()) -> None:
     """Sets up logging for this process; may be called again to change the level.
 
     Args:
         level: debug, info, warning or error.
         form: auto chooses human on a terminal and json otherwise.
+        secrets: what no line may show, whichever library or plugin writes it.
     """
     threshold = getattr(logging, level.upper())
-    render = _renderers(human=form == "human" or (form == "auto" and sys.stderr.isatty()))
+    kept = tuple(secrets)
+
+    def hide_secrets(_logger: WrappedLogger, _method: str, line: EventDict) -> str:
+        return hide(str(line), kept)
+
+    render = (*_renderers(human=form == "human" or (form == "auto" and sys.stderr.isatty())), hide_secrets)
     lines = _Lines(sys.stderr)
     structlog.configure(
         processors=[*_SHARED, lines.tell_lost, *render],

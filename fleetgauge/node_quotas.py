@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import structlog
 
+from exporters.redaction import hide
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.quotas import Entity, EntityLimit, read_limits
 from fleetgauge.errors import ConfigError
@@ -73,7 +74,8 @@ class NodeQuotas:
         try:
             self._managers = QuotaManagers.instantiate(sampling, metrics, time, callback_configs)
         except InvalidConfigError as error:
-            raise ConfigError(CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, str(error)) from error
+            problem = hide(str(error), config.client_quota_callback_config.values())
+            raise ConfigError(CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, problem) from error
         callback = self._managers.client_quota_callback
         payloads = ClientQuotaManager(sampling.client, metrics, QuotaType.TELEMETRY_BYTE, time, callback)
         pushes = TelemetryPushQuotaManager(sampling.client, metrics, QuotaType.TELEMETRY_PUSH, time, callback)

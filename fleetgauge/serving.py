@@ -10,8 +10,8 @@ import structlog
 import typer
 import uvloop
 
-from exporters.options import without_credentials
 from exporters.push_log.log import PushLogError
+from exporters.redaction import without_credentials
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.push_logs import unread_logs
@@ -46,7 +46,7 @@ def serve_until_stopped(reader: ConfigReader) -> None:
     came_early = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: came_early.set())
     first = reader.read()
-    configure_logging(first.logging_level, first.logging_format)
+    configure_logging(first.logging_level, first.logging_format, first.secrets())
     reader.warn_of_exposed_secrets()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(first, reader, came_early))
@@ -112,7 +112,7 @@ async def _keep_rereading(node: Node, reader: ConfigReader, asked: asyncio.Event
         except Exception:
             log.exception("the configuration could not be taken over, and the old one stays in force")
         else:
-            configure_logging(config.logging_level, config.logging_format)
+            configure_logging(config.logging_level, config.logging_format, config.secrets())
             _warn_of_subscriptions(config)
             reader.warn_of_exposed_secrets()
 

@@ -69,7 +69,7 @@ class Admission:
         """Lets the client in, or ends its connection; never raises for what a peer does."""
         task = asyncio.current_task()
         assert task is not None
-        handshake = self._shared.handshakes.begin(lambda _: task.cancel(), self._now_ms())
+        handshake = self._shared.handshakes.begin(lambda _: task.cancel(), self._now_ms(), self._peer[0])
         try:
             await self._let_in(handshake)
         except asyncio.CancelledError:
@@ -93,6 +93,7 @@ class Admission:
             address = await self._read_proxy_header()
             if address is not None:
                 client = (address.host, address.port)
+                handshake.identify(address.host)
             refusal = self._context.limits.identify(self._place, client[0])
             if refusal is not None:
                 raise _RefusedError(refusal)

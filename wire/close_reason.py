@@ -17,3 +17,5 @@ class CloseReason(enum.StrEnum):
     HANDLER_ERROR = "handler_error"
     LISTENER_STOPPED = "listener_stopped"
     EXCESS_CONNECTION = "excess_connection"
+    CREDENTIAL_REVOKED = "credential_revoked"
+    TOO_MANY_PASSWORD_CHECKS = "too_many_password_checks"  # noqa: S105  # a reason

@@ -1,10 +1,28 @@
-"""Connections that are not let in yet: how many there may be, and for how long. No I/O.
+"""Connections that are not let in yet: how many there may be, for how long, and which one makes room. No I/O.
 
 PROXY header, TLS and SASL together are one connection's handshake, and share one deadline.
 """
 
 import enum
+import ipaddress
 from collections.abc import Callable
+from typing import Final
+
+_IPV6_NETWORK_BITS: Final = 64
+"""What one IPv6 customer is given at the least (RFC 6177): its single addresses cost nothing."""
+
+
+def network_of(address: str) -> str:
+    """What counts as one source of connections: an IPv4 address, or the /64 network of an IPv6 address.
+
+    >>> network_of("192.0.2.7"), network_of("2001:db8:1:2:3::4"), network_of("2001:db8:1:2::9")
+    ('192.0.2.7', '2001:db8:1:2::', '2001:db8:1:2::')
+    """
+    if ":" not in address:
+        return address
+    whole = int(ipaddress.IPv6Address(address.partition("%")[0]))
+    shift = 128 - _IPV6_NETWORK_BITS
+    return str(ipaddress.IPv6Address(whole >> shift << shift))
 
 
 class HandshakeStage(enum.StrEnum):
@@ -22,14 +40,18 @@ class Handshake:
         stage: where it is.
         abort: ends the connection; takes the reason. Changes hands when the connection gets its channel.
         reason: why it was ended, once it was.
+        network: whose share of the listener's handshakes it takes; see `network_of`.
     """
 
-    __slots__ = ("_handshakes", "abort", "deadline_ms", "reason", "stage")
+    __slots__ = ("_handshakes", "abort", "deadline_ms", "network", "reason", "stage")
 
-    def __init__(self, handshakes: "Handshakes", abort: Callable[[str], object], deadline_ms: int) -> None:
+    def __init__(
+        self, handshakes: "Handshakes", abort: Callable[[str], object], deadline_ms: int, network: str
+    ) -> None:
         self._handshakes = handshakes
         self.abort = abort
         self.deadline_ms = deadline_ms
+        self.network = network
         self.stage = HandshakeStage.TLS
         self.reason: str | None = None
 
@@ -37,39 +59,77 @@ class Handshake:
         """The connection is let in, or has ended; may be called again."""
         self._handshakes.forget(self)
 
+    def identify(self, address: str) -> None:
+        """The client's own address is known: a load balancer stands in front."""
+        self._handshakes.move(self, network_of(address))
+
+    def wait_for_node(self) -> None:
+        """The client has done its part and waits for a password check: it is not ended to make room."""
+        self._handshakes.hold(self)
+
+    def wait_for_client(self) -> None:
+        """It is the client's turn again."""
+        self._handshakes.release(self)
+
 
 class Handshakes:
     """The unfinished handshakes of one listener.
 
-    When there are too many, the oldest has to go, so that those who say nothing cannot keep out those who come to talk:
-    an honest handshake takes milliseconds.
+    When there are too many, one has to make room: the oldest of the network that has most of them. A flood from few
+    addresses ends its own connections, and one from many addresses its oldest, while an honest handshake takes
+    milliseconds. One that waits for its password check is never ended to make room, since it is the node that is slow;
+    `wire.password_checks` bounds how many these are, below `max_unfinished`.
 
     Args:
         max_unfinished: how many there may be.
         timeout_ms: how long one may take [ms].
     """
 
-    __slots__ = ("_max", "_timeout_ms", "_unfinished")
+    __slots__ = ("_by_network", "_timeout_ms", "_unfinished", "max_unfinished")
 
     def __init__(self, *, max_unfinished: int, timeout_ms: int) -> None:
-        self._max = max_unfinished
+        self.max_unfinished = max_unfinished
         self._timeout_ms = timeout_ms
         self._unfinished: dict[Handshake, None] = {}  # oldest first
+        self._by_network: dict[str, dict[Handshake, None]] = {}  # without those that are held; oldest first
 
     def __len__(self) -> int:
         return len(self._unfinished)
 
-    def begin(self, abort: Callable[[str], object], now_ms: int) -> Handshake:
-        """A connection was accepted; ends the oldest handshake where there are too many."""
-        if len(self._unfinished) >= self._max:
-            self._end(next(iter(self._unfinished)), "too_many_handshakes")
-        handshake = Handshake(self, abort, now_ms + self._timeout_ms)
+    def begin(self, abort: Callable[[str], object], now_ms: int, address: str = "") -> Handshake:
+        """A connection was accepted; ends another one where there are too many."""
+        if len(self._unfinished) >= self.max_unfinished and self._by_network:
+            # All networks are looked at, at most `max_unfinished`, and only when the listener is full.
+            fullest = max(self._by_network.values(), key=lambda share: (len(share), -next(iter(share)).deadline_ms))
+            self._end(next(iter(fullest)), "too_many_handshakes")
+        handshake = Handshake(self, abort, now_ms + self._timeout_ms, network_of(address))
         self._unfinished[handshake] = None
+        self.release(handshake)
         return handshake
 
     def forget(self, handshake: Handshake) -> None:
         """It has ended, well or not."""
         self._unfinished.pop(handshake, None)
+        self.hold(handshake)
+
+    def hold(self, handshake: Handshake) -> None:
+        """It is not ended to make room."""
+        share = self._by_network.get(handshake.network)
+        if share is not None:
+            share.pop(handshake, None)
+            if not share:
+                del self._by_network[handshake.network]
+
+    def release(self, handshake: Handshake) -> None:
+        """It may be ended to make room, as the last one of its network."""
+        if handshake in self._unfinished:
+            self._by_network.setdefault(handshake.network, {})[handshake] = None
+
+    def move(self, handshake: Handshake, network: str) -> None:
+        """It belongs to another network than its connection."""
+        self.hold(handshake)
+        handshake.network = network
+        self.release(handshake)
 
     def expire(self, now_ms: int) -> None:
         """Ends those that take too long, as `<stage>_timeout`."""

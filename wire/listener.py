@@ -25,7 +25,7 @@ from wire.listener_context import Clock, ListenerContext
 from wire.listener_counters import AuthenticationCounters, ListenerCounters
 from wire.listener_security import ListenerSecurity
 from wire.listener_settings import ListenerSettings
-from wire.secure_channel import SecureContext
+from wire.secure_channel import SecureChannel, SecureContext
 from wire.shared_port import cannot_bind
 from wire.tcp_channel import TcpChannel, as_protocol
 
@@ -94,12 +94,18 @@ class Listener:
 
     @property
     def security(self) -> ListenerSecurity:
-        """May be exchanged while connections are open; it holds for those to come, and for sessions to be renewed."""
+        """May be exchanged while connections are open; it holds for those to come, and for sessions to be renewed. Open
+        sessions end whose user was removed or has another credential for the mechanism.
+        """
         return self._shared.security
 
     @security.setter
     def security(self, security: ListenerSecurity) -> None:
         self._shared.security = security
+        open_channels = list(self._context.channels) if self._context is not None else []
+        ended = sum(isinstance(each, SecureChannel) and each.revoke(security) for each in open_channels)
+        if ended:
+            log.info("ended sessions whose users were removed or changed", listener=self.name, sessions=ended)
 
     @property
     def connection_count(self) -> int:
@@ -158,7 +164,7 @@ class Listener:
         await self._context.all_closed.wait()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        self._shared.close()
+        self._shared.checks.close()
 
     def close_idle(self, now_ms: int) -> None:
         """Ends the connections on which nothing arrived for `connections_max_idle_ms`, as of `now_ms` (monotonic),

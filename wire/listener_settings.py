@@ -27,7 +27,8 @@ class ListenerSettings:
         accept_error_pause_ms: pause when the process is out of descriptors or memory [ms].
         close_linger_ms: how long a closing connection may take to read its last responses [ms].
         handshake_timeout_ms: how long PROXY header, TLS and SASL of one connection may take together [ms].
-        max_unfinished_handshakes: connections that are not let in yet; for one more, the oldest of them is closed.
+        max_unfinished_handshakes: connections that are not let in yet; for one more, the oldest of the address that has
+            most of them is closed (`wire.handshakes`).
 
     Raises:
         InvalidConfigError: a value is not positive.

@@ -5,12 +5,12 @@ What SASL's exchange means stands in `wire.sasl.authenticator`; a connection's o
 
 import asyncio
 import ssl
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, cast
 
 import structlog
 
 from wire.api_table import ApiKey
+from wire.close_reason import CloseReason
 from wire.connection import ConnectionState
 from wire.connection_limits import Place
 from wire.distinguished_name import CertificateError, subject_of
@@ -19,8 +19,10 @@ from wire.handshakes import Handshake, Handshakes, HandshakeStage
 from wire.listener_context import ListenerContext
 from wire.listener_counters import AuthenticationCounters
 from wire.listener_security import ListenerSecurity
+from wire.password_checks import PasswordChecks
 from wire.principal import ANONYMOUS, KafkaPrincipal
 from wire.sasl.authenticator import SaslAuthenticator, SaslSettings, SaslStep
+from wire.sasl.credentials import ScramCredential
 from wire.sasl.mechanism import PasswordCheck
 from wire.tcp_channel import TcpChannel
 
@@ -37,26 +39,21 @@ class SecureContext:
         security: of the listener, as it is now.
         handshakes: the connections that are not let in yet.
         counters: of authentications.
+        checks: of passwords.
     """
 
-    __slots__ = ("_executor", "counters", "handshakes", "security")
+    __slots__ = ("checks", "counters", "handshakes", "security")
 
     def __init__(self, security: ListenerSecurity, handshakes: Handshakes, counters: AuthenticationCounters) -> None:
         self.security = security
         self.handshakes = handshakes
         self.counters = counters
-        self._executor: ThreadPoolExecutor | None = None
+        # Half of the handshakes at most wait for a check, and are not ended; the others make room for new connections.
+        self.checks = PasswordChecks(handshakes.max_unfinished // 2)
 
-    def check(self, check: PasswordCheck, loop: asyncio.AbstractEventLoop) -> asyncio.Future[bool]:
-        """Has a password checked in a thread of its own; one at a time, so that a core is left for the clients."""
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="password-check")
-        return loop.run_in_executor(self._executor, check.run)
-
-    def close(self) -> None:
-        """Checks no more."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+    def check(self, check: PasswordCheck, network: str, loop: asyncio.AbstractEventLoop) -> asyncio.Future[bool | None]:
+        """Has a password checked beside the loop; see `PasswordChecks.submit`."""
+        return self.checks.submit(check, network, loop)
 
 
 class SecureChannel(TcpChannel):
@@ -74,6 +71,7 @@ class SecureChannel(TcpChannel):
         "_authenticated_ms",
         "_authenticator",
         "_check",
+        "_credential",
         "_handshake",
         "_mechanism",
         "_renewed_ms",
@@ -104,7 +102,8 @@ class SecureChannel(TcpChannel):
         self._security = security
         self._handshake = handshake
         self._authenticator: SaslAuthenticator | None = None
-        self._check: asyncio.Future[bool] | None = None
+        self._check: asyncio.Future[bool | None] | None = None
+        self._credential: ScramCredential | None = None
         self._mechanism = ""
         self._authenticated_ms = 0
         self._renewed_ms = 0
@@ -195,7 +194,8 @@ class SecureChannel(TcpChannel):
         """Does what an exchange's step asks for."""
         if step.check is not None:
             self.mute()
-            self._check = self._shared.check(step.check, self._context.loop)
+            self._handshake.wait_for_node()
+            self._check = self._shared.check(step.check, self._handshake.network, self._context.loop)
             self._check.add_done_callback(lambda check: self._take_result(authenticator, check, slot))
             return
         if step.failure is not None:
@@ -204,14 +204,50 @@ class SecureChannel(TcpChannel):
         if step.is_complete:
             self._let_in(authenticator)
         self._connection.respond(slot, step.response)
+        if step.is_complete:
+            self.revoke(self._shared.security)  # which may have changed during the exchange
 
-    def _take_result(self, authenticator: SaslAuthenticator, check: asyncio.Future[bool], slot: int) -> None:
+    def _take_result(self, authenticator: SaslAuthenticator, check: asyncio.Future[bool | None], slot: int) -> None:
         self._check = None
         if check.cancelled() or self._connection.state is ConnectionState.CLOSED:
             return
-        self._follow(authenticator, authenticator.checked(check.result()), slot)
+        fits = check.result()
+        if fits is None:
+            self._put_off()
+            return
+        self._handshake.wait_for_client()
+        self._follow(authenticator, authenticator.checked(fits), slot)
         self.flush()
         self.unmute()
+
+    def _put_off(self) -> None:
+        """Closes without an answer, since the password was not checked: Kafka's clients try again after a pause, while
+        SASL_AUTHENTICATION_FAILED, the only error that there is here, would be final to them.
+        """
+        context = self._context
+        count = context.limiter.admit(CloseReason.TOO_MANY_PASSWORD_CHECKS, context.time.hi_res_clock_ms())
+        if count:
+            log.warning(
+                "closed connections whose passwords could not be checked in time: more come than can be checked",
+                reason=CloseReason.TOO_MANY_PASSWORD_CHECKS.value,
+                listener=self.listener_name,
+                client=self.client_address,
+                connections=count,
+            )
+        self.close(CloseReason.TOO_MANY_PASSWORD_CHECKS)
+
+    def revoke(self, security: ListenerSecurity) -> bool:
+        """Ends the session if its user, or the credential with which it began, is not in force any more; requests in
+        flight are answered.
+
+        Returns:
+            True if it ends.
+        """
+        credential = self._credential
+        if credential is None or security.sasl is None or security.sasl.store.holds(self.principal.name, credential):
+            return False
+        self.drain(CloseReason.CREDENTIAL_REVOKED)
+        return True
 
     def _let_in(self, authenticator: SaslAuthenticator) -> None:
         settings = self._context.settings
@@ -222,6 +258,7 @@ class SecureChannel(TcpChannel):
             counters.successful_authentications += 1
         self.principal = authenticator.principal
         self._mechanism = authenticator.mechanism
+        self._credential = authenticator.credential
         self._authenticated_ms = self._context.time.hi_res_clock_ms()
         self._authenticator = None
         self._handshake.finish()

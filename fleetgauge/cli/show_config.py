@@ -1,59 +1,73 @@
 """`fleetgauge config`: every key with its value in force, and what it means."""
 
 import json
+import os
 import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import typer
 
-from fleetgauge.cli.options import ConfigFile, Overrides, read_config
+from exporters.redaction import HIDDEN, shown
+from fleetgauge.cli.options import ConfigFile, Overrides
+
+if TYPE_CHECKING:
+    from fleetgauge.config import ServiceConfig
 
 
 def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
-    """Check a configuration and print it whole: every key, its value in force and its meaning, as TOML."""
-    from exporters.options import without_credentials
-    from fleetgauge.config.model import TABLES  # with every room: only once it is needed
-    from fleetgauge.config.security import SECRETS, ListenerKeys
+    """Check a configuration and print it whole: every key, its value in force and its meaning, as TOML.
 
-    checked = read_config(config, override)
+    Secrets are not shown; a reference to one, ${file:/path} or ${env:NAME}, is, in place of what it stands for.
+    """
+    from fleetgauge.config.load import check, read_sources  # with every room: only once it is needed
+
+    sourced = read_sources(config, environment=os.environ, overrides=override or ())
+    written = {key: raw.written for key, raw in sourced.items() if raw.written is not None}
+    for line in _lines(check(sourced), written):
+        typer.echo(line)
+
+
+def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[str]:
+    from exporters.registry import EXPORTER_TYPES
+    from exporters.self_metrics import SELF_METRICS
+    from fleetgauge.config.model import TABLES
+    from fleetgauge.config.security import ListenerKeys
+
     fields = type(checked).model_fields
     keys = [field.alias or name for name, field in fields.items()]
     for name, field in sorted(fields.items(), key=lambda item: item[0] in ListenerKeys.model_fields):
         if name in TABLES:
             continue
-        typer.echo(f"# {field.description}")
         key = field.alias or name
         # TOML takes a key that is also the prefix of another in quotes only.
-        shown = f'"{key}"' if any(other.startswith(f"{key}.") for other in keys) else key
-        value = getattr(checked, name)
-        typer.echo(f"{shown} = {_toml('[hidden]' if value and key in SECRETS else value)}")
-    for key, value in checked.listener_name.items():
-        hides = any(key.endswith(f".{secret}") for secret in SECRETS)
-        typer.echo(f"listener.name.{key} = {_toml('[hidden]' if hides else value)}")
-    of_others = {
-        **{f"push.log.kafka.client.{key}": value for key, value in checked.push_log_kafka_client.items()},
-        **{f"client.quota.callback.config.{key}": value for key, value in checked.client_quota_callback_config.items()},
-    }
-    for key, value in of_others.items():
-        typer.echo(f"{key} = {_toml('[hidden]' if _is_secret(key) else value)}")
+        quoted = f'"{key}"' if any(other.startswith(f"{key}.") for other in keys) else key
+        yield f"# {field.description}"
+        yield f"{quoted} = {_toml(written.get(key) or shown(key, getattr(checked, name)))}"
+    for prefix, table in (
+        ("listener.name.", checked.listener_name),
+        ("push.log.kafka.client.", checked.push_log_kafka_client),
+        # What somebody's own class is configured with may be anything, as a key that is unknown to Kafka's tools.
+        ("client.quota.callback.config.", dict.fromkeys(checked.client_quota_callback_config, HIDDEN)),
+    ):
+        for key, value in table.items():
+            yield f"{prefix}{key} = {_toml(written.get(prefix + key) or shown(key, value))}"
     for user, credentials in checked.sasl_users.items():
-        typer.echo(f"\n[sasl.users.{_toml(user)}]")
+        yield f"\n[sasl.users.{_toml(user)}]"
         for key in credentials:
-            typer.echo(f"{key} = {_toml('[hidden]')}")
-    for table, entries in (
+            yield f"{key} = {_toml(written.get(f'sasl.users.{user}.{key}') or HIDDEN)}"
+    for name, table in (
         ("exporters", checked.exporters),
         ("client-metrics", checked.client_metrics),
         ("client-guard", checked.client_guard),
         ("quotas", checked.quotas),
     ):
-        for entry, properties in entries.items():
-            typer.echo(f"\n[{table}.{_toml(entry)}]")
+        for entry, properties in table.items():
+            yield f"\n[{name}.{_toml(entry)}]"
+            is_known = name != "exporters" or properties["type"] in (*EXPORTER_TYPES, SELF_METRICS)
             for key, value in properties.items():
-                told = without_credentials(value) if isinstance(value, str) else value
-                typer.echo(f"{_toml_key(key)} = {_toml('[hidden]' if _is_secret(key) else told)}")
-
-
-def _is_secret(key: str) -> bool:
-    return any(word in key for word in ("password", "secret", "jaas", "private", ".key", "token", "headers"))
+                told = shown(key, value) if is_known or key == "type" else HIDDEN
+                yield f"{_toml_key(key)} = {_toml(written.get(f'{name}.{entry}.{key}') or told)}"
 
 
 def _toml(value: object) -> str:

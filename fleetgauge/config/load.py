@@ -11,10 +11,12 @@ from pydantic import ValidationError
 from exporters.options import ExporterConfigError
 from exporters.push_log.kafka_topic.clients import check_clients
 from exporters.push_log.log import PushLogError
+from exporters.redaction import hide, is_secret, secrets_in, shown, without_credentials
 from fleetgauge.config.model import TABLES, ServiceConfig
 from fleetgauge.config.push_logs import topic_settings
 from fleetgauge.config.quotas import QUOTAS_PREFIX, read_limits
-from fleetgauge.config.security import LISTENER_PREFIX, NOT_READ, SECRETS, USERS_PREFIX
+from fleetgauge.config.references import resolve
+from fleetgauge.config.security import LISTENER_PREFIX, NOT_READ, USERS_PREFIX
 from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
@@ -28,8 +30,8 @@ SUBSCRIPTION_KEYS = ("metrics", "interval.ms", "match")
 DEFAULT_SUBSCRIPTION = {"metrics": "*", "interval.ms": "60000"}
 """What a node without any `[client-metrics.<name>]` in its file asks of every client, as the subscription `default`."""
 
-_DEFAULT = "default"
 _SUBSCRIPTION = "client-metrics."
+_DEFAULT_SUBSCRIPTION = f"{_SUBSCRIPTION}default."
 
 _KAFKA_CLIENT = "push.log.kafka.client."
 _QUOTA_CALLBACK = "client.quota.callback.config."
@@ -48,19 +50,48 @@ def load_config(
     Raises:
         ConfigError: a key is unknown, a value is not allowed, or the file cannot be read.
     """
-    in_file = from_toml(file) if file is not None else {}
-    return checked(in_file, from_environment(environment or {}) | from_overrides(overrides))
+    return check(read_sources(file, environment=environment or {}, overrides=overrides))
 
 
-def checked(in_file: Mapping[str, Sourced], over_it: Mapping[str, Sourced]) -> ServiceConfig:
-    """The configuration that the values of a file make, and those from elsewhere, which win.
+def read_sources(
+    file: Path | None, *, environment: Mapping[str, str], overrides: Iterable[str] = ()
+) -> dict[str, Sourced]:
+    """Every key that is set, with its value, references to secrets resolved; arguments and errors as `load_config`."""
+    return join_sources(from_toml(file) if file is not None else {}, environment=environment, overrides=overrides)
+
+
+def join_sources(
+    in_file: Mapping[str, Sourced], *, environment: Mapping[str, str], overrides: Iterable[str]
+) -> dict[str, Sourced]:
+    """As `read_sources`, of a file that was read before."""
+    elsewhere = from_environment(environment) | from_overrides(overrides)
+    return resolve({**_assumed_subscription(in_file, elsewhere), **in_file, **elsewhere}, environment)
+
+
+def _assumed_subscription(in_file: Mapping[str, Sourced], elsewhere: Mapping[str, Sourced]) -> dict[str, Sourced]:
+    """The default subscription, of which an override of one key leaves the others; nothing if there is another."""
+    others = [key for key in elsewhere if not key.startswith(_DEFAULT_SUBSCRIPTION)]
+    if any(key.startswith(_SUBSCRIPTION) for key in (*in_file, *others)):
+        return {}
+    return {_DEFAULT_SUBSCRIPTION + key: Sourced(value, "the default") for key, value in DEFAULT_SUBSCRIPTION.items()}
+
+
+def check(sourced: Mapping[str, Sourced]) -> ServiceConfig:
+    """The configuration that the values make.
 
     Raises:
-        ConfigError: a key is unknown, or a value is not allowed.
+        ConfigError: as `load_config`; no secret is in its text, whichever part of the program wrote it.
     """
-    assumed = {} if any(key.startswith(_SUBSCRIPTION) for key in in_file) else DEFAULT_SUBSCRIPTION
-    sourced = {**in_file, **over_it}
-    config = _validate(sourced, assumed)
+    try:
+        return _check(sourced)
+    except ConfigError as error:
+        secrets = (text for key, raw in sourced.items() for text in (*raw.secrets, *secrets_in(key, raw.value)))
+        problem = hide(without_credentials(error.problem), secrets)
+        raise ConfigError(error.key, problem, source=error.source) from None
+
+
+def _check(sourced: Mapping[str, Sourced]) -> ServiceConfig:
+    config = _validate(sourced)
     _check_subscriptions(config, sourced)
     _check_guard(config, sourced)
     _check_quotas(config)
@@ -120,7 +151,7 @@ class _Tables:
         return True
 
 
-def _validate(sourced: Mapping[str, Sourced], assumed_subscription: Mapping[str, str]) -> ServiceConfig:
+def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     values: dict[str, Any] = {}
     tables = _Tables()
     known = set(known_keys())
@@ -140,8 +171,6 @@ def _validate(sourced: Mapping[str, Sourced], assumed_subscription: Mapping[str,
     values["quotas"] = tables.quotas
     values["client-guard"] = tables.guard
     values["client-metrics"] = tables.subscriptions
-    if tables.subscriptions.keys() <= {_DEFAULT}:  # an override of one of its keys leaves the others
-        values["client-metrics"] = {_DEFAULT: {**assumed_subscription, **tables.subscriptions.get(_DEFAULT, {})}}
     try:
         config = ServiceConfig.model_validate(values)
     except ValidationError as error:
@@ -236,8 +265,12 @@ def _first_problem(error: ValidationError, sourced: Mapping[str, Sourced]) -> Co
     raw = sourced.get(key)
     if raw is None:
         return ConfigError(key, message)
-    shown = "its value" if key in SECRETS else repr(raw.value)
-    return ConfigError(key, f"{shown} is not allowed: {message}", source=raw.source)
+    return ConfigError(key, f"{_shown_in_error(key, raw)} is not allowed: {message}", source=raw.source)
+
+
+def _shown_in_error(key: str, raw: Sourced) -> str:
+    """What an error says of a value: as it was written, without secrets."""
+    return "its value" if is_secret(key) else repr(shown(key, raw.value if raw.written is None else raw.written))
 
 
 def _check_subscriptions(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
@@ -282,8 +315,13 @@ def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> N
         try:
             check_exporter(name, keys)  # connects to nothing yet
         except ExporterConfigError as error:
-            raise ConfigError(f"exporters.{name}", str(error), source=_source_of("exporters", name, sourced)) from error
-        _check_loop(config, name, keys)
+            problem = str(error)
+        except Exception as error:  # noqa: BLE001  # a type of the operator's own may raise anything
+            problem = f"the type {keys.get('type')} refuses its keys: {type(error).__name__}: {error}"
+        else:
+            _check_loop(config, name, keys)
+            continue
+        raise ConfigError(f"exporters.{name}", problem, source=_source_of("exporters", name, sourced))
 
 
 def _check_loop(config: ServiceConfig, name: str, keys: Mapping[str, Any]) -> None:

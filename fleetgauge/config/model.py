@@ -13,6 +13,7 @@ from exporters.dead_letter import DeadLetterSettings
 from exporters.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from exporters.push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
+from exporters.redaction import secrets_in
 from fleetgauge.config.connections import PER_IP_OVERRIDES, parse_overrides
 from fleetgauge.config.listeners import HTTP, Endpoint, parse_endpoints, parse_http_endpoints
 from fleetgauge.config.security import ListenerKeys, Names, SecurityKeys, read_protocol_map
@@ -80,7 +81,8 @@ class ServiceConfig(ListenerKeys):
         ge=1,
         le=100_000,
         alias="max.unfinished.handshakes",
-        description="Connections of a listener that are not let in yet; for one more, the oldest is closed.",
+        description="Connections of a listener that are not let in yet; for one more, the oldest of the address with "
+        "most is closed.",
     )
     node_id: int = Field(default=1, ge=0, le=INT_MAX, alias="node.id", description="Kafka node id of this node.")
     workers: int = Field(
@@ -489,6 +491,11 @@ class ServiceConfig(ListenerKeys):
                 "push.log.kafka.bootstrap.servers=broker1.example.com:9092"
             )
         return self
+
+    def secrets(self) -> frozenset[str]:
+        """The values that no log line may show."""
+        named = ((field.alias or name, getattr(self, name)) for name, field in ServiceConfig.model_fields.items())
+        return frozenset(text for key, value in named for text in secrets_in(key, value))
 
     def security_protocols(self) -> dict[str, SecurityProtocol]:
         """What each listener speaks."""

@@ -5,17 +5,15 @@ from pathlib import Path
 
 import structlog
 
-from exporters.options import without_credentials
-from fleetgauge.config.load import checked
+from exporters.redaction import secrets_in, without_credentials
+from fleetgauge.config.load import check, join_sources
 from fleetgauge.config.model import ServiceConfig
-from fleetgauge.config.security import SECRETS, USERS_PREFIX
-from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
+from fleetgauge.config.security import USERS_PREFIX
+from fleetgauge.config.sources import Sourced, from_toml
 from fleetgauge.errors import ConfigError
 from fleetgauge.private_files import is_open_to_others
 
 log = structlog.get_logger(__name__)
-
-_SECRET_WORDS = ("password", "secret", "jaas", "private", "token", "headers", *SECRETS)
 
 
 class ConfigReader:
@@ -47,7 +45,7 @@ class ConfigReader:
                 f"{self._file} is empty, and would take away every subscription and user: is it being written? "
                 "Restart the node to have the defaults",
             )
-        config = checked(in_file, from_environment(self._environment) | from_overrides(self._overrides))
+        config = check(join_sources(in_file, environment=self._environment, overrides=self._overrides))
         self._had_keys = bool(in_file)
         self._exposed = self._exposed_secrets(in_file)
         return config
@@ -72,8 +70,5 @@ class ConfigReader:
 def _is_secret(key: str, value: object) -> bool:
     """True for a value that is one, and false for a reference `${...}` to one that lies elsewhere."""
     text = str(value)
-    if not text or text.startswith("${"):
-        return False
-    return (
-        key.startswith(USERS_PREFIX) or any(word in key for word in _SECRET_WORDS) or without_credentials(text) != text
-    )
+    found = [text] if key.startswith(USERS_PREFIX) or without_credentials(text) != text else secrets_in(key, value)
+    return any(each and not each.startswith("${") for each in found)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
+from exporters.redaction import is_secret, shown
 from fleetgauge.errors import ConfigError
 from quotas.config import QuotaConfig
 from quotas.defaults import INT_MAX
@@ -20,9 +21,6 @@ from wire.tls import HOW_TO_CONVERT, TLS_VERSIONS, ClientAuth, TlsConfigError, T
 
 LISTENER_PREFIX: Final = "listener.name."
 USERS_PREFIX: Final = "sasl.users."
-SECRETS: Final = frozenset({"ssl.keystore.key", "ssl.key.password"})
-"""Keys whose values are shown to nobody."""
-
 NOT_READ: Final = {
     "sasl.jaas.config": "is not read: users stand in [sasl.users.<name>], as fleetgauge credentials writes them",
     "ssl.keystore.password": "is not read: a PEM file has a password for its private key alone, ssl.key.password",
@@ -342,9 +340,9 @@ def _merged(name: str, common: dict[str, Any], own: Mapping[str, object], protoc
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = str(first["loc"][0])
-        shown = "its value" if key in SECRETS else repr(own.get(key))
+        told = "its value" if is_secret(key) else repr(shown(key, own.get(key)))
         message = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{LISTENER_PREFIX}{name.lower()}.{key}", f"{shown} is not allowed: {message}") from error
+        raise ConfigError(f"{LISTENER_PREFIX}{name.lower()}.{key}", f"{told} is not allowed: {message}") from error
 
 
 def _tls_settings(keys: ListenerKeys) -> TlsSettings:

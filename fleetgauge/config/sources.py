@@ -5,7 +5,7 @@ Each value remembers its source, so that an error can say where to look.
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleetgauge.errors import ConfigError
@@ -20,10 +20,18 @@ MAX_FILE_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """A raw value and where it came from."""
+    """A raw value and where it came from.
+
+    Attributes:
+        written: the value as it was written, where it held references to secrets (`fleetgauge.config.references`);
+            None where it held none.
+        secrets: what these references stand for.
+    """
 
     value: object
     source: str
+    written: object = field(default=None, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 def from_toml(path: Path) -> dict[str, Sourced]:
@@ -96,10 +104,11 @@ def from_overrides(overrides: Iterable[str]) -> dict[str, Sourced]:
         ConfigError: one of them has no `=`.
     """
     flat = {}
-    for text in overrides:
+    for number, text in enumerate(overrides, 1):
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(text, "an override is written key=value, for example node.id=2", source="--override")
+            # Not the text: it may be a secret.
+            raise ConfigError(f"--override number {number}", "an override is written key=value, for example node.id=2")
         flat[key.strip()] = Sourced(value.strip(), "--override")
     return flat
 

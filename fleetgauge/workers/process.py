@@ -61,7 +61,7 @@ async def _run(say: "_Say") -> int:
     if not line:
         return 0
     job = Job.model_validate_json(line)
-    configure_logging(job.config.logging_level, job.config.logging_format)
+    configure_logging(job.config.logging_level, job.config.logging_format, job.config.secrets())
     structlog.contextvars.bind_contextvars(worker=job.number)
     node = FleetgaugeNode(job.config)
     early: list[bytes] = []
@@ -122,7 +122,7 @@ async def _obey(node: FleetgaugeNode, commands: asyncio.StreamReader, early: lis
             except FleetgaugeError as error:
                 log.error("the configuration was refused, and the old one stays in force", problem=str(error))
             else:
-                configure_logging(config.logging_level, config.logging_format)
+                configure_logging(config.logging_level, config.logging_format, config.secrets())
 
 
 async def _examined(

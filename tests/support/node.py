@@ -156,10 +156,10 @@ def run_cli(*arguments: str, check: bool = True, timeout_s: float = 120.0) -> su
     )
 
 
-def credential_lines(user: str, password: str) -> str:
+def credential_lines(user: str, password: str, *options: str) -> str:
     """The lines of a SASL user that `fleetgauge credentials` prints and an operator pastes into the configuration."""
     return subprocess.run(
-        [sys.executable, "-m", "fleetgauge", "credentials", user],
+        [sys.executable, "-m", "fleetgauge", "credentials", user, *options],
         input=password + "\n",
         capture_output=True,
         text=True,

@@ -17,7 +17,7 @@ from wire.api_table import ApiKey, ApiTable
 from wire.codec import Request, encode_response, parse_request
 from wire.errors import ErrorCode, ProtocolError
 from wire.principal import KafkaPrincipal
-from wire.sasl.credentials import CredentialStore, ScramMechanism
+from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 from wire.sasl.mechanism import PasswordCheck, SaslAuthenticationError, SaslMechanism, SaslTokenError
 from wire.sasl.plain import PlainServer
 from wire.sasl.scram import ScramServer
@@ -116,6 +116,11 @@ class SaslAuthenticator:
         """Who the client says it is, if such a user exists: what else it says may be a password."""
         user = self._mechanism.user if self._mechanism is not None else ""
         return user if user in self._settings.store else ""
+
+    @property
+    def credential(self) -> ScramCredential | None:
+        """What the client's proof is checked against; None before it has said who it is."""
+        return self._mechanism.credential if self._mechanism is not None else None
 
     @property
     def principal(self) -> KafkaPrincipal:

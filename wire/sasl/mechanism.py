@@ -1,9 +1,13 @@
 """What the exchange needs of a SASL mechanism."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from wire.errors import FleetgaugeError
+from wire.sasl.credentials import ScramCredential
+
+MAX_TOKEN_BYTES: Final = 16 * 1024
+"""Longest token of a mechanism [B]: far more than names and passwords take, and many may wait for their check."""
 
 
 class SaslAuthenticationError(FleetgaugeError):
@@ -30,11 +34,13 @@ class SaslMechanism(Protocol):
         name: Kafka's name of it, for example `PLAIN`.
         user: who the client says it is, once it has said so; proven when `is_complete`.
         is_complete: True once the client has proven who it is.
+        credential: what it has proven that against; None before it has said who it is.
     """
 
     name: str
     user: str
     is_complete: bool
+    credential: ScramCredential | None
 
     def evaluate(self, token: bytes) -> bytes | PasswordCheck:
         """Takes the client's next token; returns the server's, or a check whose result `checked` is to be told.

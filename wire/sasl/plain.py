@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Final
 
-from wire.sasl.credentials import CredentialStore
-from wire.sasl.mechanism import PasswordCheck, SaslAuthenticationError
+from wire.sasl.credentials import CredentialStore, ScramCredential
+from wire.sasl.mechanism import MAX_TOKEN_BYTES, PasswordCheck, SaslAuthenticationError
 
 _PARTS: Final = 3  # [authzid] NUL authcid NUL password
 
@@ -12,16 +12,19 @@ _PARTS: Final = 3  # [authzid] NUL authcid NUL password
 class PlainServer:
     """The server's side of one exchange; see `SaslMechanism`. Errors have the texts of Kafka's `PlainSaslServer`."""
 
-    __slots__ = ("_store", "is_complete", "name", "user")
+    __slots__ = ("_store", "credential", "is_complete", "name", "user")
 
     def __init__(self, store: CredentialStore) -> None:
         self._store = store
         self.name = "PLAIN"
         self.user = ""
         self.is_complete = False
+        self.credential: ScramCredential | None = None
 
-    def evaluate(self, token: bytes) -> PasswordCheck:
+    def evaluate(self, token: bytes) -> bytes | PasswordCheck:
         """Takes the one token of PLAIN."""
+        if len(token) > MAX_TOKEN_BYTES:
+            raise SaslAuthenticationError(f"Invalid SASL/PLAIN response: {len(token)} bytes")
         authorization_id, self.user, password = _parts(token)
         if not self.user:
             raise SaslAuthenticationError("Authentication failed: username not specified")
@@ -32,12 +35,14 @@ class PlainServer:
             raise SaslAuthenticationError(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        return PasswordCheck(partial(self._store.plain(self.user).fits, password.encode()))
+        self.credential = self._store.plain(self.user)
+        if self._store.remembers(self.user, password.encode()):
+            return self.checked(fits=True)
+        return PasswordCheck(partial(self._store.verify, self.user, password.encode()))
 
     def checked(self, fits: bool) -> bytes:
         """See `SaslMechanism`."""
-        # A credential that no password fits was made for a user who is not in the store; asked again all the same.
-        if not (fits and self.user in self._store):
+        if not fits:
             raise SaslAuthenticationError("Authentication failed: Invalid username or password")
         self.is_complete = True
         return b""

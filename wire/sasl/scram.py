@@ -13,7 +13,7 @@ import secrets
 from typing import Final
 
 from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
-from wire.sasl.mechanism import SaslAuthenticationError, SaslTokenError
+from wire.sasl.mechanism import MAX_TOKEN_BYTES, SaslAuthenticationError, SaslTokenError
 
 _SASLNAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f\u0080-\U0010ffff]|=2C|=3D)+"
 _VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
@@ -29,9 +29,6 @@ _CLIENT_FINAL = re.compile(
     rf"(?P<without_proof>c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})"
 )
 
-MAX_TOKEN_BYTES: Final = 16 * 1024
-"""Of one SCRAM message; nothing that a client says here comes near it."""
-
 
 class ScramServer:
     """The server's side of one exchange; see `SaslMechanism`.
@@ -46,12 +43,12 @@ class ScramServer:
 
     __slots__ = (
         "_client_first_bare",
-        "_credential",
         "_gs2_header",
         "_mechanism",
         "_nonce",
         "_server_first",
         "_store",
+        "credential",
         "is_complete",
         "name",
         "user",
@@ -61,7 +58,7 @@ class ScramServer:
         self._mechanism = mechanism
         self._store = store
         self._nonce = nonce or secrets.token_urlsafe(24)
-        self._credential: ScramCredential | None = None
+        self.credential: ScramCredential | None = None
         self._gs2_header = self._client_first_bare = self._server_first = ""
         self.name: str = mechanism.value
         self.user = ""
@@ -75,7 +72,7 @@ class ScramServer:
             message = token.decode()
         except UnicodeDecodeError as error:
             raise SaslTokenError("a SCRAM message that is no UTF-8") from error
-        return self._take_first(message) if self._credential is None else self._take_final(message, self._credential)
+        return self._take_first(message) if self.credential is None else self._take_final(message, self.credential)
 
     def checked(self, fits: bool) -> bytes:
         """SCRAM asks for no check: its proof costs two hashes."""
@@ -93,7 +90,7 @@ class ScramServer:
             )
         self._gs2_header, self._client_first_bare = match["gs2"], match["bare"]
         self._nonce = match["nonce"] + self._nonce
-        credential = self._credential = self._store.scram(self.user, self._mechanism)
+        credential = self.credential = self._store.scram(self.user, self._mechanism)
         salt = base64.b64encode(credential.salt).decode()
         self._server_first = f"r={self._nonce},s={salt},i={credential.iterations}"
         return self._server_first.encode()

@@ -4,12 +4,14 @@ Every client of ours has its own telemetry switched off, so that nothing feeds i
 """
 
 import logging
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.log import PushLogError
 from exporters.push_log.settings import MIB
+from exporters.redaction import HIDDEN, hide, secrets_in, without_credentials
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 _FETCH_BYTES: Final = 32 * MIB
 """What a consumer fetches ahead of what it has handed out [B]."""
+
+_QUOTED_SETTING: Final = re.compile(r"(beginning at:|unsecured JWS claims:).*", re.DOTALL)
 
 OnError = Callable[["KafkaError"], None]
 
@@ -119,16 +123,20 @@ def _make(
     try:
         return make(chosen, logger=logging.getLogger("librdkafka"))
     except confluent_kafka.KafkaException as error:
-        raise PushLogError(f"the Kafka client refuses its settings: {text_of(error.args[0])}") from error
+        problem = text_of(error.args[0])
     except (TypeError, ValueError) as error:  # confluent-kafka's own, of what is no text to it
-        raise PushLogError(f"the Kafka client refuses its settings: {error}") from error
+        problem = text_of(error)
+    problem = hide(problem, secrets_in("client", settings.client))
+    raise PushLogError(f"the Kafka client refuses its settings: {problem}")
 
 
 def text_of(error: object) -> str:
-    """What a `KafkaError` says, for a person: its name and its text.
+    """What a `KafkaError` says, for a person: its name and its text, without secrets.
 
     >>> text_of("anything else")
     'anything else'
     """
     name, text = getattr(error, "name", None), getattr(error, "str", None)
-    return f"{text()} ({name()})" if callable(name) and callable(text) else str(error)
+    said = f"{text()} ({name()})" if callable(name) and callable(text) else str(error)
+    # librdkafka quotes the rest of sasl.oauthbearer.config, of which the secret is a part.
+    return without_credentials(_QUOTED_SETTING.sub(rf"\1 {HIDDEN}", said))

@@ -1,5 +1,6 @@
 """What our Kafka clients are given, and what becomes of a topic that is not as it should be."""
 
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
@@ -12,7 +13,7 @@ from support.push_log import push_record
 from exporters import kafka_topic
 from exporters.kafka_topic import KafkaTopicExporter, kafka_topic_exporter
 from exporters.outcome import Delivered, Retry
-from exporters.push_log.kafka_topic.clients import make_producer
+from exporters.push_log.kafka_topic.clients import make_producer, text_of
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.kafka_topic.topic import ensure_topic
 from exporters.push_log.log import Batch
@@ -132,3 +133,27 @@ def test_a_topic_that_was_deleted_is_looked_for_and_written_with_a_producer_that
     outcome = exporter.export(BATCH)
     assert (len(made), len(searched)) == (producers, searches)
     assert isinstance(outcome, Delivered if producers == 2 else Retry)
+
+
+def test_what_librdkafka_quotes_of_an_oauth_setting_is_not_shown() -> None:
+    client = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": "principal=a secret=hunter2hunter2",
+    }
+    raw: list[str] = []
+    said: list[str] = []
+
+    def take(error: KafkaError) -> None:
+        raw.append(error.str())
+        said.append(text_of(error))
+
+    producer = make_producer(KafkaTopicSettings(bootstrap_servers="127.0.0.1:1", client=client), take)
+    deadline = time.monotonic() + 30
+    while not any("OAUTHBEARER" in text for text in raw):
+        assert time.monotonic() < deadline, raw
+        producer.poll(0.1)
+    assert "hunter2" in str(raw)
+    assert "hunter2" not in str(said)
+    assert "beginning at: [hidden]" in str(said)

@@ -121,7 +121,7 @@ def test_the_printed_configuration_has_the_limits_and_can_be_read_again(tmp_path
     file = write(tmp_path, FILE + '[quotas."users/quote\\"d"]\nrequest_percentage = 0.00001\n')
     printed = CliRunner().invoke(app, ["config", "--config", str(file)])
     assert printed.exit_code == 0, printed.output
-    assert 'client.quota.callback.config.quota.groups = "a: alice"' in printed.output
+    assert 'client.quota.callback.config.quota.groups = "[hidden]"' in printed.output
     shown = tomllib.loads(printed.output)["quotas"]
     assert shown == tomllib.loads(file.read_text())["quotas"]
     assert math.isclose(shown['users/quote"d']["request_percentage"], 1e-5)

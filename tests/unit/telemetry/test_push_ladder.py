@@ -337,7 +337,7 @@ def test_a_connection_that_names_no_software_is_of_the_client_that_named_it_else
     client.context.update(client_software_name="unknown", client_software_version="unknown")
     assert client.answer("broker") is ErrorCode.NONE
     assert node.manager.instance_count == 1
-    client.context["client_software_name"] = "kgo"
+    client.context.update(client_software_name="kgo", client_software_version="4.4.0")
     assert client.answer("bootstrap") is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 

@@ -1,6 +1,6 @@
 """Unfinished handshakes: how many, how long, and who goes first."""
 
-from wire.handshakes import Handshakes, HandshakeStage
+from wire.handshakes import Handshake, Handshakes, HandshakeStage
 
 
 class Peers:
@@ -8,8 +8,8 @@ class Peers:
         self.handshakes = Handshakes(**settings)
         self.ended: list[tuple[str, str]] = []
 
-    def begin(self, name: str, now_ms: int) -> object:
-        return self.handshakes.begin(lambda reason: self.ended.append((name, reason)), now_ms)
+    def begin(self, name: str, now_ms: int, address: str = "10.0.0.1") -> Handshake:
+        return self.handshakes.begin(lambda reason: self.ended.append((name, reason)), now_ms, address)
 
 
 def test_the_oldest_makes_room_for_one_more() -> None:
@@ -51,3 +51,41 @@ def test_a_stop_ends_all() -> None:
     peers.begin("b", 0)
     peers.handshakes.end_all("listener_stopped")
     assert peers.ended == [("a", "listener_stopped"), ("b", "listener_stopped")]
+
+
+def test_the_network_with_most_handshakes_makes_room_with_its_oldest() -> None:
+    peers = Peers(max_unfinished=4, timeout_ms=100)
+    peers.begin("honest", 0, "10.0.0.1")
+    for number, address in enumerate(("2001:db8::1", "2001:db8::2", "2001:db8::3", "10.0.0.2", "10.0.0.3"), 1):
+        peers.begin(str(number), number, address)
+    assert [name for name, _ in peers.ended] == ["1", "2"]
+    for number in range(6, 9):
+        peers.begin(str(number), number, "10.0.0.9")
+    assert [name for name, _ in peers.ended] == ["1", "2", "honest", "3", "6"], "of equals the oldest goes"
+
+
+def test_a_client_that_waits_for_the_node_is_not_ended_to_make_room() -> None:
+    peers = Peers(max_unfinished=2, timeout_ms=100)
+    waiting = peers.begin("waiting", 0)
+    waiting.wait_for_node()
+    for name in "abc":
+        peers.begin(name, 1)
+    assert [name for name, _ in peers.ended] == ["a", "b"]
+    waiting.wait_for_client()
+    peers.begin("d", 2)
+    assert [name for name, _ in peers.ended] == ["a", "b", "c"], "it is the last of its network now"
+    peers.handshakes.expire(100)
+    assert ("waiting", "tls_timeout") in peers.ended
+    waiting.wait_for_client()
+    peers.begin("e", 200)
+    peers.begin("f", 200)
+    assert len(peers.handshakes) == 2, "one that has ended does not come back"
+
+
+def test_behind_a_load_balancer_the_clients_own_network_counts() -> None:
+    peers = Peers(max_unfinished=3, timeout_ms=100)
+    peers.begin("a", 0).identify("203.0.113.1")
+    peers.begin("b", 0).identify("203.0.113.2")
+    peers.begin("c", 0).identify("203.0.113.2")
+    peers.begin("d", 0)
+    assert peers.ended == [("b", "too_many_handshakes")]

@@ -23,7 +23,7 @@ from wire.sasl.mechanism import PasswordCheck
 from wire.secure_channel import SecureChannel, SecureContext
 from wire.security_protocol import SecurityProtocol
 
-STORE = CredentialStore({"alice": (ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096),)})
+ALICE = ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096)
 
 
 def framed(body: bytes) -> bytes:
@@ -87,8 +87,8 @@ class Shared(SecureContext):
 
     checks: list[tuple[PasswordCheck, Any]]
 
-    def check(self, check: PasswordCheck, loop: Any) -> Any:
-        future: asyncio.Future[bool] = asyncio.Future(loop=Waiting())  # type: ignore[arg-type]
+    def check(self, check: PasswordCheck, network: str, loop: Any) -> Any:
+        future: asyncio.Future[bool | None] = asyncio.Future(loop=Waiting())  # type: ignore[arg-type]
         self.checks.append((check, future))
         return future
 
@@ -136,7 +136,7 @@ class Handler:
 
 class Bench:
     def __init__(self) -> None:
-        sasl = SaslSettings(mechanisms=("PLAIN",), store=STORE)
+        sasl = SaslSettings(mechanisms=("PLAIN",), store=CredentialStore({"alice": (ALICE,)}))
         security = ListenerSecurity(protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=sasl)
         self.handshakes = Handshakes(max_unfinished=10, timeout_ms=1_000)
         self.shared = Shared(security, self.handshakes, AuthenticationCounters())
@@ -229,6 +229,51 @@ def test_no_request_is_served_before_authentication(data: bytes) -> None:
     assert bench.transport.is_closed
     assert bench.handler.handled == []
     assert bench.closed == {"unauthenticated_request": 1}
+
+
+def test_a_password_that_was_not_checked_closes_the_connection_without_an_answer() -> None:
+    bench = Bench()
+    with capture_logs() as logs:
+        bench.channel.data_received(HANDSHAKE + login(b"\0alice\0secret") + METADATA)
+        before = bench.transport.sent
+        _, future = bench.shared.checks.pop()
+        future.set_result(None)
+    assert bench.transport.sent == before, "no answer: it would say that the password is wrong"
+    assert bench.transport.is_closed
+    assert bench.handler.handled == []
+    assert [entry["client"] for entry in logs] == ["b"]
+    assert bench.closed == {"too_many_password_checks": 1}
+
+
+def test_a_handshake_is_held_while_its_password_is_checked() -> None:
+    bench = Bench()
+    bench.handshakes.max_unfinished = 1
+    bench.channel.data_received(HANDSHAKE + login(b"\0alice\0secret"))
+    ended: list[str] = []
+    bench.handshakes.begin(ended.append, 0, "b")
+    assert not bench.transport.is_closed
+    bench.handshakes.begin(ended.append, 0, "b")
+    assert (ended, bench.transport.is_closed) == (["too_many_handshakes"], False)
+    bench.shared.finish()
+    assert bench.shared.counters.successful_authentications == 1
+
+
+@pytest.mark.parametrize("is_let_in_first", [True, False])
+def test_a_user_who_is_removed_is_served_no_more_also_if_that_came_during_the_exchange(is_let_in_first: bool) -> None:
+    bench = Bench()
+    others = SaslSettings(mechanisms=("PLAIN",), store=CredentialStore({}))
+    security = ListenerSecurity(protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=others)
+    bench.channel.data_received(HANDSHAKE + login(b"\0alice\0secret"))
+    if is_let_in_first:
+        bench.shared.finish()
+    bench.shared.security = security
+    assert bench.channel.revoke(security) is is_let_in_first
+    if not is_let_in_first:
+        bench.shared.finish()
+    bench.channel.data_received(METADATA)
+    assert bench.transport.is_closed
+    assert bench.handler.handled == []
+    assert bench.closed == {"credential_revoked": 1}
 
 
 def test_a_name_that_is_no_user_is_not_logged() -> None:

@@ -10,12 +10,14 @@ from wire.principal import KafkaPrincipal
 from wire.sasl.authenticator import FailedAuthentication, SaslAuthenticator, SaslSettings
 from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 
-STORE = CredentialStore({"alice": (ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096),)})
-SETTINGS = SaslSettings(mechanisms=("SCRAM-SHA-256", "PLAIN"), store=STORE, max_reauth_ms=60_000)
+ALICE = ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096)
 
 
 def authenticator(**more: object) -> SaslAuthenticator:
-    return SaslAuthenticator(SETTINGS, ApiTable(), **more)  # type: ignore[arg-type]
+    settings = SaslSettings(
+        mechanisms=("SCRAM-SHA-256", "PLAIN"), store=CredentialStore({"alice": (ALICE,)}), max_reauth_ms=60_000
+    )
+    return SaslAuthenticator(settings, ApiTable(), **more)  # type: ignore[arg-type]
 
 
 def handshake(mechanism: bytes, version: int = 1) -> bytes:

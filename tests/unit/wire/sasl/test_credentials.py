@@ -63,3 +63,26 @@ def test_a_user_without_that_mechanism_is_asked_like_any_other() -> None:
     other = store.scram("alice", SHA_256)
     assert (other.mechanism, len(other.stored_key)) == (SHA_256, 32)
     assert store.plain("alice") is alice
+
+
+def test_only_a_password_that_was_verified_is_remembered_and_only_for_its_user() -> None:
+    alice = ScramCredential.make(SHA_256, "secret", iterations=4096)
+    store = CredentialStore({"alice": (alice,), "bob": (alice,)})
+    for user, password in (("alice", b"wrong"), ("nobody", b"secret")):
+        assert not store.verify(user, password)
+        assert not store.remembers(user, password)
+    assert not store.remembers("alice", b"secret")
+    assert store.verify("alice", b"secret")
+    assert store.remembers("alice", b"secret")
+    assert store.verify("alice", b"secret")
+    for user, password in (("alice", b"wrong"), ("bob", b"secret"), ("nobody", b"secret"), ("alice", b"")):
+        assert not store.remembers(user, password)
+    assert not CredentialStore({"alice": (alice,)}).remembers("alice", b"secret"), "a new store has seen none"
+
+
+def test_a_store_holds_the_credentials_of_its_users_and_no_others() -> None:
+    alice, other = (ScramCredential.make(SHA_256, "secret", iterations=4096) for _ in range(2))
+    store = CredentialStore({"alice": (alice,)})
+    assert store.holds("alice", ScramCredential.parse(SHA_256, str(alice)))
+    assert not store.holds("alice", other)
+    assert not store.holds("bob", alice)

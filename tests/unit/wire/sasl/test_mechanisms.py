@@ -7,9 +7,9 @@ import hmac
 import pytest
 
 from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
-from wire.sasl.mechanism import PasswordCheck, SaslAuthenticationError, SaslTokenError
+from wire.sasl.mechanism import MAX_TOKEN_BYTES, PasswordCheck, SaslAuthenticationError, SaslTokenError
 from wire.sasl.plain import PlainServer
-from wire.sasl.scram import MAX_TOKEN_BYTES, ScramServer
+from wire.sasl.scram import ScramServer
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 STORE = CredentialStore(
@@ -135,12 +135,22 @@ def test_acting_for_another_is_refused_in_scram_and_in_plain() -> None:
 
 @pytest.mark.parametrize("token", [b"\0alice\0secret", b"alice\0alice\0secret"])
 def test_plain_lets_in_whoever_knows_the_password(token: bytes) -> None:
-    server = PlainServer(STORE)
+    credential = ScramCredential.make(SHA_512, "secret", iterations=4096)
+    store = CredentialStore({"alice": (credential,)})
+    server = PlainServer(store)
     check = server.evaluate(token)
     assert isinstance(check, PasswordCheck)
     assert not server.is_complete
     assert server.checked(check.run()) == b""
-    assert (server.is_complete, server.user) == (True, "alice")
+    assert (server.is_complete, server.user, server.credential) == (True, "alice", credential)
+    again = PlainServer(store)
+    assert again.evaluate(token) == b"", "a password that was right once needs no check"
+    assert (again.is_complete, again.credential) == (True, credential)
+
+
+def test_a_plain_token_that_is_too_long_is_refused_before_it_is_read() -> None:
+    with pytest.raises(SaslAuthenticationError, match="100000 bytes"):
+        PlainServer(STORE).evaluate(b"\0alice\0".ljust(100_000, b"x"))
 
 
 @pytest.mark.parametrize("token", [b"\0alice\0wrong", b"\0nobody\0secret"])

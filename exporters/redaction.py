@@ -1,0 +1,107 @@
+"""What may be shown of a configuration: the one place that knows which keys hold secrets, and how a URL is shown.
+
+Used for `fleetgauge config`, for error messages and for log lines.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+from urllib.parse import unquote
+
+HIDDEN: Final = "[hidden]"
+"""What is shown in place of a secret, as Kafka's tools show it."""
+
+_SECRET_KEY: Final = re.compile(
+    r"passw|passphrase|pwd|secret|token|credential|jaas|kinit|private|authorization|cookie|signature|"
+    r"oauthbearer\.(?:config|extensions)|(?:api|access|account|shared)[._-]?key|(?:^|\.)key(?:\.pem)?$",
+    re.IGNORECASE,
+)
+_NAMES_NO_SECRET: Final = re.compile(r"\.(?:file|location|path|url|id|type|class|method|algorithm|ms|seconds|bytes)$")
+"""Ends of keys that say where a secret is or how it is handled: `sasl.oauthbearer.token.endpoint.url`."""
+_TABLES_OF_SECRETS: Final = re.compile(r"(?:^|\.)headers(?:\.|$)|(?:^|\.)client$")
+"""Every header, and librdkafka's settings written as one text."""
+_ADDRESS_KEY: Final = re.compile(r"(?:^|\.)(?:endpoint|url|uri|servers|host)$")
+
+_USER_INFO: Final = re.compile(r"(?<=://)(?:[^/?#\s@]*:\S*|[^/?#\s]*)@")
+_USER_INFO_OF_ONE: Final = re.compile(r"(?<=://)(?:[^/?#@]*:.*|[^/?#]*)@", re.DOTALL)
+"""With a password up to the last `@`: a secret key often holds a `/` that is not written as `%2F`. The second one is
+for a text that is a URI and nothing else, which may hold white space where it should not."""
+_USER_INFO_WITHOUT_SCHEME: Final = re.compile(r"^[^/?#@]*@")
+_PARAMETER: Final = re.compile(r"(?<=[?&;#])([^=&;#?\s'\"]+)=([^&;#\s'\"]*)")
+_PARAMETER_OF_ONE: Final = re.compile(r"(?<=[?&;#])([^=&;#?]+)=([^&;#]*)")
+_SECRET_PARAMETER: Final = re.compile(r"secret|token|passw|pwd|sig|key|auth|cred|code|session|jwt", re.IGNORECASE)
+
+_SHORTEST_HIDDEN: Final = 6
+"""A shorter value is not looked for in texts, in which it may stand for something else."""
+
+
+def is_secret(key: str) -> bool:
+    """True if the value of a key, in whatever table, is not to be shown.
+
+    >>> [is_secret(key) for key in ("headers.x-team", "client.sasl.password", "tls.key.file", "max.request.bytes")]
+    [True, True, False, False]
+    """
+    if _TABLES_OF_SECRETS.search(key):
+        return True
+    return bool(_SECRET_KEY.search(key)) and not _NAMES_NO_SECRET.search(key)
+
+
+def shown(key: str, value: object) -> object:
+    """What may be shown of a key's value, of lists and tables within it too.
+
+    >>> shown("endpoint", "https://me:pass@collector/v1?token=x&team=a")
+    'https://collector/v1?token=[hidden]&team=a'
+    """
+    if isinstance(value, Mapping):
+        return {name: shown(f"{key}.{name}", each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown(key, each) for each in value]
+    if is_secret(key):
+        return HIDDEN if value != "" else ""
+    if not isinstance(value, str):
+        return value
+    if _ADDRESS_KEY.search(key) and "://" not in value:
+        value = _USER_INFO_WITHOUT_SCHEME.sub("", value)
+    return _PARAMETER_OF_ONE.sub(_shown_parameter, _USER_INFO_OF_ONE.sub("", value))
+
+
+def without_credentials(text: str) -> str:
+    """A URI, or a text that names one, without the user and password in it, and without secret parameters.
+
+    >>> without_credentials("s3://key:secret@bucket/landing?region=eu-west-1")
+    's3://bucket/landing?region=eu-west-1'
+    >>> without_credentials("Cannot parse URI: 's3://key:sec/ret@bucket/landing?client_secret=x'")
+    "Cannot parse URI: 's3://bucket/landing?client_secret=[hidden]'"
+    >>> without_credentials("s3://bucket/landing@2")
+    's3://bucket/landing@2'
+    """
+    return _PARAMETER.sub(_shown_parameter, _USER_INFO.sub("", text))
+
+
+def secrets_in(key: str, value: object) -> Iterator[str]:
+    """The texts in a key's value that are not to be shown."""
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from secrets_in(f"{key}.{name}" if key else str(name), each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from secrets_in(key, each)
+    elif isinstance(value, str) and is_secret(key):
+        yield value
+
+
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """A text without these secrets, as they are and as `repr` or JSON writes them.
+
+    >>> hide("refused: 'hunter2hunter2'", ["hunter2hunter2"])
+    "refused: '[hidden]'"
+    """
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_HIDDEN:
+            for form in (secret, repr(secret)[1:-1], secret.replace("\\", "\\\\").replace('"', '\\"')):
+                text = text.replace(form, HIDDEN)
+    return text
+
+
+def _shown_parameter(match: re.Match[str]) -> str:
+    return f"{match[1]}={HIDDEN}" if _SECRET_PARAMETER.search(unquote(match[1])) else match[0]
