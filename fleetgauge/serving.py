@@ -18,6 +18,7 @@ from fleetgauge.config.push_logs import unread_logs
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.garbage import collect_seldom
 from fleetgauge.logs import configure_logging
+from fleetgauge.machine import raise_open_files
 from fleetgauge.workers.node import WorkersNode
 from wire.errors import FleetgaugeError
 
@@ -38,6 +39,7 @@ def serve_until_stopped(read: Callable[[], ServiceConfig]) -> None:
     # Until the node can take a SIGHUP, it is kept: its default would end the process.
     came_early = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: came_early.set())
+    raise_open_files()
     first = read()
     configure_logging(first.logging_level, first.logging_format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -15,6 +15,7 @@ from fleetgauge.config.model import TABLES, ServiceConfig
 from fleetgauge.config.push_logs import topic_settings
 from fleetgauge.config.quotas import QUOTAS_PREFIX, read_limits
 from fleetgauge.config.security import LISTENER_PREFIX, NOT_READ, SECRETS, USERS_PREFIX
+from fleetgauge.config.sizes import Machine, sized
 from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
@@ -48,7 +49,7 @@ def load_config(
     sourced = from_toml(file) if file is not None else {}
     sourced |= from_environment(environment or {})
     sourced |= from_overrides(overrides)
-    config = _validate(sourced)
+    config = sized(_validate(sourced), Machine.this())
     _check_subscriptions(config, sourced)
     _check_guard(config, sourced)
     _check_quotas(config)
