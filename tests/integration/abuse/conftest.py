@@ -15,10 +15,10 @@ SUBSCRIPTION = '[client-metrics.all]\nmetrics = "*"\n"interval.ms" = "100"\n'
 Attacked = Callable[..., AbstractContextManager[Node]]
 
 SLOWER = 100
-"""The slowest answer that a well-behaved client gets during an attack is at most so many times the slowest one before it,
-in the same run. Attackers have their turns on the loop, of 5 ms each; this finds a loop that stands still."""
+"""The slowest answer that a well-behaved client gets during an attack is at most so many times the slowest one before
+it, in the same run. Attackers have their turns on the loop, of 5 ms each; this finds a loop that stands still."""
 FLOOR_MS = 50.0
-"""The slowest one before it counts as no less than this: it was measured in a second, which a busy machine may spare."""
+"""The slowest one before it counts as no less than this: it was measured in a second, which may be a quiet one."""
 
 
 @pytest.fixture
