@@ -22,6 +22,7 @@ from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
 from fleetgauge.http.supervisor import HttpPort
+from fleetgauge.machine import first_kept_descriptor
 from fleetgauge.misdirected_clients import MisdirectedClients
 from fleetgauge.node_quotas import NodeQuotas
 from fleetgauge.node_socket import NodeSocket
@@ -42,6 +43,8 @@ from telemetry.sender_bounds import SenderLimits
 from wire.api_table import ApiTable
 from wire.listener import Listener, ListenerSettings
 from wire.listener_security import ListenerSecurity
+from wire.request_buffers import RequestBuffers
+from wire.unread_responses import UnreadResponses
 
 log = structlog.get_logger(__name__)
 
@@ -384,12 +387,16 @@ class FleetgaugeNode:
             socket_request_max_bytes=self._config.socket_request_max_bytes,
             queued_max_request_bytes=self._config.queued_max_request_bytes,
             queued_max_response_bytes=self._config.queued_max_response_bytes,
+            request_receive_timeout_ms=self._config.request_receive_timeout_ms,
+            max_client_descriptors=first_kept_descriptor(),
             socket_listen_backlog_size=self._config.socket_listen_backlog_size,
             connections_max_idle_ms=self._config.connections_max_idle_ms,
             max_in_flight_requests=self._config.max_in_flight_requests,
             handshake_timeout_ms=self._config.handshake_timeout_ms,
             max_unfinished_handshakes=self._config.max_unfinished_handshakes,
         )
+        requests = RequestBuffers(settings.queued_max_request_bytes, settings.request_receive_timeout_ms)
+        unread = UnreadResponses(settings.queued_max_response_bytes)
         securities = self._config.security_keys().build()
         for endpoint in self._config.listeners:
             listener = Listener(
@@ -403,6 +410,8 @@ class FleetgaugeNode:
                 security=securities[endpoint.listener_name],
                 reuse_port=self._config.workers > 1,
                 limits=self._connection_limits,
+                requests=requests,
+                unread=unread,
             )
             self._connection_limits.on_excess(endpoint.listener_name, listener.close_excess)
             await listener.start()

@@ -19,6 +19,7 @@ from fleetgauge.config.reader import ConfigReader
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.garbage import collect_seldom
 from fleetgauge.logs import configure_logging
+from fleetgauge.machine import raise_open_files
 from fleetgauge.off_loop import OffLoop
 from fleetgauge.private_files import keep_files_private
 from fleetgauge.workers.node import WorkersNode
@@ -45,6 +46,7 @@ def serve_until_stopped(reader: ConfigReader) -> None:
     # Until the node can take a SIGHUP, it is kept: its default would end the process.
     came_early = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: came_early.set())
+    raise_open_files()
     first = reader.read()
     configure_logging(first.logging_level, first.logging_format, first.secrets())
     reader.warn_of_exposed_secrets()

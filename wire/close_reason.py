@@ -12,6 +12,7 @@ class CloseReason(enum.StrEnum):
     TRUNCATED_FRAME = "truncated_frame"
     IDLE = "idle"
     RESPONSES_UNREAD = "responses_unread"
+    REQUEST_UNFINISHED = "request_unfinished"
     RECEIVE_BUFFERS_FULL = "receive_buffers_full"
     RESPONSE_BUFFERS_FULL = "response_buffers_full"
     HANDLER_ERROR = "handler_error"
@@ -19,3 +20,4 @@ class CloseReason(enum.StrEnum):
     EXCESS_CONNECTION = "excess_connection"
     CREDENTIAL_REVOKED = "credential_revoked"
     TOO_MANY_PASSWORD_CHECKS = "too_many_password_checks"  # noqa: S105  # a reason
+    DESCRIPTORS_EXHAUSTED = "descriptors_exhausted"

@@ -126,6 +126,11 @@ class Connection:
         return self._mutes > 0
 
     @property
+    def is_held_up(self) -> bool:
+        """True if its next bytes are not read for our own sake: it is muted, or earlier requests await responses."""
+        return self._mutes > 0 or (self.peer_reads and bool(self._waiting))
+
+    @property
     def wants_read(self) -> bool:
         """True if the next bytes may be read: everything read before has been handed out, and more may be."""
         return (

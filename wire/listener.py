@@ -25,15 +25,22 @@ from wire.listener_context import Clock, ListenerContext
 from wire.listener_counters import AuthenticationCounters, ListenerCounters
 from wire.listener_security import ListenerSecurity
 from wire.listener_settings import ListenerSettings
+from wire.request_buffers import RequestBuffers
 from wire.secure_channel import SecureChannel, SecureContext
 from wire.shared_port import cannot_bind
 from wire.tcp_channel import TcpChannel, as_protocol
+from wire.unread_responses import UnreadResponses
 
 __all__ = ("Channel", "Listener", "ListenerSettings", "RequestHandler")
 
 log = structlog.get_logger(__name__)
 
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_OF_THE_PEER: Final = frozenset(
+    {errno.ECONNABORTED, errno.EPROTO, errno.ECONNRESET, errno.ETIMEDOUT}
+    | {errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOPROTOOPT, errno.EOPNOTSUPP}
+)
+"""What `accept` hands on of a connection that has ended already (accept(2)): the next one follows at once."""
 _MIN_SWEEP_MS: Final = 10
 _MAX_SWEEP_MS: Final = 5_000
 
@@ -52,6 +59,8 @@ class Listener:
         security: what clients have to do before their first request; plaintext by default.
         reuse_port: other processes of this node listen on the same port (`SO_REUSEPORT`); see `wire.shared_port`.
         limits: how many may connect, and how fast; without limits by default.
+        requests, unread: what all connections may hold; several listeners may share them. Its own by default, as large
+            as `settings` say.
 
     Attributes:
         port: the port that was bound, after `start`.
@@ -70,6 +79,8 @@ class Listener:
         security: ListenerSecurity | None = None,
         reuse_port: bool = False,
         limits: ConnectionLimits = NO_LIMITS,
+        requests: RequestBuffers | None = None,
+        unread: UnreadResponses | None = None,
     ) -> None:
         self.name = name
         self.host = host
@@ -80,6 +91,8 @@ class Listener:
         self._time = time
         self._api_table = api_table or ApiTable()
         self._limits = limits
+        self._requests = requests
+        self._unread = unread
         self._counters = ListenerCounters()
         self._handshakes = Handshakes(
             max_unfinished=settings.max_unfinished_handshakes, timeout_ms=settings.handshake_timeout_ms
@@ -114,12 +127,14 @@ class Listener:
 
     def counters(self) -> dict[str, Any]:
         """What was counted since the start, in plain values; see `ListenerCounters`."""
+        context = self._context
         return {
             "listener": self.name,
             "security_protocol": self.security.protocol.value,
             "open": self.connection_count,
             "unfinished_handshakes": len(self._handshakes),
-            "unread_response_bytes": 0 if self._context is None else self._context.unread.held_bytes,
+            "unfinished_request_bytes": 0 if context is None else context.requests.held_by(self.name),
+            "unread_response_bytes": 0 if context is None else context.unread.by_listener.get(self.name, 0),
             **self._counters.snapshot(),
             **self._shared.counters.snapshot(),
         }
@@ -140,6 +155,8 @@ class Listener:
             loop=loop,
             counters=self._counters,
             limits=self._limits,
+            requests=self._requests,
+            unread=self._unread,
         )
         self._socket = await self._bind(loop)
         self.port = self._socket.getsockname()[1]
@@ -168,7 +185,7 @@ class Listener:
 
     def close_idle(self, now_ms: int) -> None:
         """Ends the connections on which nothing arrived for `connections_max_idle_ms`, as of `now_ms` (monotonic),
-        the handshakes that take too long, and those that leave too much unread.
+        the handshakes and requests that take too long, and those that leave too much unread.
 
         The listener calls it by itself.
         """
@@ -177,7 +194,8 @@ class Listener:
         self._handshakes.expire(now_ms)
         for channel in list(self._context.channels):
             channel.expire(now_ms)
-        self._context.unread.review(self._context)
+        self._context.requests.expire(now_ms)
+        self._context.unread.review()
         for reason, count in self._context.limiter.overdue(now_ms):
             log.warning("more of what was logged before", reason=reason, listener=self.name, cases=count)
 
@@ -219,7 +237,14 @@ class Listener:
             try:
                 accepted, address = await loop.sock_accept(listening)
             except OSError as error:
-                await self._pause_after(error, context)
+                if error.errno not in _OF_THE_PEER:
+                    await self._pause_after(error, context)
+                continue
+            if accepted.fileno() >= self._settings.max_client_descriptors:
+                accepted.close()
+                self._counters.accepted += 1
+                self._counters.closed[CloseReason.DESCRIPTORS_EXHAUSTED] += 1
+                await self._pause_after(OSError(errno.EMFILE, "what is left of them is not for clients"), context)
                 continue
             security, peer = self.security, _endpoint(address)
             place = await self._take_place(context, accepted, peer, security)
@@ -234,15 +259,17 @@ class Listener:
 
     async def _pause_after(self, error: OSError, context: ListenerContext) -> None:
         """Waits for descriptors to come free; the connections stay in the backlog meanwhile."""
-        if error.errno not in _EXHAUSTED:
-            return  # the peer gave up before it was accepted
         self._counters.accept_errors += 1
-        if context.limiter.admit("accept_error", self._time.hi_res_clock_ms()):
+        context.held.close_all()
+        count = context.limiter.admit("accept_error", self._time.hi_res_clock_ms())
+        if count:
+            hint = ": raise the limit of open files (ulimit -n)" if error.errno in _EXHAUSTED else ""
             log.error(
-                "cannot accept connections: raise the limit of open files (ulimit -n)",
+                f"cannot accept connections{hint}",
                 listener=self.name,
                 error=str(error),
                 open_connections=len(context.channels),
+                cases=count,
             )
         await asyncio.sleep(self._settings.accept_error_pause_ms / 1000)
 
@@ -345,7 +372,10 @@ class Listener:
             self._socket = None
 
     def _sweep_later(self, loop: asyncio.AbstractEventLoop) -> None:
-        shortest_ms = min(self._settings.connections_max_idle_ms, self._settings.handshake_timeout_ms)
+        settings = self._settings
+        shortest_ms = min(
+            settings.connections_max_idle_ms, settings.handshake_timeout_ms, settings.request_receive_timeout_ms
+        )
         period_ms = min(_MAX_SWEEP_MS, max(_MIN_SWEEP_MS, shortest_ms // 10))
         self._sweep_timer = loop.call_later(period_ms / 1000, self._sweep, loop)
 

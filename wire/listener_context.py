@@ -9,6 +9,7 @@ from wire.connection_limits import NO_LIMITS, ConnectionLimits
 from wire.held_sockets import HeldSockets
 from wire.listener_counters import ListenerCounters, LogLimiter
 from wire.listener_settings import ListenerSettings
+from wire.request_buffers import RequestBuffers
 from wire.unread_responses import UnreadResponses
 
 if TYPE_CHECKING:
@@ -28,17 +29,17 @@ class ListenerContext:
 
     Attributes:
         channels: the open connections.
-        buffered_bytes: what they hold of requests that no handler has seen [B].
         all_closed: set while `channels` is empty.
         limits: who may connect.
         held: refused connections that are closed later.
-        unread: the bound on responses that peers leave unread.
+        requests: the bound on requests that no handler has seen, and on the time that one may take to arrive. Other
+            listeners of the process may share it.
+        unread: the bound on responses that peers leave unread; shared likewise.
     """
 
     __slots__ = (
         "all_closed",
         "api_table",
-        "buffered_bytes",
         "channels",
         "counters",
         "handler",
@@ -47,6 +48,7 @@ class ListenerContext:
         "limits",
         "listener_name",
         "loop",
+        "requests",
         "settings",
         "time",
         "unread",
@@ -63,6 +65,8 @@ class ListenerContext:
         loop: asyncio.AbstractEventLoop,
         counters: ListenerCounters,
         limits: ConnectionLimits = NO_LIMITS,
+        requests: RequestBuffers | None = None,
+        unread: UnreadResponses | None = None,
     ) -> None:
         self.listener_name = listener_name
         self.handler = handler
@@ -74,8 +78,11 @@ class ListenerContext:
         self.limits = limits
         self.held = HeldSockets(loop)
         self.limiter = LogLimiter()
-        self.unread = UnreadResponses(settings.queued_max_response_bytes)
+        self.requests = requests or RequestBuffers(
+            settings.queued_max_request_bytes, settings.request_receive_timeout_ms
+        )
+        self.unread = unread or UnreadResponses(settings.queued_max_response_bytes)
+        self.unread.contexts.append(self)
         self.channels: dict[TcpChannel, None] = {}
-        self.buffered_bytes = 0
         self.all_closed = asyncio.Event()
         self.all_closed.set()

@@ -160,6 +160,11 @@ class TcpChannel:
         self._account()
         self._transport.abort()
 
+    def shed(self, reason: CloseReason, event: str, detail: str) -> None:
+        """Ends the connection at once for the sake of others; `event` and `detail` tell an operator why."""
+        self._report(event, reason, detail)
+        self.abort(reason)
+
     def drain(self, reason: CloseReason = CloseReason.LISTENER_STOPPED) -> None:
         """Handles no further request and closes once those in flight are answered."""
         self._connection.drain()
@@ -175,6 +180,16 @@ class TcpChannel:
     def is_ending(self) -> bool:
         """True if it is closing, or will be when its requests in flight are answered."""
         return self._close_reason is not None or self._end_reason is not None
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What it holds of requests that no handler has seen [B]."""
+        return self._buffered
+
+    @property
+    def is_held_up(self) -> bool:
+        """True if it is not read from for our own sake."""
+        return self._connection.is_held_up
 
     @property
     def unread_bytes(self) -> int:
@@ -217,11 +232,16 @@ class TcpChannel:
         """Called by the loop: bytes arrived."""
         context = self._context
         context.counters.bytes_received += len(data)
-        context.counters.frames += self._connection.receive_data(data)
-        self._last_active_ms = context.time.hi_res_clock_ms()
+        completed = self._connection.receive_data(data)
+        context.counters.frames += completed
+        self._last_active_ms = now_ms = context.time.hi_res_clock_ms()
         self._pump()
-        if context.buffered_bytes > context.settings.queued_max_request_bytes and self._buffered:
-            self._refuse(ProtocolError(CloseReason.RECEIVE_BUFFERS_FULL, f"{context.buffered_bytes} bytes are held"))
+        if self._buffered:
+            requests = context.requests
+            if completed:
+                requests.restart(self, now_ms)
+            if requests.held_bytes > requests.max_bytes:
+                requests.close_heaviest(now_ms)
 
     def eof_received(self) -> bool:
         """Called by the loop: the peer sends no more. What it sent is still answered."""
@@ -328,7 +348,7 @@ class TcpChannel:
             unread = context.unread
             unread.left_bytes -= len(data)
             if unread.left_bytes < 0:
-                unread.review_soon(context)
+                unread.review_soon(context.loop)
         return len(data)
 
     def _continue_soon(self) -> None:
@@ -367,26 +387,30 @@ class TcpChannel:
         """Keeps the listener's sum of buffered bytes."""
         buffered = self._connection.buffered_bytes
         if buffered != self._buffered:
-            self._context.buffered_bytes += buffered - self._buffered
+            self._context.requests.note(self, self._buffered, buffered)
             self._buffered = buffered
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Closes the connection of a peer that does not speak Kafka's protocol."""
+        """Closes the connection of a peer that does not speak Kafka's protocol, or not the part that is served."""
+        known = isinstance(error, ApiNotServedError) and self._context.handler.not_served(
+            self, error.api_key, error.client_id
+        )
+        if not known:
+            self._report("closed the connection of a malformed peer", error.reason, error.detail)
+        self.close(error.reason)
+
+    def _report(self, event: str, reason: str, detail: str) -> None:
         context = self._context
-        if isinstance(error, ApiNotServedError) and context.handler.not_served(self, error.api_key, error.client_id):
-            self.close(error.reason)
-            return
-        count = context.limiter.admit(error.reason, context.time.hi_res_clock_ms())
+        count = context.limiter.admit(reason, context.time.hi_res_clock_ms())
         if count:
             log.warning(
-                "closed the connection of a malformed peer",
-                reason=str(error.reason),
-                detail=error.detail,
+                event,
+                reason=str(reason),
+                detail=detail,
                 listener=self.listener_name,
                 connection_id=self.connection_id,
                 connections=count,
             )
-        self.close(error.reason)
 
     def _fail(self, error: Exception) -> None:
         """Closes the connection on which our own side failed."""

@@ -154,6 +154,8 @@ def _add_listener(table: Table, listener: dict[str, Any]) -> None:
         table.add_row("  authentications", _counts({name.split("_")[0]: count for name, count in known.items()}))
     if listener["accept_waits"]:
         table.add_row("  waited for a limit", amount(listener["accept_waits"]))
+    if listener["accept_errors"]:
+        table.add_row("  could not be accepted", amount(listener["accept_errors"]))
     if listener["closed"]:
         table.add_row("  closed, by reason", _counts(listener["closed"]))
 

@@ -17,6 +17,7 @@ from fleetgauge.config.push_logs import topic_settings
 from fleetgauge.config.quotas import QUOTAS_PREFIX, read_limits
 from fleetgauge.config.references import resolve
 from fleetgauge.config.security import LISTENER_PREFIX, NOT_READ, USERS_PREFIX
+from fleetgauge.config.sizes import Machine, sized
 from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
@@ -91,7 +92,7 @@ def check(sourced: Mapping[str, Sourced]) -> ServiceConfig:
 
 
 def _check(sourced: Mapping[str, Sourced]) -> ServiceConfig:
-    config = _validate(sourced)
+    config = sized(_validate(sourced), Machine.this())
     _check_subscriptions(config, sourced)
     _check_guard(config, sourced)
     _check_quotas(config)

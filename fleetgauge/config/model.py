@@ -114,13 +114,21 @@ class ServiceConfig(ListenerKeys):
         default=_WIRE.queued_max_request_bytes,
         ge=1024,
         alias="queued.max.request.bytes",
-        description="Incomplete and waiting requests over all connections of a listener [B]; who exceeds it is closed.",
+        description="Incomplete and waiting requests over all connections [B]; beyond, those that hold most are "
+        "closed. By default a 16th of the memory, 16 to 512 MiB.",
     )
     queued_max_response_bytes: int = Field(
         default=_WIRE.queued_max_response_bytes,
         ge=1024 * 1024,
         alias="queued.max.response.bytes",
-        description="Responses left unread over all connections of a listener [B]; those that hold most are closed.",
+        description="Responses left unread over all connections [B]; beyond, those that hold most are closed. By "
+        "default a 32nd of the memory, 8 to 128 MiB.",
+    )
+    request_receive_timeout_ms: int = Field(
+        default=_WIRE.request_receive_timeout_ms,
+        ge=100,
+        alias="request.receive.timeout.ms",
+        description="A request takes no longer from its first byte to its last, or its connection is closed [ms].",
     )
     socket_listen_backlog_size: int = Field(
         default=_WIRE.socket_listen_backlog_size,
@@ -147,7 +155,8 @@ class ServiceConfig(ListenerKeys):
         ge=0,
         le=INT_MAX,
         alias="max.connections.per.ip",
-        description="Connections of one client address (behind a load balancer, the client's own); more are closed.",
+        description="Connections of one client address (behind a load balancer, the client's own); more are closed. By "
+        "default half of max.connections, of one worker.",
     )
     max_connections_per_ip_overrides: Names = Field(
         default=(),

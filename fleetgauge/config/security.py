@@ -131,7 +131,8 @@ class ListenerKeys(BaseModel):
         ge=0,
         le=INT_MAX,
         alias="max.connections",
-        description="Connections of the node, and of each listener; over it, those that come wait to be accepted.",
+        description="Connections of the node, and of each listener; over it, those that come wait to be accepted. By "
+        "default as many as open files and a 16th of the memory allow.",
     )
     max_connection_creation_rate: int = Field(
         default=_QUOTAS.max_connection_creation_rate,

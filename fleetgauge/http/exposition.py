@@ -103,6 +103,7 @@ CONNECTIONS: Final[Mapping[str, Count]] = {
     "bytes_received": Count("received_bytes_total", "Bytes received."),
     "bytes_sent": Count("sent_bytes_total", "Bytes sent."),
     "unfinished_handshakes": Count("unfinished_handshakes", "Connections that are not let in yet."),
+    "unfinished_request_bytes": Count("unfinished_request_bytes", "Incomplete and waiting requests."),
     "unread_response_bytes": Count("unread_response_bytes", "Responses that peers leave unread, as of the last look."),
     "successful_authentications": Count("successful_authentications_total", "Connections that authenticated."),
     "failed_authentications": Count("failed_authentications_total", "Connections that did not."),

@@ -21,6 +21,7 @@ LEVELS: Final = frozenset(
     {
         "open",
         "unfinished_handshakes",
+        "unfinished_request_bytes",
         "unread_response_bytes",
         "instances",
         "instances_with_metrics",

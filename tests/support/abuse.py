@@ -1,5 +1,6 @@
 """Connections of peers that mean no good: opened by the hundred, sending without reading."""
 
+import selectors
 import socket
 import struct
 from collections.abc import Iterator
@@ -45,3 +46,33 @@ def exactly(connection: socket.socket, size: int) -> bytes:
             raise ConnectionError(f"closed after {len(found)} of {size} bytes")
         found += piece
     return bytes(found)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """True if the other end has closed the connection; what came before that is thrown away."""
+    timeout = connection.gettimeout()
+    connection.setblocking(False)
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+    finally:
+        connection.settimeout(timeout)
+    return True
+
+
+def send_until_nobody_takes_more(deaf: list[socket.socket], data: bytes) -> None:
+    """Sends again and again on every connection, reading nothing, until none has taken anything for a second."""
+    with selectors.DefaultSelector() as selector:
+        for connection in deaf:
+            connection.setblocking(False)
+            selector.register(connection, selectors.EVENT_WRITE)
+        while ready := selector.select(timeout=1.0):
+            for key, _ in ready:
+                try:
+                    key.fileobj.send(data)  # type: ignore[union-attr]
+                except ConnectionError:
+                    selector.unregister(key.fileobj)

@@ -241,7 +241,7 @@ class _Node:
             if client.transport.closed:
                 self.lose(index)
         assert self.manager.instance_count <= MAX_INSTANCES
-        assert self.context.buffered_bytes <= MAX_BUFFERED_BYTES
+        assert self.context.requests.held_bytes <= MAX_BUFFERED_BYTES
         assert CloseReason.HANDLER_ERROR not in self.counters.closed
 
     def _check_answer(self, api_key: int, body: bytes) -> None:
@@ -266,7 +266,7 @@ class _Node:
             client.channel.connection_lost(None)
         self.loop.run()
         assert not self.context.channels
-        assert self.context.buffered_bytes == 0
+        assert self.context.requests.held_bytes == 0
         assert self.manager.instance_count == 0
         self.manager.close()
 

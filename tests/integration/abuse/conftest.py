@@ -14,6 +14,12 @@ SUBSCRIPTION = '[client-metrics.all]\nmetrics = "*"\n"interval.ms" = "100"\n'
 
 Attacked = Callable[..., AbstractContextManager[Node]]
 
+SLOWER = 100
+"""The slowest answer that a well-behaved client gets during an attack is at most so many times the slowest one before
+it, in the same run. Attackers have their turns on the loop, of 5 ms each; this finds a loop that stands still."""
+FLOOR_MS = 50.0
+"""The slowest one before it counts as no less than this: it was measured in a second, which may be a quiet one."""
+
 
 @pytest.fixture
 def attacked(tmp_path: Path, request: pytest.FixtureRequest) -> Attacked:
@@ -28,6 +34,8 @@ def attacked(tmp_path: Path, request: pytest.FixtureRequest) -> Attacked:
             grown = memory.peak - memory.at_start
             print(f"{request.node.name}: {good.report}, memory +{grown / MIB:.1f} MiB of {most_bytes / MIB:.0f}")
             assert set(good.report["answers"]) == {"0"}, "a well-behaved client was refused"
+            calm_ms = max(good.report["calm"]["max_ms"], FLOOR_MS)
+            assert good.report["max_ms"] <= SLOWER * calm_ms, f"well-behaved clients were held up: {good.report}"
             assert grown <= most_bytes
             node.wait_for(_is_empty, within_s=120, what="every connection and instance to be gone")
             assert node.stop(within_s=180) == 0, node.output()

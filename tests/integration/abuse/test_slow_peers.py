@@ -1,7 +1,6 @@
 """Peers that are slow or half there: they cost bounded memory, hold up nobody, and are gone in the end."""
 
 import contextlib
-import selectors
 import socket
 import struct
 import uuid
@@ -9,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
-from support.abuse import answer_of, connections, metadata_request
+from support.abuse import answer_of, connections, is_closed, metadata_request, send_until_nobody_takes_more
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import get_request, push_request
@@ -40,6 +39,8 @@ def test_peers_that_never_read_are_held_within_bounds(attacked: Attacked, client
         connections(node.port, clients, receive_buffer=4_096) as deaf,
     ):
         send_until_nobody_takes_more(deaf, request)
+        assert not any(map(is_closed, deaf)), "each keeps within its bound"
+        assert node.status()["connections"][0]["closed"] == {}
 
 
 @pytest.mark.parametrize("clients", [60, pytest.param(500, marks=full_size)])
@@ -56,20 +57,8 @@ def test_what_all_peers_leave_unread_is_held_within_the_bound_of_all(attacked: A
             lambda s: s["connections"][0]["closed"].get("response_buffers_full", 0) > 0, what="connections to go"
         )
         assert status["connections"][0]["unread_response_bytes"] <= bound
-        assert status["connections"][0]["open"] > 0, "not all of them"
-
-
-def send_until_nobody_takes_more(deaf: list[socket.socket], data: bytes) -> None:
-    with selectors.DefaultSelector() as selector:
-        for connection in deaf:
-            connection.setblocking(False)
-            selector.register(connection, selectors.EVENT_WRITE)
-        while ready := selector.select(timeout=1.0):
-            for key, _ in ready:
-                try:
-                    key.fileobj.send(data)  # type: ignore[union-attr]
-                except ConnectionError:
-                    selector.unregister(key.fileobj)
+        gone = check_who_is_closed(node, deaf, "response_buffers_full")
+        assert gone < clients, "not all of them"
 
 
 @pytest.mark.parametrize(("clients", "idle_ms"), [(100, 3_000), pytest.param(2_000, 30_000, marks=full_size)])
@@ -92,7 +81,8 @@ def test_half_requests_and_half_closed_connections_come_to_their_end(
                 what="silent peers to be closed",
                 within_s=120,
             )
-        assert status["connections"][0]["closed"]["client_closed"] >= clients
+            assert all(map(is_closed, peers))
+        assert status["connections"][0]["closed"] == {"idle": 2 * clients, "client_closed": clients}
 
 
 @pytest.mark.parametrize("clients", [30, pytest.param(300, marks=full_size)])
@@ -112,3 +102,14 @@ def test_frames_that_are_announced_and_never_finished_are_held_within_the_bound_
                     peer.sendall(piece)
         beyond = clients - bound // (8 * MIB) - 1
         node.wait_for(lambda s: s["connections"][0]["closed"].get("receive_buffers_full", 0) >= beyond, what="refusals")
+        assert beyond <= check_who_is_closed(node, peers, "receive_buffers_full") < clients
+
+
+def check_who_is_closed(node: Node, attackers: list[socket.socket], reason: str) -> int:
+    """Attackers were closed, for that reason, and nobody else was; returns how many.
+
+    The well-behaved clients stay to the end: their process says if one of them was closed.
+    """
+    gone = sum(map(is_closed, attackers))
+    assert node.status()["connections"][0]["closed"] == {reason: gone}
+    return gone

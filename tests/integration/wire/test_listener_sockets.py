@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -418,14 +419,15 @@ def test_a_thousand_connections_are_served_at_once() -> None:
     run(main())
 
 
-def test_a_process_without_free_descriptors_pauses_and_accepts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOBUFS, errno.EPERM])
+def test_a_process_that_cannot_accept_pauses_and_accepts_again(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     async def main() -> None:
         handler = Handler()
         async with listening(handler, accept_error_pause_ms=20) as listener:
             real = socket.socket.accept
 
             def exhausted(_: socket.socket) -> Any:
-                raise OSError(errno.EMFILE, "Too many open files")
+                raise OSError(number, os.strerror(number))
 
             monkeypatch.setattr(socket.socket, "accept", exhausted)
             client = await Client.connect(listener)
@@ -438,6 +440,26 @@ def test_a_process_without_free_descriptors_pauses_and_accepts_again(monkeypatch
     with capture_logs() as logs:
         run(main())
     assert [entry["event"].split(":")[0] for entry in logs] == ["cannot accept connections"]
+
+
+def test_a_connection_that_ends_before_it_is_accepted_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with listening(Handler(), accept_error_pause_ms=60_000) as listener:
+            real, failures = socket.socket.accept, iter([errno.ECONNABORTED, errno.EPROTO])
+
+            def aborted(listening: socket.socket) -> Any:
+                for number in failures:
+                    raise OSError(number, os.strerror(number))
+                return real(listening)
+
+            monkeypatch.setattr(socket.socket, "accept", aborted)
+            client = await Client.connect(listener)
+            client.writer.write(push(1))
+            assert await client.receive(RESPONSE_BYTES) == answer(1)
+            await client.close()
+            assert listener.counters()["accept_errors"] == 0
+
+    run(main())
 
 
 def test_an_address_in_use_is_said_in_one_sentence() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from fleetgauge.config import ConfigError, load_config
 from fleetgauge.config.connections import resolve_overrides
+from fleetgauge.config.sizes import Machine
 from fleetgauge.connection_limits import NodeConnectionLimits
 from quotas.clock import MockTime
 from quotas.connection_quotas import UNLIMITED
@@ -29,9 +30,12 @@ def limits(*overrides: str) -> NodeConnectionLimits:
     return NodeConnectionLimits(config, Metrics(time=time), time, asyncio.get_running_loop())
 
 
-def test_nothing_is_limited_unless_it_is_asked_for() -> None:
-    assert limits_of() == {"EXTERNAL": (UNLIMITED, UNLIMITED), "INTERNAL": (UNLIMITED, UNLIMITED)}
-    assert load_config().max_connections_per_ip == UNLIMITED
+def test_connections_are_limited_by_the_machine_and_rates_only_if_it_is_asked_for() -> None:
+    machine = Machine.this()
+    for connections, rate in limits_of().values():
+        assert 1 < connections <= machine.open_files
+        assert rate == UNLIMITED
+    assert load_config().max_connections_per_ip < load_config().max_connections
 
 
 def test_a_listener_has_the_nodes_limits_where_it_has_none_of_its_own() -> None:

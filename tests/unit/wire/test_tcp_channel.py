@@ -17,6 +17,7 @@ from wire.errors import ProtocolError
 from wire.listener_context import ListenerContext
 from wire.listener_counters import ListenerCounters
 from wire.listener_settings import ListenerSettings
+from wire.request_buffers import RequestBuffers
 from wire.tcp_channel import TcpChannel
 
 PUSH = struct.pack(">hhihB", 72, 0, 0, -1, 0) + bytes(16) + struct.pack(">iBb", 5, 0, 0) + b"\x01\x00"
@@ -116,7 +117,7 @@ class Handler:
 
 
 class Bench:
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, *, requests: RequestBuffers | None = None, **settings: int) -> None:
         self.handler = Handler()
         self.loop = Later()
         self.time = MockTime()
@@ -128,6 +129,7 @@ class Bench:
             time=self.time,
             loop=self.loop,  # type: ignore[arg-type]
             counters=ListenerCounters(),
+            requests=requests,
         )
 
     def connect(self) -> tuple[TcpChannel, FakeTransport]:
@@ -535,23 +537,106 @@ def test_draining_closes_a_quiet_connection_at_once() -> None:
     assert transport.is_closed
 
 
-def test_the_bytes_held_over_all_connections_are_bounded_and_given_back() -> None:
+def test_of_those_who_hold_too_much_together_the_ones_that_held_most_for_longest_go() -> None:
     bench = Bench(queued_max_request_bytes=100)
-    first, _ = bench.connect()
-    second, second_transport = bench.connect()
-    large = struct.pack(">i", 1_000) + bytes(76)
-    first.data_received(large)
-    assert bench.context.buffered_bytes == 80
+    parked, parked_transport = bench.connect()
+    client, transport = bench.connect()
+    parked.data_received(struct.pack(">i", 1_000) + bytes(76))
+    assert bench.context.requests.held_bytes == 80
+    bench.time.sleep(10)
+    half = len(push(1)) - 1
     with capture_logs() as logs:
-        second.data_received(large)
-    assert second_transport.is_closed
-    assert [entry["reason"] for entry in logs] == ["receive_buffers_full"]
-    assert bench.context.buffered_bytes == 80
-    third, third_transport = bench.connect()
-    third.data_received(push(1))
-    assert third_transport.writes == [answer(1)], "a request that comes whole needs no room"
-    first.connection_lost(None)
-    assert bench.context.buffered_bytes == 0
+        client.data_received(push(1)[:half])
+    assert parked_transport.is_aborted
+    assert [(entry["reason"], entry["log_level"]) for entry in logs] == [("receive_buffers_full", "warning")]
+    assert "malformed" not in logs[0]["event"]
+    assert bench.context.requests.held_bytes == half
+    client.data_received(push(1)[half:])
+    assert transport.writes == [answer(1)]
+    assert bench.context.requests.held_bytes == 0
+    parked.connection_lost(None)
+    assert bench.closed == {"receive_buffers_full": 1}
+
+
+def test_a_request_that_comes_whole_is_answered_however_much_others_hold() -> None:
+    bench = Bench(queued_max_request_bytes=100)
+    parked, parked_transport = bench.connect()
+    client, transport = bench.connect()
+    parked.data_received(struct.pack(">i", 1_000) + bytes(90))
+    client.data_received(push(1) + push(2) + push(3))
+    assert transport.writes == [answer(1) + answer(2) + answer(3)]
+    assert not parked_transport.is_closed
+
+
+def test_listeners_that_share_a_bound_keep_it_together() -> None:
+    requests = RequestBuffers(100, 1_000)
+    first, second = Bench(requests=requests), Bench(requests=requests)
+    parked, parked_transport = first.connect()
+    client, transport = second.connect()
+    parked.data_received(struct.pack(">i", 1_000) + bytes(76))
+    second.time.sleep(10)
+    client.data_received(push(1)[:30])
+    assert parked_transport.is_aborted
+    assert not transport.is_closed
+
+
+def test_a_request_that_arrives_byte_by_byte_does_not_outlast_its_time() -> None:
+    bench = Bench(request_receive_timeout_ms=1_000)
+    slow, transport = bench.connect()
+    slow.data_received(push(1)[:1])
+    for byte in push(1)[1:20]:
+        bench.time.sleep(50)
+        bench.context.requests.expire(bench.time.hi_res_clock_ms())
+        assert not transport.is_aborted
+        slow.data_received(bytes([byte]))
+    bench.time.sleep(50)
+    with capture_logs() as logs:
+        bench.context.requests.expire(bench.time.hi_res_clock_ms())
+    assert transport.is_aborted
+    assert [entry["reason"] for entry in logs] == ["request_unfinished"]
+    assert "20 bytes" in logs[0]["detail"]
+    assert bench.context.requests.held_bytes == 0
+
+
+def test_every_request_has_a_time_of_its_own() -> None:
+    """A chunk that ends one request and begins the next begins the next one's time."""
+    bench = Bench(request_receive_timeout_ms=1_000)
+    steady, transport = bench.connect()
+    stream = b"".join(push(number) for number in range(1, 7))
+    for start in range(0, len(stream) - 25, 25):
+        steady.data_received(stream[start : start + 25])
+        bench.time.sleep(400)
+        bench.context.requests.expire(bench.time.hi_res_clock_ms())
+    assert not transport.is_closed
+    assert len(transport.writes) >= 3
+    bench.time.sleep(600)
+    bench.context.requests.expire(bench.time.hi_res_clock_ms())
+    assert transport.is_aborted
+
+
+def test_what_a_muted_client_has_not_sent_is_not_late() -> None:
+    """It is not read from, so that it cannot send."""
+    bench = Bench(request_receive_timeout_ms=1_000)
+    channel, transport = bench.connect()
+    channel.data_received(push(1)[:30])
+    channel.mute()
+    bench.time.sleep(5_000)
+    bench.context.requests.expire(bench.time.hi_res_clock_ms())
+    channel.unmute()
+    bench.time.sleep(900)
+    bench.context.requests.expire(bench.time.hi_res_clock_ms())
+    channel.data_received(push(1)[30:])
+    assert transport.writes == [answer(1)]
+
+
+def test_who_leaves_responses_unread_gets_no_more_time_for_a_request() -> None:
+    bench = Bench(request_receive_timeout_ms=1_000)
+    channel, transport = bench.connect()
+    channel.data_received(push(1) + push(2)[:30])
+    channel.pause_writing()
+    bench.time.sleep(1_000)
+    bench.context.requests.expire(bench.time.hi_res_clock_ms())
+    assert transport.is_aborted
 
 
 def test_of_those_who_leave_too_much_unread_together_the_ones_with_most_go() -> None:

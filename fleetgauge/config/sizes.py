@@ -1,0 +1,81 @@
+"""Defaults that depend on the machine: how much the listeners may hold, and how many connections they let in.
+
+They are the node's, all listeners and workers together; workers get their shares as of configured values
+(`fleetgauge.workers.shares`). A configured value is never changed.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fleetgauge.config.model import ServiceConfig
+from fleetgauge.machine import files_for_clients, memory_bytes, open_files
+
+MIB: Final = 1 << 20
+
+_REQUESTS: Final = (16, 16 * MIB, 512 * MIB)
+_RESPONSES: Final = (32, 8 * MIB, 128 * MIB)
+_CONNECTIONS_SHARE: Final = 16
+"""The memory's parts: one of so many; and the least and the most of it [B]."""
+
+_PLAINTEXT_BYTES: Final = 8 << 10
+"""An idle connection takes 2 KiB here, and about 4 KiB in the kernel."""
+_TLS_BYTES: Final = 64 << 10
+"""The same with TLS, of which OpenSSL takes most."""
+_LEAST_CONNECTIONS: Final = 16
+_MANY: Final = 256
+"""An address may have half of the connections; where that is less than this, seven eighths or this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a node may use.
+
+    Attributes:
+        memory_bytes: of all its processes together [B].
+        open_files: of each of its processes.
+    """
+
+    memory_bytes: int
+    open_files: int
+
+    @classmethod
+    def this(cls) -> "Machine":
+        """The machine, container or group that this process runs in."""
+        return cls(memory_bytes(), open_files())
+
+
+def sized(config: ServiceConfig, machine: Machine) -> ServiceConfig:
+    """The configuration with those defaults in place of what is not configured."""
+    defaults: dict[str, int] = {
+        "queued_max_request_bytes": max(_part(machine, *_REQUESTS), config.socket_request_max_bytes),
+        "queued_max_response_bytes": _part(machine, *_RESPONSES),
+        "max_connections": _connections(config, machine),
+    }
+    values: dict[str, Any] = {name: getattr(config, name) for name in defaults}
+    values |= {name: value for name, value in defaults.items() if name not in config.model_fields_set}
+    if "max_connections_per_ip" not in config.model_fields_set:
+        values["max_connections_per_ip"] = _per_address(values["max_connections"], config.workers)
+    return config.model_copy(update=values)
+
+
+def _part(machine: Machine, share: int, least: int, most: int) -> int:
+    return min(max(machine.memory_bytes // share, least), most)
+
+
+def _per_address(max_connections: int, workers: int) -> int:
+    """Of a worker's share of the connections, since the limit holds in each worker by itself.
+
+    >>> _per_address(20_000, 1), _per_address(20_000, 2), _per_address(400, 1), _per_address(64, 1), _per_address(2, 1)
+    (10000, 5000, 256, 56, 2)
+    """
+    share = -(-max_connections // workers)
+    return max(share // 2, min(_MANY, share - share // 8))
+
+
+def _connections(config: ServiceConfig, machine: Machine) -> int:
+    """As many as descriptors allow, each worker having its own, and a part of the memory."""
+    has_tls = any(protocol.has_tls for protocol in config.security_protocols().values())
+    each = _TLS_BYTES if has_tls else _PLAINTEXT_BYTES
+    by_memory = machine.memory_bytes // _CONNECTIONS_SHARE // each
+    by_files = files_for_clients(machine.open_files) * config.workers
+    return max(min(by_memory, by_files), _LEAST_CONNECTIONS)
