@@ -5,13 +5,13 @@ above what a fleet behind one NAT sends, far below what fills a disk. Half of th
 keep to their interval. Times are monotonic [ms].
 """
 
-import ipaddress
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
 from telemetry.plugin_api import RequestContext
+from wire.network import network_of
 from wire.principal import ANONYMOUS
 
 _logger = logging.getLogger(__name__)
@@ -23,7 +23,6 @@ INSTANCES_BURST_S: Final = 160
 MAX_SENDERS: Final = 16_384
 """Addresses, and as many principals, that are remembered."""
 
-_IPV6_NETWORK_BITS: Final = 64
 _WARNING_INTERVAL_MS: Final = 60_000
 
 
@@ -101,7 +100,7 @@ class SenderBounds:
         limits = self._limits
         by_ip, by_principal = self._allowances
         found = _found(
-            by_ip, _network_of(context.client_address), limits.bytes_per_ip, limits.new_instances_per_ip, now_ms
+            by_ip, network_of(context.client_address), limits.bytes_per_ip, limits.new_instances_per_ip, now_ms
         )
         if context.principal == ANONYMOUS:
             return (found,)
@@ -130,17 +129,3 @@ def _found(known: OrderedDict[str, Allowance], name: str, byte_rate: int, instan
     else:
         known.move_to_end(name)
     return allowance
-
-
-def _network_of(address: str) -> str:
-    """The address; of IPv6 the network of 64 bits, since one host has all of that.
-
-    >>> _network_of("192.0.2.7"), _network_of("2001:db8::1:2:3:4")
-    ('192.0.2.7', '2001:db8::/64')
-    """
-    if ":" not in address:
-        return address
-    try:
-        return str(ipaddress.ip_network((address.partition("%")[0], _IPV6_NETWORK_BITS), strict=False))
-    except ValueError:
-        return address

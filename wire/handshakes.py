@@ -4,25 +4,9 @@ PROXY header, TLS and SASL together are one connection's handshake, and share on
 """
 
 import enum
-import ipaddress
 from collections.abc import Callable
-from typing import Final
 
-_IPV6_NETWORK_BITS: Final = 64
-"""What one IPv6 customer is given at the least (RFC 6177): its single addresses cost nothing."""
-
-
-def network_of(address: str) -> str:
-    """What counts as one source of connections: an IPv4 address, or the /64 network of an IPv6 address.
-
-    >>> network_of("192.0.2.7"), network_of("2001:db8:1:2:3::4"), network_of("2001:db8:1:2::9")
-    ('192.0.2.7', '2001:db8:1:2::', '2001:db8:1:2::')
-    """
-    if ":" not in address:
-        return address
-    whole = int(ipaddress.IPv6Address(address.partition("%")[0]))
-    shift = 128 - _IPV6_NETWORK_BITS
-    return str(ipaddress.IPv6Address(whole >> shift << shift))
+from wire.network import network_of
 
 
 class HandshakeStage(enum.StrEnum):
@@ -40,7 +24,7 @@ class Handshake:
         stage: where it is.
         abort: ends the connection; takes the reason. Changes hands when the connection gets its channel.
         reason: why it was ended, once it was.
-        network: whose share of the listener's handshakes it takes; see `network_of`.
+        network: whose share of the listener's handshakes it takes; see `wire.network`.
     """
 
     __slots__ = ("_handshakes", "abort", "deadline_ms", "network", "reason", "stage")

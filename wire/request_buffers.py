@@ -12,12 +12,11 @@ fleet behind one address is not limited before memory is short, and then by its 
 A connection at rest holds nothing and is not known here.
 """
 
-import functools
 import heapq
-import ipaddress
 from typing import TYPE_CHECKING, Final
 
 from wire.close_reason import CloseReason
+from wire.network import network_of
 
 if TYPE_CHECKING:
     from wire.tcp_channel import TcpChannel
@@ -89,7 +88,7 @@ class RequestBuffers:
         by_network: dict[str, list[tuple[int, int, TcpChannel]]] = {}
         for number, (channel, since_ms) in enumerate(self._since_ms.items()):
             weight = channel.buffered_bytes * (now_ms - since_ms + 1)
-            by_network.setdefault(_network(channel.client_address), []).append((weight, -number, channel))
+            by_network.setdefault(network_of(channel.client_address), []).append((weight, -number, channel))
         heaviest = [(-sum(weight for weight, _, _ in each), -each[0][1], sorted(each)) for each in by_network.values()]
         heapq.heapify(heaviest)
         enough = self.max_bytes - self.max_bytes // _FREED_SHARE
@@ -107,15 +106,3 @@ class RequestBuffers:
             f"{self.held_bytes} bytes are held over all connections, queued.max.request.bytes is {self.max_bytes}; "
             f"this one held {channel.buffered_bytes}",
         )
-
-
-@functools.lru_cache(maxsize=4_096)
-def _network(address: str) -> str:
-    """Whose an address is: of IPv6 every customer has at least a /64 to choose from.
-
-    >>> _network("192.0.2.7"), _network("2001:db8::1"), _network("fe80::1%eth0")
-    ('192.0.2.7', '2001:db8::/64', 'fe80::/64')
-    """
-    if ":" not in address:
-        return address
-    return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
