@@ -13,7 +13,7 @@ from fleetgauge.cli.status import NOTHING_TOLD, process_line, read_node_and_expo
 from fleetgauge.cli.text import printable
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.cli.wide_table import print_rows, wide_console
-from fleetgauge.status import Status
+from fleetgauge.node_socket import Status
 
 _Told = Mapping[str, Any]
 _OF_THE_PROCESS = ("pid", "restarts", "status_age_ms")

@@ -85,6 +85,7 @@ class GroupMember:
         self.changed = threading.Condition()
         self.shares = Shares(exporter)
         self.lost_records = 0
+        self.rebalances = 0
         self._calls: deque[_Call[object]] = deque()
         self._closing = False
         self._paused = False
@@ -239,6 +240,7 @@ class GroupMember:
     def _on_assign(self, consumer: "Consumer", places: "list[TopicPartition]") -> None:
         partitions = [place.partition for place in places]
         self._log.info("partitions assigned", topic=self._topic, partitions=partitions)
+        self.rebalances += 1
         with self.changed:
             self.shares.begin(partitions)
         self._unasked.update(partitions)
@@ -250,6 +252,7 @@ class GroupMember:
     def _on_revoke(self, _consumer: "Consumer", places: "list[TopicPartition]") -> None:
         partitions = [place.partition for place in places]
         self._log.info("partitions revoked", topic=self._topic, partitions=partitions)
+        self.rebalances += 1
         with self.changed:
             self.shares.end(partitions)
             self.changed.notify_all()

@@ -243,7 +243,7 @@ def test_a_node_that_does_not_run_is_one_sentence(tmp_path: Path, node: Node) ->
         (("--url", "http://127.0.0.1:1"), "no node answers at http://127.0.0.1:1"),
         (("--url", "file:///etc/passwd"), "--url is http://host:port"),
         (("--url", url_of(node) + "/nowhere"), "answered 404"),
-        (("--log-dirs", str(node.data), "--state", "alive"), "states are terminated, refused"),
+        (("--log-dirs", str(node.data), "--state", "alive"), "states are ended, vanished"),
         (("--log-dirs", str(node.data), "--sort", "colour"), "sorts are client_instance_id"),
         (("--log-dirs", str(node.data), "--instance-id", "x"), "22 characters"),
     ):

@@ -38,9 +38,9 @@ def test_a_second_node_on_the_directory_is_told_who_holds_it(tmp_path: Path) -> 
 
 def test_a_deep_directory_gets_a_short_socket_path(tmp_path: Path) -> None:
     deep = DataDirectory(tmp_path / ("d" * 150))
-    assert len(str(deep.status_socket)) <= 100
-    assert deep.status_socket == DataDirectory(tmp_path / ("d" * 150)).status_socket
-    assert deep.status_socket != DataDirectory(tmp_path / ("e" * 150)).status_socket
+    assert len(str(deep.node_socket)) <= 100
+    assert deep.node_socket == DataDirectory(tmp_path / ("d" * 150)).node_socket
+    assert deep.node_socket != DataDirectory(tmp_path / ("e" * 150)).node_socket
 
 
 def test_a_path_that_no_system_takes_is_refused_in_one_sentence(tmp_path: Path) -> None:

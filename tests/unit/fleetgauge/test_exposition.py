@@ -25,7 +25,8 @@ from fleetgauge.http.exposition import (
 )
 from fleetgauge.http.routes import ENDPOINTS, PARAMETERS
 from telemetry.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
-from telemetry.inventory import STATE_MEANINGS, ClientRow, ClientState
+from telemetry.client_state import STATE_MEANINGS, ClientState
+from telemetry.inventory import ClientRow
 
 DOCS = Path(__file__).parents[3] / "docs" / "http.md"
 

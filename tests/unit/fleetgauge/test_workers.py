@@ -270,8 +270,8 @@ def test_an_instance_that_two_workers_have_seen_is_one_row_of_its_latest_request
 
 
 def test_the_state_of_the_latest_request_counts() -> None:
-    (found,) = merged_clients([row(last_seen_at=1, state="late"), row(last_seen_at=2, state="terminated")])
-    assert found.state == "terminated"
+    (found,) = merged_clients([row(last_seen_at=1, state="late"), row(last_seen_at=2, state="ended")])
+    assert found.state == "ended"
 
 
 def test_an_id_under_two_principals_is_two_clients() -> None:
