@@ -184,7 +184,7 @@ class KafkaTopicReader:
         for index, fetched in enumerate(taken):
             message = fetched.message
             try:
-                records[index] = decode_record(message.key(), message.value(), _headers(message))
+                records[index] = decode_record(message.key(), message.value(), headers_of(message))
             except MalformedRecordError as error:
                 self._set_aside(error, fetched)
         return records
@@ -230,8 +230,8 @@ class KafkaTopicReader:
         return Lag(records=records, bytes=None, oldest_received_at=oldest if records else None)
 
 
-def _headers(message: TopicMessage) -> Headers | None:
-    """The headers.
+def headers_of(message: TopicMessage) -> Headers | None:
+    """The headers of a record.
 
     Raises:
         MalformedRecordError: a name among them is no UTF-8.
