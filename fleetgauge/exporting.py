@@ -145,13 +145,12 @@ class ExportNode:
         if self._is_stopping:
             return ["the process is stopping"]
         process = self._exporters.summary()
-        age_ms = process["status_age_ms"]
         if process["pid"] is None:
             return ["the exporter process does not run"]
-        if age_ms is None:
+        if not self._exporters.status:
             return ["the exporter process has not reported yet"]
-        if age_ms > _SILENT_MS:
-            return [f"the exporter process has not reported for {age_ms / 1000:.0f} s"]
+        if process["status_age_ms"] > _SILENT_MS:
+            return [f"the exporter process has not reported for {process['status_age_ms'] / 1000:.0f} s"]
         problem = self._exporters.status["push_log"].get("problem")
         return [] if problem is None else [problem]
 

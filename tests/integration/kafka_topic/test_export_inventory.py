@@ -3,30 +3,23 @@
 import json
 import socket
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 from support.export import Export
 from support.http import get_url, wait_until
 from support.node import run_cli
 from support.payloads import metrics_data
-from support.push_log import push_record
+from support.plugin_records import Brokers
 from support.webhook import Webhook
 
-from exporters.push_log.kafka_topic.record_codec import encode_record
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
-from telemetry.push_record import PushIds, format_instance_id
 
 pytestmark = pytest.mark.integration
-
-IDS = PushIds()
-UNKNOWN_TO_PLUGINS = {"subscription_id": None, "compression_type": None, "payload_bytes": None}
 
 
 def config_of(tmp_path: Path, topic: KafkaTopicSettings, exporters: str = "") -> Path:
@@ -59,30 +52,6 @@ def told(export: Export) -> dict[str, Any] | None:
 
 def listed(export: Export, **query: str) -> Any:
     return get_url(str(export.status()["http"]["listeners"][0]), "/clients", **query).json()
-
-
-class Brokers:
-    """Writes push records as the plugin does: keyed by instance, without what a plugin is not told."""
-
-    def __init__(self, topic: KafkaTopicSettings) -> None:
-        self._topic = topic.topic
-        self._producer = Producer({"bootstrap.servers": topic.bootstrap_servers, "enable.metrics.push": False})
-
-    def push(self, client_id: str, *, instance: str = "", ago_s: float = 0.0, partition: int = 0, **fields: Any) -> str:
-        """One push of a client; returns its instance id."""
-        instance = instance or format_instance_id(uuid.uuid4())
-        received_at = round((time.time() - ago_s) * 1e6)
-        record = push_record(0, metrics_data())._replace(
-            push_id=IDS.next_id(received_at),
-            received_at=received_at,
-            client_instance_id=instance,
-            client_id=client_id,
-            **{"push_interval_ms": 1_000, **UNKNOWN_TO_PLUGINS, **fields},
-        )
-        key, value, headers = encode_record(record)
-        self._producer.produce(self._topic, key=key, value=value, headers=headers, partition=partition)
-        assert self._producer.flush(30) == 0
-        return instance
 
 
 def test_an_export_tells_of_its_clients_over_http_and_by_the_commands(
@@ -154,9 +123,11 @@ def test_two_exports_show_their_parts_and_clients_of_revoked_partitions_are_drop
     brokers = Brokers(topic)
     with exporting(tmp_path, config) as first:
         ids = {brokers.push(f"client-{each}", partition=each, push_interval_ms=300_000): each for each in range(3)}
-        wait_until(lambda: listed(first)["total"] == 3, what="all clients")
+        wait_until(lambda: listed(first).get("total") == 3, what="all clients")
         with exporting(tmp_path, config, number=1) as second:
-            wait_until(lambda: listed(second)["coverage"]["partitions"], what="the second to get partitions")
+            wait_until(
+                lambda: listed(second).get("coverage", {}).get("partitions"), what="the second to get partitions"
+            )
             wait_until(lambda: len(listed(first)["coverage"]["partitions"]) < 3, what="the first to give some away")
             for instance, partition in ids.items():
                 brokers.push(f"client-{partition}", instance=instance, partition=partition, push_interval_ms=300_000)
@@ -196,7 +167,7 @@ def test_clients_are_known_again_after_the_exporter_process_was_killed(
     brokers = Brokers(topic)
     with exporting(tmp_path, config_of(tmp_path, topic)) as export:
         instance = brokers.push("orders", push_interval_ms=300_000)
-        wait_until(lambda: listed(export)["total"] == 1, what="the client")
+        wait_until(lambda: listed(export).get("total") == 1, what="the client")
         url = str(export.status()["http"]["listeners"][0])
         export.kill_exporter()
         answer = wait_until(failing(lambda: get_url(url, "/clients")), what="the clients to be unknown")
@@ -205,7 +176,7 @@ def test_clients_are_known_again_after_the_exporter_process_was_killed(
         assert get_url(url, "/healthz").status == 200
         brokers.push("orders", instance=instance, push_interval_ms=300_000)
         wait_until(lambda: get_url(url, "/readyz").status == 200, what="the export to be ready again")
-        wait_until(lambda: listed(export)["total"] == 1, what="the client again")
+        wait_until(lambda: listed(export).get("total") == 1, what="the client again")
 
 
 def failing(ask: Callable[[], Any]) -> Callable[[], Any]:
@@ -216,6 +187,21 @@ def failing(ask: Callable[[], Any]) -> Callable[[], Any]:
         return found if found.status == 503 else None
 
     return answer
+
+
+def test_an_export_whose_brokers_are_away_answers_from_its_start_and_is_not_ready(tmp_path: Path) -> None:
+    away = KafkaTopicSettings(bootstrap_servers="127.0.0.1:1", topic="pushes", group_prefix="g")
+    with exporting(tmp_path, config_of(tmp_path, away), "shutdown.timeout.ms=1000") as export:
+        url = str(export.status()["http"]["listeners"][0])
+
+        def reason() -> str:
+            answer = get_url(url, "/readyz")
+            assert answer.status == 503
+            return str(answer.json()["reasons"][0])
+
+        wait_until(lambda: "cannot read" in reason(), what="the brokers to be missed")
+        assert get_url(url, "/healthz").status == 200
+        assert "reads no partition of topic pushes now" in run_cli("clients", "--log-dirs", str(export.data)).stdout
 
 
 def test_a_port_that_is_taken_is_one_sentence_and_leaves_nothing_behind(
