@@ -45,11 +45,12 @@ class SeenClient:
         self.push_bytes = record.payload_bytes
         self.gap_ms = 0
 
-    def take(self, offset: int, record: PushRecord) -> None:
+    def take(self, partition: int, offset: int, record: PushRecord) -> None:
         """Notes a later push."""
         if record.push_interval_ms is None and not record.terminating:
             self.gap_ms = (record.received_at - self.latest.received_at) // 1_000
         self.latest = _without_metrics(record)
+        self.partition = partition
         self.offset = offset
         self.pushes += 1
         if self.push_bytes is not None:
@@ -157,13 +158,13 @@ class SeenClients:
             self._read_up_to[partition] = record.received_at
         key = (record.client_instance_id, record.principal)
         client = self._clients.get(key)
-        if client is None or client.partition != partition:  # another after the topic was made anew
+        if client is None:
             self._clients[key] = SeenClient(partition, offset, record)
             if len(self._clients) > self._max_size:
                 self._clients.popitem(last=False)
                 self.evicted += 1
-        elif offset > client.offset or record.received_at > client.latest.received_at:  # lower in a topic made anew
-            client.take(offset, record)
+        elif _is_later(client, partition, offset, record):
+            client.take(partition, offset, record)
             self._clients.move_to_end(key)
 
     def read_to_end(self, partitions: Iterable[int], at_us: int) -> None:
@@ -210,6 +211,13 @@ class SeenClients:
         with self._lock:
             if self._clients.get(key) is client:
                 del self._clients[key]
+
+
+def _is_later(client: SeenClient, partition: int, offset: int, record: PushRecord) -> bool:
+    """True unless the record was noted before. After a topic got more partitions, or was made anew, only times tell."""
+    if partition == client.partition and offset > client.offset:
+        return True
+    return record.received_at > client.latest.received_at
 
 
 def _without_metrics(record: PushRecord) -> PushRecord:

@@ -36,9 +36,9 @@ class TopicTail:
 
     def __init__(self, settings: KafkaTopicSettings) -> None:
         self._topic = settings.topic
+        self._place = f"topic {settings.topic} at {settings.bootstrap_servers}"
         self._offsets = TopicOffsets(settings)
-        self._problem: str | None = None
-        self._consumer = make_consumer(settings, "log-tail", lambda error: setattr(self, "_problem", text_of(error)))
+        self._consumer = make_consumer(settings, "log-tail", lambda error: None)  # what matters, the calls raise
         self.bad_records = 0
 
     def __enter__(self) -> Self:
@@ -75,10 +75,9 @@ class TopicTail:
         try:
             found = self._consumer.list_topics(self._topic, timeout=_WITHIN_S).topics[self._topic]
         except KafkaException as error:
-            reason = self._problem or text_of(error.args[0])
-            raise PushLogError(f"cannot read topic {self._topic}: {reason}") from error
+            raise PushLogError(f"cannot read {self._place}: {text_of(error.args[0])}") from error
         if found.error is not None:
-            raise PushLogError(f"cannot read topic {self._topic}: {text_of(found.error)}")
+            raise PushLogError(f"cannot read {self._place}: {text_of(found.error)}")
         return sorted(found.partitions)
 
     def _until(self, awaited: set[int], ends: dict[int, int]) -> Iterator[PushRecord]:
@@ -96,7 +95,7 @@ class TopicTail:
     def _read(self, message: "Message") -> Iterator[PushRecord]:
         error = message.error()
         if error is not None:
-            raise PushLogError(f"cannot read topic {self._topic}: {text_of(error)}")
+            raise PushLogError(f"cannot read {self._place}: {text_of(error)}")
         try:
             yield decode_record(message.key(), message.value(), headers_of(message))
         except MalformedRecordError:

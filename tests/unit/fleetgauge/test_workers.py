@@ -274,6 +274,23 @@ def test_the_state_of_the_latest_request_counts() -> None:
     assert found.state == "ended"
 
 
+@pytest.mark.parametrize(
+    ("earlier", "later", "state"),
+    [
+        ("live", "vanished", "live"),
+        ("vanished", "new", "live"),
+        ("vanished", "ended", "ended"),
+        ("ended", "vanished", "ended"),
+        ("vanished", "vanished", "vanished"),
+    ],
+)
+def test_a_client_is_vanished_only_where_no_worker_has_a_connection_of_it(earlier: str, later: str, state: str) -> None:
+    rows = [row(last_seen_at=1, state=earlier, pushes=1), row(last_seen_at=2, state=later)]
+    for order in (rows, rows[::-1]):
+        (found,) = merged_clients(order)
+        assert found.state == state
+
+
 def test_an_id_under_two_principals_is_two_clients() -> None:
     assert len(merged_clients([row(), row(principal="User:other")])) == 2
 

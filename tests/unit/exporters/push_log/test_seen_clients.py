@@ -74,6 +74,15 @@ def test_in_a_topic_that_was_made_anew_a_client_goes_on_at_a_lower_offset(seen: 
     assert client.latest.received_at == NOW + 60 * SECOND
 
 
+def test_a_client_that_more_partitions_move_is_listed_in_its_new_one(seen: SeenClients) -> None:
+    seen.take([(0, 900, push()), (1, 0, push(at_s=60)), (0, 901, push(at_s=30))])
+    seen.take([(0, 900, push())])
+    (client,) = seen.snapshot()
+    assert (client.partition, client.pushes, client.latest.received_at) == (1, 2, NOW + 60 * SECOND)
+    seen.keep([1])
+    assert states(seen) == {"a": "live"}
+
+
 def test_without_an_interval_in_its_records_the_time_between_its_pushes_stands_in(seen: SeenClients) -> None:
     seen.take([(0, 0, push(push_interval_ms=None))])
     seen.read_to_end([0], NOW + 400 * SECOND)
