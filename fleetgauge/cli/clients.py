@@ -119,7 +119,11 @@ class _Sockets:
 
     def _slices(self, wanted: dict[str, str], coverages: list[dict[str, Any]]) -> Iterator[list[tuple[Any, ...]]]:
         if len(self._paths) > 1:
-            yield list(_latest(row for path in self._paths for row in _rows_at(path, wanted, coverages)))
+            # Two processes may know one client: which row counts, and so its state, shows when all rows are there.
+            asked = {key: value for key, value in wanted.items() if key != "state"}
+            states = ClientFilter.of(wanted).states
+            found = _latest(row for path in self._paths for row in _rows_at(path, asked, coverages))
+            yield [row for row in found if not states or ClientRow(*row).state in states]
             return
         for answer in _ask(self._paths[0], wanted, coverages):
             yield answer["rows"]
@@ -169,7 +173,7 @@ class _Url:
 
     def __init__(self, url: str) -> None:
         if not url.startswith(("http://", "https://")):
-            raise QuestionError("--url is http://host:port, as fleetgauge serve says it at its start")
+            raise QuestionError("--url is http://host:port, as fleetgauge serve and export say it at their start")
         self._url = url.rstrip("/")
 
     def page(self, wanted: dict[str, str], page: PageRequest) -> _Page:
