@@ -18,7 +18,7 @@ from telemetry.inventory import ClientFilter
 
 log = structlog.get_logger(__name__)
 
-_COUNT_EVERY_MS: Final = 10_000
+_COUNT_EVERY_MS: Final = 2_000
 _COUNT_SHARE: Final = 50
 """Counting all clients takes at most one part in so many of the time."""
 

@@ -177,6 +177,7 @@ def ended_clients(export: Export, number: int, *, within_s: float = 30.0) -> lis
 
 def shown(export: Export) -> dict[str, str]:
     """What an operator looks at: the clients, and some of the metrics."""
+    clients = run_cli("clients", "--log-dirs", str(export.data)).stdout
     metrics = get_url(url_of(export), "/metrics").body.decode().splitlines()
     told = (
         "fleetgauge_ready",
@@ -185,7 +186,7 @@ def shown(export: Export) -> dict[str, str]:
         "fleetgauge_exporter_lag_p",
     )
     return {
-        "fleetgauge clients": run_cli("clients", "--log-dirs", str(export.data)).stdout,
+        "fleetgauge clients": clients,
         f"{url_of(export)}/metrics (some of it)": "\n".join(line for line in metrics if line.startswith(told)),
     }
 
