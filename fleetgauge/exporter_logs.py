@@ -2,7 +2,7 @@
 
 import platform
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -189,9 +189,15 @@ class TopicLog:
     def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         """See `ExporterLog.status`."""
         cursors = {name: self._cursor(name, reader) for name, reader in self._readers.items()}
-        problems = [reader.problem for reader in self._readers.values() if reader.problem is not None]
         place = {"topic": self._settings.topic, "bootstrap_servers": self._settings.bootstrap_servers}
-        return {**place, "problem": problems[0] if problems else None}, cursors
+        return {**place, "problem": next(self._problems(), None)}, cursors
+
+    def _problems(self) -> Iterator[str]:
+        for reader in self._readers.values():
+            if reader.problem is not None:
+                yield reader.problem
+            elif not reader.has_reached_topic:
+                yield f"topic {self._settings.topic} has not been reached yet"
 
     def _measure(self) -> None:
         pause = threading.Event()

@@ -90,7 +90,8 @@ class GroupMember:
         self._closing = False
         self._paused = False
         self._unasked: set[int] = set()
-        self._suspect = False
+        self._suspect = True  # so that the topic is looked for at once
+        self.has_reached_topic = False
         self._away: str | None = None
         self._denied: str | None = None
         self._look_due_ms = 0
@@ -328,6 +329,7 @@ class GroupMember:
         except PushLogError as error:
             self._away = str(error)
             return
+        self.has_reached_topic = True
         problem = found.topics[self._topic].error
         self._away = None if problem is None else f"cannot read topic {self._topic}: {text_of(problem)}"
         self._suspect = problem is not None

@@ -87,6 +87,11 @@ class KafkaTopicReader:
         return self._member.problem
 
     @property
+    def has_reached_topic(self) -> bool:
+        """True once the brokers have answered for the topic."""
+        return self._member.has_reached_topic
+
+    @property
     def rebalances(self) -> int:
         """How often partitions were assigned or revoked."""
         return self._member.rebalances
