@@ -43,7 +43,7 @@ PARTITIONS = 6
 
 
 def fill(bootstrap: str, records: int) -> None:
-    """Writes the records, each of an instance of its own."""
+    """Writes the records, four of each instance: most are of a client that is known, as on a topic in use."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "enable.metrics.push": False})
     admin.create_topics([NewTopic(PUSH_TOPIC, num_partitions=PARTITIONS, replication_factor=1)])[PUSH_TOPIC].result(30)
     producer = Producer(
@@ -56,8 +56,9 @@ def fill(bootstrap: str, records: int) -> None:
         }
     )
     payload = metrics_data(12)
+    instances = [format_instance_id(uuid.uuid4()) for _ in range(max(1, records // 4))]
     for number in range(records):
-        record = push_record(number, payload)._replace(client_instance_id=format_instance_id(uuid.uuid4()))
+        record = push_record(number, payload)._replace(client_instance_id=instances[number % len(instances)])
         key, value, headers = encode_record(record)
         producer.produce(PUSH_TOPIC, key=key, value=value, headers=headers)
         producer.poll(0)
