@@ -37,6 +37,7 @@ from exporters.push_log.kafka_topic.reader import KafkaTopicReader
 from exporters.push_log.kafka_topic.record_codec import encode_record
 from exporters.push_log.kafka_topic.seen_clients import SeenClients
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.garbage import spare_what_is_there
 from telemetry.push_record import format_instance_id
 
 PARTITIONS = 6
@@ -99,6 +100,7 @@ def read_rate(bootstrap: str, group: str, records: int, seen: SeenClients | None
     """Records per second of this process's CPU time that a reader hands out and commits, from its first batch on."""
     settings = KafkaTopicSettings(bootstrap_servers=bootstrap, topic=PUSH_TOPIC, group_prefix=group)
     reader = KafkaTopicReader(settings, "bench", seen=seen)
+    spare_what_is_there()  # as the exporter process does at its start
     begun = 0.0
     read = first = 0
     while read < records:
