@@ -24,13 +24,13 @@ from fleetgauge.exporter_supervisor import ExporterSupervisor
 from fleetgauge.http.supervisor import HttpPort
 from fleetgauge.machine import first_kept_descriptor
 from fleetgauge.misdirected_clients import MisdirectedClients
+from fleetgauge.node_inventory import NodeInventory
 from fleetgauge.node_quotas import NodeQuotas
-from fleetgauge.node_socket import NodeSocket
+from fleetgauge.node_socket import NodeSocket, Status
 from fleetgauge.off_loop import OffLoop
 from fleetgauge.push_log_appender import open_push_log
 from fleetgauge.reporters import Reporters
 from fleetgauge.request_handler import FlushSoon, RequestDispatcher
-from fleetgauge.status import Status, StatusServer
 from fleetgauge.workers.predecessors import wait_for_workers
 from quotas.clock import SystemTime, Time
 from quotas.metrics import Metrics
@@ -195,7 +195,6 @@ class FleetgaugeNode:
             if before_listening is not None:
                 await before_listening()
             await self._start_listeners()
-            await self._status.start()
             await self._questions.start()
             await self._exporters.start()
             await self.http.start()
@@ -224,7 +223,6 @@ class FleetgaugeNode:
         await self._exporters.stop(self._left(deadline_ms))
         await self.http.stop()
         await self._questions.stop()
-        await self._status.stop()
         self._quotas.close()
         self._reporters.close()
         self._lock.close()
@@ -345,11 +343,9 @@ class FleetgaugeNode:
             plugin_export_timeout_ms=config.plugin_export_timeout_ms,
         )
         self._exporters = ExporterSupervisor(Job.of_node(config), self._time)
-        self._status = StatusServer(self._data.status_socket, self.status)
         self._misdirected = MisdirectedClients(self._time)
-        self._questions = NodeSocket(
-            self._data.node_socket, self.status, self._manager, self._time, self._misdirected.has_asked
-        )
+        inventory = NodeInventory(self._manager, self._time, self._misdirected.has_asked)
+        self._questions = NodeSocket(self._data.node_socket, self.status, inventory, self._time)
 
     def _make_manager(self) -> ClientMetricsManager:
         config = self._config

@@ -72,11 +72,6 @@ class DataDirectory:
         return self.root / "meta.properties"
 
     @property
-    def status_socket(self) -> Path:
-        """The Unix socket on which a running node answers `fleetgauge status`."""
-        return self._socket("status.sock")
-
-    @property
     def node_socket(self) -> Path:
         """The Unix socket on which a running node answers questions; see `fleetgauge.node_socket`."""
         return self._socket("node.sock")
@@ -84,6 +79,10 @@ class DataDirectory:
     def export_socket(self, number: int) -> Path:
         """The same of a `fleetgauge export`; several may share the directory, each with a number of its own."""
         return self._socket(f"export-{number}.sock")
+
+    def export_clients_socket(self, number: int) -> Path:
+        """The Unix socket on which the exporter process of a `fleetgauge export` lists the clients that it reads of."""
+        return self._socket(f"export-{number}-clients.sock")
 
     def claim_export_number(self) -> tuple[int, IO[str]]:
         """The lowest number that no running `fleetgauge export` has here, and the lock that keeps it.

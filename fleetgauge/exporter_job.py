@@ -27,6 +27,18 @@ class LoggingJob(BaseModel):
     format: Literal["auto", "human", "json"]
 
 
+class ClientsJob(BaseModel):
+    """How the process lists the clients that it reads of.
+
+    Attributes:
+        socket: where it answers questions about them.
+        max_size: clients that are kept.
+    """
+
+    socket: Path
+    max_size: int
+
+
 class Job(BaseModel):
     """What the process is to do, as its parent writes it.
 
@@ -38,7 +50,8 @@ class Job(BaseModel):
         dead_letters: where the pushes are kept that a destination refused.
         instance: tells the processes apart that share a landing zone and a host; empty where there is one.
         logging: how it logs.
-        status_socket: where whoever started the process says how all of it does, for `self_metrics`.
+        node_socket: where the process that started this one answers questions; `self_metrics` asks it.
+        clients: how it lists the clients; None where the listener knows them.
     """
 
     log_dirs: Path
@@ -48,7 +61,8 @@ class Job(BaseModel):
     dead_letters: DeadLetterSettings
     instance: str = ""
     logging: LoggingJob
-    status_socket: Path | None = None
+    node_socket: Path | None = None
+    clients: ClientsJob | None = None
 
     def secrets(self) -> frozenset[str]:
         """The values that no log line may show."""
@@ -56,7 +70,7 @@ class Job(BaseModel):
         return frozenset((*secrets_in("exporters", self.exporters), *secrets_in("client", client)))
 
     @classmethod
-    def of(cls, config: ServiceConfig, instance: str = "", status_socket: Path | None = None) -> "Job":
+    def of(cls, config: ServiceConfig, instance: str = "") -> "Job":
         """The job out of a configuration."""
         logs = () if config.push_log == "kafka" else embedded_logs(config)
         return cls(
@@ -67,8 +81,16 @@ class Job(BaseModel):
             dead_letters=dead_letter_settings(config),
             instance=instance,
             logging=LoggingJob(level=config.logging_level, format=config.logging_format),
-            status_socket=status_socket or DataDirectory(config.log_dirs.absolute()).status_socket,
+            node_socket=DataDirectory(config.log_dirs.absolute()).node_socket,
         )
+
+    @classmethod
+    def of_export(cls, config: ServiceConfig, number: int) -> "Job":
+        """The job of export `number` of the data directory."""
+        data = DataDirectory(config.log_dirs.absolute())
+        clients = ClientsJob(socket=data.export_clients_socket(number), max_size=config.client_instances_max)
+        job = cls.of(config, f"{data.identifier}-{number}")
+        return job.model_copy(update={"node_socket": data.export_socket(number), "clients": clients})
 
     @classmethod
     def of_node(cls, config: ServiceConfig) -> "Job":

@@ -3,7 +3,7 @@
 import platform
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from exporters.push_log.directory import LogDirectory
 from exporters.push_log.inspect import CursorStats, LogStats, added_stats, all_stats, log_stats
 from exporters.push_log.joint_retention import JointRetention
 from exporters.push_log.kafka_topic.reader import KafkaTopicReader
+from exporters.push_log.kafka_topic.seen_clients import SeenClients
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.lag_age import LagAge
 from exporters.push_log.log import Lag, PushLogError, PushLogReader
@@ -22,6 +23,7 @@ from exporters.push_log.merged_reader import MergedPushLogReader
 from exporters.push_log.settings import PushLogSettings
 from exporters.push_log.sqlite import Retention, SqlitePushLogReader
 from fleetgauge.config.push_logs import LogPlace
+from fleetgauge.topic_inventory import TopicInventory
 from quotas.clock import Time
 from wire.errors import FleetgaugeError
 
@@ -32,7 +34,13 @@ _LAG_EVERY_S: Final = 2.0
 
 
 class ExporterLog(Protocol):
-    """A push log as the exporter process uses it."""
+    """A push log as the exporter process uses it.
+
+    Attributes:
+        inventory: the clients whose pushes are read; None where the listener knows them.
+    """
+
+    inventory: TopicInventory | None
 
     def reader(self, exporter: str) -> PushLogReader:
         """Opens the log for an exporter.
@@ -60,6 +68,7 @@ def exporter_log(
     exporters: tuple[str, ...],
     time: Time,
     logs: Sequence[LogPlace] = (),
+    clients_max: int = 0,
 ) -> ExporterLog:
     """The log that `settings` describe.
 
@@ -68,9 +77,10 @@ def exporter_log(
         exporters: the names of all exporters of this process.
         time: the clocks.
         logs: where the embedded logs lie, if there are several.
+        clients_max: clients that are kept of a topic's records; 0 keeps none.
     """
     if isinstance(settings, KafkaTopicSettings):
-        return TopicLog(settings, time)
+        return TopicLog(settings, time, clients_max)
     if logs:
         return MergedLog(settings, logs, exporters, time)
     return EmbeddedLog(settings, exporters, time)
@@ -88,6 +98,7 @@ class _OnDisk:
         self._upkeep = upkeep
         self._due_ms = 0
         self._lag_ages: defaultdict[str, LagAge] = defaultdict(LagAge)
+        self.inventory: TopicInventory | None = None
 
     def keep(self, now_ms: int) -> None:
         """See `ExporterLog.keep`: drops what is too old or too much."""
@@ -154,9 +165,13 @@ class MergedLog(_OnDisk):
 class TopicLog:
     """The Kafka topic. Its retention is the brokers'; what this process has of it is told for each exporter."""
 
-    def __init__(self, settings: KafkaTopicSettings, time: Time) -> None:
+    def __init__(self, settings: KafkaTopicSettings, time: Time, clients_max: int = 0) -> None:
         self._settings = settings
         self._time = time
+        self._seen = SeenClients(clients_max) if clients_max else None
+        self.inventory: TopicInventory | None = None
+        if self._seen is not None:
+            self.inventory = TopicInventory(settings.topic, self._seen, self.partitions, time)
         self._readers: dict[str, KafkaTopicReader] = {}
         self._lags: dict[str, Lag] = {}
         # A partition that is taken over may bring old pushes with it at any time.
@@ -165,7 +180,7 @@ class TopicLog:
 
     def reader(self, exporter: str) -> PushLogReader:
         """See `ExporterLog.reader`."""
-        self._readers[exporter] = KafkaTopicReader(self._settings, exporter, time=self._time)
+        self._readers[exporter] = KafkaTopicReader(self._settings, exporter, time=self._time, seen=self._seen)
         return self._readers[exporter]
 
     def keep(self, now_ms: int) -> None:
@@ -173,11 +188,25 @@ class TopicLog:
         if self._thread is None:
             self._thread = threading.Thread(target=self._measure, name="topic-lag", daemon=True)
             self._thread.start()
+        if self.inventory is not None:
+            self.inventory.keep()
+
+    def partitions(self) -> list[int]:
+        """The partitions that any exporter of this process reads now."""
+        return sorted({partition for reader in self._readers.values() for partition in reader.partitions})
 
     def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         """See `ExporterLog.status`."""
         cursors = {name: self._cursor(name, reader) for name, reader in self._readers.items()}
-        return {"topic": self._settings.topic, "bootstrap_servers": self._settings.bootstrap_servers}, cursors
+        place = {"topic": self._settings.topic, "bootstrap_servers": self._settings.bootstrap_servers}
+        return {**place, "problem": next(self._problems(), None)}, cursors
+
+    def _problems(self) -> Iterator[str]:
+        for reader in self._readers.values():
+            if reader.problem is not None:
+                yield reader.problem
+            elif not reader.has_reached_topic:
+                yield f"topic {self._settings.topic} has not been reached yet"
 
     def _measure(self) -> None:
         pause = threading.Event()
@@ -195,6 +224,8 @@ class TopicLog:
         return {
             "group": self._settings.group_of(name),
             "partitions": list(reader.partitions),
+            "assigned_partitions": len(reader.partitions),
+            "rebalances": reader.rebalances,
             **_lag(lag, self._lag_ages[name], self._time),
             "lost_records": reader.lost_records,
             "lost": {"retention": reader.lost_records},

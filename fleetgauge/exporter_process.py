@@ -37,6 +37,7 @@ from fleetgauge.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
 from fleetgauge.garbage import spare_what_is_there
 from fleetgauge.logs import configure_logging, flush_logs
 from fleetgauge.own_metrics import own_metrics
+from fleetgauge.topic_inventory import TopicInventory, list_clients
 from quotas.clock import SystemTime, Time
 from wire.errors import FleetgaugeError
 
@@ -66,7 +67,9 @@ class ExporterProcess:
         self._job = job
         self._time = time
         fed = {name: keys for name, keys in job.exporters.items() if keys["type"] != SELF_METRICS}
-        self._push_log = exporter_log(job.push_log, tuple(fed), time, job.logs)
+        clients_max = 0 if job.clients is None else job.clients.max_size
+        self._push_log = exporter_log(job.push_log, tuple(fed), time, job.logs, clients_max)
+        self._inventory: TopicInventory | None = self._push_log.inventory
         self._letters = DeadLetters(job.dead_letters, time)
         self._letters_age_due_ms = 0
         self._counted_letters: dict[str, DeadLetterStats] = {}
@@ -80,6 +83,8 @@ class ExporterProcess:
 
     def run(self, commands: "queue.Queue[dict[str, Any] | None]", out: IO[str]) -> None:
         """Delivers until a command says to stop, or None says that the parent is gone."""
+        if self._inventory is not None and self._job.clients is not None:
+            list_clients(self._job.clients.socket, self._inventory, self._time)
         for pipeline in self._pipelines:
             pipeline.start()
         spare_what_is_there()
@@ -114,7 +119,8 @@ class ExporterProcess:
                 **self._own_counts(pipeline.name),
                 **told_letters(letters.get(pipeline.name), stats.letters_without_room),
             }
-        return {"push_log": push_log, "exporters": exporters}
+        clients = {} if self._inventory is None else {"clients": self._inventory.counters()}
+        return {"push_log": push_log, "exporters": exporters, **clients}
 
     def _own_counts(self, name: str) -> dict[str, int]:
         """What an exporter counts itself; nothing while it cannot tell, which is no other exporter's trouble."""
@@ -138,9 +144,9 @@ class ExporterProcess:
         )
 
     def _self_metrics(self, name: str, keys: dict[str, Any]) -> SelfMetricsExporter:
-        assert self._job.status_socket is not None
+        assert self._job.node_socket is not None
         settings = self_metrics_settings(name, keys)
-        return SelfMetricsExporter(name, settings, own_metrics(self._job.status_socket), time=self._time)
+        return SelfMetricsExporter(name, settings, own_metrics(self._job.node_socket), time=self._time)
 
     def _keep_letters(self, now_ms: int) -> None:
         """Has replays begun that were asked for, and lets go what is too old."""

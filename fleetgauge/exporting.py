@@ -1,6 +1,7 @@
 """The life of `fleetgauge export`: the exporters alone, reading the topic, until a signal ends it.
 
-The exporters run in a process of their own, as under `fleetgauge serve`: it is started again when it dies.
+The exporters run in a process of their own, as under `fleetgauge serve`: it is started again when it dies. So does the
+HTTP port.
 """
 
 import asyncio
@@ -18,15 +19,18 @@ from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
+from fleetgauge.http.supervisor import HttpPort
 from fleetgauge.logs import configure_logging
+from fleetgauge.node_socket import RelaySocket, Status
 from fleetgauge.private_files import keep_files_private
 from fleetgauge.serving import exporter_lines
-from fleetgauge.status import Status, StatusServer
 from quotas.clock import SystemTime, Time
 
 log = structlog.get_logger(__name__)
 
 _PROGRESS_EVERY_S = 60.0
+_SILENT_MS = 10_000
+"""The exporter process reports once a second; after a longer silence this process is not ready [ms]."""
 
 
 def export_until_stopped(reader: ConfigReader) -> None:
@@ -76,7 +80,7 @@ async def _say_progress(node: "ExportNode") -> None:
 
 
 class ExportNode:
-    """The exporter process of this node, and who answers `fleetgauge status` for it.
+    """The exporter process of this node, its HTTP port, and the socket that answers for both.
 
     Args:
         config: the checked configuration.
@@ -88,26 +92,43 @@ class ExportNode:
         self._time = time
         self._data = DataDirectory(config.log_dirs)
         self._started_at_ms = time.milliseconds()
+        self._is_stopping = False
 
     async def start(self) -> None:
         """Starts the exporters.
 
         Raises:
-            FleetgaugeError: the data directory cannot be used.
+            FleetgaugeError: the data directory or the HTTP port cannot be used; nothing is left of the start.
         """
         self._data.create()
         self._number, self._lock = self._data.claim_export_number()
-        instance = f"{self._data.identifier}-{self._number}"
-        socket = self._data.export_socket(self._number)
-        self._exporters = ExporterSupervisor(Job.of(self._config, instance, socket), self._time)
-        self._status = StatusServer(socket, self.status)
-        await self._status.start()
-        await self._exporters.start()
+        job = Job.of_export(self._config, self._number)
+        assert job.node_socket is not None
+        assert job.clients is not None
+        self._clients_socket = job.clients.socket
+        self._exporters = ExporterSupervisor(job, self._time)
+        away = "the exporter process, which knows the clients, does not answer now: see fleetgauge status"
+        self._questions = RelaySocket(job.node_socket, self.status, self._clients_socket, away)
+        self.http = HttpPort(self._config, job.node_socket, self._time)
+        try:
+            self.http.bind()
+            await self._questions.start()
+            await self._exporters.start()
+            await self.http.start()
+        except BaseException:
+            await self.http.stop()
+            await self._questions.stop()
+            await self._exporters.stop(0)
+            self._lock.close()
+            raise
 
     async def stop(self) -> None:
         """Has the exporters deliver what they have, within `shutdown.timeout.ms`, and leave their groups."""
+        self._is_stopping = True
         await self._exporters.stop(self._config.shutdown_timeout_ms)
-        await self._status.stop()
+        await self.http.stop()
+        await self._questions.stop()
+        self._clients_socket.unlink(missing_ok=True)  # the process that made it may have been killed
         self._lock.close()
         log.info("stopped", **self._progress())
 
@@ -119,10 +140,27 @@ class ExportNode:
                 "number": self._number,
                 "started_at_ms": self._started_at_ms,
                 "log_dirs": str(self._config.log_dirs.absolute()),
+                "not_ready": self._not_ready(),
             },
+            "http": self.http.status(),
+            "clients": self._exporters.status.get("clients", {}),
             "push_log": self._exporters.status.get("push_log", {}),
             "exporter_process": self._exporters.summary(),
         }
+
+    def _not_ready(self) -> list[str]:
+        """Why the topic is not read, a sentence each; empty while it is. A destination that is away is no reason."""
+        if self._is_stopping:
+            return ["the process is stopping"]
+        process = self._exporters.summary()
+        if process["pid"] is None:
+            return ["the exporter process does not run"]
+        if not self._exporters.status:
+            return ["the exporter process has not reported yet"]
+        if process["status_age_ms"] > _SILENT_MS:
+            return [f"the exporter process has not reported for {process['status_age_ms'] / 1000:.0f} s"]
+        problem = self._exporters.status["push_log"].get("problem")
+        return [] if problem is None else [problem]
 
     def say_progress(self) -> None:
         """Logs how far the exporters are."""
@@ -137,6 +175,7 @@ class ExportNode:
             f"  push log      topic {config.push_log_kafka_topic} at {servers}",
             *exporter_lines(config),
             f"  groups        {config.push_log_kafka_group_prefix}-<exporter>",
+            f"  http          {', '.join(self.http.addresses) or 'off: ' + self.http.off}",
             f"  look at it    fleetgauge status --log-dirs {config.log_dirs}",
         ]
         return "\n".join(lines)

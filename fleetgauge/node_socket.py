@@ -1,4 +1,5 @@
-"""Questions to a running node, over a Unix socket in its data directory: by the HTTP process and by the command line.
+"""Questions to a running process, `fleetgauge serve` or `export`, over a Unix socket in its data directory: by the HTTP
+process and by the command line.
 
 One question a connection: a frame with a JSON object in, frames of JSON out, the last of them `{"end": true}`. A frame
 is its length (4 bytes, big endian) and that many bytes.
@@ -8,6 +9,7 @@ each of some hundred microseconds, with the loop left to the pushes for some tim
 """
 
 import asyncio
+import itertools
 import json
 import socket
 import struct
@@ -19,23 +21,24 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from fleetgauge.status import NotRunningError, Status
 from fleetgauge.unix_address import bound_socket, unix_address
 from quotas.clock import Time
-from telemetry.instance import ClientInstance
-from telemetry.instance_register import InstanceRegister
-from telemetry.inventory import ClientFilter, row_of
+from telemetry.inventory import ClientFilter
+from wire.errors import FleetgaugeError
 
 log = structlog.get_logger(__name__)
 
 Answer = dict[str, Any]
-_Choose = Callable[[ClientInstance, ClientFilter, int, int], tuple[Any, ...] | None]
+Status = dict[str, Any]
+Candidates = Iterator[tuple[Any, ...] | None]
+Part = tuple[int, int]
+"""Which of how many parts of the instances, by their ids."""
 
 SLICE_NS: Final = 200_000
 """After so long, a slice ends and the loop is left to others [ns]."""
 SLICE_ROWS: Final = 100
 """A slice ends with at most some more [rows]."""
-_PLACES_BETWEEN_LOOKS: Final = 8
+_CANDIDATES_BETWEEN_LOOKS: Final = 8
 REST_FACTOR: Final = 3
 """The loop is left to others for so many times as long as a slice took."""
 
@@ -52,12 +55,23 @@ ANSWER_WITHIN_S: Final = 5.0
 _LENGTH = struct.Struct(">I")
 
 
-class Registered(Protocol):
-    """Who has the instances; `ClientMetricsManager` is one."""
+class NotRunningError(FleetgaugeError):
+    """No node answers for this data directory."""
 
-    @property
-    def register(self) -> InstanceRegister:
-        """The instances in numbered places."""
+
+class Inventory(Protocol):
+    """The client instances that a process lists. Iterators may be advanced in slices, with changes between them."""
+
+    def coverage(self) -> dict[str, Any] | None:
+        """Which clients the listing can hold, where it is not all clients of a node; plain values."""
+        ...
+
+    def rows(self, wanted: ClientFilter, part: Part) -> Candidates:
+        """One item for each instance: its `ClientRow`, or None if it is not asked for."""
+        ...
+
+    def own_metrics(self, part: Part) -> Candidates:
+        """One item for each instance: its id and its own metrics, or None if it has none."""
         ...
 
 
@@ -125,28 +139,19 @@ class QuestionSocket(ABC):
 
 
 class NodeSocket(QuestionSocket):
-    """Answers questions about a node.
+    """Answers questions about a process and its clients.
 
     Args:
         path: the socket; a left-over of a dead process is replaced.
-        status: makes the status; must be quick, since it runs on the listener's loop.
-        clients: who has the instances.
+        status: makes the status; must be quick, since it runs on the loop.
+        inventory: the clients.
         time: the clocks.
-        asked_for_records: True for a client id and address that asked this node for records.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        status: Callable[[], Status],
-        clients: Registered,
-        time: Time,
-        asked_for_records: Callable[[str, str], bool],
-    ) -> None:
+    def __init__(self, path: Path, status: Callable[[], Status], inventory: Inventory, time: Time) -> None:
         super().__init__(path)
-        self._asked_for_records = asked_for_records
         self._status = status
-        self._clients = clients
+        self._inventory = inventory
         self._time = time
         self._walks = 0
 
@@ -156,63 +161,74 @@ class NodeSocket(QuestionSocket):
             return
         try:
             wanted = ClientFilter.of(question.get("filter", {}))
-            part, parts = (int(each) for each in question.get("part", (0, 1)))
+            number, parts = (int(each) for each in question.get("part", (0, 1)))
         except (ValueError, TypeError) as error:
             yield {"error": str(error)}
             return
-        own_metrics = question.get("ask") == "own_metrics"
+        part = (number, max(1, parts))
+        if question.get("ask") == "own_metrics":
+            candidates = self._inventory.own_metrics(part)
+        else:
+            candidates = self._inventory.rows(wanted, part)
+            if (coverage := self._inventory.coverage()) is not None:
+                yield {"coverage": coverage, "rows": []}
         self._walks += 1
         try:
-            async with aclosing(self._walk(wanted, part, max(1, parts), own_metrics=own_metrics)) as walk:
+            async with aclosing(self._walk(candidates)) as walk:
                 async for answer in walk:
                     yield answer
         finally:
             self._walks -= 1
 
-    async def _walk(
-        self, wanted: ClientFilter, part: int, parts: int, *, own_metrics: bool
-    ) -> AsyncGenerator[Answer, None]:
-        """All places, in slices, of which the instances of one of several parts count.
-
-        All walks together leave the loop to others for the same share of the time.
-        """
-        place = 0
-        while place < len(self._clients.register):
+    async def _walk(self, candidates: Candidates) -> AsyncGenerator[Answer, None]:
+        """The rows in slices. All walks together leave the loop to others for the same share of the time."""
+        is_whole = False
+        while not is_whole:
             started_ns = self._time.nanoseconds()
-            choose = self._own_metrics if own_metrics else self._row
-            place, rows = self._slice(place, wanted, (part, parts), started_ns, choose)
+            is_whole, rows = self._slice(candidates, started_ns)
             yield {"rows": rows}
             took_s = (self._time.nanoseconds() - started_ns) / 1e9
             await asyncio.sleep(took_s * ((REST_FACTOR + 1) * self._walks - 1))
 
-    def _slice(
-        self, place: int, wanted: ClientFilter, part: tuple[int, int], started_ns: int, choose: _Choose
-    ) -> tuple[int, list[tuple[Any, ...]]]:
-        """The rows of the next places, and the place behind them."""
-        register = self._clients.register
-        now_ms, now_us = self._time.hi_res_clock_ms(), self._time.microseconds()
-        number, parts = part
+    def _slice(self, candidates: Candidates, started_ns: int) -> tuple[bool, list[tuple[Any, ...]]]:
+        """True at the end of the candidates, and the rows among the next ones."""
         rows: list[tuple[Any, ...]] = []
-        while place < len(register) and len(rows) < SLICE_ROWS and self._time.nanoseconds() - started_ns < SLICE_NS:
-            for instance in register.between(place, place + _PLACES_BETWEEN_LOOKS):
-                if parts == 1 or instance.instance_id.int % parts == number:
-                    row = choose(instance, wanted, now_ms, now_us)
-                    if row is not None:
-                        rows.append(row)
-            place += _PLACES_BETWEEN_LOOKS
-        return place, rows
+        while len(rows) < SLICE_ROWS and self._time.nanoseconds() - started_ns < SLICE_NS:
+            some = list(itertools.islice(candidates, _CANDIDATES_BETWEEN_LOOKS))
+            rows += [row for row in some if row is not None]
+            if len(some) < _CANDIDATES_BETWEEN_LOOKS:
+                return True, rows
+        return False, rows
 
-    def _row(self, instance: ClientInstance, wanted: ClientFilter, now_ms: int, now_us: int) -> tuple[Any, ...] | None:
-        if not wanted.accepts(instance, now_ms):
-            return None
-        row = row_of(instance, now_ms=now_ms, now_us=now_us)
-        if self._asked_for_records(row.client_id, row.client_source_address):
-            return row._replace(asked_for_records=True)
-        return row
 
-    @staticmethod
-    def _own_metrics(instance: ClientInstance, _: ClientFilter, now_ms: int, __: int) -> tuple[Any, ...] | None:
-        return None if instance.metrics is None else (instance.instance_id_text, *instance.metrics.values(now_ms))
+class RelaySocket(QuestionSocket):
+    """Answers for a process whose clients another process knows.
+
+    Args:
+        path: the socket; a left-over of a dead process is replaced.
+        status: makes the status of this process.
+        other: the socket of the process that knows the clients.
+        away: one sentence for whoever asks while that process does not answer.
+    """
+
+    def __init__(self, path: Path, status: Callable[[], Status], other: Path, away: str) -> None:
+        super().__init__(path)
+        self._status = status
+        self._other = other
+        self._away = away
+
+    async def _answers(self, question: dict[str, Any]) -> AsyncGenerator[Answer, None]:
+        if question.get("ask") == "status":
+            yield self._status()
+            return
+        try:
+            async with aclosing(ask_async(self._other, question)) as answers:
+                async for answer in answers:
+                    yield answer
+        except ValueError as error:
+            yield {"error": str(error)}
+        except NotRunningError:
+            yield {"unavailable": self._away}
 
 
 async def close_within(writer: asyncio.StreamWriter, within_s: float) -> None:
@@ -231,15 +247,18 @@ def _frame(answer: Answer) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def _read_body(body: bytes, path: Path) -> Answer | None:
+def _read_body(body: bytes) -> Answer | None:
     """The answer in a frame; None for the end.
 
     Raises:
         ValueError: the node did not take the question.
+        NotRunningError: a part of the node does not answer now.
     """
     answer: Answer = json.loads(body)
     if "error" in answer:
         raise ValueError(answer["error"])
+    if "unavailable" in answer:
+        raise NotRunningError(answer["unavailable"])
     return None if answer.get("end") is True else answer
 
 
@@ -257,7 +276,7 @@ def ask(path: Path, question: dict[str, Any]) -> Iterator[Answer]:
                 connection.connect(address)
             connection.sendall(_frame(question))
             with connection.makefile("rb") as file:
-                while (answer := _read_body(_next_body(file), path)) is not None:
+                while (answer := _read_body(_next_body(file))) is not None:
                     yield answer
     except TimeoutError as error:
         raise NotRunningError(f"the node behind {path} did not answer within {ANSWER_WITHIN_S:.0f} s") from error
@@ -265,6 +284,25 @@ def ask(path: Path, question: dict[str, Any]) -> Iterator[Answer]:
         raise NotRunningError(
             f"no node answers at {path}: none runs there, or its data directory is another (--log-dirs)"
         ) from error
+
+
+def read_status(path: Path) -> Status:
+    """The status of the node behind the socket at `path`.
+
+    Raises:
+        NotRunningError: no node listens there, or it does not answer within five seconds.
+    """
+    for answer in ask(path, {"ask": "status"}):
+        return answer
+    raise NotRunningError(f"the node behind {path} gave no answer")
+
+
+async def read_status_async(path: Path) -> Status:
+    """See `read_status`; for a loop."""
+    async with aclosing(ask_async(path, {"ask": "status"})) as answers:
+        async for answer in answers:
+            return answer
+    raise NotRunningError("the node gave no answer")
 
 
 def _next_body(file: Any) -> bytes:
@@ -288,7 +326,7 @@ async def ask_async(path: Path, question: dict[str, Any]) -> AsyncGenerator[Answ
                 async with asyncio.timeout(ANSWER_WITHIN_S):
                     (size,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
                     body = await reader.readexactly(min(size, MAX_ANSWER_BYTES))
-                answer = _read_body(body, path)
+                answer = _read_body(body)
                 if answer is None:
                     return
                 yield answer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exporters.self_metrics import Reading
-from fleetgauge.status import read_status
+from fleetgauge.node_socket import read_status
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 _sample_name = attrgetter("name")
 
 
-def own_metrics(status_socket: Path) -> Callable[[], Iterable[Reading]]:
+def own_metrics(node_socket: Path) -> Callable[[], Iterable[Reading]]:
     """What reads all metrics of the node behind the socket; it raises NotRunningError while that does not answer."""
     from fleetgauge.http.exposition import families
 
     def read() -> Iterable[Reading]:
-        for family in families(read_status(status_socket), ()):
+        for family in families(read_status(node_socket), ()):
             yield from _readings(family)
 
     return read

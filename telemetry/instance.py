@@ -87,6 +87,7 @@ class ClientInstance:
         client_software_name, client_software_version: as the latest Get or the latest connection had them.
         client_address, client_port: of the latest request.
         listener_name: of the latest request.
+        lost_connection: its last connection has ended; see `telemetry.departed`.
         gate: what is due, on which of the open connections.
         subscription: what the client is asked for.
         subscription_id: what a push has to name [signed int32].
@@ -124,6 +125,7 @@ class ClientInstance:
         "last_refusal",
         "last_refusal_ms",
         "listener_name",
+        "lost_connection",
         "metrics",
         "pace",
         "place",
@@ -159,6 +161,7 @@ class ClientInstance:
         self.gate = Gate()
         self.allowances = allowances
         self.place = -1
+        self.lost_connection = False
         self.pushes = 0
         self.push_bytes = 0
         self.last_push_ms: int | None = None

@@ -3,69 +3,30 @@
 No sockets, no clock: the rows are made on the listener's loop, some at a time, and read elsewhere.
 """
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
+from telemetry.client_state import ClientState, judged
 from telemetry.instance import ClientInstance
 from telemetry.push_record import parse_instance_id
-from wire.errors import ErrorCode
-
-LATE_INTERVALS: Final = 1.5
-"""The longest that a client waits by its own jitter: up to 1.5 intervals after a Get (KIP-714, Client behavior)."""
-
-LATE_GRACE_MS: Final = 1_000
-"""For the way and for a busy client [ms]."""
 
 WILDCARD: Final = "*"
 
 
-class ClientState(StrEnum):
-    """What an operator is told of an instance; the first that is true of it, from above."""
-
-    TERMINATED = "terminated"
-    """Its terminating push was accepted: the client is closing, and sends nothing more."""
-    REFUSED = "refused"
-    """Its latest request was answered with an error other than THROTTLING_QUOTA_EXCEEDED."""
-    THROTTLED = "throttled"
-    """Its latest request was answered THROTTLING_QUOTA_EXCEEDED: too early, or the push log was not available."""
-    UNSUBSCRIBED = "unsubscribed"
-    """No subscription asks it for metrics."""
-    LATE = "late"
-    """Nothing came for 1.5 push intervals and a second."""
-    NEW = "new"
-    """It has not pushed yet, and need not have."""
-    LIVE = "live"
-    """Its pushes come as they should."""
-
-
-STATE_MEANINGS: Final[Mapping[ClientState, str]] = {
-    ClientState.TERMINATED: "its terminating push was accepted; it sends nothing more",
-    ClientState.REFUSED: "its latest request was answered with an error other than THROTTLING_QUOTA_EXCEEDED",
-    ClientState.THROTTLED: "its latest request was answered THROTTLING_QUOTA_EXCEEDED",
-    ClientState.UNSUBSCRIBED: "no subscription asks it for metrics",
-    ClientState.LATE: "nothing came from it for 1.5 push intervals and a second",
-    ClientState.NEW: "it has not pushed yet, and need not have",
-    ClientState.LIVE: "its pushes come as they should",
-}
-"""In the order in which they are tried."""
-
-
 def state_of(instance: ClientInstance, now_ms: int) -> ClientState:
     """The state at `now_ms` [ms, monotonic]."""
-    gate = instance.gate
-    if gate.is_terminated:
-        return ClientState.TERMINATED
-    error = gate.last_known_error
-    if error is not ErrorCode.NONE:
-        return ClientState.THROTTLED if error is ErrorCode.THROTTLING_QUOTA_EXCEEDED else ClientState.REFUSED
     subscription = instance.subscription
-    if not subscription.metrics:
-        return ClientState.UNSUBSCRIBED
-    if now_ms - instance.seen_ms > LATE_INTERVALS * subscription.push_interval_ms + LATE_GRACE_MS:
-        return ClientState.LATE
-    return ClientState.LIVE if instance.pushes else ClientState.NEW
+    return judged(
+        ended=instance.gate.is_terminated,
+        silence_ms=now_ms - instance.seen_ms,
+        push_interval_ms=subscription.push_interval_ms,
+        has_pushed=instance.pushes > 0,
+        lost_connection=instance.lost_connection,
+        is_subscribed=bool(subscription.metrics),
+        error=instance.gate.last_known_error,
+    )
 
 
 class ClientRow(NamedTuple):
@@ -75,6 +36,11 @@ class ClientRow(NamedTuple):
     are those in the push log, `push_bytes` their payloads as received. `refused` requests were answered with an error,
     the latest with `last_error` for `last_error_reason`. `connections` are those open now on which it was seen.
     `asked_for_records` is set by a node that takes telemetry only.
+
+    A topic's records do not hold everything: `connections`, `subscriptions`, `metrics`, `refused` and, where its writer
+    did not know them, the port, `push_interval_ms`, `subscription_id` and `push_bytes` are None then. `broker` is the
+    Kafka node that received its latest push and `partition` the topic's partition with its pushes; both None on a node
+    that serves the client itself.
     """
 
     client_instance_id: str
@@ -83,22 +49,24 @@ class ClientRow(NamedTuple):
     client_software_version: str
     principal: str
     client_source_address: str
-    client_source_port: int
+    client_source_port: int | None
     listener: str
-    connections: int
+    connections: int | None
     state: str
-    subscriptions: tuple[str, ...]
-    metrics: tuple[str, ...]
-    push_interval_ms: int
-    subscription_id: int
+    subscriptions: tuple[str, ...] | None
+    metrics: tuple[str, ...] | None
+    push_interval_ms: int | None
+    subscription_id: int | None
     pushes: int
-    push_bytes: int
+    push_bytes: int | None
     last_push_at: int | None
     last_seen_at: int
-    refused: int
+    refused: int | None
     last_error: str | None
     last_error_reason: str | None
     last_error_at: int | None
+    broker: int | None = None
+    partition: int | None = None
     asked_for_records: bool = False
 
 
@@ -132,6 +100,35 @@ def row_of(instance: ClientInstance, *, now_ms: int, now_us: int) -> ClientRow:
         None if refusal is None else refusal.reason,
         None if refusal is None else 1_000 * (instance.last_refusal_ms + offset_ms),
     )
+
+
+class Listed(Protocol):
+    """What a filter looks at; see `ClientInstance` for the meanings."""
+
+    @property
+    def instance_id(self) -> uuid.UUID:
+        """The KIP-714 id."""
+        ...
+
+    @property
+    def client_id(self) -> str:
+        """The client id."""
+        ...
+
+    @property
+    def client_software_name(self) -> str:
+        """As the client names it."""
+        ...
+
+    @property
+    def client_software_version(self) -> str:
+        """As the client names it."""
+        ...
+
+    @property
+    def principal_text(self) -> str:
+        """The principal in Kafka's form."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,17 +172,19 @@ class ClientFilter:
 
     def accepts(self, instance: ClientInstance, now_ms: int) -> bool:
         """True if the instance is asked for, at `now_ms` [ms, monotonic]."""
-        if self.instance_id and instance.instance_id.int != self.instance_id:
-            return False
-        if not _fits(self.client_id, instance.client_id) or not _fits(self.principal, instance.principal_text):
-            return False
-        if self.software and not self._accepts_software(instance):
-            return False
-        return not self.states or state_of(instance, now_ms).value in self.states
+        return self.fits(instance) and (not self.states or state_of(instance, now_ms).value in self.states)
 
-    def _accepts_software(self, instance: ClientInstance) -> bool:
-        name = instance.client_software_name
-        return _fits(self.software, name if "/" not in self.software else f"{name}/{instance.client_software_version}")
+    def fits(self, client: Listed) -> bool:
+        """True if a client of any state is asked for."""
+        if self.instance_id and client.instance_id.int != self.instance_id:
+            return False
+        if not _fits(self.client_id, client.client_id) or not _fits(self.principal, client.principal_text):
+            return False
+        return not self.software or self._fits_software(client)
+
+    def _fits_software(self, client: Listed) -> bool:
+        name = client.client_software_name
+        return _fits(self.software, name if "/" not in self.software else f"{name}/{client.client_software_version}")
 
 
 FILTER_KEYS: Final = ("instance_id", "client_id", "software", "principal", "state")

@@ -11,6 +11,7 @@ from typing import Final
 
 from telemetry.client_guard import ClientGuard
 from telemetry.client_metrics import ClientMetrics
+from telemetry.departed import DepartedClients
 from telemetry.instance import ClientInstance, SharedTexts, attributes_of, kept_client_id
 from telemetry.instance_cache import InstanceCache
 from telemetry.interval_bound import bounded_for, lengthened
@@ -37,9 +38,20 @@ class KnownInstances:
 
     Attributes:
         cache: the instances themselves.
+        departed: those that the cache forgot: ended or vanished.
     """
 
-    __slots__ = ("_bounds", "_guard", "_metrics", "_new_instance_id", "_pace", "_share", "_subscriptions", "cache")
+    __slots__ = (
+        "_bounds",
+        "_guard",
+        "_metrics",
+        "_new_instance_id",
+        "_pace",
+        "_share",
+        "_subscriptions",
+        "cache",
+        "departed",
+    )
 
     def __init__(
         self,
@@ -59,6 +71,7 @@ class KnownInstances:
         self._bounds = bounds
         self._share = SharedTexts()
         self.cache = InstanceCache(max_size, self._forgotten)
+        self.departed = DepartedClients(max_size)
 
     def identify(self, client_instance_id: uuid.UUID | None, context: RequestContext) -> uuid.UUID:
         """The id that answers a Get: the client's own, else the one known on its connection, else a new one."""
@@ -118,6 +131,7 @@ class KnownInstances:
         instance = ClientInstance(instance_id, context, subscription, version, self._share, allowances)
         instance.pace = pace
         self.cache.add(instance, context, now_ms)
+        self.departed.returned(instance)
         self._metrics.admit(instance, now_ms)
         return instance
 
@@ -129,6 +143,7 @@ class KnownInstances:
         """Forgets instances of which nothing came for `max(60 s, 3 x push interval)`; returns how many."""
         if self._pace is not None:
             self._pace.expire(now_ms)
+        self.departed.expire(now_ms)
         return self.cache.expire(now_ms)
 
     def disconnect(self, connection_id: str, now_ms: int) -> int:
@@ -140,6 +155,8 @@ class KnownInstances:
         self._metrics.dismiss(instance)
         if self._pace is not None:
             self._pace.leave(instance)
+        # The cache takes the connections of one that it evicts or expires away only after this.
+        self.departed.add(instance, lost_connection=not instance.gate.connections)
 
     def _pace_of(self, instance_id: uuid.UUID, context: RequestContext, interval_ms: int, now_ms: int) -> Pace | None:
         return None if self._pace is None else self._pace.begin(instance_id, context, interval_ms, now_ms)

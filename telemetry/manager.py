@@ -13,6 +13,7 @@ from telemetry.accepted_push import AcceptedPush
 from telemetry.client_guard import ClientGuard, GuardRule
 from telemetry.client_metrics import ClientMetrics
 from telemetry.codecs import CompressionType, decompressors
+from telemetry.departed import DepartedClients
 from telemetry.gate import Turn
 from telemetry.instance import ClientInstance
 from telemetry.instance_register import InstanceRegister
@@ -250,6 +251,8 @@ class ClientMetricsManager:
             "instances": len(self._instances.cache),
             "instances_evicted": self._instances.cache.evicted,
             "instances_expired": self._instances.cache.expired,
+            "instances_vanished": self._instances.departed.vanished,
+            "instances_ended": self._instances.departed.ended,
             "instance_id_clashes": self._instances.cache.clashes,
             "labels_truncated": self._label.truncated,
             "instances_with_metrics": self._stats.instances,
@@ -274,6 +277,11 @@ class ClientMetricsManager:
     def register(self) -> InstanceRegister:
         """The instances that are remembered, for who goes through them in slices."""
         return self._instances.cache.register
+
+    @property
+    def departed(self) -> DepartedClients:
+        """The instances that are no longer remembered, but listed for a while: ended or vanished."""
+        return self._instances.departed
 
     def plugin_errors(self) -> dict[str, int]:
         """Failed exports by reporter, for `fleetgauge status`."""

@@ -1,4 +1,5 @@
-"""`make demo-broker`: real Kafka brokers with the plugin, real clients of every kind, and the fleet's tables.
+"""`make demo-broker`: real Kafka brokers with the plugin, real clients of every kind, the fleet's tables, and what the
+export shows of the clients.
 
 Exits with 1, naming what is missing, unless every client came through every broker.
 """
@@ -25,6 +26,8 @@ def main() -> int:
             for question in ("inventory", "latency"):
                 print(f"\nfleetgauge fleet {question}", flush=True)
                 print(fleet(question, directory / "landing"), flush=True)
+            for place, text in outcome.shown.items():
+                print(f"\n{place}\n{text}", flush=True)
     if problems:
         print("not everything came through:\n  " + "\n  ".join(problems), file=sys.stderr)
         return 1

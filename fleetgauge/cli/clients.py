@@ -1,4 +1,4 @@
-"""`fleetgauge clients`: the client instances of a running node, as of now."""
+"""`fleetgauge clients`: the client instances of a running `fleetgauge serve` or `export`, as of now."""
 
 import csv
 import json
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
@@ -16,11 +16,13 @@ import typer
 from rich.console import Console
 
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
+from fleetgauge.cli.status import running_exports
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, ClientsPage, PageRequest, as_object
-from fleetgauge.node_socket import ask
-from fleetgauge.status import NotRunningError
-from telemetry.inventory import ClientFilter, ClientState
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.node_socket import NotRunningError, ask, read_status
+from telemetry.client_state import ClientState
+from telemetry.inventory import ClientFilter, ClientRow
 from terminal.options import Columns
 from terminal.table import chosen_columns, print_rows, wide_console
 from terminal.text import csv_value, printable
@@ -71,7 +73,8 @@ def clients(
 ) -> None:
     """Show the client instances of a running node: who, from where, asked for what, last push, last error, state.
 
-    The node is found by its data directory, as by fleetgauge status, or by --url. Exits with 1 where none answers.
+    Of fleetgauge export: those whose pushes are in the partitions of the topic that it reads. The process is found by
+    its data directory, as by fleetgauge status, or by --url. Exits with 1 where none answers.
     """
     given = {
         "client_id": client_id,
@@ -87,33 +90,90 @@ def clients(
         shown = chosen_columns(_HEADINGS, columns) if columns is not None else ()
     except ValueError as error:
         raise QuestionError(str(error)) from error
-    source: _Socket | _Url
-    source = _Url(url) if url is not None else _Socket(data_directory(config, override, log_dirs).node_socket)
+    source: _Sockets | _Url
+    source = _Url(url) if url is not None else _Sockets(data_directory(config, override, log_dirs))
     if form == "table":
-        _show(lambda: source.page(wanted, page), shown, watch)
+        _show(lambda: source.page(wanted, page), shown, watch, is_filtered=bool(wanted))
     else:
         _write(source.rows(wanted), form)
 
 
-class _Socket:
-    """The node of this machine: answers without the HTTP port, too."""
+class _Page(NamedTuple):
+    """Rows of the table, the number of all that fit, and what the listing covers, for each process that was asked."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    rows: list[Row]
+    total: int
+    coverages: list[dict[str, Any]]
 
-    def page(self, wanted: dict[str, str], page: PageRequest) -> tuple[list[Row], int]:
+
+class _Sockets:
+    """The processes of this machine that use a data directory: its node, else every `fleetgauge export`. They answer
+    without the HTTP port, too.
+    """
+
+    def __init__(self, directory: DataDirectory) -> None:
+        self._paths = _answering(directory)
+
+    def page(self, wanted: dict[str, str], page: PageRequest) -> _Page:
         kept = ClientsPage(page)
-        for rows in self._slices(wanted):
+        coverages: list[dict[str, Any]] = []
+        for rows in self._slices(wanted, coverages):
             kept.take(rows)
-        return kept.rows(), kept.total
+        return _Page(kept.rows(), kept.total, coverages)
 
     def rows(self, wanted: dict[str, str]) -> Iterator[Row]:
-        for rows in self._slices(wanted):
+        for rows in self._slices(wanted, []):
             yield from (as_object(row) for row in rows)
 
-    def _slices(self, wanted: dict[str, str]) -> Iterator[list[tuple[Any, ...]]]:
-        for answer in ask(self._path, {"ask": "clients", "filter": wanted}):
+    def _slices(self, wanted: dict[str, str], coverages: list[dict[str, Any]]) -> Iterator[list[tuple[Any, ...]]]:
+        if len(self._paths) > 1:
+            # Two processes may know one client: which row counts, and so its state, shows when all rows are there.
+            asked = {key: value for key, value in wanted.items() if key != "state"}
+            states = ClientFilter.of(wanted).states
+            found = _latest(row for path in self._paths for row in _rows_at(path, asked, coverages))
+            yield [row for row in found if not states or ClientRow(*row).state in states]
+            return
+        for answer in _ask(self._paths[0], wanted, coverages):
             yield answer["rows"]
+
+
+def _answering(directory: DataDirectory) -> list[Path]:
+    """The sockets to ask.
+
+    Raises:
+        NotRunningError: no process answers.
+    """
+    try:
+        read_status(directory.node_socket)
+    except NotRunningError:
+        exports = running_exports(directory)
+        if not exports:
+            raise
+        return list(exports)
+    return [directory.node_socket]
+
+
+def _ask(path: Path, wanted: dict[str, str], coverages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for answer in ask(path, {"ask": "clients", "filter": wanted}):
+        if "coverage" in answer:
+            coverages.append(answer["coverage"])
+        yield answer
+
+
+def _rows_at(path: Path, wanted: dict[str, str], coverages: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    for answer in _ask(path, wanted, coverages):
+        yield from answer["rows"]
+
+
+def _latest(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
+    """One row for each client: a partition may be read here for one exporter, and there for another."""
+    found: dict[tuple[str, str], tuple[Any, ...]] = {}
+    for values in rows:
+        row = ClientRow(*values)
+        other = found.get((row.principal, row.client_instance_id))
+        if other is None or ClientRow(*other).last_seen_at < row.last_seen_at:
+            found[row.principal, row.client_instance_id] = values
+    return found.values()
 
 
 class _Url:
@@ -121,14 +181,14 @@ class _Url:
 
     def __init__(self, url: str) -> None:
         if not url.startswith(("http://", "https://")):
-            raise QuestionError("--url is http://host:port, as fleetgauge serve says it at its start")
+            raise QuestionError("--url is http://host:port, as fleetgauge serve and export say it at their start")
         self._url = url.rstrip("/")
 
-    def page(self, wanted: dict[str, str], page: PageRequest) -> tuple[list[Row], int]:
+    def page(self, wanted: dict[str, str], page: PageRequest) -> _Page:
         order = "desc" if page.descending else "asc"
         (line,) = self._get({**wanted, "sort": page.sort, "order": order, "limit": str(page.limit)}, whole=True)
         found = json.loads(line)
-        return found["clients"], found["total"]
+        return _Page(found["clients"], found["total"], [found["coverage"]] if "coverage" in found else [])
 
     def rows(self, wanted: dict[str, str]) -> Iterator[Row]:
         for line in self._get({**wanted, "format": "jsonl"}):
@@ -169,33 +229,65 @@ def _write(rows: Iterable[Row], form: str) -> None:
         writer.writerow(map(csv_value, flat))
 
 
-def _show(read: Callable[[], tuple[list[Row], int]], shown: tuple[str, ...], every_s: float | None) -> None:
+def _show(read: Callable[[], _Page], shown: tuple[str, ...], every_s: float | None, *, is_filtered: bool) -> None:
     console = wide_console()
     with suppress(KeyboardInterrupt):
         while True:
-            rows, total = read()
+            page = read()
             if every_s is not None and console.is_terminal:
                 console.clear()
-            _print(console, rows, total, shown)
+            _print(console, page, shown, is_filtered=is_filtered)
             if every_s is None:
                 return
             time.sleep(every_s)
 
 
-def _print(console: Console, rows: list[Row], total: int, shown: tuple[str, ...]) -> None:
-    if not rows:
-        console.print("no client instance is known that fits: clients appear with their first telemetry request")
-        return
-    cells = [_cells(row) for row in rows]
-    print_rows(console, shown or _HEADINGS, cells, right={"pushes"}, least=() if shown else _LEAST)
-    if total > len(rows):
-        console.print(
-            f"{amount(total - len(rows))} more of {amount(total)}: raise --limit, or take all with --format json"
-        )
+def _print(console: Console, page: _Page, shown: tuple[str, ...], *, is_filtered: bool) -> None:
+    if page.rows:
+        cells = [_cells(row) for row in page.rows]
+        print_rows(console, shown or _HEADINGS, cells, right={"pushes"}, least=() if shown else _LEAST)
+    elif is_filtered:
+        console.print("no client instance that is known fits the filter")
+    else:
+        console.print(_NONE_OF_TOPIC if page.coverages else _NONE_OF_NODE)
+    if page.total > len(page.rows):
+        hidden = page.total - len(page.rows)
+        console.print(f"{amount(hidden)} more of {amount(page.total)}: raise --limit, or take all with --format json")
+    for coverage in page.coverages:
+        console.print(printable(_covered(coverage)))
+
+
+_FIVE_MINUTES: Final = (
+    "no client instance is known yet: a client asks for its subscription when it connects and, without one, every five "
+    "minutes by default (KIP-714), so it appears within five minutes."
+)
+_NONE_OF_NODE: Final = (
+    f"{_FIVE_MINUTES} If none does: is there a subscription ([client-metrics.<name>]; fleetgauge status), do clients "
+    "connect to these listeners, and is their enable.metrics.push on?"
+)
+_NONE_OF_TOPIC: Final = (
+    f"{_FIVE_MINUTES} If none does: is the plugin loaded (the brokers' log: Client telemetry pushes are written to the "
+    "topic), is there a subscription (kafka-client-metrics.sh --describe), and does the plugin write to this topic "
+    "(fleetgauge.topic)?"
+)
+
+
+def _covered(coverage: dict[str, Any]) -> str:
+    """The part of the topic that a listing covers: an operator sees why one of several processes shows a part."""
+    partitions, topic = coverage["partitions"], coverage["topic"]
+    if not partitions:
+        return f"this process reads no partition of topic {topic} now: others of its group do, or it has not joined yet"
+    shown = ", ".join(str(each) for each in partitions)
+    read_up_to = coverage["read_up_to"]
+    known = "not read to their end yet" if read_up_to is None else f"read up to {ago(read_up_to)}"
+    return (
+        f"clients of topic {topic}, partitions {shown} ({known}); those of other partitions are known to the processes "
+        "that read them"
+    )
 
 
 def _cells(row: Row) -> dict[str, str]:
-    """What the table says of a client."""
+    """The table's row of a client; a topic's records do not hold everything."""
     host = f"[{row['client_source_address']}]" if ":" in row["client_source_address"] else row["client_source_address"]
     error = "-"
     if row["last_error"]:
@@ -207,11 +299,18 @@ def _cells(row: Row) -> dict[str, str]:
         "client id": row["client_id"] or "-",
         "software": f"{row['client_software_name']}/{row['client_software_version']}",
         "principal": row["principal"],
-        "address": f"{host}:{row['client_source_port']}",
-        "subscription": ", ".join(row["subscriptions"]) or "none",
-        "interval": duration(row["push_interval_ms"] / 1_000),
+        "address": host if row["client_source_port"] is None else f"{host}:{row['client_source_port']}",
+        **_told_by(row),
+        "interval": "-" if row["push_interval_ms"] is None else duration(row["push_interval_ms"] / 1_000),
         "last push": ago(row["last_push_at"]) if row["last_push_at"] else "never",
-        "pushes": f"{amount(row['pushes'])} ({size(row['push_bytes'])})",
+        "pushes": amount(row["pushes"]) + ("" if row["push_bytes"] is None else f" ({size(row['push_bytes'])})"),
         "state": f"{row['state']}, asks for records" if row["asked_for_records"] else row["state"],
         "last error": error,
     }
+
+
+def _told_by(row: Row) -> dict[str, str]:
+    """What only a node knows, its subscriptions, or only a topic, its place there."""
+    if row["partition"] is None:
+        return {"subscription": ", ".join(row["subscriptions"]) or "none"}
+    return {"broker": str(row["broker"]), "partition": str(row["partition"])}

@@ -11,7 +11,7 @@ from exporters.histogram import quantile
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.status import NOTHING_TOLD, last_error, process_line, read_node_and_exports
 from fleetgauge.cli.units import ago, amount, duration, size
-from fleetgauge.status import Status
+from fleetgauge.node_socket import Status
 from terminal.options import Columns
 from terminal.table import SafeTable, UnknownColumnError, chosen_columns, print_rows, wide_console
 from terminal.text import printable

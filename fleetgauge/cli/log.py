@@ -1,11 +1,11 @@
-"""`fleetgauge log`: reads the push log of a node, whether it runs or not."""
+"""`fleetgauge log`: reads the push log of a node, or the topic of an export, whether it runs or not."""
 
 import json
 import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -15,14 +15,19 @@ from rich.text import Text
 from exporters.push_log.inspect import LogStats, added_stats, all_stats, is_log, records_after, tail
 from fleetgauge.cli.dead_letters import app as dead_letters
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory, read_config
+from fleetgauge.cli.status import running_exports
 from fleetgauge.cli.units import ago, amount, at, size
+from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from telemetry.push_record import PushRecord
 from terminal.options import Command
 from terminal.table import SafeTable, wide_console
 from terminal.text import printable
 
-app = typer.Typer(help="Read the push log of a node, whether it runs or not.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
+
+app = typer.Typer(help="Read the push log, whether a node runs or not.", no_args_is_help=True)
 app.add_typer(dead_letters, name="dead")
 
 _FOLLOW_EVERY_S = 0.5
@@ -38,7 +43,14 @@ def show_tail(
     follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on with what comes, until interrupted.")] = False,
     form: _Form = "table",
 ) -> None:
-    """Show the last pushes of the log, oldest first: when, from whom, what it was."""
+    """Show the last pushes of the log, oldest first: when, from whom, what it was.
+
+    With push.log=kafka: of all partitions of the topic, read as push.log.kafka.* says and in no consumer group.
+    """
+    topic = _topic(config, override, log_dirs)
+    if topic is not None:
+        _show_topic(topic, lines, form, follow=follow)
+        return
     logs = _embedded(config, override, log_dirs)
     console = Console(soft_wrap=True)
     found = {name: tail(directory, lines) for name, directory in logs.items()}
@@ -58,6 +70,13 @@ def stats(
     form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
 ) -> None:
     """Show what the log holds, and how far each exporter is behind its end; of several logs, all together."""
+    topic = _topic(config, override, log_dirs)
+    if topic is not None:
+        raise ConfigError(
+            "push.log",
+            f"is kafka: what topic {topic.topic} holds is shown by kafka-log-dirs and kafka-get-offsets, and how far "
+            "each exporter is by fleetgauge exporters; the last pushes by fleetgauge log tail",
+        )
     logs = all_stats(_embedded(config, override, log_dirs))
     found = added_stats(tuple(logs.values())) if len(logs) > 1 else next(iter(logs.values()))
     if form == "json":
@@ -69,20 +88,40 @@ def stats(
     console.print(_cursors(found))
 
 
-def _embedded(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> dict[str, Path]:
-    """Where the embedded logs are, by name: the node's, or one for each listener process that it has had.
+def _topic(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> "KafkaTopicSettings | None":
+    """The topic that is the push log; None for a log in the data directory.
 
     Raises:
-        ConfigError: there is none: the log is a Kafka topic, which Kafka's own tools read.
+        ConfigError: the data directory is that of an export, and says nothing of how to connect to the topic.
     """
-    if log_dirs is None:
-        checked = read_config(config, override)
-        if checked.push_log == "kafka":
-            raise ConfigError(
-                "push.log",
-                f"is kafka: read topic {checked.push_log_kafka_topic} with kafka-console-consumer, and how far each "
-                "exporter is with kafka-consumer-groups or fleetgauge status",
-            )
+    if log_dirs is not None and config is None:
+        if exports := running_exports(DataDirectory(log_dirs)):
+            topic = next(iter(exports.values()))["push_log"].get("topic", "")
+            raise ConfigError("log.dirs", f"is that of an export, which reads topic {topic}: name its --config instead")
+        return None
+    from fleetgauge.config.push_logs import topic_settings
+
+    checked = read_config(config, override)
+    return topic_settings(checked) if checked.push_log == "kafka" else None
+
+
+def _show_topic(settings: "KafkaTopicSettings", lines: int, form: str, *, follow: bool) -> None:
+    from exporters.push_log.kafka_topic.tail import TopicTail
+
+    console = Console(soft_wrap=True)
+    with TopicTail(settings) as topic:
+        for record in topic.last(lines):
+            _print(console, record, form)
+        if topic.bad_records:
+            typer.echo(f"{topic.bad_records} records are no push records and were skipped", err=True)
+        if follow:
+            with suppress(KeyboardInterrupt):
+                for record in topic.follow():
+                    _print(console, record, form)
+
+
+def _embedded(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> dict[str, Path]:
+    """The directories of the embedded logs by name: the node's, or one for each listener process that it has had."""
     directory = data_directory(config, override, log_dirs)
     logs = directory.push_logs((0, *directory.worker_numbers()))
     return {name: path for name, path in logs.items() if is_log(path)} or {"node": directory.push_log}
@@ -117,11 +156,15 @@ def _print(console: Console, record: PushRecord, form: str) -> None:
             printable(
                 f"{at(record.received_at)}  {record.client_instance_id}  {record.client_id or '-'}  "
                 f"{record.client_software_name}/{record.client_software_version}  "
-                f"{record.client_source_address}:{record.client_source_port}  {record.principal}  "
-                f"{size(len(record.metrics))} ({record.compression_type}){kind}"
+                f"{record.client_source_address}:{_known(record.client_source_port)}  {record.principal}  "
+                f"{size(len(record.metrics))} ({_known(record.compression_type)}){kind}"
             )
         )
     )
+
+
+def _known(value: object) -> object:
+    return "-" if value is None else value
 
 
 def _contents(found: LogStats) -> Table:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -11,7 +12,7 @@ from rich.table import Table
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.data_dir import MAX_EXPORTS, DataDirectory
-from fleetgauge.status import NotRunningError, Status, read_status
+from fleetgauge.node_socket import NotRunningError, Status, read_status
 from terminal.table import SafeTable, wide_console
 from terminal.text import printable
 
@@ -50,17 +51,24 @@ def read_node_and_exports(directory: DataDirectory) -> Status:
     Raises:
         NotRunningError: nobody answers.
     """
-    exports = []
-    for number in range(MAX_EXPORTS):
-        with suppress(NotRunningError):
-            if directory.export_socket(number).exists():
-                exports.append(read_status(directory.export_socket(number)))
+    exports = running_exports(directory)
     if not exports:
-        return read_status(directory.status_socket)
+        return read_status(directory.node_socket)
     found: Status = {}
     with suppress(NotRunningError):
-        found = read_status(directory.status_socket)
-    return {**found, "exports": exports}
+        found = read_status(directory.node_socket)
+    return {**found, "exports": list(exports.values())}
+
+
+def running_exports(directory: DataDirectory) -> dict[Path, Status]:
+    """The status of every `fleetgauge export` of this directory, by its socket."""
+    exports: dict[Path, Status] = {}
+    for number in range(MAX_EXPORTS):
+        socket = directory.export_socket(number)
+        with suppress(NotRunningError):
+            if socket.exists():
+                exports[socket] = read_status(socket)
+    return exports
 
 
 def _export(found: Status) -> Table:
@@ -68,8 +76,20 @@ def _export(found: Status) -> Table:
     table = _facts(f"\nExport {export['number']}")
     table.add_row("process", f"pid {export['pid']}, started {ago(export['started_at_ms'] * 1000)}")
     table.add_row("exporter process", process_line(child))
+    table.add_row("http", _http(found))
     table.add_row("log.dirs", export["log_dirs"])
+    if export["not_ready"]:
+        table.add_row("not ready", printable("; ".join(export["not_ready"])))
+    clients = found["clients"]
+    if clients:
+        gone = f"{amount(clients['instances_vanished'])} vanished, {amount(clients['instances_ended'])} ended"
+        table.add_row("client instances", f"{amount(clients['instances'])}, and {gone}: fleetgauge clients")
     return table
+
+
+def _http(found: Status) -> str:
+    http = found["http"]
+    return ", ".join(http["listeners"]) or f"off: {http['off']}"
 
 
 def process_line(child: Mapping[str, Any]) -> str:
@@ -103,8 +123,7 @@ def _node(found: Status) -> Table:
         table.add_row(f"worker {worker['worker']}", _worker(worker))
     table.add_row("exporter process", process_line(child))
     table.add_row("listening", ", ".join(node["listeners"]))
-    http = found["http"]
-    table.add_row("http", ", ".join(http["listeners"]) or f"off: {http['off']}")
+    table.add_row("http", _http(found))
     table.add_row("log.dirs", node["log_dirs"])
     if node["not_ready"]:
         table.add_row("not ready", "; ".join(node["not_ready"]))
@@ -119,6 +138,8 @@ def _traffic(found: Status) -> Table:
     counters = telemetry["counters"]
     table.add_row("client instances", amount(counters["instances"]))
     for name in (
+        "instances_vanished",
+        "instances_ended",
         "instances_evicted",
         "instances_expired",
         "instance_id_clashes",

@@ -216,7 +216,8 @@ class ServiceConfig(ListenerKeys):
         ge=1,
         le=10_000_000,
         alias="telemetry.client.instances.max",
-        description="Client instances that are remembered; beyond, the least recently seen is forgotten.",
+        description="Client instances that are remembered; beyond, the least recently seen is forgotten. As many are "
+        "listed as ended or vanished; of fleetgauge export, as many are listed in all.",
     )
     client_instance_metrics_max: int = Field(
         default=_TELEMETRY.instance_metrics_max,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.status import NotRunningError, read_status
+from fleetgauge.node_socket import NotRunningError, read_status
 from quotas.clock import Time
 from wire.errors import FleetgaugeError
 
@@ -62,7 +62,7 @@ class ServedNode:
     """
 
     def __init__(self, config: Path, log_dirs: Path, log_file: Path, time: Time) -> None:
-        self._socket = DataDirectory(log_dirs).status_socket
+        self._socket = DataDirectory(log_dirs).node_socket
         self._log_file = log_file
         with log_file.open("wb") as log:
             self._process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What a node counts, as Prometheus metrics: everything that `fleetgauge status` knows.
+"""What a process counts, as Prometheus metrics: everything that `fleetgauge status` knows.
 
 Our own names are in base units with `_total`; those of Kafka's group `client-metrics` are as Prometheus' JMX exporter
 writes Kafka's beans (`kafka.server:type=client-metrics` -> `kafka_server_client_metrics_...`), in Kafka's units.
@@ -25,7 +25,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from fleetgauge.status import Status
+from fleetgauge.node_socket import Status
 from telemetry.client_metrics import INSTANCE_METRICS, INSTANCE_TAG, TOTAL_METRICS
 
 _PREFIX: Final = "fleetgauge_"
@@ -50,6 +50,12 @@ TELEMETRY: Final[Mapping[str, Count]] = {
     "instances": Count("client_instances", "Client instances that the node remembers."),
     "instances_evicted": Count("client_instances_evicted_total", "Instances forgotten because the cache was full."),
     "instances_expired": Count("client_instances_expired_total", "Instances forgotten because nothing came of them."),
+    "instances_vanished": Count(
+        "client_instances_vanished", "Instances of the last day that left without a terminating push, as far as kept."
+    ),
+    "instances_ended": Count(
+        "client_instances_ended", "Instances of the last hour whose terminating push was accepted, as far as kept."
+    ),
     "instance_id_clashes": Count(
         "client_instance_id_clashes_total", "Instances made under an id that another sender was using."
     ),
@@ -116,6 +122,12 @@ EXPORTERS: Final[Mapping[str, Count]] = {
     "delivered_batches": Count("exporter_delivered_batches_total", "Successful exports."),
     "rejected_points": Count("exporter_rejected_points_total", "Data points that the destination threw away."),
     "passed_on_records": Count("exporter_passed_on_pushes_total", "Pushes that passed to another process."),
+    "assigned_partitions": Count(
+        "exporter_assigned_partitions", "Partitions of the topic that the exporter's consumer group gave this process."
+    ),
+    "rebalances": Count(
+        "exporter_rebalances_total", "Assignments and revocations of partitions by the exporter's consumer group."
+    ),
     "splits": Count("exporter_splits_total", "Batches cut in halves."),
     "letters": Count("exporter_dead_letters", "Refused pushes that are kept."),
     "letter_bytes": Count("exporter_dead_letter_bytes", "Their metrics, decompressed."),
@@ -183,8 +195,11 @@ def exposition(status: Status, own: OwnMetrics, accept: str) -> tuple[bytes, str
 
 def families(status: Status, own: OwnMetrics) -> Iterator[Metric]:
     """The metrics of a status; that of exporters alone (`fleetgauge export`) has fewer."""
+    yield from _process(head_of(status))
     if "node" in status:
         yield from _of_node(status)
+    else:
+        yield from _scalars(TELEMETRY, [({}, status["clients"])])
     yield from _scalars(PUSH_LOG, [({}, status["push_log"])])
     yield from _exporter_process(status["exporter_process"])
     yield from _exporters(status["exporter_process"]["exporters"])
@@ -192,9 +207,14 @@ def families(status: Status, own: OwnMetrics) -> Iterator[Metric]:
         yield from _kafka(status["telemetry"]["client_metrics"], own)
 
 
+def head_of(status: Status) -> Mapping[str, Any]:
+    """What a status says of its process: whether it is ready, since when it runs."""
+    head: Mapping[str, Any] = status["node"] if "node" in status else status["export"]
+    return head
+
+
 def _of_node(status: Status) -> Iterator[Metric]:
     """What only a node with listeners has."""
-    yield from _node(status["node"])
     yield from _scalars(WORKERS, [({"worker": str(each["worker"])}, each) for each in status.get("workers", ())])
     yield from _scalars(CONNECTIONS, [({"listener": each["listener"]}, each) for each in status["connections"]])
     yield from _listeners(status["connections"])
@@ -242,14 +262,15 @@ def _counts(count: Count, labels: Sequence[str], values: Iterable[tuple[Sequence
     yield family
 
 
-def _node(node: Mapping[str, Any]) -> Iterator[Metric]:
-    labels = [version("fleetgauge"), str(node["node_id"]), node["cluster_id"]]
+def _process(head: Mapping[str, Any]) -> Iterator[Metric]:
+    """Of one that exports alone, the labels of a node are empty, which is to Prometheus as if they were not there."""
+    labels = [version("fleetgauge"), str(head.get("node_id", "")), head.get("cluster_id", "")]
     about = Count("build_info", "1; the labels say what runs here.")
     yield from _counts(about, ("version", "node_id", "cluster_id"), [(labels, 1)])
-    started = Count("start_time_seconds", "When the node started.")
-    yield from _counts(started, (), [((), node["started_at_ms"] * _MS)])
+    started = Count("start_time_seconds", "When the process started.")
+    yield from _counts(started, (), [((), head["started_at_ms"] * _MS)])
     ready = Count("ready", "1 while /readyz answers 200.")
-    yield from _counts(ready, (), [((), float(not node["not_ready"]))])
+    yield from _counts(ready, (), [((), float(not head["not_ready"]))])
 
 
 def _listeners(listeners: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:

@@ -1,4 +1,7 @@
-"""What the HTTP port answers: the four endpoints, made of what the node says over its socket. Reads only."""
+"""What the HTTP port answers: the four endpoints, made of what the process says over its socket. Reads only.
+
+The process is a node (`fleetgauge serve`), or one that exports (`fleetgauge export`).
+"""
 
 import asyncio
 import json
@@ -10,9 +13,8 @@ from urllib.parse import parse_qsl
 
 from exporters.http.messages import JSON_LINES, HttpError, HttpRequest, HttpResponse, json_response
 from fleetgauge.clients_page import DEFAULT_LIMIT, DEFAULT_SORT, ClientsPage, PageRequest, as_object
-from fleetgauge.http.exposition import exposition
-from fleetgauge.node_socket import ask_async
-from fleetgauge.status import NotRunningError, Status
+from fleetgauge.http.exposition import exposition, head_of
+from fleetgauge.node_socket import Answer, NotRunningError, Status, ask_async, read_status_async
 from telemetry.inventory import FILTER_KEYS, ClientFilter
 
 HEALTH_WITHIN_S: Final = 2.0
@@ -23,11 +25,15 @@ MAX_LISTINGS: Final = 4
 _PAGE_KEYS: Final = ("sort", "order", "limit", "after", "format")
 PARAMETERS: Final = (*FILTER_KEYS, *_PAGE_KEYS)
 ENDPOINTS: Final = {
-    "/healthz": "200 while the node's loop turns",
-    "/readyz": "200 while the node takes pushes, else 503 with the reasons; degraded: what ails single workers",
+    "/healthz": "200 while the process answers",
+    "/readyz": "200 while serve takes pushes or export reads the topic, else 503 with the reasons; degraded: the same "
+    "of single workers",
     "/metrics": "Prometheus' text form, or OpenMetrics",
     "/clients": f"the client instances; parameters {', '.join(PARAMETERS)}",
 }
+
+
+_NO_TELEMETRY: Final = {"counters": {"instances_with_metrics": 0}}
 
 
 class Routes:
@@ -75,7 +81,7 @@ class Routes:
     async def _readyz(self, _request: HttpRequest) -> HttpResponse:
         try:
             async with asyncio.timeout(HEALTH_WITHIN_S):
-                node = (await self._status())["node"]
+                node = head_of(await self._status())
         except (TimeoutError, NotRunningError):
             node = {"not_ready": [f"the node did not answer within {HEALTH_WITHIN_S:.0f} s"]}
         reasons = node["not_ready"]
@@ -85,7 +91,7 @@ class Routes:
     async def _metrics(self, request: HttpRequest) -> HttpResponse:
         status = await self._status()
         own: list[tuple[Any, ...]] = []
-        if status["telemetry"]["counters"]["instances_with_metrics"]:
+        if status.get("telemetry", _NO_TELEMETRY)["counters"]["instances_with_metrics"]:
             async with aclosing(ask_async(self._path, {"ask": "own_metrics"})) as answers:
                 async for answer in answers:
                     own.extend(answer["rows"])
@@ -99,37 +105,36 @@ class Routes:
             question = {"ask": "clients", "filter": wanted}
             if form == "jsonl":
                 return HttpResponse(status=200, body=self._lines(question), content_type=JSON_LINES)
-            kept = ClientsPage(page)
-            async for rows in self._rows(question):
-                kept.take(rows)
+            kept, told = ClientsPage(page), {}
+            async for answer in self._slices(question):
+                kept.take(answer["rows"])
+                if "coverage" in answer:
+                    told = {"coverage": answer["coverage"]}
         except ValueError as error:
             raise HttpError(400, str(error)) from error
-        return json_response(200, {"total": kept.total, "clients": kept.rows(), "next": kept.next()})
+        return json_response(200, {"total": kept.total, "clients": kept.rows(), "next": kept.next(), **told})
 
     async def _lines(self, question: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
         """Every row as it comes, an object a line."""
         try:
-            async with aclosing(self._rows(question)) as slices:
-                async for rows in slices:
-                    if rows:
+            async with aclosing(self._slices(question)) as slices:
+                async for answer in slices:
+                    if rows := answer["rows"]:
                         yield b"".join(json.dumps(as_object(row)).encode() + b"\n" for row in rows)
         except NotRunningError as error:  # the answer has begun: all that is left is to cut it off
             raise ConnectionError(str(error)) from error
 
     async def _status(self) -> Status:
-        async with aclosing(ask_async(self._path, {"ask": "status"})) as answers:
-            async for answer in answers:
-                return answer
-        raise NotRunningError("the node gave no answer")
+        return await read_status_async(self._path)
 
-    async def _rows(self, question: Mapping[str, Any]) -> AsyncGenerator[list[tuple[Any, ...]], None]:
+    async def _slices(self, question: Mapping[str, Any]) -> AsyncGenerator[Answer, None]:
         if self._listings >= MAX_LISTINGS:
             raise HttpError(503, "too many listings are under way; try again in a second", {"Retry-After": "1"})
         self._listings += 1
         try:
             async with aclosing(ask_async(self._path, dict(question))) as answers:
                 async for answer in answers:
-                    yield answer["rows"]
+                    yield answer
         finally:
             self._listings -= 1
 

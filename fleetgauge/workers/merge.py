@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from fleetgauge.misdirected_clients import LATEST
-from fleetgauge.status import Status
+from fleetgauge.node_socket import Status
 from telemetry.client_metrics import INSTANCE_COUNT, INSTANCE_METRICS
-from telemetry.inventory import ClientRow, ClientState
+from telemetry.client_state import ClientState
+from telemetry.inventory import ClientRow
 
 _OF_THE_PARENT: Final = frozenset({"node", "http", "exporter_process"})
 """What of a status is the parent's own; all other parts are the workers', and are merged."""
@@ -30,6 +31,8 @@ LEVELS: Final = frozenset(
         "connections",
         "addresses",
         "instances_slowed",
+        "instances_vanished",
+        "instances_ended",
         "channels_held",
         "exempt_request_time",
         "remembered_clients",
@@ -174,17 +177,27 @@ def merged_clients(rows: Iterable[Sequence[Any]]) -> list[ClientRow]:
 def _merged_client(one: ClientRow, other: ClientRow) -> ClientRow:
     earlier, later = sorted((one, other), key=lambda row: row.last_seen_at)
     refused = max(one, other, key=lambda row: row.last_error_at or 0)
-    pushes = one.pushes + other.pushes
     return later._replace(
-        # A client may ask one worker and push to another: to neither it is new, then.
-        state=ClientState.LIVE.value if pushes and later.state == ClientState.NEW else later.state,
-        connections=one.connections + other.connections,
+        state=_merged_state(earlier, later),
+        connections=_sum(one.connections, other.connections),
         asked_for_records=one.asked_for_records or other.asked_for_records,
-        pushes=pushes,
-        push_bytes=one.push_bytes + other.push_bytes,
+        pushes=one.pushes + other.pushes,
+        push_bytes=_sum(one.push_bytes, other.push_bytes),
         last_push_at=max((at for at in (earlier.last_push_at, later.last_push_at) if at is not None), default=None),
-        refused=one.refused + other.refused,
+        refused=_sum(one.refused, other.refused),
         last_error=refused.last_error,
         last_error_reason=refused.last_error_reason,
         last_error_at=refused.last_error_at,
     )
+
+
+def _merged_state(earlier: ClientRow, later: ClientRow) -> str:
+    if later.state == ClientState.VANISHED:
+        return earlier.state  # it lost its connection to one worker, and what the other knows counts
+    if later.state == ClientState.NEW and (earlier.pushes or later.pushes):
+        return ClientState.LIVE.value  # a client may ask one worker and push to another: to neither it is new, then
+    return later.state
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

@@ -25,8 +25,8 @@ from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
 from fleetgauge.http.supervisor import HttpPort
+from fleetgauge.node_socket import Status
 from fleetgauge.off_loop import OffLoop
-from fleetgauge.status import Status, StatusServer
 from fleetgauge.workers.merge import merged_parts
 from fleetgauge.workers.predecessors import wait_for_workers
 from fleetgauge.workers.questions import WorkersSocket
@@ -77,14 +77,12 @@ class WorkersNode:
         self.cluster_id = self._data.identity(node_id=self._config.node_id, cluster_id=self._config.cluster_id)
         await wait_for_workers(self._data, self._time)
         self._exporters = ExporterSupervisor(Job.of_node(self._config), self._time)
-        self._status = StatusServer(self._data.status_socket, self.status)
         self._questions = WorkersSocket(self._data.node_socket, self.status, self._workers)
         try:
             self._reserve_ports()
             self.http.bind()
             self._workers.extend(self._make_worker(number) for number in range(1, self._config.workers + 1))
             await self._start_workers()
-            await self._status.start()
             await self._questions.start()
             await self._exporters.start()
             await self.http.start()
@@ -109,7 +107,6 @@ class WorkersNode:
         await self._exporters.stop(self._left(deadline_ms))
         await self.http.stop()
         await self._questions.stop()
-        await self._status.stop()
         self._lock.close()
         exporters = self._exporters.status.get("exporters", {})
         log.info("stopped", undelivered={name: state.get("lag_records", 0) for name, state in exporters.items()})

@@ -10,8 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
-from fleetgauge.node_socket import SLICE_ROWS, Answer, QuestionSocket, ask_async
-from fleetgauge.status import NotRunningError, Status
+from fleetgauge.node_socket import SLICE_ROWS, Answer, NotRunningError, QuestionSocket, Status, ask_async
 from fleetgauge.workers.merge import merged_clients, merged_own_metrics
 from fleetgauge.workers.supervisor import WorkerSupervisor
 from telemetry.inventory import ClientFilter

@@ -14,9 +14,8 @@ import structlog
 
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.node_socket import ask_async
+from fleetgauge.node_socket import NotRunningError, Status, ask_async
 from fleetgauge.restart_delay import RestartDelay
-from fleetgauge.status import NotRunningError, Status
 from fleetgauge.workers.merge import counts_of, merged_parts
 from fleetgauge.workers.process import LINE_LIMIT
 from fleetgauge.workers.shares import as_json

@@ -15,10 +15,12 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.export import Export
+from support.http import get_url
 from support.java_clients import JavaClients
 from support.kafka_broker import CLUSTER_ID, NODE_ID, KafkaBroker
 from support.kafka_jars import bridge_jar
 from support.landing import landed
+from support.node import run_cli
 from support.push_watch import PARTITIONS, PushWatch
 from support.receiver import OtlpReceiver
 
@@ -44,6 +46,10 @@ class Outcome:
     """In the landing zone."""
     plugin: dict[str, int] = field(default_factory=dict)
     """The plugin's own counts."""
+    clients: list[dict[str, Any]] = field(default_factory=list)
+    """On the HTTP port of the export, once all have closed."""
+    shown: dict[str, str] = field(default_factory=dict)
+    """Command, or address on that port, to what it showed."""
 
 
 def broker_with_plugin(directory: Path, version: str) -> KafkaBroker:
@@ -61,6 +67,7 @@ def export_config(broker: KafkaBroker, directory: Path, otlp_port: int) -> Path:
 "push.log" = "kafka"
 push.log.kafka.bootstrap.servers = "{broker.bootstrap}"
 push.log.kafka.topic = "{PUSH_TOPIC}"
+http.listeners = "http://127.0.0.1:0"
 
 [exporters.collector]
 type = "otlp"
@@ -101,6 +108,8 @@ def run_road(version: str, directory: Path, say: Say, java_versions: tuple[str, 
             outcome.plugin = settled(broker)
             say(f"the plugin's counts: {outcome.plugin}")
             outcome.records = wait_until_landed(export, directory / "landing", outcome.plugin["DeliveredTotal"])
+            outcome.clients = ended_clients(export, len(outcome.instance_ids))
+            outcome.shown = shown(export)
             assert export.stop(within_s=40.0) == 0, export.output()[-4000:]
         say(f"fleetgauge export delivered {len(outcome.records)} pushes to the landing zone")
     outcome.received = receiver.finish()
@@ -156,6 +165,37 @@ def settled(broker: KafkaBroker, *, within_s: float = 30.0) -> dict[str, int]:
         assert time.monotonic() < deadline, f"the plugin did not deliver: {counts}"
 
 
+def ended_clients(export: Export, number: int, *, within_s: float = 30.0) -> list[dict[str, Any]]:
+    """The clients that the export knows, once so many of them have ended, or as they are in the end."""
+    deadline = time.monotonic() + within_s
+    while True:
+        clients: list[dict[str, Any]] = get_url(url_of(export), "/clients", limit="1000").json().get("clients", [])
+        if sum(client["state"] == "ended" for client in clients) >= number or time.monotonic() > deadline:
+            return clients
+        time.sleep(0.5)
+
+
+def shown(export: Export) -> dict[str, str]:
+    """What an operator looks at: the clients, and some of the metrics."""
+    clients = run_cli("clients", "--log-dirs", str(export.data)).stdout
+    metrics = get_url(url_of(export), "/metrics").body.decode().splitlines()
+    told = (
+        "fleetgauge_ready",
+        "fleetgauge_client_instances",
+        "fleetgauge_exporter_delivered_pushes",
+        "fleetgauge_exporter_lag_p",
+    )
+    return {
+        "fleetgauge clients": clients,
+        f"{url_of(export)}/metrics (some of it)": "\n".join(line for line in metrics if line.startswith(told)),
+    }
+
+
+def url_of(export: Export) -> str:
+    """Where the export says that it serves HTTP."""
+    return str(export.status()["http"]["listeners"][0])
+
+
 def missing(outcome: Outcome) -> list[str]:
     """What did not come through, in words; nothing is the good answer."""
     problems = []
@@ -171,6 +211,9 @@ def missing(outcome: Outcome) -> list[str]:
 
 
 def _missing_of(client_id: str, instance_id: str, outcome: Outcome) -> Iterator[str]:
+    known = [(row["client_instance_id"], row["state"]) for row in outcome.clients if row["client_id"] == client_id]
+    if [state for _, state in known] != ["ended"] or (instance_id and known[0][0] != instance_id):
+        yield f"{client_id} is {known or 'not there'} on /clients of the export"
     records = [record for record in outcome.records if record["client_id"] == client_id]
     if len(records) < PUSHES_EACH:
         yield f"{client_id} has {len(records)} pushes in the landing zone"

@@ -41,7 +41,7 @@ class Export:
     def status(self) -> dict[str, Any]:
         """What it says of itself; raises ValueError while it says nothing."""
         from fleetgauge.data_dir import DataDirectory
-        from fleetgauge.status import NotRunningError, read_status
+        from fleetgauge.node_socket import NotRunningError, read_status
 
         try:
             return read_status(DataDirectory(self.data).export_socket(self.number))

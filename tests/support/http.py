@@ -47,6 +47,14 @@ def get(
     return get_at(host, port, path, method=method, headers=headers, **query)
 
 
+def get_url(url: str, path: str, **query: str) -> HttpAnswer:
+    """One request to whoever serves HTTP there."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return get_at(parts.hostname, parts.port, path, **query)
+
+
 def get_at(
     host: str, port: int, path: str, *, method: str = "GET", headers: dict[str, str] | None = None, **query: str
 ) -> HttpAnswer:

@@ -82,10 +82,10 @@ class Node:
     def status(self) -> dict[str, Any]:
         """What the running node says of itself, read from its socket in this process."""
         from fleetgauge.data_dir import DataDirectory
-        from fleetgauge.status import NotRunningError, read_status
+        from fleetgauge.node_socket import NotRunningError, read_status
 
         try:
-            return read_status(DataDirectory(self.data).status_socket)
+            return read_status(DataDirectory(self.data).node_socket)
         except NotRunningError as error:
             raise ValueError(str(error)) from error
 

@@ -91,11 +91,13 @@ class GroupMember:
         self.changed = threading.Condition()
         self.shares = Shares(exporter)
         self.lost_records = 0
+        self.rebalances = 0
         self._calls: deque[_Call[object]] = deque()
         self._closing = False
         self._paused = False
         self._unasked: set[int] = set()
-        self._suspect = False
+        self._suspect = True  # so that the topic is looked for at once
+        self.has_reached_topic = False
         self._away: str | None = None
         self._denied: str | None = None
         self._look_due_ms = 0
@@ -255,6 +257,7 @@ class GroupMember:
     def _on_assign(self, consumer: "Consumer", places: "list[TopicPartition]") -> None:
         partitions = [place.partition for place in places]
         self._log.info("partitions assigned", topic=self._topic, partitions=partitions)
+        self.rebalances += 1
         with self.changed:
             self.shares.begin(partitions)
         self._unasked.update(partitions)
@@ -266,6 +269,7 @@ class GroupMember:
     def _on_revoke(self, _consumer: "Consumer", places: "list[TopicPartition]") -> None:
         partitions = [place.partition for place in places]
         self._log.info("partitions revoked", topic=self._topic, partitions=partitions)
+        self.rebalances += 1
         with self.changed:
             self.shares.end(partitions)
             self.changed.notify_all()
@@ -341,6 +345,7 @@ class GroupMember:
         except PushLogError as error:
             self._away = str(error)
             return
+        self.has_reached_topic = True
         problem = found.topics[self._topic].error
         self._away = None if problem is None else f"cannot read topic {self._topic}: {text_of(problem)}"
         self._suspect = problem is not None

@@ -12,6 +12,7 @@ from exporters.calm_log import CalmLog
 from exporters.push_log.kafka_topic.group_member import GroupMember, MakeConsumer, RebalancingError
 from exporters.push_log.kafka_topic.offsets import TopicOffsets
 from exporters.push_log.kafka_topic.record_codec import BadRecord, Headers, MalformedRecordError, decode_record
+from exporters.push_log.kafka_topic.seen_clients import SeenClients
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.kafka_topic.shares import Fetched, TopicMessage
 from exporters.push_log.log import Batch, Lag, PushLogError
@@ -38,6 +39,7 @@ class KafkaTopicReader:
         time: the clocks.
         consumer: makes the consumer; see `GroupMember`.
         offsets: tells where partitions begin and end.
+        seen: the clients of the records that are read; None keeps none.
 
     Raises:
         PushLogError: confluent-kafka is missing, or refuses a setting.
@@ -51,7 +53,9 @@ class KafkaTopicReader:
         time: Time | None = None,
         consumer: MakeConsumer | None = None,
         offsets: TopicOffsets | None = None,
+        seen: SeenClients | None = None,
     ) -> None:
+        self._seen = seen
         self._topic = settings.topic
         self._exporter = exporter
         self._time = time or SystemTime()
@@ -81,6 +85,21 @@ class KafkaTopicReader:
         return self._member.lost_records
 
     @property
+    def problem(self) -> str | None:
+        """Why nothing can be read now; None when all is well."""
+        return self._member.problem
+
+    @property
+    def has_reached_topic(self) -> bool:
+        """True once the brokers have answered for the topic."""
+        return self._member.has_reached_topic
+
+    @property
+    def rebalances(self) -> int:
+        """How often partitions were assigned or revoked."""
+        return self._member.rebalances
+
+    @property
     def is_closed(self) -> bool:
         """True from `close` on."""
         return self._member.is_closing
@@ -96,6 +115,8 @@ class KafkaTopicReader:
         self._member.join()
         taken = self._take(max_bytes, max_records, max_wait_ms)
         records = self._read(taken)
+        if self._seen is not None:
+            self._seen.take((taken[index].partition, taken[index].offset, each) for index, each in records.items())
         member = self._member
         with member.changed:
             batch = member.shares.hand_out(taken, records)
@@ -179,7 +200,7 @@ class KafkaTopicReader:
         for index, fetched in enumerate(taken):
             message = fetched.message
             try:
-                records[index] = decode_record(message.key(), message.value(), _headers(message))
+                records[index] = decode_record(message.key(), message.value(), headers_of(message))
             except MalformedRecordError as error:
                 self._set_aside(error, fetched)
         return records
@@ -212,16 +233,21 @@ class KafkaTopicReader:
         with self._member.changed:
             cursors = {share.partition: share.committed for share in self._member.shares.current}
             oldest = self._member.shares.oldest_received_at
+        asked_at_us = self._time.microseconds()
         # A cursor that retention has overtaken lies before the beginning; what is between is lost, and not behind.
         beginnings, ends = self._offsets.beginnings(cursors), self._offsets.ends(cursors)
+        if self._seen is not None:
+            with self._member.changed:
+                read = self._member.shares.read_before(ends, beginnings)
+            self._seen.read_to_end(read, asked_at_us)
         records = sum(
             max(0, ends[partition] - max(beginnings[partition], cursor or 0)) for partition, cursor in cursors.items()
         )
         return Lag(records=records, bytes=None, oldest_received_at=oldest if records else None)
 
 
-def _headers(message: TopicMessage) -> Headers | None:
-    """The headers.
+def headers_of(message: TopicMessage) -> Headers | None:
+    """The headers of a record.
 
     Raises:
         MalformedRecordError: a name among them is no UTF-8.

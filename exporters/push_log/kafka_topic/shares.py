@@ -130,6 +130,20 @@ class Shares:
             return self._handed_out[0].batch.records[0].received_at
         return self._fetched[0].message.timestamp()[1] * 1_000 if self._fetched else None
 
+    def read_before(self, ends: Mapping[int, int], beginnings: Mapping[int, int]) -> list[int]:
+        """The partitions of which all records before these offsets were taken. One without a cursor yet is read from
+        its beginning.
+        """
+        waiting = {fetched.partition for fetched in self._fetched}
+        found = []
+        for partition, end in ends.items():
+            share = self._by_partition.get(partition)
+            if share is not None and partition not in waiting:
+                due = beginnings[partition] if share.next_offset is None else share.next_offset
+                if due >= end:
+                    found.append(partition)
+        return found
+
     def want(self, max_bytes: int, max_records: int) -> None:
         """How large the next batch may be: as much is held at most, but for what one fetch brings at once."""
         self._max_bytes, self._max_records = max_bytes, max_records

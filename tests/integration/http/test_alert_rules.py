@@ -1,4 +1,5 @@
-"""The alert rules and the dashboard of `examples/`, against a real Prometheus that scrapes a real node.
+"""The alert rules and the dashboard of `examples/`, against a real Prometheus that scrapes a real `fleetgauge serve`
+and a real `fleetgauge export` over a topic.
 
 Needs Prometheus: `apt-get install --no-install-recommends prometheus` on Debian, or any `prometheus` and `promtool` on
 the PATH.
@@ -13,16 +14,24 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.http import address_of, get
+from support.export import Export
+from support.http import get_url, wait_until
+from support.kafka_broker import KafkaBroker
 from support.node import Node
 from support.payloads import metrics_data
+from support.plugin_records import Brokers
 from support.raw_client import RawClient
 from support.webhook import Webhook
+
+from exporters.push_log.kafka_topic.clients import make_admin
+from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
+from exporters.push_log.kafka_topic.topic import ensure_topic
 
 pytestmark = [
     pytest.mark.integration,
@@ -89,9 +98,22 @@ class Prometheus:
         raise AssertionError(f"waited in vain for {what}")
 
 
-@pytest.fixture(scope="module")
-def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Prometheus]]:
-    """A node with an exporter that delivers, one whose destination is away, and one that refuses; and Prometheus."""
+@dataclass
+class Scraped:
+    """A process of one of the forms, its HTTP port, and the Prometheus that scrapes it."""
+
+    form: str
+    url: str
+    prometheus: Prometheus
+
+
+OTHERS = {"serve": "(topic)", "export": "(serve)"}
+"""By form, the mark of what belongs to the other one on the dashboard; the groups of rules are named for their form."""
+
+
+@pytest.fixture(scope="module", params=["serve", "export"])
+def scraped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    """A process with an exporter that delivers, one whose destination is away, and one that refuses; and Prometheus."""
     directory = tmp_path_factory.mktemp("scraped")
     with pytest.MonkeyPatch.context() as patch, Webhook() as hook, Webhook() as away:
         patch.setenv("PYTHONPATH", str(EXAMPLES))
@@ -102,59 +124,104 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Pr
         for name, served in (("hook", hook), ("away", away)):
             kind = "webhook_exporter:webhook_exporter"
             tables.append(f'[exporters.{name}]\ntype = "{kind}"\nurl = "{served.url}"\n"linger.ms" = 50\n')
-        with Node(directory, "http.listeners=http://127.0.0.1:0", config="".join(tables)) as node:
-            for client_id in ("good", "bad"):
-                with RawClient(node.port, client_id=client_id) as client:
-                    assert client.push(client.get(), metrics_data()).error_code == 0
-            node.wait_for(
-                lambda s: (
-                    s["exporter_process"]["exporters"]["hook"]["letters"] == 1
-                    and s["exporter_process"]["exporters"]["away"]["retried"]
-                    and s["exporter_process"]["exporters"]["landing"]["delivered_records"] == 2
-                ),
-                what="each to do its part",
-            )
-            host, port = address_of(node)
-            prometheus = Prometheus(directory, f"{host}:{port}")
+        running = serving if request.param == "serve" else exporting
+        with running(request, directory, "".join(tables)) as status:
+            wait_until(lambda: all_did_their_part(status), what="each to do its part")
+            url = str(status()["http"]["listeners"][0])
+            prometheus = Prometheus(directory, url.removeprefix("http://"))
             try:
                 scraped_twice = "count_over_time(fleetgauge_ready[1m]) > 1"
                 prometheus.wait_for(lambda: bool(prometheus.ask("query", query=scraped_twice)["result"]), "two scrapes")
-                yield node, prometheus
+                yield Scraped(request.param, url, prometheus)
             finally:
                 prometheus.process.kill()
                 prometheus.process.wait()
 
 
-def dashboard_expressions() -> list[str]:
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    found = [target["expr"] for panel in panels for target in panel["targets"]]
+Status = Callable[[], dict[str, Any]]
+
+
+@contextmanager
+def serving(_: pytest.FixtureRequest, directory: Path, tables: str) -> Iterator[Status]:
+    with Node(directory, "http.listeners=http://127.0.0.1:0", config=tables) as node:
+        for client_id in ("good", "bad"):
+            with RawClient(node.port, client_id=client_id) as client:
+                assert client.push(client.get(), metrics_data()).error_code == 0
+        yield node.status
+
+
+@contextmanager
+def exporting(request: pytest.FixtureRequest, directory: Path, tables: str) -> Iterator[Status]:
+    broker: KafkaBroker = request.getfixturevalue("broker")
+    topic = KafkaTopicSettings(
+        bootstrap_servers=broker.bootstrap, topic="scraped", partitions=2, group_prefix="scraped"
+    )
+    ensure_topic(make_admin(topic), topic)
+    brokers = Brokers(topic)
+    for client_id in ("good", "bad"):
+        brokers.push(client_id)
+    config = directory / "export.toml"
+    config.write_text(
+        f'"push.log" = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
+        f'push.log.kafka.topic = "scraped"\npush.log.kafka.group.prefix = "scraped"\n{tables}'
+    )
+    with Export(directory, config, "http.listeners=http://127.0.0.1:0") as export:
+        yield export.status
+
+
+def all_did_their_part(status: Status) -> bool:
+    with suppress(ValueError, KeyError):  # the status, or what it tells of an exporter, may come yet
+        exporters = status()["exporter_process"]["exporters"]
+        return bool(
+            exporters["hook"]["letters"] == 1
+            and exporters["away"]["retried"]
+            and exporters["away"]["lag_records"]
+            and exporters["landing"]["delivered_records"] == 2
+        )
+    return False
+
+
+def dashboard_expressions(form: str) -> list[str]:
+    """What the panels ask of this form."""
+    targets = [
+        (panel["title"] + target["legendFormat"], target["expr"])
+        for panel in json.loads(DASHBOARD.read_text())["panels"]
+        for target in panel["targets"]
+    ]
+    found = [expression for title, expression in targets if OTHERS[form] not in title]
+    assert 0 < len(found) < len(targets)
     for variable, value in _GRAFANA.items():
         found = [expression.replace(variable, value) for expression in found]
     assert not [expression for expression in found if "$" in expression], "a variable that Grafana has no value for"
     return found
 
 
-def test_every_rule_is_evaluated_and_reads_metrics_that_there_are(scraped: tuple[Node, Prometheus]) -> None:
-    _, prometheus = scraped
+def test_every_rule_is_evaluated_and_reads_metrics_that_there_are(scraped: Scraped) -> None:
+    prometheus = scraped.prometheus
     prometheus.wait_for(lambda: {rule["health"] for rule in prometheus.rules().values()} == {"ok"}, "healthy rules")
     known = prometheus.ask("metadata")
-    for rule in prometheus.rules().values():
-        names = set(_NAME.findall(rule["query"]))
-        assert names, rule["name"]
-        unknown = {name for name in names if _FAMILY.sub("", name) not in known}
-        assert not unknown, f"{rule['name']} reads what no node tells: {unknown}"
-        assert {"summary"} <= set(rule["annotations"])
+    other = {"serve": "fleetgauge-export", "export": "fleetgauge-serve"}[scraped.form]
+    groups = {group["name"]: group["rules"] for group in prometheus.ask("rules")["groups"]}
+    assert groups.keys() == {"fleetgauge-delivery", "fleetgauge-serve", "fleetgauge-export"}
+    for group, rules in groups.items():
+        for rule in rules:
+            names = set(_NAME.findall(rule["query"]))
+            assert names, rule["name"]
+            unknown = {name for name in names if _FAMILY.sub("", name) not in known}
+            assert group == other or not unknown, f"{rule['name']} reads what {scraped.form} does not tell: {unknown}"
+            assert {"summary"} <= set(rule["annotations"])
+    if scraped.form == "export":
+        assert all("push_log" in rule["query"] for rule in groups[other])
 
 
-def test_the_rules_see_what_is_wrong_and_nothing_else(scraped: tuple[Node, Prometheus]) -> None:
-    _, prometheus = scraped
+def test_the_rules_see_what_is_wrong_and_nothing_else(scraped: Scraped) -> None:
+    prometheus = scraped.prometheus
 
     def alerting() -> set[str]:
         return {name for name, rule in prometheus.rules().items() if rule["state"] != "inactive"}
 
     wanted = {"FleetgaugeDeadLetters", "FleetgaugeExporterRetrying"}
-    prometheus.wait_for(lambda: wanted <= alerting(), f"{wanted}")
-    assert alerting() == wanted
+    prometheus.wait_for(lambda: alerting() == wanted, f"{wanted}")
     [letter] = prometheus.rules()["FleetgaugeDeadLetters"]["alerts"]
     assert (letter["labels"]["exporter"], letter["state"]) == ("hook", "firing")
     assert letter["annotations"]["summary"] == "1 pushes are refused by hook"
@@ -203,10 +270,11 @@ def test_an_exporter_process_that_hangs_is_seen_though_what_it_said_last_looks_w
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_every_panel_of_the_dashboard_shows_something(scraped: tuple[Node, Prometheus]) -> None:
-    _, prometheus = scraped
-    for expression in dashboard_expressions():
-        assert prometheus.ask("query", query=expression)["result"], expression
+def test_every_panel_of_the_dashboard_shows_something(scraped: Scraped) -> None:
+    prometheus = scraped.prometheus
+    for expression in dashboard_expressions(scraped.form):
+        # Of a state that comes and goes, such as a lag, one of the next scrapes tells.
+        prometheus.wait_for(lambda expr=expression: bool(prometheus.ask("query", query=expr)["result"]), expression)  # type: ignore[misc]
     assert prometheus.ask("label/exporter/values", **{"match[]": "fleetgauge_exporter_state"}) == [
         "away",
         "hook",
@@ -231,9 +299,8 @@ def test_the_dashboard_is_made_as_grafana_reads_it() -> None:
     assert all(panel["description"] and panel["fieldConfig"]["defaults"]["unit"] for panel in panels)
 
 
-def test_promtool_finds_nothing_wrong_with_our_own_metrics(scraped: tuple[Node, Prometheus]) -> None:
-    node, _ = scraped
-    page = get(node, "/metrics").body.decode()
+def test_promtool_finds_nothing_wrong_with_our_own_metrics(scraped: Scraped) -> None:
+    page = get_url(scraped.url, "/metrics").body.decode()
     ours = "".join(line + "\n" for line in page.splitlines() if "fleetgauge_" in line)
     assert "fleetgauge_exporter_freshness_seconds_bucket" in ours
     linted = subprocess.run(["promtool", "check", "metrics"], input=ours, capture_output=True, text=True, check=False)

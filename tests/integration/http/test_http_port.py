@@ -63,7 +63,7 @@ def test_no_answer_is_kept_by_caches_or_taken_for_another_type(node: Node) -> No
         ("/<script>", 404, "there are /healthz, /readyz, /metrics, /clients"),
         ("/clients/../metrics", 404, "nothing is served there"),
         ("/clients?<script>=1", 400, "parameters are instance_id"),
-        ("/clients?state=<script>", 400, "states are terminated"),
+        ("/clients?state=<script>", 400, "states are ended"),
         ("/clients?state=live&state=late", 400, "at most once"),
         ("/clients?sort=<script>", 400, "sorts are client_instance_id"),
         ("/clients?order=up", 400, "asc or desc"),

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -25,9 +26,17 @@ pytestmark = pytest.mark.integration
 
 HTTP = "http.listeners=http://127.0.0.1:0"
 MANY = 20_000
+HERE = "live,new,late,refused,throttled"
+"""The clients of earlier tests are listed too, as vanished."""
 
 
-def test_a_real_client_is_listed_with_what_it_did_and_gone_when_it_has_closed(tmp_path: Path) -> None:
+def present(node: Node, **query: str) -> list[Any]:
+    """The clients that are connected, of those that are asked for."""
+    found: list[Any] = get(node, "/clients", **{"state": HERE, **query}).json()["clients"]
+    return found
+
+
+def test_a_real_client_is_listed_with_what_it_did_and_as_ended_when_it_has_closed(tmp_path: Path) -> None:
     config = '[client-metrics.team-a]\nmetrics = "*"\ninterval.ms = 1000\nmatch = "client_id=orders"\n'
     with Node(tmp_path, HTTP, config=config) as node:
         producer = Producer({"bootstrap.servers": f"127.0.0.1:{node.port}", "client.id": "orders", "log_level": 3})
@@ -49,8 +58,50 @@ def test_a_real_client_is_listed_with_what_it_did_and_gone_when_it_has_closed(tm
         assert client["client_instance_id"] in shown
         assert "team-a" in shown
         producer.close()
-        wait_until(lambda: get(node, "/clients").json()["total"] == 0, what="the client to be gone")
-        assert "no client instance" in run_cli("clients", "--log-dirs", str(node.data)).stdout
+        wait_until(lambda: node.status()["telemetry"]["counters"]["instances"] == 0, what="the client to be gone")
+        (ended,) = get(node, "/clients").json()["clients"]
+        assert (ended["client_instance_id"], ended["state"]) == (client["client_instance_id"], "ended")
+        assert ended["pushes"] > client["pushes"]
+
+
+def test_a_client_that_is_killed_is_vanished_until_it_comes_back_under_its_id(tmp_path: Path) -> None:
+    """Whether one process listens or two share the port: the instance is listed once."""
+    for workers in ("1", "2"):
+        (tmp_path / workers).mkdir()
+        with Node(tmp_path / workers, HTTP, f"workers={workers}") as node:
+            instance = uuid.uuid4()
+
+            def states(node: Node = node) -> list[str]:
+                return [each["state"] for each in get(node, "/clients").json()["clients"]]
+
+            with RawClient(node.port, client_id="killed") as client:
+                assert client.push(client.get(instance), metrics_data()).error_code == 0
+                assert states() == ["live"]
+            wait_until(lambda: states() == ["vanished"], what="the client to be vanished")
+            row = json.loads(
+                run_cli("clients", "--log-dirs", str(node.data), "--state", "vanished", "--format", "json").stdout
+            )
+            assert (row["client_id"], row["pushes"], row["connections"]) == ("killed", 1, 0)
+            assert states() == ["vanished"]
+            wait_until(lambda: node.status()["telemetry"]["counters"]["instances_vanished"] == 1, what="the count")
+            # Of two workers the system chooses one for a connection: with both in turn, each meets the instance.
+            others = [RawClient(node.port, client_id="killed") for _ in range(4)]
+            try:
+                for each in others:
+                    assert each.get(instance).client_instance_id == instance
+                wait_until(lambda: len(states()) == 1 and states() != ["vanished"], what="the client to be back")
+            finally:
+                for each in others:
+                    each.__exit__()
+            wait_until(lambda: states() == ["vanished"], what="the client to be vanished again")
+
+
+def test_without_any_client_the_command_says_when_they_appear_and_what_to_check(tmp_path: Path) -> None:
+    with Node(tmp_path) as node:
+        shown = run_cli("clients", "--log-dirs", str(node.data)).stdout
+        assert "within five minutes" in shown
+        assert "subscription" in shown
+        assert "fits the filter" in run_cli("clients", "--log-dirs", str(node.data), "--client-id", "x").stdout
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +125,13 @@ def clients(node: Node) -> Iterator[tuple[RawClient, RawClient]]:
         assert good.push(good.get(), metrics_data()).error_code == 0
         assert bad.push(bad.get(), b"\xff" * 9).error_code == 87
         yield good, bad
-    wait_until(lambda: get(node, "/clients").json()["total"] == 0, what="the clients to be gone")
+    wait_until(lambda: node.status()["telemetry"]["counters"]["instances"] == 0, what="the clients to be gone")
 
 
 def test_the_http_port_and_both_roads_of_the_command_say_the_same(
     node: Node, clients: tuple[RawClient, RawClient]
 ) -> None:
-    told = {each["client_id"]: each for each in get(node, "/clients").json()["clients"]}
+    told = {each["client_id"]: each for each in present(node)}
     assert set(told) == {"good\x1b[2J", "=bad,1"}
     good, bad = told["good\x1b[2J"], told["=bad,1"]
     assert (good["state"], good["pushes"], good["push_bytes"]) == ("live", 1, len(metrics_data()))
@@ -89,13 +140,13 @@ def test_the_http_port_and_both_roads_of_the_command_say_the_same(
     assert good["client_source_port"] == clients[0].socket.getsockname()[1]
     times = {"last_push_at", "last_seen_at", "last_error_at"}
     for road in (("--log-dirs", str(node.data)), ("--url", url_of(node))):
-        lines = run_cli("clients", *road, "--format", "json").stdout.splitlines()
+        lines = run_cli("clients", *road, "--state", HERE, "--format", "json").stdout.splitlines()
         found = {each["client_id"]: each for each in map(json.loads, lines)}
         for name, row in told.items():
             assert {k: v for k, v in found[name].items() if k not in times} == {
                 k: v for k, v in row.items() if k not in times
             }
-        rows = list(csv.DictReader(io.StringIO(run_cli("clients", *road, "--format", "csv").stdout)))
+        rows = list(csv.DictReader(io.StringIO(run_cli("clients", *road, "--state", HERE, "--format", "csv").stdout)))
         assert {row["client_id"] for row in rows} == {r"good\x1b[2J", "'=bad,1"}, "no formula for a spreadsheet"
         assert {row["pushes"] for row in rows} == {"0", "1"}
         table = run_cli("clients", *road, "--state", "refused").stdout
@@ -125,18 +176,16 @@ def test_the_http_port_and_both_roads_of_the_command_say_the_same(
 def test_clients_are_chosen_and_sorted(
     node: Node, clients: tuple[RawClient, RawClient], query: dict[str, str], expected: set[str]
 ) -> None:
-    assert {each["client_id"] for each in get(node, "/clients", **query).json()["clients"]} == expected
+    assert {each["client_id"] for each in present(node, **query)} == expected
 
 
 def test_an_instance_is_found_by_its_id_in_the_forms_that_clients_log(
     node: Node, clients: tuple[RawClient, RawClient]
 ) -> None:
-    text = get(node, "/clients", client_id="good*").json()["clients"][0]["client_instance_id"]
+    text = present(node, client_id="good*")[0]["client_instance_id"]
     found = uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     for form in (text, found.hex, str(found), text.replace("-", "+").replace("_", "/") + "=="):
-        assert [each["client_instance_id"] for each in get(node, "/clients", instance_id=form).json()["clients"]] == [
-            text
-        ]
+        assert [each["client_instance_id"] for each in present(node, instance_id=form)] == [text]
 
 
 def test_metrics_hold_what_the_clients_did_and_their_own_where_asked_for(
@@ -163,7 +212,7 @@ def test_metrics_hold_what_the_clients_did_and_their_own_where_asked_for(
         if key[0] == "kafka_server_client_metrics_plugin_export_count" and len(key) > 1
     }
     assert sorted(own.values()) == [0, 1]
-    listed = {each["client_instance_id"]: each["pushes"] for each in get(node, "/clients").json()["clients"]}
+    listed = {each["client_instance_id"]: each["pushes"] for each in present(node)}
     assert own == listed
 
 
@@ -243,7 +292,8 @@ def test_twenty_thousand_clients_are_listed_while_pushes_go_on(node: Node) -> No
             pusher.join(30)
         assert codes
         assert set(codes) == {0}, "no push was refused or lost"
-    wait_until(lambda: get(node, "/clients").json()["total"] == 0, what="the instances to be gone")
+    wait_until(lambda: node.status()["telemetry"]["counters"]["instances"] == 0, what="the instances to be gone")
+    assert get(node, "/clients", state="live,new,late").json()["total"] == 0
     assert "client_instance_id=" not in get(node, "/metrics").body.decode(), "no series of a gone client stays"
 
 
@@ -255,7 +305,7 @@ def test_a_node_that_does_not_run_is_one_sentence(tmp_path: Path, node: Node) ->
         (("--url", "http://127.0.0.1:1"), "no node answers at http://127.0.0.1:1"),
         (("--url", "file:///etc/passwd"), "--url is http://host:port"),
         (("--url", url_of(node) + "/nowhere"), "answered 404"),
-        (("--log-dirs", str(node.data), "--state", "alive"), "states are terminated, refused"),
+        (("--log-dirs", str(node.data), "--state", "alive"), "states are ended, vanished"),
         (("--log-dirs", str(node.data), "--sort", "colour"), "sorts are client_instance_id"),
         (("--log-dirs", str(node.data), "--instance-id", "x"), "22 characters"),
     ):

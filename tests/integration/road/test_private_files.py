@@ -49,7 +49,7 @@ def test_every_process_keeps_its_files_to_its_user_and_is_found_in_a_deep_direct
                 str(path) for path in (node.data, *node.data.rglob("*")) if stat.S_IMODE(path.stat().st_mode) & 0o077
             ]
             assert open_to_others == []
-            assert (node.data / "status.sock").is_socket()
+            assert (node.data / "node.sock").is_socket()
             assert node.stop() == 0, node.output()
     finally:
         os.umask(before)

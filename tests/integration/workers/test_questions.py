@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from fleetgauge.node_socket import NodeSocket, ask_async
-from fleetgauge.status import NotRunningError, Status
+from fleetgauge.node_inventory import NodeInventory
+from fleetgauge.node_socket import NodeSocket, NotRunningError, Status, ask_async
 from fleetgauge.workers import questions
 from fleetgauge.workers.questions import WorkersSocket
 from quotas.clock import SystemTime
@@ -40,7 +40,7 @@ class Worker:
             plugin=None,
         )
         self.manager.update_subscription("all", {"metrics": "*", "interval.ms": "60000"})
-        self.socket = NodeSocket(path, dict, self.manager, TIME, lambda *_: False)
+        self.socket = NodeSocket(path, dict, NodeInventory(self.manager, TIME, lambda *_: False), TIME)
         self.data = SimpleNamespace(node_socket=path)
         self.pid = 1
         self.is_ready = True

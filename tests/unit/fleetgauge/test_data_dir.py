@@ -14,9 +14,8 @@ from structlog.testing import capture_logs
 from fleetgauge.config import ConfigError
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import DataDirectoryError
-from fleetgauge.node_socket import QuestionSocket, ask, ask_async
+from fleetgauge.node_socket import NotRunningError, QuestionSocket, Status, ask, ask_async, read_status
 from fleetgauge.private_files import keep_files_private
-from fleetgauge.status import NotRunningError, Status, StatusServer, read_status
 
 
 def test_the_cluster_id_is_made_once_and_kept(tmp_path: Path) -> None:
@@ -54,17 +53,21 @@ def test_sockets_lie_in_the_data_directory_however_deep_it_is_and_answer(
     data = DataDirectory(tmp_path / ("d" * depth) / "e")
     data.create()
 
+    class Told(QuestionSocket):
+        async def _answers(self, _question: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+            yield {"found": depth}
+
     async def status() -> Status:
-        server = StatusServer(data.status_socket, lambda: {"found": depth})
+        server = Told(data.node_socket)
         await server.start()
-        assert stat.S_IMODE((data.root / "status.sock").stat().st_mode) == 0o600
-        found = await asyncio.to_thread(read_status, data.status_socket)
+        assert stat.S_IMODE((data.root / "node.sock").stat().st_mode) == 0o600
+        found = await asyncio.to_thread(read_status, data.node_socket)
         await server.stop()
         return found
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         assert runner.run(status()) == {"found": depth}
-    assert not data.status_socket.exists()
+    assert not data.node_socket.exists()
 
 
 def test_a_deep_node_answers_questions_and_a_left_over_socket_is_replaced(tmp_path: Path) -> None:
@@ -89,7 +92,7 @@ def test_a_deep_node_answers_questions_and_a_left_over_socket_is_replaced(tmp_pa
 
 def test_a_deep_directory_without_a_node_is_said_to_have_none(tmp_path: Path) -> None:
     with pytest.raises(NotRunningError, match="no node answers"):
-        read_status(DataDirectory(tmp_path / ("d" * 150)).status_socket)
+        read_status(DataDirectory(tmp_path / ("d" * 150)).node_socket)
 
 
 def mode(path: Path) -> int:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from fleetgauge.cli import app
 from fleetgauge.cli.status import last_error
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.status import StatusServer
+from fleetgauge.node_socket import RelaySocket
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def node(data: Path, **process: Any) -> Iterator[None]:
     """Something that answers as a node does whose exporter process is like this."""
     child = {"wanted": True, "pid": 4_711, "restarts": 0, "status_age_ms": 400, "exporters": {}, **process}
     found = {"node": {}, "push_log": {}, "exporter_process": child}
-    server = StatusServer(DataDirectory(data).status_socket, lambda: found)
+    server = RelaySocket(DataDirectory(data).node_socket, lambda: found, Path("none"), "away")
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -25,7 +25,8 @@ from fleetgauge.http.exposition import (
 )
 from fleetgauge.http.routes import ENDPOINTS, PARAMETERS
 from telemetry.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
-from telemetry.inventory import STATE_MEANINGS, ClientRow, ClientState
+from telemetry.client_state import STATE_MEANINGS, ClientState
+from telemetry.inventory import ClientRow
 
 DOCS = Path(__file__).parents[3] / "docs" / "http.md"
 
@@ -197,8 +198,14 @@ def test_every_number_and_reason_of_a_delivery_is_told() -> None:
 
 def test_exporters_alone_tell_of_themselves_and_their_log() -> None:
     whole = status()
-    alone = {"export": {"pid": 1}, **{key: whole[key] for key in ("push_log", "exporter_process")}}
+    head = {"pid": 1, "started_at_ms": 1_750_000_000_500, "not_ready": ["the exporter process does not run"]}
+    clients = {"instances": 5, "instances_vanished": 2, "instances_ended": 1, "instances_evicted": 0}
+    alone = {"export": head, "clients": clients, **{key: whole[key] for key in ("push_log", "exporter_process")}}
     found = {family.name for family in families(alone, ())}
+    values = samples(text_of(alone))
+    assert values["fleetgauge_ready", ()] == 0
+    assert values["fleetgauge_client_instances", ()] == 5
+    assert values["fleetgauge_client_instances_vanished", ()] == 2
     assert "fleetgauge_exporter_delivered_pushes" in found
     assert "fleetgauge_push_log_segments" in found
     assert found < {family.name for family in families(whole, ())}

@@ -293,8 +293,25 @@ def test_a_client_that_asked_one_of_the_workers_for_records_is_marked() -> None:
 
 
 def test_the_state_of_the_latest_request_counts() -> None:
-    (found,) = merged_clients([row(last_seen_at=1, state="late"), row(last_seen_at=2, state="terminated")])
-    assert found.state == "terminated"
+    (found,) = merged_clients([row(last_seen_at=1, state="late"), row(last_seen_at=2, state="ended")])
+    assert found.state == "ended"
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "state"),
+    [
+        ("live", "vanished", "live"),
+        ("vanished", "new", "live"),
+        ("vanished", "ended", "ended"),
+        ("ended", "vanished", "ended"),
+        ("vanished", "vanished", "vanished"),
+    ],
+)
+def test_a_client_is_vanished_only_where_no_worker_has_a_connection_of_it(earlier: str, later: str, state: str) -> None:
+    rows = [row(last_seen_at=1, state=earlier, pushes=1), row(last_seen_at=2, state=later)]
+    for order in (rows, rows[::-1]):
+        (found,) = merged_clients(order)
+        assert found.state == state
 
 
 def test_an_id_under_two_principals_is_two_clients() -> None:

@@ -6,8 +6,9 @@ import uuid
 import pytest
 
 from telemetry.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
+from telemetry.client_state import ClientState
 from telemetry.instance_metrics import InstanceMetrics
-from telemetry.inventory import ClientFilter, ClientRow, ClientState, row_of, state_of
+from telemetry.inventory import ClientFilter, ClientRow, row_of, state_of
 from telemetry.push_record import format_instance_id
 from wire.errors import ErrorCode
 
@@ -134,7 +135,7 @@ def test_a_client_whose_latest_request_failed_says_how(node, client):
     client.answer()
     assert state(node) == "throttled"
     client.answer(terminating=True)
-    assert state(node) == "terminated"
+    assert state(node) == "ended"
 
 
 def test_a_client_that_nothing_is_asked_of_is_never_late(make_node, make_client):
