@@ -11,7 +11,7 @@ def demo(
         Path | None, typer.Option("--keep", help="Work in this new directory and keep what was made.")
     ] = None,
 ) -> None:
-    """Show the whole road with real clients: node, OTLP server, landing zone, and the fleet's tables by PySpark.
+    """Show the whole way of a push with real clients: node, OTLP server, landing zone, and tables by PySpark.
 
     Needs the extras kafka and spark, and Java 17 or 21. Nothing outside this machine is touched; everything runs on
     ports of the system's choice and is removed at the end (unless --keep). Exits with 1, naming what is missing,

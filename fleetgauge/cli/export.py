@@ -4,7 +4,7 @@ from fleetgauge.cli.options import ConfigFile, Overrides, config_reader
 
 
 def export(config: ConfigFile = None, override: Overrides = None) -> None:
-    """Deliver what is on the push log's Kafka topic (push.log=kafka), without listening for clients.
+    """Deliver the pushes on a Kafka topic, which the broker plugin writes (or fleetgauge serve with push.log=kafka).
 
     Any number of these may run, on any machines, with the same configuration: the processes share the topic's
     partitions as one consumer group for each exporter. When one dies the others take over, and nothing is lost.

@@ -28,9 +28,9 @@ def status(
     log_dirs: LogDirs = None,
     form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
 ) -> None:
-    """Show a running node: what came in, what was refused and why, the push log, and every exporter's cursor.
+    """Show a running serve or export: what came in, what was refused and why, the push log, every exporter.
 
-    The node is found by its data directory: --log-dirs, or log.dirs of the configuration. Exits with 1 where none runs.
+    It is found by its data directory: --log-dirs, or log.dirs of the configuration. Exits with 1 where none runs.
     """
     found = read_node_and_exports(data_directory(config, override, log_dirs))
     if form == "json":

@@ -107,7 +107,9 @@ class HttpPort:
             self.off = "http.listeners is empty"
             return
         if importlib.util.find_spec(_NEEDED) is None:
-            raise ConfigError(_KEY, "needs the extra http: pip install 'fleetgauge[http]'; or leave it empty")
+            raise ConfigError(
+                _KEY, "needs the extra http: pip install 'fleetgauge[http]'; or set http.listeners to an empty text"
+            )
         for endpoint in endpoints:
             self._sockets.append(_bound(endpoint))
         ports = [each.getsockname()[1] for each in self._sockets]
