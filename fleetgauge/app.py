@@ -6,7 +6,7 @@ The order of a stop: no new connections, pending responses sent, the push log co
 import asyncio
 import math
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -92,12 +92,18 @@ class Changes:
         )
 
 
-def say_reread(old: ServiceConfig, new: ServiceConfig) -> None:
-    """Logs that a configuration was taken over, and names the keys that differ and need a restart."""
+def say_reread(old: ServiceConfig, new: ServiceConfig, taken_over: Collection[str] = CHANGEABLE) -> None:
+    """Logs that a configuration was reread, and names the keys that differ and need a restart.
+
+    Args:
+        old: before.
+        new: as it was reread.
+        taken_over: fields of the configuration that need none.
+    """
     changed = [
         key
         for name, field in ServiceConfig.model_fields.items()
-        if name not in CHANGEABLE
+        if name not in taken_over
         for key in _differences(field.alias or name, getattr(old, name), getattr(new, name))
     ]
     if changed:
@@ -361,6 +367,7 @@ class FleetgaugeNode:
                     bytes_per_principal=config.telemetry_byte_rate_per_principal,
                     new_instances_per_ip=config.telemetry_new_instance_rate_per_ip,
                     new_instances_per_principal=config.telemetry_new_instance_rate_per_principal,
+                    log_bytes=config.push_log_retention_bytes,
                 ),
             ),
             node_id=config.node_id,

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 import typer
 
+from fleetgauge.app import say_reread
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.reader import ConfigReader
 from fleetgauge.data_dir import DataDirectory
@@ -21,14 +22,17 @@ from fleetgauge.exporter_job import Job
 from fleetgauge.exporter_supervisor import ExporterSupervisor
 from fleetgauge.http.supervisor import HttpPort
 from fleetgauge.logs import configure_logging
+from fleetgauge.machine import raise_open_files
 from fleetgauge.node_socket import RelaySocket, Status
 from fleetgauge.private_files import keep_files_private
-from fleetgauge.serving import exporter_lines
+from fleetgauge.serving import exporter_lines, keep_rereading
 from quotas.clock import SystemTime, Time
 
 log = structlog.get_logger(__name__)
 
 _PROGRESS_EVERY_S = 60.0
+_TAKEN_OVER = frozenset({"logging_level"})
+"""What a SIGHUP changes."""
 _SILENT_MS = 10_000
 """The exporter process reports once a second; after a longer silence this process is not ready [ms]."""
 
@@ -37,7 +41,7 @@ def export_until_stopped(reader: ConfigReader) -> None:
     """Runs the exporters until SIGTERM or SIGINT.
 
     Args:
-        reader: reads the configuration, once.
+        reader: reads the configuration, at the start and at each SIGHUP.
 
     Raises:
         FleetgaugeError: there is nothing to export or no topic to read, or a part does not start.
@@ -54,11 +58,12 @@ def export_until_stopped(reader: ConfigReader) -> None:
     keep_files_private()
     configure_logging(config.logging_level, config.logging_format, config.secrets())
     reader.warn_of_exposed_secrets()
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    asyncio.run(_run(config))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be obeyed: its default would end the process
+    raise_open_files()
+    asyncio.run(_run(config, reader))
 
 
-async def _run(config: ServiceConfig) -> None:
+async def _run(config: ServiceConfig, reader: ConfigReader) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -67,7 +72,11 @@ async def _run(config: ServiceConfig) -> None:
     await node.start()
     typer.echo(node.where_everything_is())
     progress = asyncio.create_task(_say_progress(node))
+    asked = asyncio.Event()
+    rereading = asyncio.create_task(keep_rereading(node, reader, asked))
+    loop.add_signal_handler(signal.SIGHUP, asked.set)
     await stop.wait()
+    rereading.cancel()
     log.info("stopping", within_ms=config.shutdown_timeout_ms)
     progress.cancel()
     await node.stop()
@@ -131,6 +140,10 @@ class ExportNode:
         self._clients_socket.unlink(missing_ok=True)  # the process that made it may have been killed
         self._lock.close()
         log.info("stopped", **self._progress())
+
+    async def reconfigure(self, config: ServiceConfig) -> None:
+        """Names in the log the keys that differ: but for the log's level, each is taken over at a restart alone."""
+        say_reread(self._config, config, _TAKEN_OVER)
 
     def status(self) -> Status:
         """What this process says of itself to `fleetgauge status`; plain values that JSON can hold."""

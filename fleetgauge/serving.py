@@ -4,7 +4,7 @@ import asyncio
 import signal
 import threading
 from importlib.metadata import version
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 import typer
@@ -65,7 +65,7 @@ async def _run(config: ServiceConfig, reader: ConfigReader, came_early: threadin
     await node.start()
     collect_seldom()
     asked = asyncio.Event()
-    rereading = loop.create_task(_keep_rereading(node, reader, asked))
+    rereading = loop.create_task(keep_rereading(node, reader, asked))
     loop.add_signal_handler(signal.SIGHUP, asked.set)
     if came_early.is_set():
         asked.set()
@@ -100,7 +100,15 @@ def _warn_of_subscriptions(config: ServiceConfig) -> None:
             )
 
 
-async def _keep_rereading(node: Node, reader: ConfigReader, asked: asyncio.Event) -> None:
+class Reconfigurable(Protocol):
+    """What runs by a configuration."""
+
+    async def reconfigure(self, config: ServiceConfig) -> None:
+        """Takes over what can be, and names in the log what needs a restart."""
+        ...
+
+
+async def keep_rereading(node: Reconfigurable, reader: ConfigReader, asked: asyncio.Event) -> None:
     """Takes one new configuration over after the other; signals that come meanwhile count as one more."""
     reading = OffLoop("reading the configuration", _READ_WITHIN_S)
     while True:

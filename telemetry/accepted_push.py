@@ -7,6 +7,7 @@ from telemetry.gate import Turn
 from telemetry.instance import ClientInstance
 from telemetry.push_record import PushRecord
 from telemetry.refusal import NOT_LOGGED, RefusalCounts
+from wire.errors import ErrorCode
 
 
 class AcceptedPush:
@@ -43,7 +44,7 @@ class AcceptedPush:
         turn, self._turn = self._turn, None
         if turn is not None:
             instance = self._instance
-            instance.gate.keep(turn)
+            instance.gate.last_known_error = ErrorCode.NONE
             instance.pushes += 1
             instance.push_bytes += len(self.encoded)
             instance.last_push_ms = turn.taken_at_ms

@@ -136,7 +136,7 @@ class ClientMetrics:
     def admit(self, instance: ClientInstance, now_ms: int) -> None:
         """Gives a new instance metrics of its own, where they are asked for and there is room for them.
 
-        Two principals under one instance id cannot both have them: the tag tells ids apart, and no more.
+        Two senders under one instance id cannot both have them: the tag tells ids apart, and no more.
         """
         if not self._instances_max:
             return

@@ -21,7 +21,7 @@ class Seat:
         is_terminated: an accepted terminating push was the last one on it.
         last_get_ms, last_push_ms: since when the connection waits for its interval; None before its first Get or push:
             then it waits from the latest one on any connection.
-        used_ms: when an answered Get or a logged push last came on it; -1 before the first.
+        used_ms: when a Get or a push was last let through on it; -1 before the first.
     """
 
     __slots__ = ("connection_id", "is_terminated", "last_get_ms", "last_push_ms", "used_ms")
@@ -37,7 +37,15 @@ class Seat:
 class Turn:
     """A push that the gate let through, with what the gate has to remember to take it back."""
 
-    __slots__ = ("followed_a_get", "latest_push_ms", "previous_push_ms", "seat", "taken_at_ms", "terminating")
+    __slots__ = (
+        "followed_a_get",
+        "latest_push_ms",
+        "previous_push_ms",
+        "previous_use_ms",
+        "seat",
+        "taken_at_ms",
+        "terminating",
+    )
 
     def __init__(
         self,
@@ -50,6 +58,7 @@ class Turn:
         self.seat = seat
         self.taken_at_ms = taken_at_ms
         self.previous_push_ms = seat.last_push_ms
+        self.previous_use_ms = seat.used_ms
         self.latest_push_ms = latest_push_ms
         self.followed_a_get = followed_a_get
         self.terminating = terminating
@@ -74,6 +83,7 @@ class Gate:
     """
 
     __slots__ = (
+        "_cure_opens",
         "_get_unconsumed",
         "_latest_get_ms",
         "_latest_push_ms",
@@ -87,6 +97,7 @@ class Gate:
         self._latest_get_ms: int | None = None
         self._latest_push_ms: int | None = None
         self._get_unconsumed = False
+        self._cure_opens = True
         self._seats: tuple[Seat, ...] = ()
         self._shared: Seat | None = None
         self.last_known_error = ErrorCode.NONE
@@ -135,6 +146,14 @@ class Gate:
     # Requests on the connection that entered last
 
     @property
+    def may_end_early(self) -> bool:
+        """True if a terminating push need not be due: the connection has a seat of its own.
+
+        Else any number of connections could each send one.
+        """
+        return self.seat is not self._shared
+
+    @property
     def is_terminated(self) -> bool:
         """True if an accepted terminating push was the last one on the connection."""
         return self.seat.is_terminated
@@ -151,10 +170,14 @@ class Gate:
         )
 
     def record_get(self, now_ms: int) -> None:
-        """Notes a Get that is answered; the next push is due at once, on whichever connection."""
+        """Notes a Get that is answered; the next push is due at once, on whichever connection.
+
+        But not if it cures the error of a last push that was not due: the two would evade the interval together.
+        """
         seat = self.seat
         self._latest_get_ms = seat.last_get_ms = seat.used_ms = now_ms
-        self._get_unconsumed = True
+        if self._cure_opens or self.last_known_error not in _RECOVERING:
+            self._get_unconsumed = True
         self.last_known_error = ErrorCode.NONE
 
     def record_early(self) -> None:
@@ -166,7 +189,7 @@ class Gate:
             seat.last_push_ms = self._latest_push_ms
 
     def may_push(self, push_interval_ms: int, now_ms: int) -> bool:
-        """True if a push at `now_ms` is due. A terminating push need not be due."""
+        """True if a push at `now_ms` is due. A terminating push need not be due, see `may_end_early`."""
         if self._get_unconsumed:
             return True
         last_push_ms = self.seat.last_push_ms
@@ -185,20 +208,19 @@ class Gate:
         last_push_ms = self._latest_push_ms if self.seat.last_push_ms is None else self.seat.last_push_ms
         return last_push_ms is not None and now_ms - last_push_ms >= push_interval_ms
 
-    def take_turn(self, now_ms: int, *, terminating: bool) -> Turn:
-        """Notes a push that is let through; with `terminating` it is the last one, unless it is given back."""
+    def take_turn(self, now_ms: int, *, terminating: bool, is_due: bool = True) -> Turn:
+        """Notes a push that is let through; with `terminating` it is the last one, unless it is given back.
+
+        If it is let through before it is due, a Get that cures its refusal makes no further push due.
+        """
         seat = self.seat
         turn = Turn(seat, now_ms, self._latest_push_ms, self._get_unconsumed, terminating)
-        self._latest_push_ms = seat.last_push_ms = now_ms
+        self._latest_push_ms = seat.last_push_ms = seat.used_ms = now_ms
         self._get_unconsumed = False
-        if terminating:
+        self._cure_opens = is_due
+        if terminating and seat is not self._shared:
             seat.is_terminated = True
         return turn
-
-    def keep(self, turn: Turn) -> None:
-        """Notes that the push is in the push log."""
-        self.last_known_error = ErrorCode.NONE
-        turn.seat.used_ms = turn.taken_at_ms
 
     def give_back(self, turn: Turn) -> None:
         """Undoes `take_turn`, for a push whose refusal is to cost the client nothing.
@@ -209,6 +231,7 @@ class Gate:
         seat = turn.seat
         if seat.last_push_ms == turn.taken_at_ms:
             seat.last_push_ms = turn.previous_push_ms
+            seat.used_ms = turn.previous_use_ms
         if self._latest_push_ms == turn.taken_at_ms:
             self._latest_push_ms = turn.latest_push_ms
         if turn.followed_a_get:

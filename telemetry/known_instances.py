@@ -120,9 +120,8 @@ class KnownInstances:
         return instance
 
     def _make(self, instance_id: uuid.UUID, context: RequestContext, now_ms: int) -> ClientInstance | None:
-        allowances = self._bounds.of(context, now_ms)
-        if not all(allowance.take_instance(now_ms) for allowance in allowances):
-            self._bounds.warn("new client instances", context, now_ms)
+        allowances = self._bounds.take_in(context, now_ms)
+        if allowances is None:
             return None
         wanted = self._wanted_of(instance_id, context)
         pace = self._pace_of(instance_id, context, wanted.push_interval_ms, now_ms)

@@ -169,10 +169,10 @@ class ClientMetricsManager:
         if gate.is_terminated:
             return self._refuse(AFTER_TERMINATING, instance, now_ms)
         is_due = gate.may_push(instance.subscription.push_interval_ms, now_ms)
-        if not is_due and not terminating:
+        if not is_due and not (terminating and gate.may_end_early):
             return self._refuse_early(PUSH_TOO_EARLY, instance, now_ms)
-        over = self._over_limits(instance, context, is_due=is_due, terminating=terminating, now_ms=now_ms)
-        turn = gate.take_turn(now_ms, terminating=terminating)
+        over = self._over_limits(instance, context, terminating, now_ms)
+        turn = gate.take_turn(now_ms, terminating=terminating, is_due=is_due)
         checked = self._check(request, instance, over)
         if isinstance(checked, Refusal):
             return self._refuse_push(checked, instance, turn)
@@ -309,17 +309,14 @@ class ClientMetricsManager:
         )
 
     def _over_limits(
-        self, instance: ClientInstance, context: RequestContext, *, is_due: bool, terminating: bool, now_ms: int
+        self, instance: ClientInstance, context: RequestContext, terminating: bool, now_ms: int
     ) -> Refusal | None:
         """The refusal of a push that a telemetry quota, or what its sender may send in all, has no room for."""
         pace = self._pace
         if pace is not None and pace.enabled and not self._keeps_pace(pace, instance, context, terminating, now_ms):
             return OVER_QUOTA
-        keeps_interval = is_due and instance.pushes > 0
-        for allowance in instance.allowances:
-            if not allowance.has_bytes(now_ms, keeps_interval):
-                self._bounds.warn("bytes", context, now_ms)
-                return TOO_MANY_BYTES
+        if not self._bounds.has_room(instance, context, instance.subscription.push_interval_ms, now_ms):
+            return TOO_MANY_BYTES
         return None
 
     @staticmethod
@@ -383,8 +380,7 @@ class ClientMetricsManager:
         label = self._label
         if self._pace is not None and self._pace.enabled:
             self._pace.record(instance, context, len(encoded), turn.taken_at_ms)
-        for allowance in instance.allowances:
-            allowance.take_bytes(len(encoded))
+        self._bounds.take(instance, len(encoded))
         fits = label.surely_fits
         client_id, name, version = context.client_id, context.client_software_name, context.client_software_version
         principal = instance.principal_text

@@ -2,14 +2,16 @@
 
 The interval bounds one instance id, and a client may make up as many ids as it likes. These bounds are for that: far
 above what a fleet behind one NAT sends, far below what fills a disk. Half of the bytes is kept for the clients that
-keep to their interval. Times are monotonic [ms].
+keep to their interval, and most of the push log from what comes before a client has shown that it does. Times are
+monotonic [ms].
 """
 
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
+from telemetry.gate import Gate
 from telemetry.plugin_api import RequestContext
 from wire.network import network_of
 from wire.principal import ANONYMOUS
@@ -20,10 +22,18 @@ BYTES_BURST_S: Final = 8
 """Payload bytes may come at once that the rate allows in this time [s]."""
 INSTANCES_BURST_S: Final = 160
 """Likewise for new instances: after a restart all clients of a NAT are new at once [s]."""
+FIRST_PUSHES_SHARE: Final = 4
+"""First pushes of all senders together may take this part of the push log at once, and as much again in an hour. After
+that they are taken of senders alone that have used little of their own."""
 MAX_SENDERS: Final = 16_384
 """Addresses, and as many principals, that are remembered."""
 
+_TOKEN: Final = 1_000
+_KEPT_FOR_INTERVALS: Final = 0.5
+_LITTLE_USED: Final = 7 / 8
+_HOUR_S: Final = 3_600
 _WARNING_INTERVAL_MS: Final = 60_000
+_WARNINGS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,87 +47,134 @@ class SenderLimits:
             (`telemetry.max.new.instance.rate.per.ip`).
         new_instances_per_principal: likewise, of an authenticated principal
             (`telemetry.max.new.instance.rate.per.principal`).
+        log_bytes: size of the push log, of which first pushes may take a part [B] (`push.log.retention.bytes`).
     """
 
     bytes_per_ip: int = 32 << 20
     bytes_per_principal: int = 128 << 20
     new_instances_per_ip: int = 100
     new_instances_per_principal: int = 400
+    log_bytes: int = 4 << 30
+
+
+class Bucket:
+    """A token bucket, full at first. Counts in thousandths, so that a millisecond adds a whole number.
+
+    Args:
+        rate: tokens a second; 0 is no limit.
+        burst: tokens that it holds.
+        now_ms: now.
+    """
+
+    __slots__ = ("_at_ms", "_full", "_left", "_rate")
+
+    def __init__(self, rate: int, burst: int, now_ms: int) -> None:
+        self._rate = rate
+        self._full = self._left = burst * _TOKEN
+        self._at_ms = now_ms
+
+    def has_token(self, now_ms: int, *, kept: float = 0.0) -> bool:
+        """True if a token is left above the part of a full bucket that is `kept` for others."""
+        if not self._rate:
+            return True
+        self._left = min(self._full, self._left + (now_ms - self._at_ms) * self._rate)
+        self._at_ms = now_ms
+        return self._left - self._full * kept >= _TOKEN
+
+    def take(self, tokens: int) -> None:
+        """Takes tokens; the last ones may be more than are left."""
+        self._left -= tokens * _TOKEN
 
 
 class Allowance:
-    """What one address or principal may still send: two token buckets that fill with time."""
+    """What one address or principal may still send."""
 
-    __slots__ = ("_byte_rate", "_bytes", "_bytes_ms", "_instance_rate", "_instances", "_instances_ms")
+    __slots__ = ("bytes", "instances")
 
     def __init__(self, byte_rate: int, instance_rate: int, now_ms: int) -> None:
-        self._byte_rate = byte_rate
-        self._instance_rate = instance_rate
-        # In thousandths, so that a millisecond adds a whole number.
-        self._bytes = byte_rate * BYTES_BURST_S * 1_000
-        self._instances = instance_rate * INSTANCES_BURST_S * 1_000
-        self._bytes_ms = self._instances_ms = now_ms
+        self.bytes = Bucket(byte_rate, byte_rate * BYTES_BURST_S, now_ms)
+        self.instances = Bucket(instance_rate, instance_rate * INSTANCES_BURST_S, now_ms)
 
-    def has_bytes(self, now_ms: int, keeps_interval: bool) -> bool:
-        """True if a payload may be taken; of a client that does not keep to its interval while half is left."""
-        rate = self._byte_rate
-        if not rate:
-            return True
-        full = rate * BYTES_BURST_S * 1_000
-        self._bytes = min(full, self._bytes + (now_ms - self._bytes_ms) * rate)
-        self._bytes_ms = now_ms
-        return self._bytes > (0 if keeps_interval else full // 2)
 
-    def take_bytes(self, payload_bytes: int) -> None:
-        """Notes a payload that is taken [B]. The last one may be larger than what is left."""
-        self._bytes -= payload_bytes * 1_000
+class Sender(Protocol):
+    """A client instance, as far as it is looked at here."""
 
-    def take_instance(self, now_ms: int) -> bool:
-        """True if another new instance may be taken in; it is counted then."""
-        rate = self._instance_rate
-        if not rate:
-            return True
-        self._instances = min(rate * INSTANCES_BURST_S * 1_000, self._instances + (now_ms - self._instances_ms) * rate)
-        self._instances_ms = now_ms
-        if self._instances < 1_000:
-            return False
-        self._instances -= 1_000
-        return True
+    allowances: tuple[Allowance, ...]
+    gate: Gate
+    pushes: int
 
 
 class SenderBounds:
     """The allowances of addresses and principals; the one that was asked for longest ago is forgotten first."""
 
-    __slots__ = ("_allowances", "_limits", "_warned_ms")
+    __slots__ = ("_by_ip", "_by_principal", "_first_pushes", "_limits", "_warned", "_warned_ms")
 
     def __init__(self, limits: SenderLimits) -> None:
         self._limits = limits
-        self._allowances: tuple[OrderedDict[str, Allowance], OrderedDict[str, Allowance]] = OrderedDict(), OrderedDict()
+        self._by_ip: OrderedDict[str, Allowance] = OrderedDict()
+        self._by_principal: OrderedDict[str, Allowance] = OrderedDict()
+        share = limits.log_bytes // FIRST_PUSHES_SHARE
+        self._first_pushes = Bucket(share // _HOUR_S, share, 0)
         self._warned_ms: int | None = None
+        self._warned: set[str] = set()
 
-    def of(self, context: RequestContext, now_ms: int) -> tuple[Allowance, ...]:
-        """The allowances that a request draws on: of its address and, unless it is anonymous, of its principal."""
-        limits = self._limits
-        by_ip, by_principal = self._allowances
-        found = _found(
-            by_ip, network_of(context.client_address), limits.bytes_per_ip, limits.new_instances_per_ip, now_ms
-        )
-        if context.principal == ANONYMOUS:
-            return (found,)
-        name = str(context.principal)
-        return found, _found(by_principal, name, limits.bytes_per_principal, limits.new_instances_per_principal, now_ms)
+    def take_in(self, context: RequestContext, now_ms: int) -> tuple[Allowance, ...] | None:
+        """The allowances of a new instance: of its address and, unless it is anonymous, of its principal.
 
-    def warn(self, what: str, context: RequestContext, now_ms: int) -> None:
-        """Logs that a sender is refused, at most once a minute."""
+        None if too many of that sender are new.
+        """
+        limits, network = self._limits, network_of(context.client_address)
+        allowances = [_found(self._by_ip, network, limits.bytes_per_ip, limits.new_instances_per_ip, now_ms)]
+        if context.principal != ANONYMOUS:
+            rates = limits.bytes_per_principal, limits.new_instances_per_principal
+            allowances.append(_found(self._by_principal, str(context.principal), *rates, now_ms))
+        if not all(each.instances.has_token(now_ms) for each in allowances):
+            self._warn("makes new client instances known", "telemetry.max.new.instance.rate.per.*", context, now_ms)
+            return None
+        for each in allowances:
+            each.instances.take(1)
+        return tuple(allowances)
+
+    def has_room(self, sender: Sender, context: RequestContext, push_interval_ms: int, now_ms: int) -> bool:
+        """True if a push of the instance may be taken, as far as all pushes of its senders go."""
+        for allowance in sender.allowances:
+            if allowance.bytes.has_token(now_ms, kept=_KEPT_FOR_INTERVALS):
+                continue
+            keeps_interval = sender.pushes > 0 and sender.gate.has_waited(push_interval_ms, now_ms)
+            if not keeps_interval or not allowance.bytes.has_token(now_ms):
+                self._warn("pushes bytes", "telemetry.max.byte.rate.per.*", context, now_ms)
+                return False
+        if sender.pushes or self._first_pushes.has_token(now_ms):
+            return True
+        has_used_little = all(each.bytes.has_token(now_ms, kept=_LITTLE_USED) for each in sender.allowances)
+        if not has_used_little:
+            self._warn("pushes bytes of new client instances", "its part of push.log.retention.bytes", context, now_ms)
+        return has_used_little
+
+    def take(self, sender: Sender, payload_bytes: int) -> None:
+        """Notes a payload that is taken [B]."""
+        for allowance in sender.allowances:
+            allowance.bytes.take(payload_bytes)
+        if not sender.pushes:
+            self._first_pushes.take(payload_bytes)
+
+    def _warn(self, what: str, limit: str, context: RequestContext, now_ms: int) -> None:
+        """Logs that a sender is refused: each address at most once a minute, and ten a minute in all."""
         if self._warned_ms is None or now_ms - self._warned_ms >= _WARNING_INTERVAL_MS:
             self._warned_ms = now_ms
-            _logger.warning(
-                "%s (%s) sends more %s than telemetry.max.* lets one address or principal send: its pushes are "
-                "answered THROTTLING_QUOTA_EXCEEDED. If it is a proxy or a NAT with that many clients, raise the rate",
-                context.client_address,
-                context.principal,
-                what,
-            )
+            self._warned.clear()
+        network = network_of(context.client_address)
+        if network in self._warned or len(self._warned) >= _WARNINGS:
+            return
+        self._warned.add(network)
+        _logger.warning(
+            "%s (%s) %s faster than %s allows: it is answered THROTTLING_QUOTA_EXCEEDED. If it is a NAT with that many "
+            "clients, raise the limit",
+            context.client_address,
+            context.principal,
+            what,
+            limit,
+        )
 
 
 def _found(known: OrderedDict[str, Allowance], name: str, byte_rate: int, instance_rate: int, now_ms: int) -> Allowance:

@@ -244,7 +244,9 @@ class Listener:
                 accepted.close()
                 self._counters.accepted += 1
                 self._counters.closed[CloseReason.DESCRIPTORS_EXHAUSTED] += 1
-                await self._pause_after(OSError(errno.EMFILE, "what is left of them is not for clients"), context)
+                await self._pause_after(
+                    OSError(errno.EMFILE, "the remaining file descriptors are reserved for the node"), context
+                )
                 continue
             security, peer = self.security, _endpoint(address)
             place = await self._take_place(context, accepted, peer, security)

@@ -50,14 +50,14 @@ MUTATIONS = [
     Mutation(
         "a push keeps its interval",
         "telemetry/manager.py",
-        "if not is_due and not terminating:",
+        "if not is_due and not (terminating and gate.may_end_early):",
         "if False:",
         LADDER,
     ),
     Mutation(
         "a terminating push need not wait",
         "telemetry/manager.py",
-        "if not is_due and not terminating:",
+        "if not is_due and not (terminating and gate.may_end_early):",
         "if not is_due:",
         LADDER,
     ),
@@ -219,6 +219,20 @@ MUTATIONS = [
         GATE,
     ),
     Mutation(
+        "a thief's terminating push ends none of the connections that share a seat",
+        "telemetry/gate.py",
+        "        if terminating and seat is not self._shared:",
+        "        if terminating:",
+        GATE,
+    ),
+    Mutation(
+        "an early last push and the Get that cures its error open no gate",
+        "telemetry/gate.py",
+        "        if self._cure_opens or self.last_known_error not in _RECOVERING:",
+        "        if True:",
+        GATE,
+    ),
+    Mutation(
         "a thief's haste costs no other connection its turn",
         "telemetry/gate.py",
         "        last_push_ms = self.seat.last_push_ms\n        if last_push_ms is None:\n"
@@ -229,15 +243,15 @@ MUTATIONS = [
     Mutation(
         "an address has no end of new instances",
         "telemetry/sender_bounds.py",
-        "        if self._instances < 1_000:\n            return False\n",
-        "",
+        "        if not all(each.instances.has_token(now_ms) for each in allowances):",
+        "        if False:",
         BOUNDS,
     ),
     Mutation(
         "half of the bytes is kept for those that keep to their interval",
         "telemetry/sender_bounds.py",
-        "(0 if keeps_interval else full // 2)",
-        "0",
+        "_KEPT_FOR_INTERVALS: Final = 0.5",
+        "_KEPT_FOR_INTERVALS: Final = 0.0",
         BOUNDS,
     ),
     Mutation(

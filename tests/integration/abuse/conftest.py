@@ -14,7 +14,7 @@ SUBSCRIPTION = '[client-metrics.all]\nmetrics = "*"\n"interval.ms" = "100"\n'
 
 Attacked = Callable[..., AbstractContextManager[Node]]
 
-SLOWER = 100
+SLOWER = 50
 """The slowest answer that a well-behaved client gets during an attack is at most so many times the slowest one before
 it, in the same run. Attackers have their turns on the loop, of 5 ms each; this finds a loop that stands still."""
 FLOOR_MS = 50.0

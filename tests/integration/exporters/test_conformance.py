@@ -135,7 +135,7 @@ class TestWebhook(ExporterConformance):
         [
             ({}, r"exporters\.hook\.url is '': expected"),
             ({"url": "ftp://x"}, "expected http://host/path"),
-            ({"url": "http://x/", "uri": "x"}, r"exporters\.hook\.uri .*there is no such key"),
+            ({"url": "http://x/", "uri": "x"}, r"exporters\.hook\.uri: there is no such key"),
             ({"url": "http://x/", "drain.rate.bytes": 0}, r"drain\.rate\.bytes is 0: expected a whole number from 1"),
         ],
     )

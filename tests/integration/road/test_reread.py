@@ -7,6 +7,8 @@ import uuid
 from pathlib import Path
 
 import pytest
+from support.export import Export
+from support.http import wait_until
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
@@ -87,3 +89,26 @@ def test_a_file_with_secrets_that_others_may_read_is_warned_of_at_the_start_and_
         assert "exporters.collector.headers" in node.output()
         hang_up(node, CONFIG.format(port=1) + secret, says=warning)
         assert "hunter2" not in node.log.read_text()
+
+
+def test_an_export_names_the_keys_that_a_sighup_does_not_take_over(tmp_path: Path) -> None:
+    """No broker is there: it tries on meanwhile."""
+    file = tmp_path / "export.toml"
+    file.write_text(EXPORT.format(endpoint="http://127.0.0.1:1"))
+    with Export(tmp_path, file, "http.listeners=") as export:
+        wait_until(lambda: "look at it" in export.log.read_text(), what="the start")
+        file.write_text(EXPORT.format(endpoint="http://127.0.0.1:2"))
+        export.process.send_signal(signal.SIGHUP)
+        wait_until(
+            lambda: "exporters.collector.endpoint" in export.log.read_text(), what="the key that needs a restart"
+        )
+        assert export.process.poll() is None
+
+
+EXPORT = """
+"push.log" = "kafka"
+push.log.kafka.bootstrap.servers = "127.0.0.1:1"
+[exporters.collector]
+type = "otlp"
+endpoint = "{endpoint}"
+"""

@@ -18,7 +18,7 @@ from support.raw_client import PushAnswer, RawClient, Subscription
 pytestmark = pytest.mark.integration
 
 INTERVAL_MS = 1_000
-NONE, INVALID_REQUEST, THROTTLING_QUOTA_EXCEEDED = 0, 42, 89
+NONE, INVALID_REQUEST, THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID = 0, 42, 89, 117
 CONFIG = f'[client-metrics.all]\nmetrics = "*"\ninterval.ms = {INTERVAL_MS}\n'
 
 
@@ -137,6 +137,45 @@ def test_a_terminated_connection_stays_so_and_another_one_is_taken(node: Node, o
     wait_an_interval()
     assert push(client, subscription) == NONE
     assert push(thief, subscription) == INVALID_REQUEST
+
+
+@pytest.mark.parametrize("comes_later", [False, True], ids=["the client opens another connection", "it comes later"])
+def test_thieves_that_hold_every_seat_and_end_it_do_not_end_a_connection_that_opens_after_them(
+    node: Node, opened: ExitStack, comes_later: bool
+) -> None:
+    client = opened.enter_context(Connection(node))
+    true_id = uuid.uuid4()
+    thieves = [opened.enter_context(Connection(node)) for _ in range(7)]
+    subscription = (thieves[0] if comes_later else client).get(true_id)
+    if not comes_later:
+        assert push(client, subscription) == NONE
+    for thief in thieves:
+        wait_an_interval()
+        push(thief, subscription)
+        push(thief, subscription, terminating=True)
+    another = opened.enter_context(Connection(node))
+    answers = []
+    for _ in range(3):
+        answers.append(push(another, subscription))
+        wait_an_interval()
+    assert set(answers) <= {NONE, THROTTLING_QUOTA_EXCEEDED}
+    assert answers[1:] == [NONE, NONE]
+    if not comes_later:
+        assert push(client, subscription) == NONE
+
+
+def test_errors_that_a_get_cures_do_not_evade_the_interval(node: Node, opened: ExitStack) -> None:
+    """A last push need not be due, and its refusal gives it back: with the Get that cures it, it opens no gate."""
+    client = opened.enter_context(Connection(node))
+    subscription = client.get()
+    assert push(client, subscription) == NONE
+    started, taken = time.monotonic(), 0
+    for _ in range(20):
+        wrong = client.push(subscription, metrics_data(), subscription_id=1, terminating=True)
+        assert wrong.error_code == UNKNOWN_SUBSCRIPTION_ID
+        client.get(subscription.client_instance_id)
+        taken += push(client, subscription) == NONE
+    assert taken <= (time.monotonic() - started) * 1_000 / INTERVAL_MS
 
 
 def test_many_connections_do_not_evade_the_interval(node: Node, opened: ExitStack) -> None:

@@ -91,22 +91,23 @@ def test_an_error_that_a_get_cures_lets_the_get_through_once():
     assert not gate.may_get(INTERVAL_MS, 2)
 
 
-@given(steps=st.lists(st.tuples(st.integers(0, 7), st.booleans(), st.integers(0, 60)), max_size=120))
+@given(steps=st.lists(st.tuples(st.integers(0, 7), st.booleans(), st.booleans(), st.integers(0, 60)), max_size=120))
 def test_any_number_of_connections_under_one_id_have_no_more_turns_than_seats(steps):
     gate, now_ms, pushes = Gate(), 0, []
-    for connection, gets, wait_ms in steps:
+    for connection, gets, ends, wait_ms in steps:
         now_ms += wait_ms
         gate.enter(f"c{connection}", now_ms - 3 * INTERVAL_MS)
-        if not (gate.may_get if gets else gate.may_push)(INTERVAL_MS, now_ms):
+        due = (gate.may_get if gets else gate.may_push)(INTERVAL_MS, now_ms)
+        if not due and not (ends and not gets and gate.may_end_early):
             gate.record_early()
         elif gets:
             gate.record_get(now_ms)
-        else:
-            gate.keep(gate.take_turn(now_ms, terminating=False))
+        elif not gate.is_terminated:
+            gate.take_turn(now_ms, terminating=ends, is_due=due)
             pushes.append(now_ms)
     for at in pushes:
-        # Every seat and the shared one once, and each of them once more after a Get that was due.
-        assert sum(at <= other < at + INTERVAL_MS for other in pushes) <= 2 * (MAX_SEATS + 1)
+        # Every seat and the shared one once, once more after a Get that was due, and once as the last of its seat.
+        assert sum(at <= other < at + INTERVAL_MS for other in pushes) <= 3 * (MAX_SEATS + 1)
 
 
 @given(haste=st.lists(st.tuples(st.integers(1, 7), st.booleans(), st.booleans()), min_size=1, max_size=60))
@@ -117,14 +118,48 @@ def test_a_connection_that_keeps_to_its_interval_is_let_through_whatever_others_
         gate.enter("its own", now_ms - 3 * INTERVAL_MS)
         assert not gate.is_terminated
         assert gate.may_push(INTERVAL_MS, now_ms)
-        gate.keep(gate.take_turn(now_ms, terminating=False))
+        gate.take_turn(now_ms, terminating=False)
 
     keep_to_the_interval()
     for thief, gets, terminating in haste:
         gate.enter(f"thief {thief}", now_ms - 3 * INTERVAL_MS)
         if gets and gate.may_get(INTERVAL_MS, now_ms):
             gate.record_get(now_ms)
-        if terminating or gate.may_push(INTERVAL_MS, now_ms):
-            gate.keep(gate.take_turn(now_ms, terminating=terminating))
+        due = gate.may_push(INTERVAL_MS, now_ms)
+        if due or (terminating and gate.may_end_early):
+            gate.take_turn(now_ms, terminating=terminating, is_due=due)
         now_ms += INTERVAL_MS
         keep_to_the_interval()
+
+
+def test_nothing_that_others_do_makes_a_connection_a_terminated_one():
+    """Five connections of a thief hold all seats and end; the client that comes after them is let through."""
+    gate = Gate()
+    for thief in range(6):
+        gate.enter(f"thief {thief}", -3 * INTERVAL_MS)
+        now_ms = thief * INTERVAL_MS
+        assert gate.may_push(INTERVAL_MS, now_ms)
+        gate.take_turn(now_ms, terminating=False)
+        if gate.may_end_early:
+            gate.take_turn(now_ms, terminating=True, is_due=False)
+    gate.enter("its own", -3 * INTERVAL_MS)
+    assert not gate.is_terminated
+    assert gate.may_push(INTERVAL_MS, now_ms + INTERVAL_MS)
+
+
+def test_a_last_push_that_is_not_due_opens_the_gate_to_no_other():
+    gate = Gate()
+    gate.enter("c", 0)
+    gate.record_get(0)
+    gate.take_turn(0, terminating=False)
+    for now_ms in (1, 2):
+        assert gate.may_end_early
+        gate.give_back(gate.take_turn(now_ms, terminating=True, is_due=False))
+        gate.last_known_error = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        assert gate.may_get(INTERVAL_MS, now_ms)
+        gate.record_get(now_ms)
+        assert not gate.may_push(INTERVAL_MS, now_ms)
+    gate.give_back(gate.take_turn(INTERVAL_MS, terminating=True))
+    gate.last_known_error = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    gate.record_get(INTERVAL_MS)
+    assert gate.may_push(INTERVAL_MS, INTERVAL_MS)

@@ -49,6 +49,8 @@ class Known:
     latest: Times = field(default_factory=Times)
     seen_ms: int = 0
     due_after_get: bool = False
+    cure_opens: bool = True
+    """The latest push was due, so that a Get that cures its error makes the next one due."""
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -125,7 +127,7 @@ class ManagerAgainstModel(RuleBasedStateMachine):
             state.connections[connection] = times
         else:
             state.connections[connection].get_ms = state.latest.get_ms = self.now_ms
-            state.due_after_get = True
+            state.due_after_get |= state.cure_opens or not cured
             self.subscription_ids[client] = result.subscription_id
             assert result.push_interval_ms == self.interval_ms
 
@@ -155,7 +157,11 @@ class ManagerAgainstModel(RuleBasedStateMachine):
     def push(self, client, connection, terminating, log_works, compression_type, metrics):
         state = self.known(client, connection)
         push = Push(self.ids[client], self.subscription_ids[client], terminating, compression_type, metrics)
+        times = state.connections[connection].begin_with(state.latest)
+        due = state.due_after_get or self.passed(times.push_ms)
         expected = self.expected(state, connection, push, self.right_id(client) == push.subscription_id)
+        if expected not in (ErrorCode.INVALID_REQUEST, ErrorCode.THROTTLING_QUOTA_EXCEEDED):
+            state.cure_opens = due
         outcome = self.manager.process_push_telemetry(
             push, self.context(client, connection), now_ms=self.now_ms, received_at_us=0
         )

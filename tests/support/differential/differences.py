@@ -236,6 +236,8 @@ class Ours:
     latest: Times = field(default_factory=Times)
     owed: bool = False
     cured_by_get: bool = False
+    cure_opens: bool = True
+    """The latest push was due, so that a Get that cures its error makes the next one due."""
 
     def facts(self, connection: int) -> Facts:
         """What holds on one connection: until its first Get and push, those of others count."""
@@ -251,14 +253,18 @@ class Ours:
     def get(self, connection: int, error: int | str) -> None:
         """A Get was answered."""
         if error == NONE:
-            self.connections[connection].asked = self.latest.asked = self.owed = True
+            self.connections[connection].asked = self.latest.asked = True
+            self.owed |= self.cure_opens or not self.cured_by_get
         else:
             self._early(connection)
         self.cured_by_get = False
 
     def push(self, connection: int, error: int | str, *, terminating: bool) -> None:
         """A push was answered."""
+        before = self.facts(connection)
         self.cured_by_get = error in _CURED_BY_GET
+        if error not in (THROTTLED, INVALID_REQUEST):
+            self.cure_opens = before.owed or not before.pushed
         if error == THROTTLED:
             self._early(connection)
         elif error != INVALID_REQUEST and error not in _COSTS_NOTHING:

@@ -105,8 +105,10 @@ def test_a_refused_early_push_after_a_get_leaves_the_next_one_due(node, client):
     client.get()
     client.answer()
     node.time.sleep(INTERVAL_MS // 2)
-    client.answer(subscription_id=1, terminating=True)
-    client.get()
+    assert client.answer(subscription_id=1, terminating=True) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    assert client.get().error_code is ErrorCode.NONE
+    assert client.answer(compression_type=9) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the two would evade the interval"
+    node.time.sleep(INTERVAL_MS // 2)
     assert client.answer(compression_type=9) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert client.answer() is ErrorCode.NONE
 

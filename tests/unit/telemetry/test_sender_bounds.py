@@ -75,6 +75,39 @@ def test_bytes_of_new_instances_end_where_half_is_left_for_those_that_keep_to_th
     assert elsewhere.answer(metrics=PAYLOAD) is ErrorCode.NONE
 
 
+def test_a_client_that_makes_its_pushes_due_by_errors_does_not_count_as_keeping_to_its_interval(bounded, make_client):
+    node = bounded(bytes_per_ip=10 * len(PAYLOAD))
+    thief, honest = make_client(node, "thief"), make_client(node, "honest", client_id="other")
+    for each in (thief, honest):
+        each.get()
+        assert each.answer(metrics=PAYLOAD) is ErrorCode.NONE
+    node.time.sleep(INTERVAL_MS)
+    for _ in range(100):
+        node.manager.update_subscription("all", {"metrics": "*", "interval.ms": str(INTERVAL_MS + 1)})
+        thief.answer(metrics=PAYLOAD)
+        thief.get()
+        thief.answer(metrics=PAYLOAD)
+        node.manager.update_subscription("all", {"metrics": "*", "interval.ms": str(INTERVAL_MS)})
+        thief.get()
+        thief.answer(metrics=PAYLOAD)
+    assert honest.answer(metrics=PAYLOAD) is ErrorCode.NONE
+
+
+def test_first_pushes_of_all_take_a_quarter_of_the_log_and_after_that_of_senders_that_have_used_little(
+    bounded, make_client
+):
+    node = bounded(bytes_per_ip=10 * len(PAYLOAD), log_bytes=40 * len(PAYLOAD))
+    answers = []
+    for number in range(14):
+        client = fresh(node, make_client, number)
+        client.get()
+        answers.append(client.answer(metrics=PAYLOAD))
+    assert answers == [ErrorCode.NONE] * 10 + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 4
+    elsewhere = fresh(node, make_client, 20, client_address="10.0.0.8")
+    elsewhere.get()
+    assert elsewhere.answer(metrics=PAYLOAD) is ErrorCode.NONE
+
+
 def test_a_push_that_its_address_has_no_room_for_costs_no_turn(bounded, make_client):
     node = bounded(bytes_per_ip=1)
     first, second = (fresh(node, make_client, number) for number in range(2))
@@ -118,8 +151,8 @@ def test_the_senders_that_are_remembered_are_bounded(client):
     bounds = SenderBounds(SenderLimits())
     for number in range(MAX_SENDERS + 10):
         client.context["client_address"] = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
-        bounds.of(client.request_context(), 0)
-    assert len(bounds._allowances[0]) == MAX_SENDERS
+        bounds.take_in(client.request_context(), 0)
+    assert len(bounds._by_ip) == MAX_SENDERS
 
 
 def test_ids_that_are_equal_as_python_hashes_integers_do_not_share_a_slot(node, make_client):
