@@ -5,15 +5,20 @@ from dataclasses import asdict
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from telemetry.prefix_advice import nearest_prefix
 from telemetry.standard_metrics import KnownMetric, selected
+from terminal.options import Columns
+from terminal.table import UnknownColumnError, chosen_columns, print_rows, wide_console
 from terminal.text import printable
+from wire.errors import FleetgaugeError
 
 Role = Literal["producer", "consumer", "share-consumer", "admin", "streams"]
 Client = Literal["java", "librdkafka", "franz-go"]
+
+_HEADINGS = ("metric", "type", "KIP-714", "attributes", "clients", "Kafka's group", "Kafka's name")
+_LEAST = ("type", "Kafka's group", "attributes", "Kafka's name", "KIP-714", "clients")
+"""The first is left out first where the terminal is too narrow."""
 
 
 def metrics(
@@ -25,6 +30,7 @@ def metrics(
     client: Annotated[Client | None, typer.Option("--client", help="Only metrics that this client sends.")] = None,
     standard: Annotated[bool, typer.Option("--standard", help="Only those that KIP-714 calls standard.")] = False,
     required: Annotated[bool, typer.Option("--required", help="Only those that KIP-714 requires.")] = False,
+    columns: Columns = None,
     form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
 ) -> None:
     """Show the metrics that clients are known to send, by the names that subscriptions use.
@@ -32,6 +38,10 @@ def metrics(
     With --prefix, those that a subscription with it would ask for. Clients may have others: an application's own, and
     what a newer version brings. Exits with 1 where nothing is left, naming the nearest known prefix.
     """
+    try:
+        shown = chosen_columns(_HEADINGS, columns) if columns is not None else ()
+    except UnknownColumnError as error:
+        raise FleetgaugeError(str(error)) from error
     found = [
         metric
         for metric in selected(prefix or ("*",))
@@ -43,7 +53,8 @@ def metrics(
     if form == "json":
         typer.echo(json.dumps([asdict(metric) for metric in found], indent=2))
     elif found:
-        _print_whole(_table(found))
+        rows = [_cells(metric) for metric in found]
+        print_rows(wide_console(), shown or _HEADINGS, rows, least=() if shown else _LEAST)
         typer.echo(f"{len(found)} metrics")
     if not found:
         typer.echo(_nothing(prefix or []), err=True)
@@ -58,25 +69,10 @@ def _nothing(prefixes: list[str]) -> str:
     return "fleetgauge: no known metric is selected by these options"
 
 
-def _print_whole(table: Table) -> None:
-    """One line a metric, however narrow the terminal: they are read with grep."""
-    console = Console(markup=False)
-    console.width = max(console.width, console.measure(table, options=console.options.update(width=1_000)).maximum)
-    console.print(table)
-
-
-def _table(found: list[KnownMetric]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in ("metric", "type", "KIP-714", "attributes", "clients", "Kafka's group", "Kafka's name"):
-        table.add_column(column, no_wrap=True)
-    for metric in found:
-        table.add_row(
-            metric.name,
-            metric.type,
-            "required" if metric.is_required else "standard" if metric.is_standard else "",
-            " ".join(metric.attributes),
-            " ".join(metric.clients),
-            metric.kafka_group,
-            metric.kafka_name,
-        )
-    return table
+def _cells(metric: KnownMetric) -> dict[str, str]:
+    level = "required" if metric.is_required else "standard" if metric.is_standard else ""
+    cells = (
+        *(metric.name, metric.type, level, " ".join(metric.attributes), " ".join(metric.clients)),
+        *(metric.kafka_group, metric.kafka_name),
+    )
+    return dict(zip(_HEADINGS, cells, strict=True))
