@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from exporters.redaction import names_a_user
+
 GRPC: Final = "grpc"
 HTTP_PROTOBUF: Final = "http/protobuf"
 PROTOCOLS: Final = (GRPC, HTTP_PROTOBUF)
@@ -23,6 +25,9 @@ _EXPECTED: Final = {
     HTTP_PROTOBUF: "expected http://host:port or https://host:port, with a path if need be, for example "
     "http://localhost:4318",
 }
+_WITHOUT_USER: Final = (
+    "expected http://host:port or https://host:port without user and password in it; use headers.authorization"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class OtlpEndpoint:
         """
         match = _ENDPOINT.fullmatch(text.strip())
         if match is None:
-            raise ValueError(_EXPECTED[protocol])
+            raise ValueError(_WITHOUT_USER if names_a_user(text) else _EXPECTED[protocol])
         tls, path = match["scheme"] == "https", match["path"] or ""
         port = int(match["port"]) if match["port"] else DEFAULT_PORTS[protocol]
         if protocol == HTTP_PROTOBUF:

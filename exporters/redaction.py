@@ -3,14 +3,25 @@
 Used for `fleetgauge config`, for error messages and for log lines.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
 HIDDEN: Final = "[hidden]"
 """What is shown in place of a secret, as Kafka's tools show it."""
 
+_CHOSEN_BY_OPERATORS: Final = re.compile(
+    r"^(?:exporters\.[^.]+\."
+    r"|sasl\.users\..+\."
+    r"|listener\.name\.(?:.+?\.(?=(?:ssl|sasl|connections?|max|proxy)\.)|[^.]+\.)"
+    r"|(?:client-metrics|client-guard|quotas)\..*)",
+    re.DOTALL,
+)
+"""The beginning of a key up to the end of a name that an operator chose; of tables that hold no secrets, all of it.
+Names of listeners and users may have dots in them."""
 _SECRET_KEY: Final = re.compile(
     r"passw|passphrase|pwd|secret|token|credential|jaas|kinit|private|authorization|cookie|signature|"
     r"oauthbearer\.(?:config|extensions)|(?:api|access|account|shared)[._-]?key|(?:^|\.)key(?:\.pem)?$",
@@ -20,6 +31,7 @@ _NAMES_NO_SECRET: Final = re.compile(r"\.(?:file|location|path|url|id|type|class
 """Ends of keys that say where a secret is or how it is handled: `sasl.oauthbearer.token.endpoint.url`."""
 _TABLES_OF_SECRETS: Final = re.compile(r"(?:^|\.)headers(?:\.|$)|(?:^|\.)client$")
 """Every header, and librdkafka's settings written as one text."""
+_TABLE_AS_TEXT: Final = re.compile(r"(?:^|\.)(?:headers|client)$")
 _ADDRESS_KEY: Final = re.compile(r"(?:^|\.)(?:endpoint|url|uri|servers|host)$")
 
 _USER_INFO: Final = re.compile(r"(?<=://)(?:[^/?#\s@]*:\S*|[^/?#\s]*)@")
@@ -33,6 +45,17 @@ _SECRET_PARAMETER: Final = re.compile(r"secret|token|passw|pwd|sig|key|auth|cred
 
 _SHORTEST_HIDDEN: Final = 6
 """A shorter value is not looked for in texts, in which it may stand for something else."""
+_BEHIND_SCHEME: Final = re.compile(r"\s*(?:Bearer|Basic)\s+(.+?)\s*", re.IGNORECASE | re.DOTALL)
+"""What proves who one is, in the value of an `Authorization` header (RFC 7235)."""
+
+
+def key_that_counts(key: str) -> str:
+    """The part of a key that tells whether its value is a secret: without the name of an exporter, user or listener.
+
+    >>> key_that_counts("exporters.otlp-private.endpoint"), key_that_counts("client-metrics.token-service.match")
+    ('endpoint', '')
+    """
+    return _CHOSEN_BY_OPERATORS.sub("", key)
 
 
 def is_secret(key: str) -> bool:
@@ -41,6 +64,7 @@ def is_secret(key: str) -> bool:
     >>> [is_secret(key) for key in ("headers.x-team", "client.sasl.password", "tls.key.file", "max.request.bytes")]
     [True, True, False, False]
     """
+    key = key_that_counts(key)
     if _TABLES_OF_SECRETS.search(key):
         return True
     return bool(_SECRET_KEY.search(key)) and not _NAMES_NO_SECRET.search(key)
@@ -78,8 +102,21 @@ def without_credentials(text: str) -> str:
     return _PARAMETER.sub(_shown_parameter, _USER_INFO.sub("", text))
 
 
+def names_a_user(url: str) -> bool:
+    """True if there is a user, with or without a password, in a URL, whose scheme may be left out.
+
+    >>> names_a_user("http://me:pass@collector"), names_a_user("me@collector:4317"), names_a_user("http://h/a@b")
+    (True, True, False)
+    """
+    return bool(_USER_INFO_OF_ONE.search(url) or ("://" not in url and _USER_INFO_WITHOUT_SCHEME.match(url)))
+
+
 def secrets_in(key: str, value: object) -> Iterator[str]:
-    """The texts in a key's value that are not to be shown."""
+    """The texts in a key's value that are not to be shown, whole and in the parts that somebody may write alone.
+
+    >>> list(secrets_in("headers", "authorization=Bearer to-ken"))
+    ['authorization=Bearer to-ken', 'Bearer to-ken', 'to-ken']
+    """
     if isinstance(value, Mapping):
         for name, each in value.items():
             yield from secrets_in(f"{key}.{name}" if key else str(name), each)
@@ -88,6 +125,10 @@ def secrets_in(key: str, value: object) -> Iterator[str]:
             yield from secrets_in(key, each)
     elif isinstance(value, str) and is_secret(key):
         yield value
+        if behind := _BEHIND_SCHEME.fullmatch(value):
+            yield behind[1]
+        if _TABLE_AS_TEXT.search(key):
+            yield from secrets_in(key, _pairs(value))
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
@@ -96,11 +137,29 @@ def hide(text: str, secrets: Iterable[str]) -> str:
     >>> hide("refused: 'hunter2hunter2'", ["hunter2hunter2"])
     "refused: '[hidden]'"
     """
-    for secret in secrets:
-        if len(secret) >= _SHORTEST_HIDDEN:
-            for form in (secret, repr(secret)[1:-1], secret.replace("\\", "\\\\").replace('"', '\\"')):
-                text = text.replace(form, HIDDEN)
+    for form in _forms(frozenset(secrets)):
+        text = text.replace(form, HIDDEN)
     return text
+
+
+@lru_cache(maxsize=4)  # every log line is looked through
+def _forms(secrets: frozenset[str]) -> tuple[str, ...]:
+    """What to look for, the longest first: a secret may be the beginning of another one."""
+    kept = (secret for secret in secrets if len(secret) >= _SHORTEST_HIDDEN)
+    # Twice: a log line in JSON may hold the `repr` of what an exporter has.
+    forms = {twice for secret in kept for once in _written(secret) for twice in _written(once)}
+    return tuple(sorted(forms, key=len, reverse=True))
+
+
+def _written(text: str) -> tuple[str, ...]:
+    as_json = (json.dumps(text, ensure_ascii=ascii_alone)[1:-1] for ascii_alone in (True, False))
+    return (text, repr(text)[1:-1], *as_json)
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """A table that is written as one text, `a=b,c=d`."""
+    pairs = (pair.partition("=") for pair in text.split(","))
+    return {name.strip(): content.strip() for name, _, content in pairs}
 
 
 def _shown_parameter(match: re.Match[str]) -> str:

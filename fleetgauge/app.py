@@ -51,14 +51,14 @@ log = structlog.get_logger(__name__)
 _HOUSEKEEPING_S = 1.0
 EXAMINE_WITHIN_S = 4.0
 """How long a SIGHUP's certificates may take to be read, and its addresses to be looked up [s]."""
-_NOT_FOR_PLUGINS = {
+NOT_FOR_PLUGINS = {
     *("sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"),
-    *("exporters", "push_log_kafka_client", "client_quota_callback_config"),
+    *("exporters", "push_log_kafka_client", "client_quota_callback_config", "referenced_secrets"),
 }
 """What holds secrets of others."""
 CHANGEABLE = {
     *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
-    *("max_connections_per_ip", "max_connections_per_ip_overrides", "quotas"),
+    *("max_connections_per_ip", "max_connections_per_ip_overrides", "quotas", "referenced_secrets"),
     *ListenerKeys.model_fields,
 }
 """What a SIGHUP takes over; a listener's certificates, rules and limits hold for connections to come."""
@@ -322,7 +322,7 @@ class FleetgaugeNode:
         self._metrics = Metrics(time=self._time)
         self._connection_limits = NodeConnectionLimits(config, self._metrics, self._time, loop)
         self._table = ApiTable()
-        for_plugins = config.model_dump(by_alias=True, mode="json", exclude=_NOT_FOR_PLUGINS)
+        for_plugins = config.model_dump(by_alias=True, mode="json", exclude=NOT_FOR_PLUGINS)
         self._quotas = NodeQuotas(
             config,
             {**for_plugins, **config.client_quota_callback_config},

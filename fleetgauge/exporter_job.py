@@ -8,7 +8,6 @@ from pydantic import BaseModel
 from exporters.dead_letter import DeadLetterSettings
 from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from exporters.push_log.settings import PushLogSettings
-from exporters.redaction import secrets_in
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.push_logs import (
     LogPlace,
@@ -21,10 +20,17 @@ from fleetgauge.data_dir import DataDirectory
 
 
 class LoggingJob(BaseModel):
-    """How the process logs."""
+    """How the process logs.
+
+    Attributes:
+        level: debug, info, warning or error.
+        format: see `fleetgauge.logs`.
+        secrets: the values that no log line may show.
+    """
 
     level: str
     format: Literal["auto", "human", "json"]
+    secrets: frozenset[str]
 
 
 class ClientsJob(BaseModel):
@@ -64,11 +70,6 @@ class Job(BaseModel):
     node_socket: Path | None = None
     clients: ClientsJob | None = None
 
-    def secrets(self) -> frozenset[str]:
-        """The values that no log line may show."""
-        client = self.push_log.client if isinstance(self.push_log, KafkaTopicSettings) else {}
-        return frozenset((*secrets_in("exporters", self.exporters), *secrets_in("client", client)))
-
     @classmethod
     def of(cls, config: ServiceConfig, instance: str = "") -> "Job":
         """The job out of a configuration."""
@@ -80,7 +81,11 @@ class Job(BaseModel):
             exporters=config.exporters,
             dead_letters=dead_letter_settings(config),
             instance=instance,
-            logging=LoggingJob(level=config.logging_level, format=config.logging_format),
+            logging=LoggingJob(
+                level=config.logging_level,
+                format=config.logging_format,
+                secrets=config.secrets(("exporters", "push.log.kafka.client")),
+            ),
             node_socket=DataDirectory(config.log_dirs.absolute()).node_socket,
         )
 

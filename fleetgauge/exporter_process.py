@@ -202,7 +202,7 @@ def main() -> None:
     if not line:
         return
     job = Job.model_validate_json(line)
-    configure_logging(job.logging.level, job.logging.format, job.secrets())
+    configure_logging(job.logging.level, job.logging.format, job.logging.secrets)
     structlog.contextvars.bind_contextvars(process="exporters")
     os.nice(_NICENESS)
     # gRPC would print each failed handshake; what fails is told by the pipelines, once a minute.

@@ -51,7 +51,7 @@ def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[
         ("client.quota.callback.config.", dict.fromkeys(checked.client_quota_callback_config, HIDDEN)),
     ):
         for key, value in table.items():
-            yield f"{prefix}{key} = {_toml(written.get(prefix + key) or shown(key, value))}"
+            yield f"{prefix}{key} = {_toml(written.get(prefix + key) or shown(prefix + key, value))}"
     for user, credentials in checked.sasl_users.items():
         yield f"\n[sasl.users.{_toml(user)}]"
         for key in credentials:

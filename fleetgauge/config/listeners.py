@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from exporters.redaction import names_a_user
+
 _ENDPOINT = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d+)"
 )
@@ -55,11 +57,16 @@ def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
 def _parse_endpoint(entry: str) -> Endpoint:
     match = _ENDPOINT.fullmatch(entry)
     if match is None:
-        raise ValueError(f"{entry!r} is not NAME://host:port, for example PLAINTEXT://127.0.0.1:9092")
+        raise ValueError(f"{entry!r} is not NAME://host:port{_hint(entry)}, for example PLAINTEXT://127.0.0.1:9092")
     port = int(match["port"])
     if port > 65535:
         raise ValueError(f"{entry!r} has port {port}, and ports end at 65535")
     return Endpoint(match["name"].upper(), match["ipv6"] or match["host"] or "", port)
+
+
+def _hint(entry: str) -> str:
+    """The reason that is not to be seen in a text from which user and password are removed."""
+    return " without user and password in it" if names_a_user(entry) else ""
 
 
 def parse_http_endpoints(text: str) -> tuple[Endpoint, ...]:
@@ -77,7 +84,7 @@ def parse_http_endpoints(text: str) -> tuple[Endpoint, ...]:
             continue
         match = _ENDPOINT.fullmatch(entry.removesuffix("/"))
         if match is None or match["name"] != HTTP or int(match["port"]) > 65535:
-            raise ValueError(f"{entry!r} is not http://host:port, for example http://127.0.0.1:9465")
+            raise ValueError(f"{entry!r} is not http://host:port{_hint(entry)}, for example http://127.0.0.1:9465")
         endpoints.append(Endpoint(HTTP, match["ipv6"] or match["host"] or "", int(match["port"])))
     fixed = [endpoint for endpoint in endpoints if endpoint.port]
     if len(set(fixed)) != len(fixed):

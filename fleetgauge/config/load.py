@@ -172,6 +172,9 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     values["quotas"] = tables.quotas
     values["client-guard"] = tables.guard
     values["client-metrics"] = tables.subscriptions
+    values["referenced_secrets"] = {
+        key: raw.secrets for key, raw in sourced.items() if raw.secrets and any(secrets_in(key, raw.value))
+    }
     try:
         config = ServiceConfig.model_validate(values)
     except ValidationError as error:

@@ -3,6 +3,7 @@
 Defaults that belong to a room (`telemetry`, `exporters`, `wire`) are taken from that room's settings class, their home.
 """
 
+import itertools
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -33,10 +34,10 @@ _QUOTAS = QuotaConfig()
 
 TABLES = (
     *("push_log_kafka_client", "client_quota_callback_config", "exporters", "client_metrics", "client_guard"),
-    *("listener_name", "sasl_users", "quotas"),
+    *("listener_name", "sasl_users", "quotas", "referenced_secrets"),
 )
 """The fields that hold keys of others: of librdkafka, a quota callback, an exporter's type, a subscription, a guard's
-rule, a listener, a user, an entity with quotas."""
+rule, a listener, a user, an entity with quotas, any that holds a secret."""
 
 
 class ServiceConfig(ListenerKeys):
@@ -405,6 +406,10 @@ class ServiceConfig(ListenerKeys):
         default_factory=dict,
         description='[quotas."users/<name>/clients/<client id>"] and the like: limits by Kafka\'s names and our own.',
     )
+    referenced_secrets: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="No key of an operator's: what the references in the values of secret keys stand for, by key.",
+    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -502,10 +507,12 @@ class ServiceConfig(ListenerKeys):
             )
         return self
 
-    def secrets(self) -> frozenset[str]:
-        """The values that no log line may show."""
+    def secrets(self, tables: tuple[str, ...] = ("",)) -> frozenset[str]:
+        """The values that no log line may show, of keys that begin so: whole, and in their parts."""
         named = ((field.alias or name, getattr(self, name)) for name, field in ServiceConfig.model_fields.items())
-        return frozenset(text for key, value in named for text in secrets_in(key, value))
+        values = (text for key, value in named if key.startswith(tables) for text in secrets_in(key, value))
+        referenced = (texts for key, texts in self.referenced_secrets.items() if key.startswith(tables))
+        return frozenset((*values, *itertools.chain.from_iterable(referenced)))
 
     def security_protocols(self) -> dict[str, SecurityProtocol]:
         """What each listener speaks."""

@@ -1,14 +1,22 @@
 """Secrets in a configuration: shown nowhere, and taken from files and environment variables by reference."""
 
+import io
+import json
+import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from exporters.redaction import HIDDEN, hide, is_secret, shown, without_credentials
+from fleetgauge.app import NOT_FOR_PLUGINS, say_reread
 from fleetgauge.cli import app
 from fleetgauge.config import ConfigError, load_config
+from fleetgauge.exporter_job import Job
+from fleetgauge.logs import configure_logging
 
 SECRET = "Zq7-not-to-be-shown"  # what the tests look for
 
@@ -221,6 +229,145 @@ def test_secret_keys_are_known_by_their_names() -> None:
     assert [key for key in public if is_secret(key)] == []
 
 
+NAMED_LIKE_SECRETS = """
+listeners = "PRIVATE://127.0.0.1:0,A.PRIVATE://127.0.0.1:0"
+listener.security.protocol.map = "PRIVATE:SASL_PLAINTEXT,A.PRIVATE:SSL"
+listener.name.private.sasl.enabled.mechanisms = "SCRAM-SHA-256"
+listener.name."a.private".ssl.client.auth = "required"
+listener.name."a.private".ssl.key.password = "hunter2hunter2"
+[sasl.users."token.user"]
+scram-sha-256 = "CREDENTIAL"
+[exporters.otlp-private]
+type = "otlp"
+endpoint = "http://collector:4317"
+headers.x-team = "team-of-mine"
+[exporters.headers]
+type = "otlp"
+endpoint = "http://collector:4318"
+[client-metrics.token-service]
+metrics = "org.apache.kafka.consumer."
+match = ["client_id=orders"]
+[client-guard.password-checker]
+software = "ours"
+action = "note"
+[quotas."users/secret"]
+request_percentage = 50
+"""
+
+
+def test_names_that_an_operator_chose_make_no_secret(write: Callable[[str], Path]) -> None:
+    salt = "salt=MDEyMzQ1Njc4OWFiY2RlZg==,stored_key={0},server_key={0},iterations=4096"
+    key = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+    file = write(NAMED_LIKE_SECRETS.replace("CREDENTIAL", salt.format(key)))
+    assert load_config(file).secrets() - {""} == {"hunter2hunter2", "team-of-mine"}
+    out = printed(file)
+    for line in (
+        'listener.name.private.sasl.enabled.mechanisms = "SCRAM-SHA-256"',
+        'listener.name.a.private.ssl.client.auth = "required"',
+        'listener.name.a.private.ssl.key.password = "[hidden]"',
+        'endpoint = "http://collector:4317"',
+        'metrics = "org.apache.kafka.consumer."',
+    ):
+        assert line in out
+
+
+WITH_REFERENCES = """
+ssl.key.password = "${env:ONE}-tail-of-it"
+telemetry.max.bytes = "${env:BYTES}"
+push.log.kafka.client."sasl.jaas.config" = "required password=${env:TWO};"
+[exporters.otel]
+type = "otlp"
+headers.authorization = "Custom ${env:THREE}"
+[exporters.plain]
+type = "otlp"
+headers = "authorization=Bearer to-ken-4, x-team=to-ken-5"
+[exporters.basic]
+type = "otlp"
+headers.authorization = "basic to-ken-6"
+[exporters.topic]
+type = "kafka_topic"
+bootstrap.servers = "h:1"
+topic = "t"
+client = "sasl.username=service,sasl.password=to-ken-7"
+[exporters.mine]
+type = "support.exporter_types:any_keys"
+targets = [{ password = "p=${env:EIGHT}" }]
+"""
+
+
+def test_the_parts_of_a_secret_are_hidden_too(write: Callable[[str], Path]) -> None:
+    names = ("ONE", "TWO", "THREE", "EIGHT")
+    environment = {name: f"reference-{name.lower()}" for name in names} | {"BYTES": "123456"}
+    config = load_config(write(WITH_REFERENCES), environment=environment)
+    line = " ".join((*(environment[name] for name in names), *(f"to-ken-{number}" for number in (4, 5, 6, 7))))
+    assert hide(line, config.secrets()) == " ".join([HIDDEN] * 8)
+    assert hide("reference-one-tail-of-it", config.secrets()) == HIDDEN, "the whole goes before its parts"
+    assert hide("service 123456", config.secrets()) == "service 123456"
+    job = Job.model_validate_json(Job.of(config).model_dump_json())
+    of_exporters = hide(line, job.logging.secrets)
+    assert of_exporters == " ".join(["reference-one", *[HIDDEN] * 7]), "what is no exporter's is not handed on"
+
+
+def test_a_reference_to_a_secret_that_changed_is_told_of_by_its_key_alone(write: Callable[[str], Path]) -> None:
+    file = write('[exporters.otel]\ntype = "otlp"\nheaders.authorization = "Custom ${env:T}"\n')
+    old, new = (load_config(file, environment={"T": text}) for text in ("first-token", "second-token"))
+    with structlog.testing.capture_logs() as lines:
+        say_reread(old, new)
+    assert lines[0]["keys"] == ["exporters.otel.headers.authorization"]
+    assert "-token" not in str(old.model_dump(exclude={*NOT_FOR_PLUGINS})), "nor is it handed to plugins"
+
+
+def test_a_secret_of_any_letters_is_in_no_log_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = ("p\u00e4sswort-1", 'quote"back\\slash-1', "two\nlines-1", "\U0001f511-key-1")
+    for form in ("json", "human"):
+        written = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", written)
+        monkeypatch.setattr(logging.getLogger(), "handlers", [])
+        monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
+        configure_logging("info", form, secrets)  # type: ignore[arg-type]  # one of its words
+        try:
+            for secret in secrets:
+                structlog.get_logger("some").info(f"refused: {secret}", keys={"token": secret}, error=repr([secret]))
+        finally:
+            structlog.reset_defaults()
+        lines = written.getvalue()
+        assert lines.count(HIDDEN) == 3 * len(secrets), lines
+        for part in ("sswort-1", "slash-1", "lines-1", "-key-1"):
+            assert part not in lines
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (
+            '[exporters.o]\ntype = "otlp"\nendpoint = "ADDRESS"',
+            "without user and password in it; use headers.authorization",
+        ),
+        (
+            '[exporters.o]\ntype = "otlp"\nprotocol = "http/protobuf"\nendpoint = "ADDRESS/v1"',
+            "without user and password in it; use headers.authorization",
+        ),
+        (
+            '[exporters.o]\ntype = "self_metrics"\nendpoint = "ADDRESS"',
+            "without user and password in it; use headers.authorization",
+        ),
+        ('http.listeners = "ADDRESS"', "without user and password in it"),
+        ('listeners = "ADDRESS"', "without user and password in it"),
+    ],
+)
+def test_an_address_with_a_password_is_refused_with_the_reason(
+    line: str, says: str, write: Callable[[str], Path]
+) -> None:
+    for user in ("user:pass-word-1", "user:pass/word-1"):
+        with pytest.raises(ConfigError, match=says) as refused:
+            load_config(write(line.replace("ADDRESS", f"http://{user}@h:4317")))
+        assert "word-1" not in str(refused.value)
+    for address in ("http://h:1/?x=1", "ftp://h:x"):
+        with pytest.raises(ConfigError) as refused:
+            load_config(write(line.replace("ADDRESS", address)))
+        assert "password" not in str(refused.value)
+
+
 def test_urls_lose_users_and_secret_parameters_and_nothing_else() -> None:
     for url in ("http://h/a@b?x=1", "s3://bucket/a?region=eu&endpoint_override=h%3A9000", "C:\\landing", "/a b/c@d"):
         assert without_credentials(url) == url
@@ -233,6 +380,6 @@ def test_urls_lose_users_and_secret_parameters_and_nothing_else() -> None:
 
 def test_a_text_is_rid_of_secrets_in_every_form_that_it_may_have_there() -> None:
     secret = 'quote"back\\slash\n'
-    for text in (secret, repr(secret), '{"x": "quote\\"back\\\\slash\n"}'):
+    for text in (secret, repr(secret), json.dumps({"x": secret}), json.dumps(repr(secret))):
         assert "slash" not in hide(text, [secret])
     assert hide("port 1000", ["1000"]) == "port 1000", "what is short may stand for something else"
