@@ -1,12 +1,13 @@
 """One page of the inventory: the best rows by one column, out of any number that come by. Bounded, pure."""
 
 import base64
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from telemetry.inventory import ClientRow
+from telemetry.inventory import ClientRow, row_key
 
 FIELDS: Final = ClientRow._fields
 _LISTS: Final = ("subscriptions", "metrics")
@@ -16,7 +17,8 @@ DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 5_000
 
 _Key = tuple[bool, Any, str, str]
-_ID, _PRINCIPAL = FIELDS.index("client_instance_id"), FIELDS.index("principal")
+"""Whether the sort column has no value, the value, the instance id, and `_mark` of the row."""
+_MARK_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,7 @@ class PageRequest:
     """Which page.
 
     Attributes:
-        sort: a column; what is equal in it goes by instance id.
+        sort: a column; what is equal in it goes by instance id and sender.
         descending: the largest first; what has no value comes last in either order.
         limit: rows of a page.
         after: the cursor that the page before gave as its `next`; empty begins.
@@ -80,13 +82,14 @@ class ClientsPage:
         self._trim()
         if len(self._kept) <= self._wanted.limit:
             return None
-        _, value, instance_id, principal = self._kept[self._wanted.limit - 1][0]
-        text = json.dumps([value, instance_id, principal], separators=(",", ":"))
+        _, value, instance_id, mark = self._kept[self._wanted.limit - 1][0]
+        text = json.dumps([value, instance_id, mark], separators=(",", ":"))
         return base64.urlsafe_b64encode(text.encode()).decode()
 
     def _key(self, row: tuple[Any, ...]) -> _Key:
         value = row[self._column]
-        return (value is None, value, row[_ID], row[_PRINCIPAL])
+        told = ClientRow._make(row)
+        return (value is None, value, told.client_instance_id, _mark(told))
 
     def _trim(self) -> None:
         """Leaves the rows of the page and one more, by which it is known that there are more."""
@@ -112,12 +115,17 @@ _BAD_CURSOR: Final = "after is no cursor of this sort: take it from the page bef
 
 def _read_cursor(text: str) -> _Key:
     try:
-        value, instance_id, principal = json.loads(base64.urlsafe_b64decode(text.encode()))
+        value, instance_id, mark = json.loads(base64.urlsafe_b64decode(text.encode()))
     except (ValueError, TypeError):
         raise ValueError(_BAD_CURSOR) from None
-    if not isinstance(value, int | str | None) or not isinstance(instance_id, str) or not isinstance(principal, str):
+    if not isinstance(value, int | str | None) or not isinstance(instance_id, str) or not isinstance(mark, str):
         raise ValueError(_BAD_CURSOR)
-    return (value is None, value, instance_id, principal)
+    return (value is None, value, instance_id, mark)
+
+
+def _mark(row: ClientRow) -> str:
+    """Digest of what tells a row from others of its instance id: as short in a cursor whatever names clients choose."""
+    return hashlib.blake2b(repr(row_key(row)).encode(), digest_size=_MARK_BYTES).hexdigest()
 
 
 def as_object(row: Iterable[Any]) -> dict[str, Any]:

@@ -54,8 +54,11 @@ class ExporterLog(Protocol):
         """Upkeep that is due at `now_ms` (monotonic)."""
         ...
 
-    def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+    def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         """What the log says of itself, and how far each exporter is.
+
+        Args:
+            errors: the latest error of each exporter, if there was any.
 
         Raises:
             PushLogError: the log cannot be read now.
@@ -132,7 +135,7 @@ class EmbeddedLog(_OnDisk):
         """See `ExporterLog.reader`."""
         return SqlitePushLogReader(self._settings, exporter, time=self._time, directory=self._directory)
 
-    def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+    def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         """See `ExporterLog.status`: the log as it lies on the disk."""
         return self._told(log_stats(self._directory))
 
@@ -157,7 +160,7 @@ class MergedLog(_OnDisk):
         settings = replace(self._settings, dir=directory.path)
         return SqlitePushLogReader(settings, exporter, time=self._time, directory=directory)
 
-    def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+    def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         """See `ExporterLog.status`: all logs together."""
         return self._told(added_stats(tuple(all_stats(self._directories).values())))
 
@@ -168,7 +171,7 @@ class TopicLog:
     def __init__(self, settings: KafkaTopicSettings, time: Time, clients_max: int = 0) -> None:
         self._settings = settings
         self._time = time
-        self._seen = SeenClients(clients_max) if clients_max else None
+        self._seen = SeenClients(clients_max, time) if clients_max else None
         self.inventory: TopicInventory | None = None
         if self._seen is not None:
             self.inventory = TopicInventory(settings.topic, self._seen, self.partitions, time)
@@ -195,14 +198,18 @@ class TopicLog:
         """The partitions that any exporter of this process reads now."""
         return sorted({partition for reader in self._readers.values() for partition in reader.partitions})
 
-    def status(self) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
-        """See `ExporterLog.status`."""
+    def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+        """See `ExporterLog.status`. An exporter that cannot start is no problem of the topic while another reads it."""
         cursors = {name: self._cursor(name, reader) for name, reader in self._readers.items()}
         place = {"topic": self._settings.topic, "bootstrap_servers": self._settings.bootstrap_servers}
-        return {**place, "problem": next(self._problems(), None)}, cursors
+        return {**place, "problem": next(self._problems(errors), None)}, cursors
 
-    def _problems(self) -> Iterator[str]:
-        for reader in self._readers.values():
+    def _problems(self, errors: Mapping[str, str | None]) -> Iterator[str]:
+        joined = [reader for reader in self._readers.values() if reader.has_joined]
+        if self._readers and not joined:
+            known = [f"{name}: {error}" for name in self._readers if (error := errors.get(name))]
+            yield f"no exporter has begun to read topic {self._settings.topic}" + "".join(f"; {each}" for each in known)
+        for reader in joined:
             if reader.problem is not None:
                 yield reader.problem
             elif not reader.has_reached_topic:

@@ -107,11 +107,11 @@ class ExporterProcess:
         Raises:
             PushLogError: the log cannot be read now.
         """
-        push_log, cursors = self._push_log.status()
+        found = [(pipeline, pipeline.stats()) for pipeline in self._pipelines]
+        push_log, cursors = self._push_log.status({stats.exporter: stats.last_error for _, stats in found})
         letters = self._letter_stats()
         exporters = {}
-        for pipeline in self._pipelines:
-            stats = pipeline.stats()
+        for pipeline, stats in found:
             exporters[pipeline.name] = {
                 "type": self._job.exporters[pipeline.name]["type"],
                 **asdict(stats),

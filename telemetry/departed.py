@@ -1,21 +1,23 @@
 """Client instances that the node no longer serves: ended or vanished, and still listed for a while."""
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Final
 
 from telemetry.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS
 from telemetry.instance import ClientInstance
+from telemetry.inventory import key_among
 
-_Key = tuple[str, str]
-_Kept = OrderedDict[_Key, ClientInstance]
+_Kept = OrderedDict[Hashable, ClientInstance]
 
 
 class DepartedClients:
     """A bounded register of forgotten instances. Not for several threads. Times are monotonic [ms].
 
-    An instance enters when the cache forgets it, whatever the reason, and leaves when the client comes back under its
+    An instance enters when the cache forgets it, whatever the reason, and leaves when its sender comes back under its
     id, after a day (an hour if it ended), or when there is no room. Ended ones make room first: short-lived clients
-    that close properly do not displace the vanished.
+    that close properly do not displace the vanished. Nor do instances that never pushed, which are not kept: an id
+    costs its sender no more than one request.
 
     Args:
         max_size: instances that are kept.
@@ -39,7 +41,7 @@ class DepartedClients:
         return len(self._ended)
 
     def add(self, instance: ClientInstance, *, lost_connection: bool) -> None:
-        """Takes a forgotten instance; one of which no pushes were expected is left out.
+        """Takes a forgotten instance; one that never pushed, or is not asked for metrics, is left out.
 
         Args:
             instance: no longer in the cache.
@@ -49,20 +51,20 @@ class DepartedClients:
         instance.pace = None
         if instance.gate.is_terminated:
             kept = self._ended
-        elif instance.subscription.metrics:
+        elif instance.pushes and instance.subscription.metrics:
             kept = self._vanished
         else:
             return
+        self.returned(instance)
         if len(self._vanished) + len(self._ended) >= self._max_size:
             (self._ended or self._vanished).popitem(last=False)
-        kept[_key(instance)] = instance
+        kept[_key(instance, kept)] = instance
 
     def returned(self, instance: ClientInstance) -> None:
-        """Removes the instance of this id and principal: the client is known to the cache again."""
-        if self._vanished or self._ended:
-            key = _key(instance)
-            self._vanished.pop(key, None)
-            self._ended.pop(key, None)
+        """Removes the instance of this id and sender: the client is known to the cache again."""
+        for kept in (self._vanished, self._ended):
+            if kept:
+                kept.pop(_key(instance, kept), None)
 
     def expire(self, now_ms: int) -> None:
         """Removes what was last seen long enough ago."""
@@ -76,9 +78,8 @@ class DepartedClients:
 
     def holds(self, instance: ClientInstance) -> bool:
         """True if this very instance is still here."""
-        key = _key(instance)
-        return self._vanished.get(key) is instance or self._ended.get(key) is instance
+        return any(kept.get(_key(instance, kept)) is instance for kept in (self._vanished, self._ended))
 
 
-def _key(instance: ClientInstance) -> _Key:
-    return (instance.instance_id_text, instance.principal_text)
+def _key(instance: ClientInstance, kept: _Kept) -> Hashable:
+    return key_among((instance.instance_id.bytes, instance.sender), instance, kept)

@@ -4,15 +4,22 @@ No sockets, no clock: the rows are made on the listener's loop, some at a time, 
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from telemetry.client_state import ClientState, judged
 from telemetry.instance import ClientInstance
-from telemetry.push_record import parse_instance_id
+from telemetry.push_record import PushRecord, parse_instance_id
+from wire.software import UNKNOWN_SOFTWARE
 
 WILDCARD: Final = "*"
+
+SenderKey = tuple[str, str, str, str]
+"""Instance id, principal, client id and source address: see `RequestContext.sender`."""
+
+RowKey = tuple[str, str, str, str, str, str]
+"""A `SenderKey` with the software's name and version: no two rows of a listing have the same."""
 
 
 def state_of(instance: ClientInstance, now_ms: int) -> ClientState:
@@ -100,6 +107,59 @@ def row_of(instance: ClientInstance, *, now_ms: int, now_us: int) -> ClientRow:
         None if refusal is None else refusal.reason,
         None if refusal is None else 1_000 * (instance.last_refusal_ms + offset_ms),
     )
+
+
+class Described(Protocol):
+    """The software of a client, as far as it has named it."""
+
+    @property
+    def client_software_name(self) -> str:
+        """As the client names it, or `UNKNOWN_SOFTWARE`."""
+        ...
+
+    @property
+    def client_software_version(self) -> str:
+        """As the client names it, or `UNKNOWN_SOFTWARE`."""
+        ...
+
+
+def sender_key(row: ClientRow | PushRecord) -> SenderKey:
+    """The sender, and the id that it uses."""
+    return (row.client_instance_id, row.principal, row.client_id, row.client_source_address)
+
+
+def row_key(row: ClientRow | PushRecord) -> RowKey:
+    """What tells a row from all others of one listing."""
+    return (*sender_key(row), row.client_software_name, row.client_software_version)
+
+
+def key_among(sender: Hashable, client: Described, found: Mapping[Any, Described]) -> Hashable:
+    """The key of a client among those that were found before.
+
+    It is the sender's, unless a client of other software has that already. One that names no software is the same as
+    any: franz-go before 1.22 names it on its first connection alone.
+
+    Args:
+        sender: the sender and the id that it uses.
+        client: whose key is wanted.
+        found: what has a key already.
+    """
+    software = client.client_software_name, client.client_software_version
+    whole = (sender, *software)
+    if whole in found:
+        return whole
+    first = found.get(sender)
+    if first is None or UNKNOWN_SOFTWARE in (software[0], first.client_software_name):
+        return sender
+    return sender if software == (first.client_software_name, first.client_software_version) else whole
+
+
+def with_software_of(row: ClientRow, other: ClientRow) -> ClientRow:
+    """The row; if it names no software, with that of another row of the same client."""
+    if row.client_software_name != UNKNOWN_SOFTWARE:
+        return row
+    name, version = other.client_software_name, other.client_software_version
+    return row._replace(client_software_name=name, client_software_version=version)
 
 
 class Listed(Protocol):

@@ -4,7 +4,7 @@ import csv
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -22,7 +22,7 @@ from fleetgauge.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, ClientsPage
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.node_socket import NotRunningError, ask, read_status
 from telemetry.client_state import ClientState
-from telemetry.inventory import ClientFilter, ClientRow
+from telemetry.inventory import ClientFilter, ClientRow, key_among, sender_key, with_software_of
 from terminal.options import Columns
 from terminal.table import chosen_columns, print_rows, wide_console
 from terminal.text import csv_value, printable
@@ -33,10 +33,16 @@ Row = dict[str, Any]
 _URL_WITHIN_S: Final = 30.0
 _ERROR_BYTES: Final = 1_000
 _HEADINGS: Final = (
-    "client instance id", "client id", "software", "principal", "address", "subscription", "interval", "last push",
-    "pushes", "state", "last error",
+    "client instance id", "client id", "software", "principal", "address", "subscription", "broker", "partition",
+    "interval", "last push", "pushes", "state", "last error",
 )  # fmt: skip
-_LEAST: Final = ("subscription", "interval", "software", "principal", "pushes", "address", "last error", "last push")
+_LEAST: Final = (
+    "subscription", "broker", "partition", "interval", "software", "principal", "pushes", "address", "last error",
+    "last push",
+)  # fmt: skip
+_OF_TOPIC: Final = ("broker", "partition")
+"""Shown for the clients of a topic; for those of a node, `_OF_NODE`."""
+_OF_NODE: Final = ("subscription",)
 
 
 class QuestionError(FleetgaugeError):
@@ -167,12 +173,13 @@ def _rows_at(path: Path, wanted: dict[str, str], coverages: list[dict[str, Any]]
 
 def _latest(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
     """One row for each client: a partition may be read here for one exporter, and there for another."""
-    found: dict[tuple[str, str], tuple[Any, ...]] = {}
+    found: dict[Hashable, ClientRow] = {}
     for values in rows:
         row = ClientRow(*values)
-        other = found.get((row.principal, row.client_instance_id))
-        if other is None or ClientRow(*other).last_seen_at < row.last_seen_at:
-            found[row.principal, row.client_instance_id] = values
+        key = key_among(sender_key(row), row, found)
+        other = found.get(key, row)
+        earlier, later = sorted((other, row), key=lambda each: each.last_seen_at)
+        found[key] = with_software_of(later, earlier)
     return found.values()
 
 
@@ -245,7 +252,9 @@ def _show(read: Callable[[], _Page], shown: tuple[str, ...], every_s: float | No
 def _print(console: Console, page: _Page, shown: tuple[str, ...], *, is_filtered: bool) -> None:
     if page.rows:
         cells = [_cells(row) for row in page.rows]
-        print_rows(console, shown or _HEADINGS, cells, right={"pushes"}, least=() if shown else _LEAST)
+        left_out = _OF_NODE if page.coverages else _OF_TOPIC
+        headings = shown or tuple(name for name in _HEADINGS if name not in left_out)
+        print_rows(console, headings, cells, right={"pushes"}, least=() if shown else _LEAST)
     elif is_filtered:
         console.print("no client instance that is known fits the filter")
     else:
@@ -286,7 +295,7 @@ def _covered(coverage: dict[str, Any]) -> str:
     )
 
 
-def _cells(row: Row) -> dict[str, str]:
+def _cells(row: Row) -> dict[str, str | None]:
     """The table's row of a client; a topic's records do not hold everything."""
     host = f"[{row['client_source_address']}]" if ":" in row["client_source_address"] else row["client_source_address"]
     error = "-"
@@ -300,17 +309,12 @@ def _cells(row: Row) -> dict[str, str]:
         "software": f"{row['client_software_name']}/{row['client_software_version']}",
         "principal": row["principal"],
         "address": host if row["client_source_port"] is None else f"{host}:{row['client_source_port']}",
-        **_told_by(row),
+        "subscription": None if row["subscriptions"] is None else ", ".join(row["subscriptions"]) or "none",
+        "broker": None if row["broker"] is None else str(row["broker"]),
+        "partition": None if row["partition"] is None else str(row["partition"]),
         "interval": "-" if row["push_interval_ms"] is None else duration(row["push_interval_ms"] / 1_000),
         "last push": ago(row["last_push_at"]) if row["last_push_at"] else "never",
         "pushes": amount(row["pushes"]) + ("" if row["push_bytes"] is None else f" ({size(row['push_bytes'])})"),
         "state": f"{row['state']}, asks for records" if row["asked_for_records"] else row["state"],
         "last error": error,
     }
-
-
-def _told_by(row: Row) -> dict[str, str]:
-    """What only a node knows, its subscriptions, or only a topic, its place there."""
-    if row["partition"] is None:
-        return {"subscription": ", ".join(row["subscriptions"]) or "none"}
-    return {"broker": str(row["broker"]), "partition": str(row["partition"])}

@@ -6,14 +6,14 @@ every worker, or the first one's.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from fleetgauge.misdirected_clients import LATEST
 from fleetgauge.node_socket import Status
 from telemetry.client_metrics import INSTANCE_COUNT, INSTANCE_METRICS
 from telemetry.client_state import ClientState
-from telemetry.inventory import ClientRow
+from telemetry.inventory import ClientRow, key_among, sender_key, with_software_of
 
 _OF_THE_PARENT: Final = frozenset({"node", "http", "exporter_process"})
 """What of a status is the parent's own; all other parts are the workers', and are merged."""
@@ -164,11 +164,10 @@ def merged_clients(rows: Iterable[Sequence[Any]]) -> list[ClientRow]:
 
     Who it is, from where, and its state are as of the latest request; pushes, refusals and connections add up.
     """
-    found: dict[tuple[str, ...], ClientRow] = {}
+    found: dict[Hashable, ClientRow] = {}
     for values in rows:
         row = ClientRow(*values)
-        software = row.client_software_name, row.client_software_version
-        key = (row.client_instance_id, row.principal, row.client_id, *software, row.client_source_address)
+        key = key_among(sender_key(row), row, found)
         other = found.get(key)
         found[key] = row if other is None else _merged_client(other, row)
     return list(found.values())
@@ -177,7 +176,7 @@ def merged_clients(rows: Iterable[Sequence[Any]]) -> list[ClientRow]:
 def _merged_client(one: ClientRow, other: ClientRow) -> ClientRow:
     earlier, later = sorted((one, other), key=lambda row: row.last_seen_at)
     refused = max(one, other, key=lambda row: row.last_error_at or 0)
-    return later._replace(
+    return with_software_of(later, earlier)._replace(
         state=_merged_state(earlier, later),
         connections=_sum(one.connections, other.connections),
         asked_for_records=one.asked_for_records or other.asked_for_records,

@@ -19,6 +19,8 @@ PART_ROWS: Final = 50_000
 """Rows of all workers that are joined at a time, about."""
 MAX_LISTINGS: Final = 8
 """Walks through all workers at once; a worker answers some more questions than these."""
+_LISTED: Final = ("instances", "instances_vanished", "instances_ended")
+"""Counters of a worker that make up the rows of its inventory."""
 _SIGN_OF_LIFE_S: Final = 1.0
 
 Rows = list[Sequence[Any]]
@@ -71,8 +73,8 @@ class WorkersSocket(QuestionSocket):
                     yield {"rows": rows[at : at + SLICE_ROWS]}
 
     def _parts(self) -> int:
-        known = [int(worker.last["telemetry"]["counters"]["instances"]) for worker in self._workers if worker.last]
-        return 1 + sum(known) // PART_ROWS
+        counters = [worker.last["telemetry"]["counters"] for worker in self._workers if worker.last]
+        return 1 + sum(int(each[name]) for each in counters for name in _LISTED) // PART_ROWS
 
     async def _collect(self, question: Mapping[str, Any]) -> Rows:
         each = await asyncio.gather(*(_rows_of(worker, question) for worker in self._workers if worker.is_ready))

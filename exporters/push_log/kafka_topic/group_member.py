@@ -113,6 +113,11 @@ class GroupMember:
         return self._denied or self._away
 
     @property
+    def has_joined(self) -> bool:
+        """True once `join` was called."""
+        return self._joined
+
+    @property
     def is_closing(self) -> bool:
         """True once `close` was called."""
         return self._closing

@@ -90,6 +90,11 @@ class KafkaTopicReader:
         return self._member.problem
 
     @property
+    def has_joined(self) -> bool:
+        """True from the first `poll` on; until then it asks nothing of the brokers."""
+        return self._member.has_joined
+
+    @property
     def has_reached_topic(self) -> bool:
         """True once the brokers have answered for the topic."""
         return self._member.has_reached_topic

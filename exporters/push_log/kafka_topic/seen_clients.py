@@ -1,18 +1,22 @@
 """The client instances whose pushes this process reads from the topic: the inventory of the broker-plugin form.
 
 Fed with the records that the exporters read anyway, of which it keeps no payload. It holds the clients of the
-partitions that are assigned to this process and no others: a client's pushes are all in one partition.
+partitions that are assigned to this process and no others: a client's pushes are all in one partition. Those of a
+partition that was taken away are kept for some minutes, unlisted, and are there again when it comes back: so a broker
+outage does not cost the clients that had vanished, and no client is listed by two processes.
 """
 
 import threading
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable
-from typing import Final
+from collections.abc import Collection, Hashable, Iterable
+from typing import Final, NamedTuple
 
+from quotas.clock import SystemTime, Time
 from telemetry.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS, ClientState, judged
-from telemetry.inventory import ClientRow
+from telemetry.inventory import ClientRow, key_among, sender_key
 from telemetry.push_record import PushRecord, parse_instance_id
+from wire.software import UNKNOWN_SOFTWARE
 
 _DEFAULT_INTERVAL_MS: Final = 300_000
 """Kafka's default push interval, assumed for a client whose records do not tell it until its second push [ms]."""
@@ -20,7 +24,11 @@ _DEFAULT_INTERVAL_MS: Final = 300_000
 Placed = tuple[int, int, PushRecord]
 """A record with its partition and offset."""
 
-_Key = tuple[str, str]
+KEPT_UNASSIGNED_MS: Final = 15 * 60_000
+"""How long the clients of a partition are kept after it was taken away [ms]."""
+
+_CLOCK_SLACK_US: Final = 5_000_000
+"""How far a broker's clock may be ahead of ours before its times no longer tell how far a partition was read [us]."""
 
 
 class SeenClient:
@@ -32,11 +40,16 @@ class SeenClient:
         pushes: pushes that this process has read.
         push_bytes: their payloads as received [B]; None where the topic's writer did not know them.
         gap_ms: time between its latest two pushes [ms]; stands in for an interval that the records do not tell.
+        unassigned_ms: for how long since its latest push another process may have read its partition [ms].
+        key: under which the register has it.
     """
 
-    __slots__ = ("_instance_id", "gap_ms", "latest", "offset", "partition", "push_bytes", "pushes")
+    __slots__ = (
+        "_instance_id", "gap_ms", "key", "latest", "offset", "partition", "push_bytes", "pushes", "unassigned_ms",
+    )  # fmt: skip
 
-    def __init__(self, partition: int, offset: int, record: PushRecord) -> None:
+    def __init__(self, partition: int, offset: int, record: PushRecord, key: Hashable = None) -> None:
+        self.key = key
         self._instance_id: uuid.UUID | None = None
         self.latest = _without_metrics(record)
         self.partition = partition
@@ -44,12 +57,14 @@ class SeenClient:
         self.pushes = 1
         self.push_bytes = record.payload_bytes
         self.gap_ms = 0
+        self.unassigned_ms = 0
 
     def take(self, partition: int, offset: int, record: PushRecord) -> None:
         """Notes a later push."""
         if record.push_interval_ms is None and not record.terminating:
-            self.gap_ms = (record.received_at - self.latest.received_at) // 1_000
-        self.latest = _without_metrics(record)
+            self.gap_ms = max(0, record.received_at - self.latest.received_at) // 1_000
+        self.latest = _named(_without_metrics(record), self.latest)
+        self.unassigned_ms = 0
         self.partition = partition
         self.offset = offset
         self.pushes += 1
@@ -61,7 +76,7 @@ class SeenClient:
         latest = self.latest
         return judged(
             ended=latest.terminating,
-            silence_ms=(read_up_to - latest.received_at) / 1_000,
+            silence_ms=(read_up_to - latest.received_at) / 1_000 - self.unassigned_ms,
             push_interval_ms=latest.push_interval_ms or self.gap_ms or _DEFAULT_INTERVAL_MS,
         )
 
@@ -125,41 +140,56 @@ class SeenClient:
         )
 
 
+class _Unassigned(NamedTuple):
+    """Since when a partition is not assigned here [ms, monotonic], and up to when it was read then [us]."""
+
+    since_ms: int
+    read_up_to: int
+
+
 class SeenClients:
     """A bounded register of `SeenClient`s; from any thread.
 
     A client's silence is measured against the time up to which its partition was read, not against the clock: while an
     exporter waits for its destination, or the brokers are away, nothing is known, and no client is said to be late.
+    Nor does the time count in which its partition was not assigned here.
 
     Args:
         max_size: clients that are kept; beyond, the one whose latest push was read first is dropped.
+        time: the clocks.
 
     Attributes:
         evicted: clients that were dropped for want of room.
     """
 
-    def __init__(self, max_size: int) -> None:
+    def __init__(self, max_size: int, time: Time | None = None) -> None:
         self._max_size = max_size
+        self._time = time or SystemTime()
         self._lock = threading.Lock()
-        self._clients: OrderedDict[_Key, SeenClient] = OrderedDict()
+        self._clients: OrderedDict[Hashable, SeenClient] = OrderedDict()
         self._read_up_to: dict[int, int] = {}
+        self._unassigned: dict[int, _Unassigned] = {}
         self.evicted = 0
 
     def take(self, records: Iterable[Placed]) -> None:
         """Notes records in the order of their partitions. One that was noted before changes nothing: several exporters
         read the same topic, and a batch may be read again.
         """
+        latest_us = self._time.microseconds() + _CLOCK_SLACK_US
         with self._lock:
             for partition, offset, record in records:
+                self._read_to(partition, min(record.received_at, latest_us))
                 self._take(partition, offset, record)
 
+    def _read_to(self, partition: int, at_us: int) -> None:
+        if at_us > self._read_up_to.get(partition, 0):
+            self._read_up_to[partition] = at_us
+
     def _take(self, partition: int, offset: int, record: PushRecord) -> None:
-        if record.received_at > self._read_up_to.get(partition, 0):
-            self._read_up_to[partition] = record.received_at
-        key = (record.client_instance_id, record.principal)
+        key = key_among(sender_key(record), record, self._clients)
         client = self._clients.get(key)
         if client is None:
-            self._clients[key] = SeenClient(partition, offset, record)
+            self._clients[key] = SeenClient(partition, offset, record, key)
             if len(self._clients) > self._max_size:
                 self._clients.popitem(last=False)
                 self.evicted += 1
@@ -171,16 +201,33 @@ class SeenClients:
         """Notes that all records that were in these partitions at `at_us` [us since the epoch] were noted."""
         with self._lock:
             for partition in partitions:
-                self._read_up_to[partition] = max(at_us, self._read_up_to.get(partition, 0))
+                self._read_to(partition, at_us)
 
     def keep(self, partitions: Collection[int]) -> None:
-        """Drops the clients of all other partitions: another process reads these."""
+        """Lists the clients of these partitions from now on, and drops those of partitions that were taken away
+        `KEPT_UNASSIGNED_MS` ago: another process reads these.
+        """
+        now_ms = self._time.hi_res_clock_ms()
         with self._lock:
-            if self._read_up_to.keys() <= set(partitions):
-                return
-            self._read_up_to = {each: at for each, at in self._read_up_to.items() if each in partitions}
-            for key in [key for key, client in self._clients.items() if client.partition not in partitions]:
-                del self._clients[key]
+            if again := self._unassigned.keys() & set(partitions):
+                self._assigned_again({each: self._unassigned.pop(each) for each in again}, now_ms)
+            for each in self._read_up_to.keys() - set(partitions) - self._unassigned.keys():
+                self._unassigned[each] = _Unassigned(now_ms, self._read_up_to[each])
+            self._forget([each for each, at in self._unassigned.items() if now_ms - at.since_ms >= KEPT_UNASSIGNED_MS])
+
+    def _assigned_again(self, partitions: dict[int, "_Unassigned"], now_ms: int) -> None:
+        for client in self._clients.values():
+            was = partitions.get(client.partition)
+            if was is not None and client.latest.received_at <= was.read_up_to:
+                client.unassigned_ms += now_ms - was.since_ms
+
+    def _forget(self, partitions: list[int]) -> None:
+        if not partitions:
+            return
+        for partition in partitions:
+            del self._unassigned[partition], self._read_up_to[partition]
+        for key in [key for key, client in self._clients.items() if client.partition in partitions]:
+            del self._clients[key]
 
     def read_up_to(self) -> dict[int, int]:
         """Partition -> time up to which its records were noted [us since the epoch]."""
@@ -188,9 +235,9 @@ class SeenClients:
             return dict(self._read_up_to)
 
     def snapshot(self) -> list[SeenClient]:
-        """All clients as of now."""
+        """The clients of the assigned partitions as of now."""
         with self._lock:
-            return list(self._clients.values())
+            return [each for each in self._clients.values() if each.partition not in self._unassigned]
 
     def tidy(self) -> Counter[ClientState]:
         """Drops those that ended or vanished long enough ago, and counts the others by state."""
@@ -207,10 +254,9 @@ class SeenClients:
         return states
 
     def _drop(self, client: SeenClient) -> None:
-        key = (client.latest.client_instance_id, client.latest.principal)
         with self._lock:
-            if self._clients.get(key) is client:
-                del self._clients[key]
+            if self._clients.get(client.key) is client:
+                del self._clients[client.key]
 
 
 def _is_later(client: SeenClient, partition: int, offset: int, record: PushRecord) -> bool:
@@ -222,3 +268,11 @@ def _is_later(client: SeenClient, partition: int, offset: int, record: PushRecor
 
 def _without_metrics(record: PushRecord) -> PushRecord:
     return PushRecord._make((*record[:-1], b""))  # a fifth of the time that `_replace` takes
+
+
+def _named(record: PushRecord, before: PushRecord) -> PushRecord:
+    """The record; if its connection named no software, with that of the client's record before it."""
+    if record.client_software_name != UNKNOWN_SOFTWARE:
+        return record
+    name, version = before.client_software_name, before.client_software_version
+    return record._replace(client_software_name=name, client_software_version=version)

@@ -150,6 +150,8 @@ def test_while_the_destination_is_away_nobody_is_said_to_be_late(tmp_path: Path,
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[3] / "examples"))
         brokers = Brokers(topic)
         with exporting(tmp_path, config, "shutdown.timeout.ms=1000") as export:
+            # Joining its group may take longer than a client of this interval needs to be late.
+            wait_until(lambda: listed(export).get("coverage", {}).get("read_up_to"), what="all partitions to be read")
             instance = brokers.push("orders")
             export.wait_for("hook", lambda state: bool(state["retried"]))
             for _ in range(12):

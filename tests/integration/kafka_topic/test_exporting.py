@@ -288,7 +288,14 @@ def test_a_page_that_cannot_be_served_holds_no_partition_and_delivers_once_it_ca
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         page = ("exporters.page.type=prometheus", "exporters.page.linger.ms=50")
         stuck = stack.enter_context(
-            Export(tmp_path, config, *topic_keys(topic), *page, f"exporters.page.listen={listen}")
+            Export(
+                tmp_path,
+                config,
+                *topic_keys(topic),
+                *landing_keys(tmp_path),
+                *page,
+                f"exporters.page.listen={listen}",
+            )
         )
         stuck.wait_for("page", lambda state: state["state"] == "retrying")
         well = stack.enter_context(
@@ -304,6 +311,8 @@ def test_a_page_that_cannot_be_served_holds_no_partition_and_delivers_once_it_ca
         assert (state["state"], state["partitions"]) == ("retrying", [])
         problem = f"exporters.page.listen: {listen} cannot be bound: Address already in use; name another address"
         assert problem in state["last_error"]
+        stuck.wait_for("landing", lambda state: state["delivered_records"] >= 6)
+        assert stuck.status()["export"]["not_ready"] == [], "the other exporter reads the topic"
         assert stuck.output().count(problem) == 1
         assert "Traceback" not in stuck.output()
         taken.close()

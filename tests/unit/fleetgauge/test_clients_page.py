@@ -95,3 +95,30 @@ def test_the_cursor_of_another_sort_is_refused() -> None:
     page = ClientsPage(PageRequest(sort="pushes", after=by_name.next() or ""))
     with pytest.raises(ValueError, match="cursor"):
         page.take([row(3)])
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize("sort", ["last_seen_at", "last_push_at", "client_id"])
+def test_rows_that_share_an_id_are_all_on_some_page(sort: str, descending: bool) -> None:
+    rows = [
+        row(
+            0,
+            client_id=client_id,
+            client_source_address=address,
+            client_software_name=software,
+            client_software_version=version,
+        )
+        for client_id in ("a", "b")
+        for address in ("10.0.0.1", "10.0.0.2")
+        for software in ("java", "franz-go")
+        for version in ("1", "2")
+    ]
+    for limit in (1, 3):
+        found = pages(rows, PageRequest(sort=sort, descending=descending, limit=limit))
+        assert sum(map(len, found)) == len(rows)
+
+
+def test_a_cursor_is_short_whatever_names_clients_choose() -> None:
+    page = ClientsPage(PageRequest(limit=1))
+    page.take([row(number, client_id="\ud83d\ude00" * 1_000, client_software_name="x" * 256) for number in range(2)])
+    assert len(page.next() or "") < 200

@@ -20,6 +20,7 @@ from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporter_job import Job
 from fleetgauge.workers.merge import counts_of, merged_clients, merged_own_metrics, merged_parts
 from fleetgauge.workers.process import examine
+from fleetgauge.workers.questions import PART_ROWS, WorkersSocket
 from fleetgauge.workers.shares import DIVIDED, as_json, worker_config
 from fleetgauge.workers.supervisor import WorkerSupervisor
 from quotas.clock import MockTime
@@ -351,3 +352,25 @@ def test_each_worker_has_a_log_and_those_that_others_left_are_read_too(tmp_path:
 
 def test_a_node_that_never_had_workers_has_the_one_log_that_it_always_had(tmp_path: Path) -> None:
     assert Job.of_node(config_of(tmp_path)).logs == ()
+
+
+def test_a_client_whose_second_connection_names_no_software_is_one_row() -> None:
+    named = row(client_software_name="franz-go", client_software_version="1.21", last_seen_at=1, pushes=1)
+    unnamed = row(client_software_name="unknown", client_software_version="unknown", last_seen_at=2, pushes=2)
+    for rows in ([named, unnamed], [unnamed, named]):
+        (found,) = merged_clients(rows)
+        assert (found.client_software_name, found.client_software_version) == ("franz-go", "1.21")
+        assert (found.pushes, found.last_seen_at) == (3, 2)
+    other = row(client_software_name="franz-go", client_software_version="1.22")
+    assert len(merged_clients([named, other, unnamed, other])) == 2
+
+
+def test_the_departed_count_for_the_parts_in_which_rows_are_asked_for(tmp_path: Path) -> None:
+    """Each part is joined in memory as a whole."""
+    counters = {"instances": PART_ROWS, "instances_vanished": PART_ROWS, "instances_ended": PART_ROWS}
+    workers = [SimpleNamespace(last={"telemetry": {"counters": counters}}), SimpleNamespace(last=None)]
+
+    async def status() -> dict[str, Any]:
+        return {}
+
+    assert WorkersSocket(tmp_path / "node.sock", status, workers)._parts() == 4  # type: ignore[arg-type]

@@ -14,6 +14,12 @@ def departed(node) -> dict[str, str]:
     return {each.client_id: state_of(each, now_ms).value for each in node.manager.departed.snapshot()}
 
 
+def pushes_and_vanishes(client) -> None:
+    client.get()
+    client.answer()
+    client.node.disconnect(client.connection)
+
+
 @pytest.fixture
 def killed(node, client):
     """The node, after a client pushed and lost its connection."""
@@ -88,8 +94,7 @@ def test_a_client_of_which_no_push_was_expected_is_not_listed(make_node, make_cl
 def test_the_register_is_bounded_and_ended_clients_do_not_displace_the_vanished(make_node, make_client):
     node = make_node(cache_max_size=10)
     for index in range(4):
-        make_client(node, f"v{index}", client_id=f"killed-{index}").get()
-        node.disconnect(f"v{index}")
+        pushes_and_vanishes(make_client(node, f"v{index}", client_id=f"killed-{index}"))
     for index in range(30):
         client = make_client(node, f"e{index}", client_id=f"job-{index}")
         client.get()
@@ -100,6 +105,59 @@ def test_the_register_is_bounded_and_ended_clients_do_not_displace_the_vanished(
     assert {name for name, state in found.items() if state == "vanished"} == {f"killed-{n}" for n in range(4)}
     assert {name for name, state in found.items() if state == "ended"} == {f"job-{n}" for n in range(24, 30)}
     for index in range(30):
-        make_client(node, f"w{index}", client_id=f"late-{index}").get()
-        node.disconnect(f"w{index}")
+        pushes_and_vanishes(make_client(node, f"w{index}", client_id=f"late-{index}"))
     assert departed(node) == {f"late-{n}": "vanished" for n in range(20, 30)}
+
+
+def test_a_vanished_client_stays_listed_whoever_asks_under_its_id(killed, client, make_client):
+    other = make_client(killed, "c2", client_address="10.9.9.9")
+    other.id = client.id
+    other.get()
+    assert departed(killed) == {"app": "vanished"}
+
+
+def test_two_senders_of_one_id_that_vanish_are_both_listed_and_a_third_erases_neither(killed, client, make_client):
+    for number, name in ((2, "second"), (3, "third")):
+        other = make_client(killed, f"c{number}", client_id=name)
+        other.id = client.id
+        if name == "second":
+            pushes_and_vanishes(other)
+        else:
+            other.get()
+    assert departed(killed) == {"app": "vanished", "second": "vanished"}
+
+
+def test_two_softwares_of_one_sender_that_vanish_are_both_listed(killed, client, make_client):
+    other = make_client(killed, "c2", client_software_version="3.7.0")
+    other.id = client.id
+    pushes_and_vanishes(other)
+    found = killed.manager.departed
+    assert sorted(each.client_software_version for each in found.snapshot()) == ["3.7.0", "4.4.0"]
+    assert all(found.holds(each) for each in found.snapshot())
+
+
+def test_a_vanished_client_that_comes_back_on_a_connection_without_software_is_no_longer_vanished(killed, client):
+    client.context.update(client_software_name="unknown", client_software_version="unknown")
+    client.get("c2")
+    assert departed(killed) == {}
+
+
+def test_a_client_that_vanishes_again_is_listed_for_a_day_from_then(make_node, make_client):
+    """In the order in which they were last seen: the one that is due first is at the head."""
+    node = make_node()
+    first, second = (make_client(node, name, client_id=name) for name in ("first", "second"))
+    for each in (first, second, first):
+        pushes_and_vanishes(each)
+        node.time.sleep(INTERVAL_MS)
+    node.time.sleep(VANISHED_SHOWN_MS - 2 * INTERVAL_MS)
+    node.expire()
+    assert departed(node) == {"first": "vanished"}
+
+
+def test_ids_that_are_only_asked_for_displace_no_vanished_client(make_node, make_client):
+    node = make_node(cache_max_size=10)
+    pushes_and_vanishes(make_client(node, "honest"))
+    for index in range(30):
+        make_client(node, f"flood-{index}", client_id=f"flood-{index}", client_address="10.6.6.6").get()
+        node.disconnect(f"flood-{index}")
+    assert departed(node) == {"app": "vanished"}

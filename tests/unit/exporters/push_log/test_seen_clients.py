@@ -7,8 +7,9 @@ import pytest
 from support.push_log import push_record
 from support.topic import topic_message
 
-from exporters.push_log.kafka_topic.seen_clients import SeenClients
+from exporters.push_log.kafka_topic.seen_clients import KEPT_UNASSIGNED_MS, SeenClients
 from exporters.push_log.kafka_topic.shares import Shares
+from quotas.clock import MockTime
 from telemetry.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS
 
 NOW = 1_750_000_000_000_000
@@ -27,8 +28,14 @@ def states(seen: SeenClients) -> dict[str, str]:
 
 
 @pytest.fixture
-def seen() -> SeenClients:
-    return SeenClients(100)
+def seen(time: MockTime) -> SeenClients:
+    return SeenClients(100, time)
+
+
+@pytest.fixture
+def time() -> MockTime:
+    """Long after every push, so that no push is of the future."""
+    return MockTime(wall_ms=NOW // 1_000 + 7 * VANISHED_SHOWN_MS)
 
 
 def test_a_client_is_live_then_late_then_vanished_as_its_partition_is_read(seen: SeenClients) -> None:
@@ -93,14 +100,18 @@ def test_without_an_interval_in_its_records_the_time_between_its_pushes_stands_i
     assert seen.snapshot()[0].row(0).push_interval_ms is None, "which it was not told"
 
 
-def test_clients_of_partitions_that_another_process_reads_are_dropped(seen: SeenClients) -> None:
+def test_clients_of_partitions_that_another_process_reads_are_dropped(seen: SeenClients, time: MockTime) -> None:
     seen.take([(0, 0, push("a")), (1, 0, push("b"))])
     seen.keep([0, 1])
     assert len(seen.snapshot()) == 2
     seen.keep([1])
     assert states(seen) == {"b": "live"}
     seen.take([(0, 1, push("late batch"))])
+    assert states(seen) == {"b": "live"}
+    assert seen.tidy() == {"live": 1}
+    time.sleep(KEPT_UNASSIGNED_MS)
     seen.keep([1])
+    seen.keep([0, 1])
     assert states(seen) == {"b": "live"}
 
 
@@ -144,3 +155,57 @@ def test_a_partition_is_read_to_its_end_when_nothing_before_it_waits() -> None:
     shares.take()
     assert shares.read_before({**ends, 0: 6}, beginnings) == [0, 1]
     assert shares.read_before({**ends, 0: 7}, beginnings) == [1]
+
+
+def test_an_outage_in_which_all_partitions_are_taken_away_costs_no_vanished_client(
+    seen: SeenClients, time: MockTime
+) -> None:
+    seen.take([(0, 0, push("killed")), (0, 1, push("b", at_s=3_600))])
+    before = states(seen)
+    seen.keep([])
+    assert states(seen) == {}
+    time.sleep(KEPT_UNASSIGNED_MS - 1)
+    seen.keep([])
+    seen.keep([0])
+    assert states(seen) == before == {"killed": "vanished", "b": "live"}
+
+
+def test_time_in_which_another_process_read_the_partition_makes_no_client_late(
+    seen: SeenClients, time: MockTime
+) -> None:
+    seen.take([(0, 0, push()), (0, 1, push("b"))])
+    for _ in range(2):
+        seen.keep([])
+        time.sleep(300_000)
+        seen.keep([0])
+    seen.read_to_end([0], NOW + 600 * SECOND)
+    assert states(seen) == {"a": "live", "b": "live"}
+    seen.take([(0, 2, push(at_s=610))])
+    seen.read_to_end([0], NOW + 800 * SECOND)
+    assert states(seen) == {"a": "vanished", "b": "vanished"}
+
+
+def test_a_broker_whose_clock_is_days_ahead_removes_no_other_client(seen: SeenClients, time: MockTime) -> None:
+    now_s = (time.microseconds() - NOW) // SECOND
+    seen.take([(0, 0, push("a", at_s=now_s)), (0, 1, push("wrong", at_s=now_s + 2 * 86_400))])
+    assert seen.tidy() == {"live": 2}
+    time.sleep(200_000)
+    seen.read_to_end([0], time.microseconds())
+    assert states(seen) == {"a": "vanished", "wrong": "live"}
+
+
+def test_two_senders_of_one_id_are_two_clients(seen: SeenClients) -> None:
+    others = ({"client_id": "b"}, {"client_source_address": "10.0.0.2"}, {"client_software_version": "9"})
+    seen.take([(0, 0, push()), *((0, at, push(**fields)) for at, fields in enumerate(others, 1))])
+    seen.take([(0, 9, push(at_s=1)), (0, 10, push(at_s=1, client_software_version="9"))])
+    assert sorted(each.pushes for each in seen.snapshot()) == [1, 1, 2, 2]
+    seen.read_to_end([0], NOW + VANISHED_SHOWN_MS * 2_000)
+    seen.tidy()
+    assert seen.snapshot() == []
+
+
+def test_a_push_on_a_connection_without_software_is_of_the_client_that_named_it(seen: SeenClients) -> None:
+    unnamed = {"client_software_name": "unknown", "client_software_version": "unknown"}
+    for client, first, second in (("a", {}, unnamed), ("b", unnamed, {})):
+        seen.take([(0, 0, push(client, **first)), (0, 1, push(client, at_s=1, **second))])
+    assert [(each.pushes, each.client_software_name) for each in seen.snapshot()] == [(2, "librdkafka")] * 2

@@ -1,0 +1,57 @@
+"""`fleetgauge clients`: its table, and one row for each client of several exports."""
+
+import io
+
+from support.push_log import push_record
+
+from exporters.push_log.kafka_topic.seen_clients import SeenClient
+from fleetgauge.cli.clients import _latest, _Page, _print
+from fleetgauge.clients_page import as_object
+from telemetry.inventory import ClientRow
+from terminal.table import wide_console
+
+
+def of_topic(**fields: object) -> ClientRow:
+    record = push_record(0, receiver_node_id=7)
+    return SeenClient(2, 0, record).row(0)._replace(**fields)  # type: ignore[arg-type]
+
+
+def table(row: ClientRow, *coverages: dict[str, object], shown: tuple[str, ...] = ()) -> list[list[str]]:
+    """The cells of the heading and of the row."""
+    out = io.StringIO()
+    _print(wide_console(out), _Page([as_object(row)], 1, list(coverages)), shown, is_filtered=False)
+    lines = out.getvalue().splitlines()
+    return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in (lines[0], lines[2])]
+
+
+def test_clients_of_a_topic_are_shown_with_their_broker_and_partition() -> None:
+    coverage = {"topic": "pushes", "partitions": [2], "read_up_to": None}
+    headings, cells = table(of_topic(), coverage)
+    found = dict(zip(headings, cells, strict=True))
+    assert (found["broker"], found["partition"]) == ("7", "2")
+    assert "subscription" not in found
+
+
+def test_clients_of_a_node_are_shown_with_their_subscriptions() -> None:
+    of_node = of_topic(subscriptions=("all", "java"), broker=None, partition=None)
+    headings, cells = table(of_node)
+    found = dict(zip(headings, cells, strict=True))
+    assert found["subscription"] == "all, java"
+    assert not {"broker", "partition"} & found.keys()
+
+
+def test_a_chosen_column_that_these_clients_do_not_have_is_empty() -> None:
+    assert table(of_topic(), shown=("client id", "subscription"))[1] == ["client-0", "-"]
+
+
+def test_two_senders_of_one_id_are_two_rows_of_several_exports() -> None:
+    rows = [of_topic(), of_topic(client_id="b"), of_topic(client_source_address="10.0.0.2")]
+    assert list(_latest([*rows, *rows])) == rows
+
+
+def test_a_client_that_two_exports_know_is_one_row_as_last_seen_with_its_software() -> None:
+    unnamed = of_topic(client_software_name="unknown", client_software_version="unknown", last_seen_at=1 << 60)
+    for rows in ([of_topic(), unnamed], [unnamed, of_topic()]):
+        (found,) = _latest(rows)
+        assert ClientRow(*found).last_seen_at == 1 << 60
+        assert ClientRow(*found).client_software_name == "librdkafka"
