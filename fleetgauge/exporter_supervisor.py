@@ -56,6 +56,11 @@ class ExporterSupervisor:
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
+    @property
+    def has_reported(self) -> bool:
+        """True if the process that runs now has reported its status."""
+        return self._has_spoken
+
     def summary(self) -> dict[str, Any]:
         """What is known of the process: pid, restarts, and each exporter as it said last, with the age of that [ms].
 

@@ -168,7 +168,7 @@ class ExportNode:
         process = self._exporters.summary()
         if process["pid"] is None:
             return ["the exporter process does not run"]
-        if not self._exporters.status:
+        if not self._exporters.has_reported:
             return ["the exporter process has not reported yet"]
         if process["status_age_ms"] > _SILENT_MS:
             return [f"the exporter process has not reported for {process['status_age_ms'] / 1000:.0f} s"]

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +46,14 @@ def a_job_is_under_way(group: int) -> bool:
 
 WATCH = ("watch", "--checkpoint", "{tmp}/watch")
 """Once it watches it stops in order, with exit code 0: tests/spark/test_watch_live.py."""
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_are_not_ignored() -> Iterator[None]:
+    """A run in the background of a shell ignores them, and so would the processes that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(
