@@ -93,6 +93,7 @@ class ClientInstance:
         subscription_id: what a push has to name [signed int32].
         subscription_version: of the configuration under which `subscription` was worked out.
         connection_id: of the latest request; empty once that connection has ended.
+        context: of the latest request; the same object for all requests of one client on a connection.
         deadline_ms: when the instance is forgotten, unless a request comes [ms, monotonic].
         queued_second: under which `telemetry.expiry_queue` has it; beyond every deadline before it has it.
         place: where the cache's register has it; see `telemetry.instance_register`.
@@ -115,6 +116,7 @@ class ClientInstance:
         "client_software_name",
         "client_software_version",
         "connection_id",
+        "context",
         "deadline_ms",
         "expiry_ms",
         "gate",
@@ -171,6 +173,7 @@ class ClientInstance:
         self.metrics: InstanceMetrics | None = None
         self.pace: Pace | None = None
         self.connection_id = ""
+        self.context: RequestContext | None = None
         self.deadline_ms = 0
         self.queued_second = _NOT_QUEUED
         self.subscription_version = subscription_version

@@ -51,7 +51,7 @@ class InstanceCache:
     def get(self, instance_id: bytes, context: RequestContext) -> ClientInstance | None:
         """The instance of that sender under that id, which becomes the most recently used."""
         instance = self._instances.get(instance_id)
-        if instance is None or not instance.is_of(context):
+        if instance is None or (instance.context is not context and not instance.is_of(context)):
             if not self._shared_ids:
                 return None
             instance = self._instances.get(other_sender(instance_id, context))
@@ -76,10 +76,8 @@ class InstanceCache:
         self._instances[instance.key] = instance
         self.register.add(instance)
 
-    def touch(self, instance: ClientInstance, connection_id: str, now_ms: int) -> None:
-        """Notes a request of the instance: its connection is the latest, and its time starts anew."""
-        if instance.connection_id != connection_id:
-            self._move(instance, connection_id, now_ms)
+    def touch(self, instance: ClientInstance, now_ms: int) -> None:
+        """Notes a request of the instance: its time starts anew."""
         deadline_ms = now_ms + instance.expiry_ms
         instance.deadline_ms = deadline_ms
         if deadline_ms < instance.queued_second * 1_000:
@@ -125,7 +123,12 @@ class InstanceCache:
         self._by_connection.clear()
         self._queue.clear()
 
-    def _move(self, instance: ClientInstance, connection_id: str, now_ms: int) -> None:
+    def move(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> None:
+        """Notes that the latest request of the instance came as `context` says, perhaps on another connection."""
+        instance.context = context
+        connection_id = context.connection_id
+        if instance.connection_id == connection_id:
+            return
         instance.connection_id = connection_id
         gate = instance.gate
         replaced = gate.enter(connection_id, now_ms - instance.expiry_ms)

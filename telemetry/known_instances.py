@@ -20,8 +20,8 @@ from telemetry.push_pace import Pace, TelemetryPace
 from telemetry.sender_bounds import SenderBounds
 from telemetry.subscriptions import EffectiveSubscription, Subscriptions
 
-RESERVED_IDS: Final = frozenset({bytes(16), bytes(15) + b"\1"})
-"""Kafka's `Uuid.RESERVED`: no client is given these; 0 is the null of the wire."""
+LAST_RESERVED_ID: Final = 1
+"""Kafka's `Uuid.RESERVED` are 0 and 1: no client is given these; 0 is the null of the wire."""
 
 
 class KnownInstances:
@@ -75,7 +75,7 @@ class KnownInstances:
 
     def identify(self, client_instance_id: uuid.UUID | None, context: RequestContext) -> uuid.UUID:
         """The id that answers a Get: the client's own, else the one known on its connection, else a new one."""
-        if client_instance_id is not None and client_instance_id.bytes not in RESERVED_IDS:
+        if client_instance_id is not None and client_instance_id.int > LAST_RESERVED_ID:
             return client_instance_id
         client_id = kept_client_id(context.client_id)
         for instance in self.cache.on_connection(context.connection_id):
@@ -88,9 +88,8 @@ class KnownInstances:
         """A new id, none whose text begins with `-`: as in Kafka, for the sake of command lines."""
         while True:
             made = self._new_instance_id()
-            content = made.bytes
-            leading_dash = content[0] >> 2 == 0b111110
-            if content not in RESERVED_IDS and not leading_dash and not self.cache.contains_id(content):
+            leading_dash = made.int >> 122 == 0b111110
+            if made.int > LAST_RESERVED_ID and not leading_dash and not self.cache.contains_id(made.bytes):
                 return made
 
     def of(
@@ -102,7 +101,7 @@ class KnownInstances:
         and its sender has made too many of late.
         """
         version = self._subscriptions.version
-        instance = self.cache.get(instance_id.bytes, context)
+        instance = self.cache.get(instance_id.int.to_bytes(16), context)
         if instance is None:
             instance = self._make(instance_id, context, now_ms)
             if instance is None:
@@ -114,9 +113,11 @@ class KnownInstances:
             if instance.pace is not None:
                 instance.pace.base_interval_ms = wanted.push_interval_ms
             instance.resubscribe(self._effective(wanted, instance.pace, context), version)
-        if instance.connection_id != context.connection_id:
-            instance.describe(context, self._share)
-        self.cache.touch(instance, context.connection_id, now_ms)
+        if instance.context is not context:
+            if instance.connection_id != context.connection_id:
+                instance.describe(context, self._share)
+            self.cache.move(instance, context, now_ms)
+        self.cache.touch(instance, now_ms)
         return instance
 
     def _make(self, instance_id: uuid.UUID, context: RequestContext, now_ms: int) -> ClientInstance | None:

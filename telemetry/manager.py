@@ -18,7 +18,7 @@ from telemetry.gate import Turn
 from telemetry.instance import ClientInstance
 from telemetry.instance_register import InstanceRegister
 from telemetry.known_clients import SHIPPED
-from telemetry.known_instances import RESERVED_IDS, KnownInstances
+from telemetry.known_instances import LAST_RESERVED_ID, KnownInstances
 from telemetry.labels import LabelBound
 from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
 from telemetry.plugin import ClientTelemetryExporterPlugin, ClientTelemetryPayload, RequestContext
@@ -44,7 +44,7 @@ from telemetry.refusal import (
     Refusal,
     RefusalCounts,
 )
-from telemetry.sender_bounds import SenderBounds
+from telemetry.sender_bounds import TOKEN, SenderBounds
 from telemetry.settings import ClientMetricsSettings
 from telemetry.subscriptions import Subscriptions
 from telemetry.validate import validate_metrics
@@ -157,7 +157,7 @@ class ClientMetricsManager:
             calls its `logged` or `not_logged`.
         """
         instance_id = request.client_instance_id
-        if instance_id is None or instance_id.bytes in RESERVED_IDS:
+        if instance_id is None or instance_id.int <= LAST_RESERVED_ID:
             self._refusals.add(NULL_INSTANCE_ID)
             return NULL_INSTANCE_ID.error_code
         terminating = request.terminating
@@ -166,7 +166,7 @@ class ClientMetricsManager:
             self._refusals.add(TOO_MANY_INSTANCES)
             return TOO_MANY_INSTANCES.error_code
         gate = instance.gate
-        if gate.is_terminated:
+        if gate.seat.is_terminated:
             return self._refuse(AFTER_TERMINATING, instance, now_ms)
         is_due = gate.may_push(instance.subscription.push_interval_ms, now_ms)
         if not is_due and not (terminating and gate.may_end_early):
@@ -380,7 +380,11 @@ class ClientMetricsManager:
         label = self._label
         if self._pace is not None and self._pace.enabled:
             self._pace.record(instance, context, len(encoded), turn.taken_at_ms)
-        self._bounds.take(instance, len(encoded))
+        tokens = len(encoded) * TOKEN
+        for allowance in instance.allowances:
+            allowance.bytes.left -= tokens
+        if not instance.pushes:
+            self._bounds.take_first(len(encoded))
         fits = label.surely_fits
         client_id, name, version = context.client_id, context.client_software_name, context.client_software_version
         principal = instance.principal_text

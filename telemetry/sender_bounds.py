@@ -7,6 +7,7 @@ monotonic [ms].
 """
 
 import logging
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -28,7 +29,10 @@ that they are taken of senders alone that have used little of their own."""
 MAX_SENDERS: Final = 16_384
 """Addresses, and as many principals, that are remembered."""
 
-_TOKEN: Final = 1_000
+TOKEN: Final = 1_000
+"""What a token counts in a `Bucket`."""
+
+_FILLED_EVERY_MS: Final = 1_000
 _KEPT_FOR_INTERVALS: Final = 0.5
 _LITTLE_USED: Final = 7 / 8
 _HOUR_S: Final = 3_600
@@ -64,26 +68,27 @@ class Bucket:
         rate: tokens a second; 0 is no limit.
         burst: tokens that it holds.
         now_ms: now.
+
+    Attributes:
+        left: tokens when it was last filled, less those taken since [thousandths]; lowered by the caller that takes some.
+        half: of a full bucket [thousandths].
+        filled_ms: when it was last filled.
     """
 
-    __slots__ = ("_at_ms", "_full", "_left", "_rate")
+    __slots__ = ("_full", "_rate", "filled_ms", "half", "left")
 
     def __init__(self, rate: int, burst: int, now_ms: int) -> None:
         self._rate = rate
-        self._full = self._left = burst * _TOKEN
-        self._at_ms = now_ms
+        self._full: float = burst * TOKEN if rate else math.inf
+        self.left: float = self._full
+        self.half = burst * TOKEN // 2
+        self.filled_ms = now_ms
 
     def has_token(self, now_ms: int, *, kept: float = 0.0) -> bool:
         """True if a token is left above the part of a full bucket that is `kept` for others."""
-        if not self._rate:
-            return True
-        self._left = min(self._full, self._left + (now_ms - self._at_ms) * self._rate)
-        self._at_ms = now_ms
-        return self._left - self._full * kept >= _TOKEN
-
-    def take(self, tokens: int) -> None:
-        """Takes tokens; the last ones may be more than are left."""
-        self._left -= tokens * _TOKEN
+        self.left = min(self._full, self.left + (now_ms - self.filled_ms) * self._rate)
+        self.filled_ms = now_ms
+        return not self._rate or self.left - self._full * kept >= TOKEN
 
 
 class Allowance:
@@ -132,16 +137,19 @@ class SenderBounds:
             self._warn("makes new client instances known", "telemetry.max.new.instance.rate.per.*", context, now_ms)
             return None
         for each in allowances:
-            each.instances.take(1)
+            each.instances.left -= TOKEN
         return tuple(allowances)
 
     def has_room(self, sender: Sender, context: RequestContext, push_interval_ms: int, now_ms: int) -> bool:
         """True if a push of the instance may be taken, as far as all pushes of its senders go."""
         for allowance in sender.allowances:
-            if allowance.bytes.has_token(now_ms, kept=_KEPT_FOR_INTERVALS):
+            tokens = allowance.bytes
+            if tokens.left > tokens.half and now_ms - tokens.filled_ms < _FILLED_EVERY_MS:
+                continue  # the usual case
+            if tokens.has_token(now_ms, kept=_KEPT_FOR_INTERVALS):
                 continue
             keeps_interval = sender.pushes > 0 and sender.gate.has_waited(push_interval_ms, now_ms)
-            if not keeps_interval or not allowance.bytes.has_token(now_ms):
+            if not keeps_interval or not tokens.has_token(now_ms):
                 self._warn("pushes bytes", "telemetry.max.byte.rate.per.*", context, now_ms)
                 return False
         if sender.pushes or self._first_pushes.has_token(now_ms):
@@ -151,12 +159,9 @@ class SenderBounds:
             self._warn("pushes bytes of new client instances", "its part of push.log.retention.bytes", context, now_ms)
         return has_used_little
 
-    def take(self, sender: Sender, payload_bytes: int) -> None:
-        """Notes a payload that is taken [B]."""
-        for allowance in sender.allowances:
-            allowance.bytes.take(payload_bytes)
-        if not sender.pushes:
-            self._first_pushes.take(payload_bytes)
+    def take_first(self, payload_bytes: int) -> None:
+        """Notes the payload of a first push that is taken [B]."""
+        self._first_pushes.left -= payload_bytes * TOKEN
 
     def _warn(self, what: str, limit: str, context: RequestContext, now_ms: int) -> None:
         """Logs that a sender is refused: each address at most once a minute, and ten a minute in all."""

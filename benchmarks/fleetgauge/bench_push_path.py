@@ -309,10 +309,20 @@ def timed(run: Callable[[Iterator[list[tuple[int, int]]]], None], start: int, pu
 
 
 class Worker:
-    """This file in a process of its own, on the checkout in `directory`."""
+    """This file, or the copy of it in the checkout `directory`, in a process of its own on that checkout."""
 
     def __init__(self, directory: Path, kind: str, size: int) -> None:
-        command = [sys.executable, str(Path(__file__).resolve()), "--work", "--payload", kind, "--batch", str(size)]
+        here = Path(__file__).resolve()
+        file = directory / here.relative_to(here.parents[2])
+        command = [
+            sys.executable,
+            str(file if file.exists() else here),
+            "--work",
+            "--payload",
+            kind,
+            "--batch",
+            str(size),
+        ]
         environment = {**os.environ, "PYTHONPATH": str(directory)}
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

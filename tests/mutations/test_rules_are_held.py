@@ -42,11 +42,11 @@ MUTATIONS = [
     Mutation(
         "a push has an id",
         "telemetry/manager.py",
-        "if instance_id is None or instance_id.bytes in RESERVED_IDS:",
+        "if instance_id is None or instance_id.int <= LAST_RESERVED_ID:",
         "if instance_id is None:",
         LADDER,
     ),
-    Mutation("terminating is the last", "telemetry/manager.py", "if gate.is_terminated:", "if False:", LADDER),
+    Mutation("terminating is the last", "telemetry/manager.py", "if gate.seat.is_terminated:", "if False:", LADDER),
     Mutation(
         "a push keeps its interval",
         "telemetry/manager.py",
@@ -207,7 +207,7 @@ MUTATIONS = [
     Mutation(
         "an id belongs to its sender",
         "telemetry/instance_cache.py",
-        "if instance is None or not instance.is_of(context):",
+        "if instance is None or (instance.context is not context and not instance.is_of(context)):",
         "if instance is None:",
         LADDER,
     ),
