@@ -70,7 +70,7 @@ class Bucket:
         now_ms: now.
 
     Attributes:
-        left: tokens when it was last filled, less those taken since [thousandths]; lowered by the caller that takes some.
+        left: tokens when it was last filled, less those taken since [thousandths]; who takes some lowers it.
         half: of a full bucket [thousandths].
         filled_ms: when it was last filled.
     """
