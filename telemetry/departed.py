@@ -51,7 +51,7 @@ class DepartedClients:
         instance.pace = None
         if instance.gate.is_terminated:
             kept = self._ended
-        elif instance.pushes and instance.subscription.metrics:
+        elif (instance.pushes or instance.pushed_before) and instance.subscription.metrics:
             kept = self._vanished
         else:
             return
@@ -61,10 +61,10 @@ class DepartedClients:
         kept[_key(instance, kept)] = instance
 
     def returned(self, instance: ClientInstance) -> None:
-        """Removes the instance of this id and sender: the client is known to the cache again."""
+        """Removes the instance of this id and sender: the client is known to the cache again, and has pushed."""
         for kept in (self._vanished, self._ended):
-            if kept:
-                kept.pop(_key(instance, kept), None)
+            if kept and kept.pop(_key(instance, kept), None) is not None:
+                instance.pushed_before = True
 
     def expire(self, now_ms: int) -> None:
         """Removes what was last seen long enough ago."""

@@ -88,6 +88,7 @@ class ClientInstance:
         client_address, client_port: of the latest request.
         listener_name: of the latest request.
         lost_connection: its last connection has ended; see `telemetry.departed`.
+        pushed_before: it had pushed before it departed and came back.
         gate: what is due, on which of the open connections.
         subscription: what the client is asked for.
         subscription_id: what a push has to name [signed int32].
@@ -134,6 +135,7 @@ class ClientInstance:
         "principal",
         "principal_text",
         "push_bytes",
+        "pushed_before",
         "pushes",
         "queued_second",
         "refusals",
@@ -164,6 +166,7 @@ class ClientInstance:
         self.allowances = allowances
         self.place = -1
         self.lost_connection = False
+        self.pushed_before = False
         self.pushes = 0
         self.push_bytes = 0
         self.last_push_ms: int | None = None

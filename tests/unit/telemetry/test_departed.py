@@ -161,3 +161,11 @@ def test_ids_that_are_only_asked_for_displace_no_vanished_client(make_node, make
         make_client(node, f"flood-{index}", client_id=f"flood-{index}", client_address="10.6.6.6").get()
         node.disconnect(f"flood-{index}")
     assert departed(node) == {"app": "vanished"}
+
+
+def test_a_client_that_comes_back_and_goes_before_its_next_push_has_vanished_again(killed, client):
+    killed.time.sleep(INTERVAL_MS)
+    client.get("c2")
+    assert departed(killed) == {}
+    killed.disconnect("c2")
+    assert departed(killed) == {"app": "vanished"}
