@@ -11,11 +11,11 @@ none gives the share of one partition, so that requests which come astray are st
 from collections import Counter
 from collections.abc import Mapping
 
+from base.principal import KafkaPrincipal
 from quotas.callback import ClientQuotaCallback
 from quotas.cluster import Cluster
 from quotas.entity import KafkaQuotaEntity, UserEntity
 from quotas.quota_type import ClientQuotaType
-from wire.principal import KafkaPrincipal
 
 USER_TAG = "user"
 

@@ -19,10 +19,10 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from exporters.common_options import batch_settings, retry_settings
+from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry, TooLarge
+from exporters.delivery.retry import RetrySettings
 from exporters.options import Options
-from exporters.outcome import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry, TooLarge
-from exporters.push_log.log import Batch
-from exporters.retry import RetrySettings
+from push_log.log import Batch
 from telemetry.push_record import PushRecord
 
 DEFAULT_BATCH = BatchSettings(max_bytes=1_000_000, max_records=1_000, linger_ms=500)

@@ -1,9 +1,9 @@
 """The keys that every type of exporter has: batches, retries, labels. Their defaults live with the settings."""
 
+from exporters.delivery.outcome import BatchSettings
+from exporters.delivery.retry import RetrySettings
 from exporters.labels import LABEL_NAMES, LabelSettings
 from exporters.options import Options
-from exporters.outcome import BatchSettings
-from exporters.retry import RetrySettings
 
 
 def batch_settings(options: Options, default: BatchSettings) -> BatchSettings:

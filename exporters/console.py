@@ -15,10 +15,10 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from exporters.common_options import batch_settings, retry_settings
+from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, RefusedRecord, Retry
+from exporters.delivery.retry import RetrySettings
 from exporters.options import Options
-from exporters.outcome import BatchSettings, Delivered, Outcome, RefusedRecord, Retry
-from exporters.push_log.log import Batch
-from exporters.retry import RetrySettings
+from push_log.log import Batch
 from telemetry.push_record import PushRecord
 from terminal.text import printable
 

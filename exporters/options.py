@@ -6,8 +6,8 @@ arrive joined by dots (`headers.authorization`), or as text, `a=b,c=d`.
 
 from collections.abc import Mapping, Sequence
 
-from exporters.redaction import HIDDEN, shown, without_credentials
-from wire.errors import FleetgaugeError
+from base.errors import FleetgaugeError
+from base.redaction import HIDDEN, shown, without_credentials
 
 
 class ExporterConfigError(FleetgaugeError):

@@ -6,7 +6,7 @@ It knows no message types; `labels` does. Source: protobuf's "Encoding" guide.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from wire.errors import FleetgaugeError
+from base.errors import FleetgaugeError
 
 _VARINT: Final = 0
 _FIXED64: Final = 1

@@ -10,11 +10,11 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from exporters.console import console_exporter
-from exporters.kafka_topic import kafka_topic_exporter
-from exporters.landing import landing_exporter
+from exporters.delivery.outcome import Exporter
+from exporters.kafka.exporter import kafka_topic_exporter
+from exporters.landing.exporter import landing_exporter
 from exporters.options import ExporterConfigError, Options
-from exporters.otlp import otlp_exporter
-from exporters.outcome import Exporter
+from exporters.otlp.exporter import otlp_exporter
 from exporters.prometheus.exporter import prometheus_exporter
 from exporters.self_metrics import SELF_METRICS, self_metrics_settings
 

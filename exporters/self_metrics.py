@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from exporters.calm_log import CalmLog
-from exporters.delivery_stats import DeliveryCounters, DeliveryStats, PipelineState
+from base.clock import Time
+from base.log_limiter import CalmLog
+from exporters.delivery.outcome import Delivered, Outcome, Retry
+from exporters.delivery.stats import DeliveryCounters, DeliveryStats, PipelineState
 from exporters.options import Options
-from exporters.otlp import make_transport
-from exporters.otlp_settings import OtlpSettings, connection_settings, otlp_options
-from exporters.outcome import Delivered, Outcome, Retry
-from exporters.push_log.log import Batch
-from quotas.clock import Time
+from exporters.otlp.exporter import make_transport
+from exporters.otlp.settings import OtlpSettings, connection_settings, otlp_options
+from push_log.log import Batch
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation

@@ -9,7 +9,7 @@ from typing import Final
 
 import grpc
 
-from wire.errors import FleetgaugeError
+from base.errors import FleetgaugeError
 
 CA_FILE: Final = "tls.ca.file"
 CERT_FILE: Final = "tls.cert.file"

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 import typer
 from rich.console import Console
 
+from base.clock import SystemTime
 from fleet.errors import FleetError
 from fleet.interrupt import ends_when_interrupted
 from fleet.report.form import Format, SummaryFormat
 from fleet.selection import Selection, parse_instance_ids, parse_time
-from quotas.clock import SystemTime
 from terminal.text import printable
 
 if TYPE_CHECKING:

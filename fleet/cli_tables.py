@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from base.clock import SystemTime
 from fleet.cli_options import (
     DEFAULT_LIMIT,
     DEFAULT_SOURCE,
@@ -45,7 +46,6 @@ from fleet.errors import FleetError
 from fleet.report.form import Format, SummaryFormat
 from fleet.selection import parse_time
 from fleet.topic.source import TopicSource, parse_source
-from quotas.clock import SystemTime
 from terminal.options import Columns
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from base.clock import SystemTime
 from fleet.cli_options import (
     DEFAULT_SOURCE,
     Archives,
@@ -36,7 +37,6 @@ from fleet.errors import FleetError
 from fleet.report.form import SummaryFormat
 from fleet.selection import parse_time
 from fleet.topic.source import TopicSource, parse_source
-from quotas.clock import SystemTime
 
 if TYPE_CHECKING:
     from fleet.session import SessionSettings

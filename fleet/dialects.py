@@ -1,6 +1,6 @@
 """The normalised columns of a data point, out of its attributes in any client's dialect: pure functions.
 
-What a node id, a group's member or a doubled topic is says `telemetry.dialects`. Attributes come as text, as
+What a node id, a group's member or a doubled topic is says `telemetry.catalogue.dialects`. Attributes come as text, as
 `attributes` and `resource` of a point keep them.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from telemetry.dialects import MEMBER_KEYS, NODE_KEYS, Attributes, parse_node
+from telemetry.catalogue.dialects import MEMBER_KEYS, NODE_KEYS, Attributes, parse_node
 
 JAVA: Final = "java"
 LIBRDKAFKA: Final = "librdkafka"

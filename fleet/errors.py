@@ -1,4 +1,4 @@
-"""The room's own errors. `fleet` may not import `wire`, so its root stands beside `wire.errors`."""
+"""The room's own errors. `fleet` may not import `wire`, so its root stands beside `base.errors`."""
 
 
 class FleetError(Exception):

@@ -471,7 +471,7 @@ METRICS: Final = T.StructType(
         ("clients", T.ArrayType(T.StringType(), containsNull=True)),
     ).fields
 )
-"""One row a metric that clients are known to send (`telemetry.standard_metrics`)."""
+"""One row a metric that clients are known to send (`telemetry.catalogue.standard_metrics`)."""
 
 
 def conform(frame: DataFrame, schema: T.StructType) -> DataFrame:

@@ -13,33 +13,33 @@ from typing import Any
 
 import structlog
 
-from fleetgauge.apis.cluster import ClusterApis
-from fleetgauge.apis.telemetry import TelemetryApis
+from base.clock import SystemTime, Time
+from fleetgauge.admin.node_inventory import NodeInventory
+from fleetgauge.admin.node_socket import NodeSocket, Status
 from fleetgauge.config import Endpoint, ServiceConfig
 from fleetgauge.config.security import ListenerKeys
-from fleetgauge.connection_limits import NodeConnectionLimits
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.exporter_job import Job
-from fleetgauge.exporter_supervisor import ExporterSupervisor
-from fleetgauge.http.supervisor import HttpPort
+from fleetgauge.listener.apis.cluster import ClusterApis
+from fleetgauge.listener.apis.telemetry import TelemetryApis
+from fleetgauge.listener.connection_limits import NodeConnectionLimits
+from fleetgauge.listener.dispatcher import FlushSoon, RequestDispatcher
+from fleetgauge.listener.misdirected_clients import MisdirectedClients
+from fleetgauge.listener.node_quotas import NodeQuotas
+from fleetgauge.listener.push_log_appender import open_push_log
+from fleetgauge.listener.reporters import Reporters
 from fleetgauge.machine import first_kept_descriptor
-from fleetgauge.misdirected_clients import MisdirectedClients
-from fleetgauge.node_inventory import NodeInventory
-from fleetgauge.node_quotas import NodeQuotas
-from fleetgauge.node_socket import NodeSocket, Status
 from fleetgauge.off_loop import OffLoop
-from fleetgauge.push_log_appender import open_push_log
-from fleetgauge.reporters import Reporters
-from fleetgauge.request_handler import FlushSoon, RequestDispatcher
-from fleetgauge.workers.predecessors import wait_for_workers
-from quotas.clock import SystemTime, Time
+from fleetgauge.processes.exporter_job import Job
+from fleetgauge.processes.exporter_supervisor import ExporterSupervisor
+from fleetgauge.processes.http_supervisor import HttpPort
+from fleetgauge.processes.workers.predecessors import wait_for_workers
 from quotas.metrics import Metrics
-from telemetry.client_guard import GuardRule
+from telemetry.catalogue.known_clients import guard_rules
 from telemetry.codecs import CompressionType
-from telemetry.known_clients import guard_rules
+from telemetry.instances.sender_bounds import SenderLimits
 from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
 from telemetry.push_record import PushIds
-from telemetry.sender_bounds import SenderLimits
+from telemetry.subscriptions.client_guard import GuardRule
 from wire.api_table import ApiTable
 from wire.listener import Listener, ListenerSettings
 from wire.listener_security import ListenerSecurity
@@ -162,7 +162,7 @@ def told_of_node(
 
 class FleetgaugeNode:
     """One node: listeners, manager, push log and the exporter process beside it; or one worker of a node that has
-    several (`fleetgauge.workers`), whose configuration names no exporter and no HTTP port.
+    several (`fleetgauge.processes.workers`), whose configuration names no exporter and no HTTP port.
 
     Args:
         config: the checked configuration.

@@ -73,7 +73,7 @@ class DataDirectory:
 
     @property
     def node_socket(self) -> Path:
-        """The Unix socket on which a running node answers questions; see `fleetgauge.node_socket`."""
+        """The Unix socket on which a running node answers questions; see `fleetgauge.admin.node_socket`."""
         return self._socket("node.sock")
 
     def export_socket(self, number: int) -> Path:
@@ -99,7 +99,7 @@ class DataDirectory:
         raise ConfigError("log.dirs", f"{MAX_EXPORTS} processes already export from the data directory {self.root}")
 
     def _socket(self, name: str) -> Path:
-        """Where a socket lies; see `fleetgauge.unix_address` for how a deep one is reached."""
+        """Where a socket lies; see `fleetgauge.admin.unix_address` for how a deep one is reached."""
         return self.root.absolute() / name
 
     def create(self) -> None:

@@ -1,6 +1,6 @@
 """Errors of the process: what is wrong with a configuration, in one sentence that names the key."""
 
-from wire.errors import FleetgaugeError
+from base.errors import FleetgaugeError
 
 
 class DataDirectoryError(FleetgaugeError):

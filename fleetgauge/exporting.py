@@ -13,20 +13,20 @@ from typing import Any
 import structlog
 import typer
 
+from base.clock import SystemTime, Time
+from fleetgauge.admin.node_socket import RelaySocket, Status
 from fleetgauge.app import say_reread
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.reader import ConfigReader
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
-from fleetgauge.exporter_job import Job
-from fleetgauge.exporter_supervisor import ExporterSupervisor
-from fleetgauge.http.supervisor import HttpPort
 from fleetgauge.logs import configure_logging
 from fleetgauge.machine import raise_open_files
-from fleetgauge.node_socket import RelaySocket, Status
 from fleetgauge.private_files import keep_files_private
+from fleetgauge.processes.exporter_job import Job
+from fleetgauge.processes.exporter_supervisor import ExporterSupervisor
+from fleetgauge.processes.http_supervisor import HttpPort
 from fleetgauge.serving import exporter_lines, keep_rereading
-from quotas.clock import SystemTime, Time
 
 log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Literal, TextIO
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
-from exporters.redaction import hide
+from base.redaction import hide
 from terminal.text import printable
 
 _SHARED: tuple[Processor, ...] = (

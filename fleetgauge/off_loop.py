@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from wire.errors import FleetgaugeError
+from base.errors import FleetgaugeError
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ import structlog
 import typer
 import uvloop
 
-from exporters.push_log.log import PushLogError
-from exporters.redaction import without_credentials
+from base.errors import FleetgaugeError
+from base.redaction import without_credentials
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.push_logs import unread_logs
@@ -22,8 +22,8 @@ from fleetgauge.logs import configure_logging
 from fleetgauge.machine import raise_open_files
 from fleetgauge.off_loop import OffLoop
 from fleetgauge.private_files import keep_files_private
-from fleetgauge.workers.node import WorkersNode
-from wire.errors import FleetgaugeError
+from fleetgauge.processes.workers.node import WorkersNode
+from push_log.log import PushLogError
 
 log = structlog.get_logger(__name__)
 

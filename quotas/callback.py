@@ -4,11 +4,11 @@ import importlib
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from base.errors import InvalidConfigError
+from base.principal import KafkaPrincipal
 from quotas.cluster import Cluster
 from quotas.entity import KafkaQuotaEntity
 from quotas.quota_type import ClientQuotaType
-from wire.errors import InvalidConfigError
-from wire.principal import KafkaPrincipal
 
 CLIENT_QUOTA_CALLBACK_CLASS_CONFIG: Final = "client.quota.callback.class"
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from base.clock import Time
+from base.principal import KafkaPrincipal
 from quotas.callback import ClientQuotaCallback
-from quotas.clock import Time
 from quotas.default_quota_callback import CLIENT_ID_TAG, CUSTOM_QUOTAS, NO_QUOTAS, USER_TAG, DefaultQuotaCallback
 from quotas.defaults import (
     INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS,
@@ -31,7 +32,6 @@ from quotas.stats.rate import Rate
 from quotas.throttle_time import throttle_time
 from quotas.throttled_channel import ThrottleCallback, ThrottledChannelReaper
 from quotas.utilization import add_quota_utilization
-from wire.principal import KafkaPrincipal
 
 MAX_REMEMBERED_CLIENTS: Final = 16_384
 """How many clients' sensors are at hand without working out their tags; beyond, all are worked out anew."""

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from base.clock import Time
 from quotas.callback import ClientQuotaCallback
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.clock import Time
 from quotas.metric_name import MetricName
 from quotas.metrics import Metrics
 from quotas.quota_type import QuotaType

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from base.errors import InvalidConfigError
 from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
 from quotas.client_quota import ClientQuotaManagerConfig
 from quotas.connection_quota_config import check_per_ip
@@ -25,7 +26,6 @@ from quotas.replication import (
     LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
     ReplicationQuotaManagerConfig,
 )
-from wire.errors import InvalidConfigError
 
 __all__ = [
     "IP_QUOTA_KEYS",

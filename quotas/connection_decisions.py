@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from wire.errors import FleetgaugeError
+from base.errors import FleetgaugeError
 
 
 class TooManyConnectionsError(FleetgaugeError):

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from base.errors import InvalidConfigError
 from quotas.defaults import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 from quotas.limits import checked_number
-from wire.errors import InvalidConfigError
 
 UNLIMITED: Final = INT_MAX
 """No limit."""

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from base.clock import Time
+from base.errors import ThrottlingQuotaExceededError
 from quotas.callback import ClientQuotaCallback
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.clock import Time
 from quotas.metric_name import MetricName
 from quotas.metrics import Metrics
 from quotas.quota_type import QuotaType
@@ -14,7 +15,6 @@ from quotas.session import Session
 from quotas.stats.rate import Rate
 from quotas.stats.token_bucket import TokenBucket
 from quotas.throttle_time import token_bucket_throttle_time
-from wire.errors import ThrottlingQuotaExceededError
 
 DELETE_TOPICS_STRICT_SINCE_VERSION: Final = 5
 CREATE_TOPICS_STRICT_SINCE_VERSION: Final = 6

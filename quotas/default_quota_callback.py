@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from base.principal import KafkaPrincipal
 from quotas.callback import ClientQuotaCallback
 from quotas.entity import (
     DEFAULT_CLIENT_ID_ENTITY,
@@ -14,7 +15,6 @@ from quotas.entity import (
 )
 from quotas.quota_type import ClientQuotaType
 from quotas.sanitizer import sanitize
-from wire.principal import KafkaPrincipal
 
 NO_QUOTAS: Final = 0
 CLIENT_ID_QUOTA_ENABLED: Final = 1

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from base.principal import KafkaPrincipal
 from quotas.session import Session
-from wire.principal import KafkaPrincipal
 
 OTHER_CLIENTS: Final = "<others>"
 """The client id under which those share quotas that come after too many."""

@@ -3,7 +3,7 @@
 import threading
 from typing import Final
 
-from quotas.clock import Time
+from base.clock import Time
 from quotas.metric_config import MetricConfig
 from quotas.metric_name import MetricName
 from quotas.stats.stat import Gauge, Measurable

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from base.errors import InvalidConfigError
 from quotas.defaults import INT_MAX
 from quotas.metric_config import UNBOUNDED
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
-from wire.errors import InvalidConfigError
 
 FRACTION_TOLERANCE: Final = 1e-6
 """A limit in whole numbers may exceed one by this much."""

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from base.clock import Time
 from quotas.callback import ClientQuotaCallback, load_callback
 from quotas.client_quota import ClientQuotaManager
 from quotas.client_request_quota import ClientRequestQuotaManager
-from quotas.clock import Time
 from quotas.cluster import Cluster
 from quotas.config import QuotaConfig
 from quotas.controller_mutation import ControllerMutationQuotaManager

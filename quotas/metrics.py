@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from quotas.clock import SystemTime, Time
+from base.clock import SystemTime, Time
 from quotas.kafka_metric import KafkaMetric
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.metric_name import MetricName

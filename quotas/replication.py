@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from quotas.clock import Time
+from base.clock import Time
+from base.errors import InvalidConfigError
 from quotas.defaults import (
     INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS,
     INT_MAX,
@@ -24,7 +25,6 @@ from quotas.quota import Quota
 from quotas.sensor import QuotaViolationError, Sensor
 from quotas.stats.rate import SimpleRate
 from quotas.utilization import add_quota_utilization
-from wire.errors import InvalidConfigError
 
 LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG: Final = "follower.replication.throttled.replicas"
@@ -64,7 +64,7 @@ class ReplicationQuotaManager:
     Nobody is muted: a fetcher leaves out the partitions that `is_throttled` while `is_quota_exceeded`, and records the
     bytes of those that it took, over the quota or not.
 
-    >>> from quotas.clock import MockTime
+    >>> from base.clock import MockTime
     >>> time = MockTime()
     >>> sampling = ReplicationQuotaManagerConfig(num_quota_samples=11, quota_window_size_seconds=1)
     >>> manager = ReplicationQuotaManager(sampling, Metrics(time=time), "LeaderReplication", time)

@@ -4,13 +4,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, overload
 
-from quotas.clock import Time
+from base.clock import Time
+from base.errors import FleetgaugeError
 from quotas.kafka_metric import KafkaMetric
 from quotas.metric_config import MetricConfig
 from quotas.metric_name import MetricName
 from quotas.stats.stat import CompoundStat, Gauge, Measurable, MeasurableStat
 from quotas.stats.token_bucket import TokenBucket
-from wire.errors import FleetgaugeError
 
 _Record: TypeAlias = Callable[[MetricConfig, float, int], None]
 _Measure: TypeAlias = Callable[[MetricConfig, int], float]

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from base.principal import KafkaPrincipal
 from quotas.sanitizer import sanitize
-from wire.principal import KafkaPrincipal
 
 
 @dataclass(frozen=True, slots=True)

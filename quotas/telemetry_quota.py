@@ -1,6 +1,6 @@
 """The quota on pushes of metrics (KIP-714): Fleetgauge's own, in Kafka's engine. It throttles no channel.
 
-That on their bytes is a plain `ClientQuotaManager`. What follows from both stands in `telemetry.push_pace`.
+That on their bytes is a plain `ClientQuotaManager`. What follows from both: `telemetry.subscriptions.interval_scaling`.
 """
 
 from collections.abc import Mapping

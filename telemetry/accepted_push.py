@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable
 
+from base.errors import ErrorCode
 from telemetry.client_metrics import ClientMetrics
-from telemetry.gate import Turn
-from telemetry.instance import ClientInstance
+from telemetry.instances.gate import Turn
+from telemetry.instances.instance import ClientInstance
 from telemetry.push_record import PushRecord
 from telemetry.refusal import NOT_LOGGED, RefusalCounts
-from wire.errors import ErrorCode
 
 
 class AcceptedPush:

@@ -11,9 +11,9 @@ from quotas.metrics import MetricName, Metrics
 from quotas.sensor import Sensor
 from quotas.stats.meter import Meter
 from quotas.stats.windowed_count import WindowedCount
-from telemetry.instance import ClientInstance
-from telemetry.instance_metrics import InstanceMetrics
-from telemetry.match import ClientMatchingParam
+from telemetry.instances.instance import ClientInstance
+from telemetry.instances.metrics import InstanceMetrics
+from telemetry.subscriptions.match import ClientMatchingParam
 
 GROUP: Final = "client-metrics"
 

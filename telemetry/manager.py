@@ -8,22 +8,22 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
+from base.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
 from quotas.metrics import Metrics
 from telemetry.accepted_push import AcceptedPush
-from telemetry.client_guard import ClientGuard, GuardRule
+from telemetry.catalogue.known_clients import SHIPPED
+from telemetry.catalogue.prefix_advice import PrefixAdvice
 from telemetry.client_metrics import ClientMetrics
 from telemetry.codecs import CompressionType, decompressors
-from telemetry.departed import DepartedClients
-from telemetry.gate import Turn
-from telemetry.instance import ClientInstance
-from telemetry.instance_register import InstanceRegister
-from telemetry.known_clients import SHIPPED
-from telemetry.known_instances import LAST_RESERVED_ID, KnownInstances
+from telemetry.instances.departed import DepartedClients
+from telemetry.instances.gate import Turn
+from telemetry.instances.instance import ClientInstance
+from telemetry.instances.known import LAST_RESERVED_ID, KnownInstances
+from telemetry.instances.register import InstanceRegister
+from telemetry.instances.sender_bounds import TOKEN, SenderBounds
 from telemetry.labels import LabelBound
 from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
 from telemetry.plugin import ClientTelemetryExporterPlugin, ClientTelemetryPayload, RequestContext
-from telemetry.prefix_advice import PrefixAdvice
-from telemetry.push_pace import TelemetryPace
 from telemetry.push_record import SCHEMA_VERSION, PushIds, PushRecord
 from telemetry.refusal import (
     AFTER_TERMINATING,
@@ -44,11 +44,11 @@ from telemetry.refusal import (
     Refusal,
     RefusalCounts,
 )
-from telemetry.sender_bounds import TOKEN, SenderBounds
 from telemetry.settings import ClientMetricsSettings
-from telemetry.subscriptions import Subscriptions
+from telemetry.subscriptions.client_guard import ClientGuard, GuardRule
+from telemetry.subscriptions.interval_scaling import TelemetryPace
+from telemetry.subscriptions.resources import Subscriptions
 from telemetry.validate import validate_metrics
-from wire.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
 
 __all__ = [
     "AcceptedPush",

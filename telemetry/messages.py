@@ -4,7 +4,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Protocol
 
-from wire.errors import ErrorCode
+from base.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Final, NamedTuple
 
-from wire.errors import ErrorCode
+from base.errors import ErrorCode
 
 
 class Refusal(NamedTuple):

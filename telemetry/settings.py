@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from telemetry.codecs import CompressionType
-from telemetry.sender_bounds import SenderLimits
-from telemetry.subscriptions import INTERVAL_MS_DEFAULT
+from telemetry.instances.sender_bounds import SenderLimits
+from telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

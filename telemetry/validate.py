@@ -10,7 +10,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from wire.errors import InvalidRecordError, TelemetryTooLargeError
+from base.errors import InvalidRecordError, TelemetryTooLargeError
 
 PIECE_BYTES: Final = 1 << 20
 """Parsed at a time [B]; a payload up to this size is parsed whole."""

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from base.principal import KafkaPrincipal
 from wire.codec import Request
-from wire.principal import KafkaPrincipal
 
 
 class Channel(Protocol):

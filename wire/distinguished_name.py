@@ -8,7 +8,7 @@ OpenSSL before; only as much of its DER is read as lies before the end of the su
 from collections.abc import Iterator
 from typing import Final
 
-from wire.errors import FleetgaugeError
+from base.errors import FleetgaugeError
 
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",

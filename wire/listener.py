@@ -54,7 +54,7 @@ class Listener:
         port: the port to bind; 0 for any free one.
         handler: answers the requests.
         settings: see there.
-        time: a monotonic clock; `quotas.clock.Time` is one.
+        time: a monotonic clock; `base.clock.Time` is one.
         api_table: what is served.
         security: what clients have to do before their first request; plaintext by default.
         reuse_port: other processes of this node listen on the same port (`SO_REUSEPORT`); see `wire.shared_port`.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """The monotonic half of `quotas.clock.Time`, which this room may not import."""
+    """The monotonic half of `base.clock.Time`, which this room may not import."""
 
     def hi_res_clock_ms(self) -> int:
         """Monotonic time [ms]."""

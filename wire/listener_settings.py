@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from wire.errors import InvalidConfigError
+from base.errors import InvalidConfigError
 
 MIB = 1024 * 1024
 

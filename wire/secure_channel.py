@@ -9,6 +9,7 @@ from typing import Final, cast
 
 import structlog
 
+from base.principal import ANONYMOUS, KafkaPrincipal
 from wire.api_table import ApiKey
 from wire.close_reason import CloseReason
 from wire.connection import ConnectionState
@@ -20,7 +21,6 @@ from wire.listener_context import ListenerContext
 from wire.listener_counters import AuthenticationCounters
 from wire.listener_security import ListenerSecurity
 from wire.password_checks import PasswordChecks
-from wire.principal import ANONYMOUS, KafkaPrincipal
 from wire.sasl.authenticator import SaslAuthenticator, SaslSettings, SaslStep
 from wire.sasl.credentials import ScramCredential
 from wire.sasl.mechanism import PasswordCheck

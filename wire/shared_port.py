@@ -9,7 +9,7 @@ parent kept open for it would take its share of them into a backlog that nobody 
 import errno
 import socket
 
-from wire.errors import InvalidConfigError
+from base.errors import InvalidConfigError
 
 
 def reserve_port(name: str, host: str, port: int) -> socket.socket:

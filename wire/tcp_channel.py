@@ -10,13 +10,13 @@ from typing import Final, cast
 
 import structlog
 
+from base.principal import ANONYMOUS, KafkaPrincipal
 from wire.close_reason import CloseReason
 from wire.codec import parse_request
 from wire.connection import Connection
 from wire.connection_limits import Place
 from wire.errors import ApiNotServedError, ProtocolError
 from wire.listener_context import ListenerContext
-from wire.principal import ANONYMOUS, KafkaPrincipal
 from wire.software import UNKNOWN_SOFTWARE
 
 log = structlog.get_logger(__name__)

@@ -47,11 +47,11 @@ from support.kafka_broker import KafkaBroker
 from support.otel_collector import OtelCollector
 
 from benchmarks.exporters.bench_labels import RECORD, payload
+from exporters.delivery.outcome import Delivered, Exporter
 from exporters.labels import RECORD_LABELS
-from exporters.otlp_grpc import EXPORT_METHOD
-from exporters.outcome import Delivered, Exporter
-from exporters.push_log.log import Batch
+from exporters.otlp.grpc_transport import EXPORT_METHOD
 from exporters.registry import build_exporter
+from push_log.log import Batch
 from telemetry.push_record import PushIds, PushRecord
 
 CALLS_UNDER_WAY = 4

@@ -33,11 +33,11 @@ from support.payloads import metrics_data
 from support.push_log import push_record
 from support.receiver import OtlpReceiver
 
-from exporters.push_log.kafka_topic.reader import KafkaTopicReader
-from exporters.push_log.kafka_topic.record_codec import encode_record
-from exporters.push_log.kafka_topic.seen_clients import SeenClients
-from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
 from fleetgauge.garbage import spare_what_is_there
+from push_log.kafka_topic.reader import KafkaTopicReader
+from push_log.kafka_topic.record_codec import encode_record
+from push_log.kafka_topic.seen_clients import SeenClients
+from push_log.kafka_topic.settings import KafkaTopicSettings
 from telemetry.push_record import format_instance_id
 
 PARTITIONS = 6

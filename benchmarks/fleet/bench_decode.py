@@ -23,7 +23,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from fleet.decode import by_protobuf, by_ptars
 from fleet.decode.payloads import decode
 from fleet.decode.stage import MAX_CHUNK_BYTES
-from telemetry.dialects import text_of
+from telemetry.catalogue.dialects import text_of
 
 ROUNDS = 3
 

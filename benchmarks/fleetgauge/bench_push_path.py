@@ -92,17 +92,17 @@ class Listener:
     """Everything of a node that a push passes, over a log in `directory`."""
 
     def __init__(self, directory: Path, encoded: bytes) -> None:
-        from exporters.push_log.group_commit import GroupCommit
-        from exporters.push_log.settings import PushLogSettings
-        from exporters.push_log.sqlite import SqlitePushLogWriter
-        from fleetgauge.apis.cluster import ClusterApis
-        from fleetgauge.apis.telemetry import TelemetryApis
-        from fleetgauge.misdirected_clients import MisdirectedClients
-        from fleetgauge.request_handler import FlushSoon, RequestDispatcher
-        from fleetgauge.request_quota import RequestQuota
+        from base.clock import SystemTime
+        from fleetgauge.listener.apis.cluster import ClusterApis
+        from fleetgauge.listener.apis.telemetry import TelemetryApis
+        from fleetgauge.listener.dispatcher import FlushSoon, RequestDispatcher
+        from fleetgauge.listener.misdirected_clients import MisdirectedClients
+        from fleetgauge.listener.request_quota import RequestQuota
+        from push_log.embedded.settings import PushLogSettings
+        from push_log.embedded.sqlite import SqlitePushLogWriter
+        from push_log.group_commit import GroupCommit
         from quotas.client_quota import ClientQuotaManagerConfig
         from quotas.client_request_quota import ClientRequestQuotaManager
-        from quotas.clock import SystemTime
         from quotas.identities import Identities
         from quotas.metrics import Metrics
         from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
@@ -194,7 +194,7 @@ class Floor:
     def __init__(self, directory: Path, encoded: bytes) -> None:
         import apsw
 
-        from exporters.push_log.segment import INSERT
+        from push_log.embedded.segment import INSERT
 
         self._connection = apsw.Connection(str(directory / "floor.sqlite"))
         self._connection.execute("PRAGMA journal_mode = WAL")

@@ -105,7 +105,7 @@ class Engine:
         sys.path.insert(0, str(directory))
         try:
             modules = {name: importlib.import_module(f"quotas.{name}") for name in MODULES}
-            self.anonymous = importlib.import_module("wire.principal").ANONYMOUS
+            self.anonymous = importlib.import_module("base.principal").ANONYMOUS
         finally:
             sys.path.remove(str(directory))
         assert str(modules["client_quota"].__file__).startswith(str(directory))

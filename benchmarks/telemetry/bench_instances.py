@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from quotas.clock import MockTime
+from base.clock import MockTime
+from base.principal import ANONYMOUS
 from quotas.metrics import Metrics
 from telemetry.manager import AcceptedPush, ClientMetricsManager, ClientMetricsSettings
 from telemetry.plugin import RequestContext
 from telemetry.push_record import PushIds
-from wire.principal import ANONYMOUS
 from wire.push_telemetry import PushTelemetry
 
 

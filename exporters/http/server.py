@@ -17,9 +17,9 @@ from typing import Any, Final
 import h11
 import structlog
 
-from exporters.calm_log import CalmLog
+from base.log_limiter import CalmLog
+from exporters.http.loopback import is_loopback, names_this_machine
 from exporters.http.messages import HttpError, HttpRequest, HttpResponse
-from exporters.loopback import is_loopback, names_this_machine
 
 log = structlog.get_logger(__name__)
 

@@ -11,7 +11,8 @@ from typing import Final
 import structlog
 from google.protobuf.message import DecodeError
 
-from exporters.outcome import Delivered, Outcome, RefusedRecord, Retry
+from base.clock import SystemTime, Time
+from exporters.delivery.outcome import Delivered, Outcome, RefusedRecord, Retry
 from exporters.prometheus.client_codec import decode_client
 from exporters.prometheus.clients import encode_key
 from exporters.prometheus.page import OPENMETRICS, OWN_NAMES, TEXT, prefers_openmetrics, render
@@ -21,8 +22,7 @@ from exporters.prometheus.settings import PrometheusSettings, prometheus_setting
 from exporters.prometheus.shapes import AlikePush, Shapes
 from exporters.prometheus.state_file import StateError, StateFile
 from exporters.prometheus.table import Moment, SeriesTable
-from exporters.push_log.log import Batch
-from quotas.clock import SystemTime, Time
+from push_log.log import Batch
 from telemetry.push_record import PushRecord
 
 log = structlog.get_logger(__name__)

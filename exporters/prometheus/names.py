@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Final, Literal, NamedTuple
 
-from telemetry.dialects import MEMBER_KEYS, NODE_KEYS, parse_node
-from telemetry.standard_metrics import KnownMetric, known_metrics
+from telemetry.catalogue.dialects import MEMBER_KEYS, NODE_KEYS, parse_node
+from telemetry.catalogue.standard_metrics import KnownMetric, known_metrics
 
 Kind = Literal["counter", "gauge", "histogram", "summary"]
 

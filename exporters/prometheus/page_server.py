@@ -13,10 +13,10 @@ import zlib
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Final, NamedTuple
 
+from base.errors import FleetgaugeError
 from exporters.http.messages import HttpError, HttpRequest, HttpResponse
 from exporters.http.server import HttpServer, HttpSettings
 from exporters.prometheus.settings import Address
-from wire.errors import FleetgaugeError
 
 PATH: Final = "/metrics"
 SETTINGS: Final = HttpSettings(max_connections=32)

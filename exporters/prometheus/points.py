@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from exporters.prometheus.names import MAX_DESCRIPTION, Kind, MetricId, cut, label_text, normalised
-from telemetry.dialects import text_of, twin_families
+from telemetry.catalogue.dialects import text_of, twin_families
 
 GRID: Final = tuple(2.0**exponent for exponent in range(-20, 44))
 """Bounds of the classic histogram that an exponential one becomes. Powers of two, since the buckets of every scale lie

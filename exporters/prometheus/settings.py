@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from exporters.common_options import batch_settings, label_settings, retry_settings
+from exporters.delivery.outcome import BatchSettings
+from exporters.delivery.retry import RetrySettings
 from exporters.labels import LabelSettings
 from exporters.options import Options
-from exporters.outcome import BatchSettings
-from exporters.retry import RetrySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

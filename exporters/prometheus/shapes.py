@@ -17,7 +17,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from exporters.prometheus.names import MetricId
 from exporters.prometheus.points import AttributeSet, Mode, PushReader, has_no_value, kind_and_mode, metrics_of
 from exporters.protobuf_wire import MalformedPayloadError, fields
-from telemetry.dialects import twin_families
+from telemetry.catalogue.dialects import twin_families
 
 _RESOURCE_METRICS: Final = 0x0A
 _SCOPE_METRICS: Final = 0x12

@@ -19,9 +19,9 @@ from typing import Final, cast
 import apsw
 import structlog
 
+from base.errors import FleetgaugeError
 from exporters.prometheus.client_codec import SavedClient
 from telemetry.push_record import PUSH_ID_LENGTH, PushRecord
-from wire.errors import FleetgaugeError
 
 log = structlog.get_logger(__name__)
 

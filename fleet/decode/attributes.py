@@ -10,7 +10,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from fleet.decode.arrow import Array, pa
 from fleet.decode.flat import Indices
 from fleet.errors import PayloadError
-from telemetry.dialects import text_of
+from telemetry.catalogue.dialects import text_of
 
 TextMap = dict[str, str | None]
 TEXT_MAP_TYPE = pa.map_(pa.string(), pa.string())

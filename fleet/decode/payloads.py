@@ -19,7 +19,7 @@ from fleet.decode.distribution import int64, none_if_nan
 from fleet.decode.flat import FlatPoints, Indices, Payloads, RefusedError, arrow_of, bytes_of
 from fleet.dialects import Sender, identity_of, sender_of
 from fleet.errors import PayloadError
-from telemetry.dialects import twin_families
+from telemetry.catalogue.dialects import twin_families
 
 _NOBODY: Final = Sender()
 _FIBONACCI_HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from fleet.gold.measures import Measure, by_window
 from fleet.gold.windows import DEFAULT_WINDOW_S
 from fleet.schemas import CONSUMERS, conform
-from telemetry.standard_metrics import telemetry_name
+from telemetry.catalogue.standard_metrics import telemetry_name
 
 _FETCH: Final = ("consumer-fetch-manager-metrics", "consumer-share-fetch-manager-metrics")
 _POLL: Final = ("consumer-metrics", "consumer-share-metrics")

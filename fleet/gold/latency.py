@@ -14,7 +14,7 @@ from fleet.gold.metrics import described
 from fleet.gold.recorded import recorded
 from fleet.gold.windows import DEFAULT_WINDOW_S, with_window
 from fleet.schemas import INSTANCE, LATENCY, LATENCY_OVERALL, SENT_POINTS, conform
-from telemetry.standard_metrics import telemetry_name
+from telemetry.catalogue.standard_metrics import telemetry_name
 
 
 class _Time(NamedTuple):

@@ -16,7 +16,7 @@ from fleet.gold.metrics import metrics_by_name
 from fleet.gold.recorded import recorded
 from fleet.gold.windows import with_window
 from fleet.schemas import INSTANCE, POINTS, conform
-from telemetry.standard_metrics import KAFKA_PREFIX
+from telemetry.catalogue.standard_metrics import KAFKA_PREFIX
 
 _DIALECTS: Final = ("java", "librdkafka", "franz-go")
 _KINDS: Final = ("consumer", "share-consumer")

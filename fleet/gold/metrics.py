@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.local_rows import local_rows
 from fleet.schemas import METRICS
-from telemetry.standard_metrics import KnownMetric, known_metrics
+from telemetry.catalogue.standard_metrics import KnownMetric, known_metrics
 
 
 def metrics(spark: SparkSession) -> DataFrame:

@@ -9,7 +9,7 @@ from fleet.gold.clients import identity_columns, latest_identity
 from fleet.gold.metrics import described
 from fleet.gold.windows import DEFAULT_WINDOW_S, with_window
 from fleet.schemas import INSTANCE, SENT_POINTS, THROTTLING, conform
-from telemetry.standard_metrics import telemetry_name
+from telemetry.catalogue.standard_metrics import telemetry_name
 
 _TIMES: Final = (
     ("produce", "producer-metrics", "produce-throttle-time"),

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
+from base.clock import Time
 from fleet.errors import FleetError, TableError
 from fleet.pipeline import ledger
 from fleet.pipeline.answers import Answers
@@ -27,7 +28,6 @@ from fleet.tables import catalog, delta
 from fleet.tables.lock import only_run
 from fleet.tables.maintain import Upkeep, maintain
 from fleet.tables.store import Store
-from quotas.clock import Time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
+from base.clock import Time
 from fleet.bronze import with_origin
 from fleet.errors import FleetError
 from fleet.pipeline.files import qualified
@@ -36,7 +37,6 @@ from fleet.watch.rules import Rule
 from fleet.watch.start import remember_start
 from fleet.watch.table import AlertTable, check_table
 from fleet.watch.webhook import Webhook, WebhookSettings
-from quotas.clock import Time
 
 MAX_AHEAD_S: Final = 600
 """How far ahead of this machine's clock a time of receipt may lie [s]; what lies further is no broker's time."""

@@ -15,7 +15,7 @@ import re2
 from fleet.durations import parse_duration_us
 from fleet.errors import FleetError
 from fleet.watch.identity import IDENTITY
-from telemetry.standard_metrics import KAFKA_PREFIX, known_metrics
+from telemetry.catalogue.standard_metrics import KAFKA_PREFIX, known_metrics
 
 DEFAULT_RULES: Final = Path(__file__).with_name("default_rules.toml")
 MAX_RULES: Final = 100

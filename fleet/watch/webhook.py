@@ -11,8 +11,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from base.clock import Time
 from fleet.errors import FleetError
-from quotas.clock import Time
 
 MAX_ALERTS: Final = 100
 """Alerts in one request, at most."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from base.errors import FleetgaugeError
 from fleetgauge.cli.clients import clients
 from fleetgauge.cli.credentials import credentials
 from fleetgauge.cli.demo import demo
@@ -19,7 +20,6 @@ from fleetgauge.cli.show_config import show_config
 from fleetgauge.cli.status import status
 from terminal.options import HELP, Command
 from terminal.text import printable
-from wire.errors import FleetgaugeError
 
 app = typer.Typer(
     name="fleetgauge",

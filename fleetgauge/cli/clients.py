@@ -15,18 +15,18 @@ from urllib.request import urlopen
 import typer
 from rich.console import Console
 
+from base.errors import FleetgaugeError
+from fleetgauge.admin.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, ClientsPage, PageRequest, as_object
+from fleetgauge.admin.node_socket import NotRunningError, ask, read_status
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.status import running_exports
 from fleetgauge.cli.units import ago, amount, duration, size
-from fleetgauge.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, ClientsPage, PageRequest, as_object
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.node_socket import NotRunningError, ask, read_status
-from telemetry.client_state import ClientState
-from telemetry.inventory import ClientFilter, ClientRow, key_among, sender_key, with_software_of
+from telemetry.instances.client_state import ClientState
+from telemetry.instances.inventory import ClientFilter, ClientRow, key_among, sender_key, with_software_of
 from terminal.options import Columns
 from terminal.table import chosen_columns, print_rows, wide_console
 from terminal.text import csv_value, printable
-from wire.errors import FleetgaugeError
 
 Row = dict[str, Any]
 

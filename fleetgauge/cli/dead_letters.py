@@ -13,15 +13,15 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from rich.console import Console
 
-from exporters.dead_letter import DeadLetter, DeadLetterSettings, UnreadableLetter
-from exporters.dead_letters import UNREADABLE, DeadLetters, existing
+from base.clock import SystemTime
+from base.errors import FleetgaugeError
+from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
+from exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.units import ago, amount, at, size
-from quotas.clock import SystemTime
 from terminal.options import Columns, Command, Group
 from terminal.table import UnknownColumnError, chosen_columns, print_rows, wide_console
 from terminal.text import printable
-from wire.errors import FleetgaugeError
 
 app = typer.Typer(cls=Group, help="The pushes that a destination refused for good.", invoke_without_command=True)
 

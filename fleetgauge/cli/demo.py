@@ -19,8 +19,8 @@ def demo(
     """
     from rich.console import Console
 
+    from base.clock import SystemTime
     from fleetgauge.demo.run import demo_directory, run_demo
-    from quotas.clock import SystemTime
 
     with demo_directory(keep) as directory:
         run_demo(directory, Console(), SystemTime())

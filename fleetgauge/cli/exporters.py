@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from exporters.histogram import quantile
+from base.errors import FleetgaugeError
+from exporters.delivery.histogram import quantile
+from fleetgauge.admin.node_socket import Status
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.status import NOTHING_TOLD, last_error, process_line, read_node_and_exports
 from fleetgauge.cli.units import ago, amount, duration, size
-from fleetgauge.node_socket import Status
 from terminal.options import Columns
 from terminal.table import SafeTable, UnknownColumnError, chosen_columns, print_rows, wide_console
 from terminal.text import printable
-from wire.errors import FleetgaugeError
 
 _Told = Mapping[str, Any]
 _OF_THE_PROCESS = ("pid", "restarts", "status_age_ms")

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from telemetry.prefix_advice import nearest_prefix
-from telemetry.standard_metrics import KnownMetric, selected
+from base.errors import FleetgaugeError
+from telemetry.catalogue.prefix_advice import nearest_prefix
+from telemetry.catalogue.standard_metrics import KnownMetric, selected
 from terminal.options import Columns
 from terminal.table import UnknownColumnError, chosen_columns, print_rows, wide_console
 from terminal.text import printable
-from wire.errors import FleetgaugeError
 
 Role = Literal["producer", "consumer", "share-consumer", "admin", "streams"]
 Client = Literal["java", "librdkafka", "franz-go"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from exporters.redaction import HIDDEN, shown
+from base.redaction import HIDDEN, shown
 from fleetgauge.cli.options import ConfigFile, Overrides
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
+from fleetgauge.admin.node_socket import NotRunningError, Status, read_status
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.data_dir import MAX_EXPORTS, DataDirectory
-from fleetgauge.node_socket import NotRunningError, Status, read_status
 from terminal.table import SafeTable, wide_console
 from terminal.text import printable
 
@@ -182,7 +182,7 @@ def _add_listener(table: Table, listener: dict[str, Any]) -> None:
 
 
 def _add_misdirected(table: Table, misdirected: dict[str, Any]) -> None:
-    """Clients that ask for records, if there are any; see `fleetgauge.misdirected_clients`."""
+    """Clients that ask for records, if there are any; see `fleetgauge.listener.misdirected_clients`."""
     if not misdirected["requests"]:
         return
     clients = f"{amount(misdirected['requests'])} requests of {amount(misdirected['remembered_clients'])} clients"

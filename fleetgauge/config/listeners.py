@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from exporters.redaction import names_a_user
+from base.redaction import names_a_user
 
 _ENDPOINT = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d+)"

@@ -8,10 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from base.errors import InvalidConfigError
+from base.redaction import hide, is_secret, secrets_in, shown, without_credentials
 from exporters.options import ExporterConfigError
-from exporters.push_log.kafka_topic.clients import check_clients
-from exporters.push_log.log import PushLogError
-from exporters.redaction import hide, is_secret, secrets_in, shown, without_credentials
 from fleetgauge.config.model import TABLES, ServiceConfig
 from fleetgauge.config.push_logs import topic_settings
 from fleetgauge.config.quotas import QUOTAS_PREFIX, read_limits
@@ -21,10 +20,11 @@ from fleetgauge.config.sizes import Machine, sized
 from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
+from push_log.kafka_topic.clients import check_clients
+from push_log.log import PushLogError
 from quotas.config import TELEMETRY_QUOTA_KEYS
-from telemetry.known_clients import guard_rules
-from telemetry.subscriptions import check_subscription
-from wire.errors import InvalidConfigError
+from telemetry.catalogue.known_clients import guard_rules
+from telemetry.subscriptions.resources import check_subscription
 from wire.sasl.credentials import ScramMechanism
 
 SUBSCRIPTION_KEYS = ("metrics", "interval.ms", "match")

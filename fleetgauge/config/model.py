@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from exporters.dead_letter import DeadLetterSettings
-from exporters.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
-from exporters.push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
-from exporters.push_log.settings import PushLogSettings
-from exporters.redaction import secrets_in
+from base.redaction import secrets_in
+from exporters.dead_letters.letter import DeadLetterSettings
 from fleetgauge.config.connections import PER_IP_OVERRIDES, parse_overrides
 from fleetgauge.config.listeners import HTTP, Endpoint, parse_endpoints, parse_http_endpoints
 from fleetgauge.config.security import ListenerKeys, Names, SecurityKeys, read_protocol_map
+from push_log.embedded.settings import PushLogSettings
+from push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
+from push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
 from quotas.config import QuotaConfig
 from quotas.defaults import INT_MAX
 from telemetry.codecs import CompressionType

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporters.dead_letter import DeadLetterSettings
-from exporters.push_log.inspect import holds_pushes, is_log, undelivered
-from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
-from exporters.push_log.settings import PushLogSettings
+from exporters.dead_letters.letter import DeadLetterSettings
 from fleetgauge.config.model import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
+from push_log.embedded.inspect import holds_pushes, is_log, undelivered
+from push_log.embedded.settings import PushLogSettings
+from push_log.kafka_topic.settings import KafkaTopicSettings
 
 
 def embedded_settings(config: ServiceConfig) -> PushLogSettings:

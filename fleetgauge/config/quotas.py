@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
+from base.errors import InvalidConfigError
 from quotas.config import IP_QUOTA_KEYS, TELEMETRY_QUOTA_KEYS, USER_AND_CLIENT_QUOTA_KEYS, checked_quota_value
 from quotas.connection_quota_config import canonical_address
 from quotas.entity import (
@@ -32,7 +33,6 @@ from quotas.entity import (
     KafkaQuotaEntity,
     UserEntity,
 )
-from wire.errors import InvalidConfigError
 
 QUOTAS_PREFIX: Final = "quotas."
 

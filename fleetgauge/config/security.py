@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from exporters.redaction import is_secret, shown
+from base.redaction import is_secret, shown
 from fleetgauge.errors import ConfigError
 from quotas.config import QuotaConfig
 from quotas.defaults import INT_MAX

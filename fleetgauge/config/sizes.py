@@ -1,7 +1,7 @@
 """Defaults that depend on the machine: how much the listeners may hold, and how many connections they let in.
 
 They are the node's, all listeners and workers together; workers get their shares as of configured values
-(`fleetgauge.workers.shares`). A configured value is never changed.
+(`fleetgauge.processes.workers.shares`). A configured value is never changed.
 """
 
 from dataclasses import dataclass

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from base.clock import Time
 from fleetgauge.demo.processes import DemoError
-from quotas.clock import Time
 
 PRODUCER_IDS = ("orders-producer", "billing-producer")
 CONSUMER_ID = "audit-consumer"

@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from base.clock import Time
+from base.errors import FleetgaugeError
+from fleetgauge.admin.node_socket import NotRunningError, read_status
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.node_socket import NotRunningError, read_status
-from quotas.clock import Time
-from wire.errors import FleetgaugeError
 
 _READY_WITHIN_MS = 30_000
 _STOPPED_WITHIN_S = 30.0
@@ -25,11 +25,11 @@ class DemoError(FleetgaugeError):
 
 
 class OtlpReceiver:
-    """The gRPC server of `fleetgauge.demo.otlp_receiver`, in a process of its own."""
+    """The gRPC server of `exporters.testkit.otlp_receiver`, in a process of its own."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "fleetgauge.demo.otlp_receiver"],
+            [sys.executable, "-m", "exporters.testkit.otlp_receiver"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

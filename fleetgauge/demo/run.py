@@ -12,11 +12,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from exporters.push_log.inspect import records_after
+from base.clock import Time
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.demo.clients import CLIENT_IDS, Clients
 from fleetgauge.demo.processes import SHUTDOWN_TIMEOUT_MS, DemoError, OtlpReceiver, ServedNode
-from quotas.clock import Time
+from push_log.embedded.inspect import records_after
 
 PUSHES_EACH = 3
 _FLEET_TIMEOUT_S = 110.0

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from quotas.clock import Time
+from base.clock import Time
 from quotas.connection_decisions import Admit, Refuse, Wait
 from quotas.connection_quotas import Connection, ConnectionQuotas
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from quotas.clock import Time
+from base.clock import Time
 from quotas.throttled_channel import ThrottledChannelReaper
 
 

@@ -3,7 +3,7 @@
 import threading
 from typing import Final
 
-from quotas.clock import Time
+from base.clock import Time
 from quotas.connection_decisions import Admit, Refuse
 from quotas.connection_quotas import Connection, ConnectionQuotas
 
@@ -11,7 +11,7 @@ from quotas.connection_quotas import Connection, ConnectionQuotas
 class BlockingConnectionQuotas:
     """Kafka's `inc` and `dec`. Safe for threads.
 
-    >>> from quotas.clock import SystemTime
+    >>> from base.clock import SystemTime
     >>> from quotas.connection_quotas import ConnectionQuotaConfig
     >>> from quotas.metrics import Metrics
     >>> quotas = ConnectionQuotas(ConnectionQuotaConfig(max_connections=100), Metrics())

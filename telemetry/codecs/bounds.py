@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from wire.errors import InvalidRecordError, TelemetryTooLargeError
+from base.errors import InvalidRecordError, TelemetryTooLargeError
 
 MAX_FRAMES: Final = 256
 """Frames (zstd, lz4) or members (gzip) in one payload. Clients write one; each costs time whatever its size."""

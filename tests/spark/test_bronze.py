@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
 
-from exporters.landing import encode
-from exporters.landing_schema import partition_of
+from exporters.landing.exporter import encode
+from exporters.landing.schema import partition_of
 from fleet.bronze import read_landing
 from fleet.errors import LandingError
 from fleet.schemas import BRONZE, PUSH_RECORD

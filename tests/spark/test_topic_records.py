@@ -7,11 +7,11 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
 
-from exporters.push_log.kafka_topic import record_codec
-from exporters.push_log.kafka_topic.record_codec import MalformedRecordError, decode_record
 from fleet.schemas import BRONZE
 from fleet.silver.pushes import check
 from fleet.topic.records import HEADER_FIELDS, MAX_HEADER_BYTES, to_bronze
+from push_log.kafka_topic import record_codec
+from push_log.kafka_topic.record_codec import MalformedRecordError, decode_record
 from telemetry.push_record import PushRecord
 from tests.spark.landing_zone import NOON_US
 from tests.spark.topic_records import APPENDED_AT, Record, frame_of, good

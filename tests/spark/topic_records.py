@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
-from exporters.push_log.kafka_topic.record_codec import encode_record
 from fleet.schemas import TOPIC_RECORDS
+from push_log.kafka_topic.record_codec import encode_record
 from telemetry.push_record import PushRecord
 from tests.spark.landing_zone import push
 

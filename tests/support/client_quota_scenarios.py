@@ -5,16 +5,16 @@ import random
 from support.quota_oracle import START_MS, Script
 from support.quota_scenarios import truth
 
+from base.clock import MockTime
+from base.principal import KafkaPrincipal
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
 from quotas.client_request_quota import ClientRequestQuotaManager
-from quotas.clock import MockTime
 from quotas.controller_mutation import ControllerMutationQuotaManager, MutationQuotaExceededError
 from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, DEFAULT_USER_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
 from quotas.session import Session
-from wire.principal import KafkaPrincipal
 
 STEPS = 120
 USERS = ("alice", "b%b:b", "Zoë", "CN=x, O=y")

@@ -7,11 +7,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as text_families
 from support.push_log import push_record
 
-from exporters.outcome import Outcome
+from base.clock import MockTime, Time
+from exporters.delivery.outcome import Outcome
 from exporters.prometheus.exporter import PrometheusExporter
 from exporters.prometheus.page import OPENMETRICS
-from exporters.push_log.log import Batch
-from quotas.clock import MockTime, Time
+from push_log.log import Batch
 from telemetry.push_record import PushRecord
 
 SECOND_NANO = 1_000_000_000

@@ -100,9 +100,9 @@ class Hook:
         return taken + kept
 
     def _letters(self) -> list[str]:
-        from exporters.dead_letter import DeadLetterSettings
-        from exporters.dead_letters import existing
-        from quotas.clock import SystemTime
+        from base.clock import SystemTime
+        from exporters.dead_letters.letter import DeadLetterSettings
+        from exporters.dead_letters.store import existing
 
         letters = existing(DeadLetterSettings(path=self._dead_letters), SystemTime())
         try:

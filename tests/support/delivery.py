@@ -10,12 +10,12 @@ from typing import Any, Self
 from support.push_log import push_record
 from support.real_pushes import real_pushes
 
-from exporters.delivery_stats import DeliveryStats
-from exporters.pipeline import Pipeline
-from exporters.push_log.settings import PushLogSettings
-from exporters.push_log.sqlite import SqlitePushLogReader, SqlitePushLogWriter
+from base.clock import SystemTime
+from exporters.delivery.pipeline import Pipeline
+from exporters.delivery.stats import DeliveryStats
 from exporters.registry import build_exporter
-from quotas.clock import SystemTime
+from push_log.embedded.settings import PushLogSettings
+from push_log.embedded.sqlite import SqlitePushLogReader, SqlitePushLogWriter
 from telemetry.push_record import PushRecord, format_instance_id
 
 WITHIN_S = 60.0

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from exporters.console import ConsoleExporter, console_exporter
-from exporters.outcome import Exporter, Outcome
-from exporters.push_log.log import Batch
+from exporters.delivery.outcome import Exporter, Outcome
+from push_log.log import Batch
 
 
 def any_keys(name: str, values: Mapping[str, object]) -> Exporter:

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from support.quota_oracle import Script
 
-from quotas.clock import MockTime
+from base.clock import MockTime
+from base.errors import InvalidConfigError
 from quotas.config import IP_QUOTA_KEYS, USER_AND_CLIENT_QUOTA_KEYS, QuotaConfig, checked_quota_value
 from quotas.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
 from quotas.replication import ReplicationQuotaManager, ReplicationQuotaManagerConfig
-from wire.errors import InvalidConfigError
 
 ENTITY_VALUES = (
     *("0", "-1", "-0.5", "0.0000005", "0.00001", "0.5", "0.9999999", "1", "1.0000005", "1.000002", "1.5", "1000"),

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import grpc
 
-from exporters.otlp_grpc import EXPORT_METHOD
+from exporters.otlp.grpc_transport import EXPORT_METHOD
 
 GrpcAnswer = Callable[[bytes, grpc.ServicerContext], bytes]
 HttpAnswer = Callable[["HttpHandler"], None]

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from exporters.outcome import BatchSettings, Delivered, Outcome
-from exporters.pipeline import Pipeline
-from exporters.push_log.log import Batch, Lag
-from exporters.retry import RetrySettings
-from quotas.clock import MockTime
+from base.clock import MockTime
+from exporters.delivery.outcome import BatchSettings, Delivered, Outcome
+from exporters.delivery.pipeline import Pipeline
+from exporters.delivery.retry import RetrySettings
+from push_log.log import Batch, Lag
 from telemetry.push_record import PushRecord
 
 RECORD = PushRecord(

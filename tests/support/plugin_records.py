@@ -8,8 +8,8 @@ from confluent_kafka import Producer
 from support.payloads import metrics_data
 from support.push_log import push_record
 
-from exporters.push_log.kafka_topic.record_codec import encode_record
-from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.kafka_topic.record_codec import encode_record
+from push_log.kafka_topic.settings import KafkaTopicSettings
 from telemetry.push_record import PushIds, format_instance_id
 
 _IDS: Final = PushIds()

@@ -6,8 +6,8 @@ from typing import Any
 
 import zstandard
 
-from exporters.push_log.log import Batch, PushLogReader
-from exporters.push_log.settings import PushLogSettings
+from push_log.embedded.settings import PushLogSettings
+from push_log.log import Batch, PushLogReader
 from telemetry.push_record import PushRecord
 
 RECEIVED_AT_US = 1_750_000_000_000_000

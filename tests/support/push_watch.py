@@ -10,7 +10,7 @@ from typing import Self
 
 from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartition
 
-from exporters.push_log.inspect import records_after
+from push_log.embedded.inspect import records_after
 
 PARTITIONS = 3
 _ANSWER_S = 0.15

@@ -4,7 +4,7 @@ import random
 
 from support.quota_oracle import START_MS, Script, limited_wait
 
-from quotas.clock import MockTime
+from base.clock import MockTime
 from quotas.connection_quotas import (
     Admit,
     Connection,

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from base.clock import MockTime
+from base.principal import KafkaPrincipal
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.clock import MockTime
 from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, DEFAULT_USER_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
 from quotas.metric_name import MetricName
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.session import Session
-from wire.principal import KafkaPrincipal
 
 DEFAULT = "<default>"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from support.push_log import push_record
 
-from exporters.push_log.kafka_topic.record_codec import encode_record
+from push_log.kafka_topic.record_codec import encode_record
 from telemetry.push_record import PushRecord
 
 

@@ -13,10 +13,11 @@ from typing import Any, Final
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 
+from base.errors import ErrorCode
+from base.principal import KafkaPrincipal
 from wire.api_table import ApiKey, ApiTable
 from wire.codec import Request, encode_response, parse_request
-from wire.errors import ErrorCode, ProtocolError
-from wire.principal import KafkaPrincipal
+from wire.errors import ProtocolError
 from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 from wire.sasl.mechanism import PasswordCheck, SaslAuthenticationError, SaslMechanism, SaslTokenError
 from wire.sasl.plain import PlainServer

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from wire.errors import FleetgaugeError
+from base.errors import FleetgaugeError
 from wire.sasl.credentials import ScramCredential
 
 MAX_TOKEN_BYTES: Final = 16 * 1024

@@ -10,9 +10,9 @@ import zstandard
 from fuzz.target import Target
 from support.payloads import metrics_data
 
+from base.errors import InvalidRecordError, TelemetryTooLargeError
 from telemetry.codecs import CompressionType, decompressors
 from telemetry.codecs.snappy import XERIAL_MAGIC
-from wire.errors import InvalidRecordError, TelemetryTooLargeError
 
 MAX_BYTES = 64 * 1024
 

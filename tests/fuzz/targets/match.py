@@ -1,16 +1,16 @@
-"""`telemetry.match` and `telemetry.subscriptions`: any text is a subscription or refused; matching is linear."""
+"""`telemetry.subscriptions`: any text is a subscription or refused; matching is linear."""
 
 import uuid
 from collections.abc import Iterator
 
 from fuzz.target import Target
 
-from telemetry.instance import attributes_of
-from telemetry.match import ClientMatchingParam
+from base.errors import InvalidConfigError
+from base.principal import ANONYMOUS
+from telemetry.instances.instance import attributes_of
 from telemetry.plugin import RequestContext
-from telemetry.subscriptions import Subscriptions
-from wire.errors import InvalidConfigError
-from wire.principal import ANONYMOUS
+from telemetry.subscriptions.match import ClientMatchingParam
+from telemetry.subscriptions.resources import Subscriptions
 
 _KEYS = ("match", "metrics", "interval.ms")
 

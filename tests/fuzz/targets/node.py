@@ -19,15 +19,15 @@ from structlog.testing import capture_logs
 from support.payloads import metrics_data
 from support.raw_client import framed, get_request, header, parse_get, parse_push, push_request, uvarint
 
-from exporters.push_log.log import OnDone, PushLogFullError
-from fleetgauge.apis.cluster import ClusterApis
-from fleetgauge.apis.telemetry import TelemetryApis
-from fleetgauge.misdirected_clients import MisdirectedClients
-from fleetgauge.request_handler import RequestDispatcher
-from fleetgauge.request_quota import RequestQuota
+from base.clock import MockTime
+from fleetgauge.listener.apis.cluster import ClusterApis
+from fleetgauge.listener.apis.telemetry import TelemetryApis
+from fleetgauge.listener.dispatcher import RequestDispatcher
+from fleetgauge.listener.misdirected_clients import MisdirectedClients
+from fleetgauge.listener.request_quota import RequestQuota
+from push_log.log import OnDone, PushLogFullError
 from quotas.client_quota import ClientQuotaManagerConfig
 from quotas.client_request_quota import ClientRequestQuotaManager
-from quotas.clock import MockTime
 from quotas.identities import Identities
 from quotas.metrics import Metrics
 from telemetry.codecs import CompressionType

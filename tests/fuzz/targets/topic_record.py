@@ -1,4 +1,4 @@
-"""`exporters.push_log.kafka_topic.record_codec`: any record of a topic is a push record, or set aside with a reason."""
+"""`push_log.kafka_topic.record_codec`: any record of a topic is a push record, or set aside with a reason."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from fuzz.target import Target
 from support.label_reference import RECORD
 from support.payloads import metrics_data
 
-from exporters.push_log.kafka_topic.record_codec import (
+from push_log.kafka_topic.record_codec import (
     HEADER_FIELDS,
     MalformedRecordError,
     decode_record,

@@ -7,8 +7,8 @@ from fuzz.target import Target
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
+from base.errors import InvalidRecordError, TelemetryTooLargeError
 from telemetry.validate import validate_metrics
-from wire.errors import InvalidRecordError, TelemetryTooLargeError
 
 
 def protobuf_takes(metrics: bytes) -> bool:

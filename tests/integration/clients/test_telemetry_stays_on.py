@@ -361,7 +361,7 @@ def test_a_connection_cut_under_a_push_switches_off_the_older_java_clients_alone
 
 
 def test_an_interval_of_an_hour_sends_no_librdkafka_client_into_a_loop(tmp_path: Path) -> None:
-    """It overflows in them, and they ask thousands of times a second: see `telemetry.interval_bound`."""
+    """It overflows in them, and they ask thousands of times a second: see `telemetry.subscriptions.interval_bound`."""
     config = '[client-metrics.rare]\nmetrics = "*"\ninterval.ms = 3600000\n'
     with Node(tmp_path, config=config) as node, contextlib.ExitStack() as clean_up:
         processes = []

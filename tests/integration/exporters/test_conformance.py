@@ -13,11 +13,11 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc
 from support.landing import landed
 from support.webhook import Webhook
 
-from exporters.conformance import ExporterConformance, a_push, batch_of, started
+from exporters.delivery.outcome import Delivered, Exporter, Refused, RefusedRecord, Retry, TooLarge
 from exporters.options import ExporterConfigError
-from exporters.outcome import Delivered, Exporter, Refused, RefusedRecord, Retry, TooLarge
 from exporters.registry import build_exporter
-from fleetgauge.demo.otlp_receiver import Receiver
+from exporters.testkit.conformance import ExporterConformance, a_push, batch_of, started
+from exporters.testkit.otlp_receiver import Receiver
 
 pytestmark = pytest.mark.integration
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from support.push_log import push_record, small_log
 
-from exporters.push_log.sqlite import SqlitePushLogWriter
 from fleetgauge.config import load_config
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.exporter_job import Job
+from fleetgauge.processes.exporter_job import Job
+from push_log.embedded.sqlite import SqlitePushLogWriter
 
 pytestmark = pytest.mark.integration
 
@@ -39,7 +39,7 @@ def make(name, values):
 @contextmanager
 def exporter_process(job: Job, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
-        [sys.executable, "-m", "fleetgauge.exporter_process"],
+        [sys.executable, "-m", "fleetgauge.processes.exporter_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         **options,

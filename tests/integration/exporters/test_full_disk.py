@@ -10,14 +10,14 @@ import pytest
 from support.landing import landed
 from support.small_disk import fill_up, small_disk
 
-from exporters.conformance import a_push, batch_of, started
-from exporters.dead_letter import DeadLetterSettings
-from exporters.dead_letters import DeadLetters
-from exporters.outcome import Delivered, Refusal, Retry
-from exporters.push_log.log import PushLogFullError
-from exporters.push_log.settings import MIB
+from base.clock import MockTime
+from exporters.dead_letters.letter import DeadLetterSettings
+from exporters.dead_letters.store import DeadLetters
+from exporters.delivery.outcome import Delivered, Refusal, Retry
 from exporters.registry import build_exporter
-from quotas.clock import MockTime
+from exporters.testkit.conformance import a_push, batch_of, started
+from push_log.embedded.settings import MIB
+from push_log.log import PushLogFullError
 
 pytestmark = pytest.mark.integration
 

@@ -15,11 +15,11 @@ from support.delivery import Delivery, real_records
 from support.kafka_broker import MISSING, KafkaBroker, free_ports
 from support.push_log import push_record
 
-from exporters.kafka_topic import kafka_topic_exporter
+from exporters.delivery.outcome import Retry
+from exporters.kafka.exporter import kafka_topic_exporter
 from exporters.labels import LabelSettings, labelled
-from exporters.outcome import Retry
-from exporters.push_log.kafka_topic.record_codec import decode_record
-from exporters.push_log.log import Batch
+from push_log.kafka_topic.record_codec import decode_record
+from push_log.log import Batch
 from telemetry.push_record import PushRecord
 
 pytestmark = pytest.mark.integration

@@ -16,12 +16,12 @@ from pyarrow import parquet as pq
 from support.delivery import Delivery, real_records
 from support.push_log import push_record
 
-from exporters.landing import LandingExporter, LandingSettings, landing_exporter
-from exporters.landing_schema import LANDING_SCHEMA, partition_of
-from exporters.landing_storage import WRITING, LocalStorage, RemoteStorage
-from exporters.outcome import Delivered, Refused, Retry
-from exporters.push_log.log import Batch
-from quotas.clock import MockTime
+from base.clock import MockTime
+from exporters.delivery.outcome import Delivered, Refused, Retry
+from exporters.landing.exporter import LandingExporter, LandingSettings, landing_exporter
+from exporters.landing.schema import LANDING_SCHEMA, partition_of
+from exporters.landing.storage import WRITING, LocalStorage, RemoteStorage
+from push_log.log import Batch
 from telemetry.push_record import PushIds, PushRecord
 
 pytestmark = pytest.mark.integration
@@ -180,7 +180,7 @@ KILLED_BEFORE_COMMIT = """
 import os, sys, time
 from pathlib import Path
 sys.path[:0] = {path!r}
-from exporters.push_log.sqlite import SqlitePushLogReader
+from push_log.embedded.sqlite import SqlitePushLogReader
 from support.delivery import Delivery, real_records
 from support.push_log import push_record
 SqlitePushLogReader.commit = lambda self, batch: os.kill(os.getpid(), 9)
@@ -318,8 +318,8 @@ KILLED = """
 import os, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from exporters.landing import landing_exporter
-from exporters.push_log.log import Batch
+from exporters.landing.exporter import landing_exporter
+from push_log.log import Batch
 from telemetry.push_record import PushRecord
 Path.replace = lambda self, target: os.kill(os.getpid(), 9)
 record = PushRecord(*{record!r})

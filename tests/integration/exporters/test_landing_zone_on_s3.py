@@ -14,10 +14,10 @@ from support.delivery import Delivery, real_records
 from support.kafka_broker import free_ports, with_the_test_run
 from support.resetting_proxy import ResettingProxy
 
-from exporters.landing import LandingExporter, LandingSettings, landing_exporter
-from exporters.outcome import Delivered, Retry
-from exporters.push_log.log import Batch
-from quotas.clock import MockTime
+from base.clock import MockTime
+from exporters.delivery.outcome import Delivered, Retry
+from exporters.landing.exporter import LandingExporter, LandingSettings, landing_exporter
+from push_log.log import Batch
 from telemetry.push_record import PushRecord
 
 pytestmark = pytest.mark.integration

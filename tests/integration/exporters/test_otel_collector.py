@@ -20,7 +20,7 @@ from support.payloads import metrics_data
 from support.push_log import push_record
 from support.resetting_proxy import ResettingProxy
 
-from exporters.delivery_stats import DeliveryStats
+from exporters.delivery.stats import DeliveryStats
 from exporters.labels import LabelSettings
 from telemetry.push_record import PushRecord
 

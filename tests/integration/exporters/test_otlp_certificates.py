@@ -16,10 +16,10 @@ from support.otlp_receivers import GrpcReceiver, HttpHandler, HttpReceiver
 from support.payloads import metrics_data
 from support.push_log import push_record
 
-from exporters.otlp import OtlpExporter, otlp_exporter
-from exporters.otlp_endpoint import PROTOCOLS
-from exporters.outcome import Delivered, Retry
-from exporters.push_log.log import Batch
+from exporters.delivery.outcome import Delivered, Retry
+from exporters.otlp.endpoint import PROTOCOLS
+from exporters.otlp.exporter import OtlpExporter, otlp_exporter
+from push_log.log import Batch
 
 pytestmark = pytest.mark.integration
 

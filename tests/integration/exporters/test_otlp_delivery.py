@@ -20,12 +20,12 @@ from structlog.testing import capture_logs
 from support.otlp_receivers import GrpcAnswer as Handler
 from support.otlp_receivers import GrpcReceiver as Receiver
 
+from base.clock import SystemTime
+from exporters.delivery.outcome import Delivered, Refused, Retry, TooLarge
+from exporters.delivery.pipeline import Pipeline
 from exporters.labels import LabelSettings, labelled
-from exporters.otlp import OtlpExporter, otlp_exporter
-from exporters.outcome import Delivered, Refused, Retry, TooLarge
-from exporters.pipeline import Pipeline
-from exporters.push_log.log import Batch, Lag
-from quotas.clock import SystemTime
+from exporters.otlp.exporter import OtlpExporter, otlp_exporter
+from push_log.log import Batch, Lag
 from telemetry.push_record import PushRecord
 
 pytestmark = pytest.mark.integration

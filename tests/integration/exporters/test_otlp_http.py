@@ -19,10 +19,10 @@ from support.otlp_receivers import HttpReceiver as Receiver
 from support.payloads import metrics_data
 from support.push_log import push_record
 
+from exporters.delivery.outcome import Delivered, Refused, Retry, TooLarge
 from exporters.labels import LabelSettings, labelled
-from exporters.otlp import OtlpExporter, otlp_exporter
-from exporters.outcome import Delivered, Refused, Retry, TooLarge
-from exporters.push_log.log import Batch
+from exporters.otlp.exporter import OtlpExporter, otlp_exporter
+from push_log.log import Batch
 
 pytestmark = pytest.mark.integration
 

@@ -14,10 +14,10 @@ from support.raw_client import RawClient
 from support.rss import RssWatch
 from support.webhook import Webhook
 
-from exporters.pipeline import Pipeline
-from exporters.push_log.sqlite import PushLogSettings, SqlitePushLogReader, SqlitePushLogWriter
+from base.clock import SystemTime
+from exporters.delivery.pipeline import Pipeline
 from exporters.registry import build_exporter, pipeline_settings
-from quotas.clock import SystemTime
+from push_log.embedded.sqlite import PushLogSettings, SqlitePushLogReader, SqlitePushLogWriter
 from telemetry.push_record import format_instance_id
 
 pytestmark = pytest.mark.integration

@@ -20,6 +20,7 @@ from support.client_series import REQUESTS_ON_PAGE, Samples, counter, export, ga
 from support.http import read_to_end, reset, responses_of, wait_until
 from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
 
+from base.clock import SystemTime
 from exporters.http.server import HttpSettings
 from exporters.labels import LabelSettings
 from exporters.prometheus import page_server
@@ -28,7 +29,6 @@ from exporters.prometheus.names import Kind
 from exporters.prometheus.page import OPENMETRICS, TEXT
 from exporters.prometheus.page_server import PageError, PageServer
 from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
-from quotas.clock import SystemTime
 from telemetry.push_record import PushRecord
 
 pytestmark = pytest.mark.integration

@@ -10,10 +10,10 @@ from support.node import Node
 from support.otel_collector import OtelCollector, missing_tools
 from support.otlp_receivers import GrpcReceiver
 
-from exporters.delivery_stats import PipelineState
+from base.clock import SystemTime
+from exporters.delivery.stats import PipelineState
 from exporters.self_metrics import Reading, SelfMetricsExporter, self_metrics_settings
-from fleetgauge.http.exposition import families
-from quotas.clock import SystemTime
+from fleetgauge.admin.exposition import families
 
 # The first time the collector is built, which takes minutes: only the tests themselves are timed.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300, func_only=True)]

@@ -9,9 +9,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from support.kafka_broker import free_ports
 from support.otlp_receivers import GrpcReceiver
 
-from exporters.delivery_stats import PipelineState
+from base.clock import SystemTime
+from exporters.delivery.stats import PipelineState
 from exporters.self_metrics import Reading, SelfMetricsExporter, self_metrics_settings
-from quotas.clock import SystemTime
 
 pytestmark = pytest.mark.integration
 

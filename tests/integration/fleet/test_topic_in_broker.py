@@ -17,12 +17,12 @@ from support.fleet_commands import FleetCommands
 from support.kafka_broker import KafkaBroker, free_ports
 from support.standing_tables import rows
 
-from exporters.landing import encode
-from exporters.push_log.kafka_topic.record_codec import encode_record
+from exporters.landing.exporter import encode
 from fleet.errors import JarError, JavaError
 from fleet.session import check_java
 from fleet.tables.delta import delta_jars
 from fleet.topic.connector import connector_jars
+from push_log.kafka_topic.record_codec import encode_record
 from telemetry.push_record import PushIds, PushRecord
 from tests.spark.landing_zone import OTHER_INSTANCE, push
 from tests.unit.fleet import dialect_payloads as dialect

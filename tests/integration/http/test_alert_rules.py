@@ -29,9 +29,9 @@ from support.plugin_records import Brokers
 from support.raw_client import RawClient
 from support.webhook import Webhook
 
-from exporters.push_log.kafka_topic.clients import make_admin
-from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
-from exporters.push_log.kafka_topic.topic import ensure_topic
+from push_log.kafka_topic.clients import make_admin
+from push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.kafka_topic.topic import ensure_topic
 
 pytestmark = [
     pytest.mark.integration,

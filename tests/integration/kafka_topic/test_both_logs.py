@@ -13,15 +13,15 @@ import pytest
 from support.payloads import metrics_data
 from support.push_log import numbers, push_record, small_log
 
-from exporters.outcome import BatchSettings, Delivered, Outcome, Refused, Retry
-from exporters.pipeline import Pipeline
-from exporters.push_log.kafka_topic.appender import KafkaTopicAppender
-from exporters.push_log.kafka_topic.reader import KafkaTopicReader
-from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
-from exporters.push_log.log import Batch, PushLogReader
-from exporters.push_log.sqlite import SqlitePushLogReader, SqlitePushLogWriter
-from exporters.retry import RetrySettings
-from quotas.clock import SystemTime
+from base.clock import SystemTime
+from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, Refused, Retry
+from exporters.delivery.pipeline import Pipeline
+from exporters.delivery.retry import RetrySettings
+from push_log.embedded.sqlite import SqlitePushLogReader, SqlitePushLogWriter
+from push_log.kafka_topic.appender import KafkaTopicAppender
+from push_log.kafka_topic.reader import KafkaTopicReader
+from push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.log import Batch, PushLogReader
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ from support.payloads import metrics_data
 from support.plugin_records import Brokers
 from support.webhook import Webhook
 
-from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.kafka_topic.settings import KafkaTopicSettings
 
 pytestmark = pytest.mark.integration
 

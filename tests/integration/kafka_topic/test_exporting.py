@@ -20,8 +20,8 @@ from support.push_watch import PushWatch
 from support.raw_client import RawClient
 from support.receiver import OtlpReceiver
 
-from exporters.push_log.kafka_topic.record_codec import encode_record
-from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.kafka_topic.record_codec import encode_record
+from push_log.kafka_topic.settings import KafkaTopicSettings
 
 pytestmark = pytest.mark.integration
 

@@ -10,10 +10,10 @@ from support.payloads import metrics_data
 from support.push_log import numbers, push_record
 from support.raw_produce import raw_produce
 
-from exporters.push_log.kafka_topic.clients import make_admin
-from exporters.push_log.kafka_topic.reader import KafkaTopicReader
-from exporters.push_log.kafka_topic.record_codec import encode_record
-from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.kafka_topic.clients import make_admin
+from push_log.kafka_topic.reader import KafkaTopicReader
+from push_log.kafka_topic.record_codec import encode_record
+from push_log.kafka_topic.settings import KafkaTopicSettings
 
 pytestmark = pytest.mark.integration
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from support.push_log import poll_all, small_log
 
-from exporters.push_log.inspect import log_stats
-from exporters.push_log.sqlite import Retention, SqlitePushLogReader, SqlitePushLogWriter
+from push_log.embedded.inspect import log_stats
+from push_log.embedded.sqlite import Retention, SqlitePushLogReader, SqlitePushLogWriter
 
 pytestmark = pytest.mark.integration
 
@@ -29,7 +29,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[4])
 from support.push_log import push_record, small_log, zstd
-from exporters.push_log.sqlite import SqlitePushLogWriter
+from push_log.embedded.sqlite import SqlitePushLogWriter
 writer = SqlitePushLogWriter(small_log(Path(sys.argv[1]), segment_bytes=200_000, flush=sys.argv[3]))
 number = int(sys.argv[2])
 while True:
@@ -48,8 +48,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from support.push_log import numbers, small_log
-from exporters.push_log.log import PushLogError
-from exporters.push_log.sqlite import Retention, SqlitePushLogReader
+from push_log.log import PushLogError
+from push_log.embedded.sqlite import Retention, SqlitePushLogReader
 settings = small_log(Path(sys.argv[1]), segment_bytes=200_000)
 reader = SqlitePushLogReader(settings, "otlp")
 upkeep = Retention(settings, ["otlp", "keeps everything"])

@@ -9,10 +9,10 @@ import pytest
 from support.push_log import at_once, poll_all, push_record, small_log
 from support.small_disk import fill_up, small_disk
 
-from exporters.push_log.inspect import log_stats
-from exporters.push_log.log import PushLogFullError
-from exporters.push_log.sqlite import Retention, SqlitePushLogReader, SqlitePushLogWriter
-from quotas.clock import MockTime
+from base.clock import MockTime
+from push_log.embedded.inspect import log_stats
+from push_log.embedded.sqlite import Retention, SqlitePushLogReader, SqlitePushLogWriter
+from push_log.log import PushLogFullError
 
 pytestmark = pytest.mark.integration
 

@@ -8,9 +8,9 @@ from support.limit_scenarios import limit_script
 from support.quota_oracle import QuotaOracle, Script, same
 from support.quota_scenarios import connection_script, replication_script, sensor_script
 
+from base.errors import InvalidConfigError
 from quotas.config import USER_AND_CLIENT_QUOTA_KEYS, checked_quota_value
 from quotas.connection_quotas import ConnectionQuotaConfig
-from wire.errors import InvalidConfigError
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.quotas import CONFIG, Channel, session
 
+from base.clock import SystemTime
 from quotas.client_quota import ClientQuotaManager
-from quotas.clock import SystemTime
 from quotas.drivers.asyncio_reaper import AsyncioReaper
 from quotas.drivers.reaper_thread import ReaperThread
 from quotas.metrics import Metrics

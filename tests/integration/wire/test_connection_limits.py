@@ -17,9 +17,9 @@ from structlog.testing import capture_logs
 from support.certificates import Authority
 from support.node import Node
 
+from base.clock import SystemTime
 from fleetgauge.config import load_config
-from fleetgauge.connection_limits import NodeConnectionLimits
-from quotas.clock import SystemTime
+from fleetgauge.listener.connection_limits import NodeConnectionLimits
 from quotas.metrics import Metrics
 from wire.channel import Channel
 from wire.codec import Request

@@ -13,9 +13,9 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from quotas.clock import MockTime, SystemTime
+from base.clock import MockTime, SystemTime
+from base.errors import InvalidConfigError
 from wire.codec import Request, encode_push_telemetry_response
-from wire.errors import InvalidConfigError
 from wire.listener import Channel, Listener, ListenerSettings
 
 pytestmark = pytest.mark.integration

@@ -13,7 +13,7 @@ import uvloop
 from structlog.testing import capture_logs
 from support.certificates import Authority
 
-from quotas.clock import MockTime, SystemTime
+from base.clock import MockTime, SystemTime
 from wire.codec import Request, encode_push_telemetry_response
 from wire.listener import Channel, Listener, ListenerSettings
 from wire.listener_security import ListenerSecurity

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from wire.errors import InvalidConfigError
+from base.errors import InvalidConfigError
 from wire.shared_port import reserve_port
 
 pytestmark = pytest.mark.integration

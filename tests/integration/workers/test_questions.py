@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from fleetgauge.node_inventory import NodeInventory
-from fleetgauge.node_socket import NodeSocket, NotRunningError, Status, ask_async
-from fleetgauge.workers import questions
-from fleetgauge.workers.questions import WorkersSocket
-from quotas.clock import SystemTime
+from base.clock import SystemTime
+from base.principal import ANONYMOUS
+from fleetgauge.admin.node_inventory import NodeInventory
+from fleetgauge.admin.node_socket import NodeSocket, NotRunningError, Status, ask_async
+from fleetgauge.processes.workers import questions
+from fleetgauge.processes.workers.questions import WorkersSocket
 from quotas.metrics import Metrics
 from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
 from telemetry.plugin import RequestContext
 from telemetry.push_record import PushIds, format_instance_id
-from wire.principal import ANONYMOUS
 
 pytestmark = pytest.mark.integration
 

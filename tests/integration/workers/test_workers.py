@@ -20,10 +20,10 @@ from support.pusher import Pusher
 from support.raw_client import RawClient
 from typer.testing import CliRunner
 
-from exporters.push_log.inspect import holds_pushes
+from fleetgauge.admin.node_socket import ask
 from fleetgauge.cli import app
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.node_socket import ask
+from push_log.embedded.inspect import holds_pushes
 from telemetry.push_record import format_instance_id
 
 pytestmark = pytest.mark.integration

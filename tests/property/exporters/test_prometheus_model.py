@@ -12,11 +12,11 @@ from support.client_series import CUMULATIVE, REQUESTS_ON_PAGE, batch_of, clock_
 from support.real_pushes import real_pushes
 from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
 
-from exporters.outcome import Delivered, Retry
+from base.clock import MockTime
+from exporters.delivery.outcome import Delivered, Retry
 from exporters.prometheus.exporter import PrometheusExporter
 from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
 from exporters.prometheus.state_file import StateError, StateFile
-from quotas.clock import MockTime
 from telemetry.push_record import PushRecord
 
 CLIENTS = ("a" * 22, "b" * 22)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.quotas import DEFAULT, Channel, session, set_quota, value_of
 
+from base.clock import MockTime
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.clock import MockTime
 from quotas.controller_mutation import ControllerMutationQuotaManager
 from quotas.metric_config import MetricConfig
 from quotas.metrics import Metrics

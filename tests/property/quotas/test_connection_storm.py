@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from quotas.clock import MockTime
+from base.clock import MockTime
 from quotas.connection_quotas import (
     Admit,
     Connection,

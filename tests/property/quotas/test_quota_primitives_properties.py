@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.clock import MockTime
+from base.clock import MockTime
 from quotas.metric_config import MetricConfig
 from quotas.metrics import Metrics
 from quotas.quota import Quota

@@ -9,9 +9,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from base.errors import InvalidRecordError, TelemetryTooLargeError
 from telemetry.codecs import CompressionType, decompressors
 from telemetry.codecs.snappy import XERIAL_MAGIC
-from wire.errors import InvalidRecordError, TelemetryTooLargeError
 
 MAX_BYTES = 2_000
 

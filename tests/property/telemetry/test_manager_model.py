@@ -7,14 +7,14 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from quotas.clock import MockTime
+from base.clock import MockTime
+from base.errors import ErrorCode
+from base.principal import KafkaPrincipal
 from quotas.metrics import Metrics
 from telemetry.manager import AcceptedPush, ClientMetricsManager, ClientMetricsSettings
 from telemetry.plugin import RequestContext
 from telemetry.push_record import PushIds
-from telemetry.subscription_id import subscription_checksum, subscription_id
-from wire.errors import ErrorCode
-from wire.principal import KafkaPrincipal
+from telemetry.subscriptions.subscription_id import subscription_checksum, subscription_id
 
 CLIENTS = range(3)
 CONNECTIONS = ["c0", "c1", "c2", "c3"]

@@ -30,7 +30,7 @@ from support.raw_client import (
     uvarint,
 )
 
-from telemetry.subscription_id import java_uuid_hash
+from telemetry.subscriptions.subscription_id import java_uuid_hash
 
 KAFKA_VERSION = "4.3.1"
 SIDES = ("kafka", "ours")

@@ -10,8 +10,8 @@ from support.push_log import push_record
 from support.real_pushes import real_pushes
 
 from exporters.console import ConsoleExporter, ConsoleSettings
-from exporters.outcome import Delivered, Retry
-from exporters.push_log.log import Batch
+from exporters.delivery.outcome import Delivered, Retry
+from push_log.log import Batch
 from telemetry.push_record import PushRecord
 
 

@@ -11,13 +11,13 @@ import pytest
 from structlog.testing import capture_logs
 from support.push_log import push_record
 
-from exporters.dead_letter import DeadLetter, DeadLetterSettings, UnreadableLetter
-from exporters.dead_letters import UNREADABLE, DeadLetters, existing
-from exporters.outcome import MAX_DETAIL_CHARS, Refusal
-from exporters.push_log.log import PushLogError
-from exporters.push_log.segment import NewerFormError
-from exporters.push_log.settings import MIB
-from quotas.clock import MockTime
+from base.clock import MockTime
+from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
+from exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
+from exporters.delivery.outcome import MAX_DETAIL_CHARS, Refusal
+from push_log.embedded.segment import NewerFormError
+from push_log.embedded.settings import MIB
+from push_log.log import PushLogError
 from telemetry.push_record import PushRecord
 
 DAY_MS = 24 * 3_600_000

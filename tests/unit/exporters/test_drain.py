@@ -3,9 +3,9 @@
 import pytest
 from support.pipelines import RECORD, Destination, Log, Rig, answers
 
-from exporters.outcome import BatchSettings, Delivered, Outcome, Retry
-from exporters.push_log.log import Batch
-from quotas.clock import MockTime
+from base.clock import MockTime
+from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, Retry
+from push_log.log import Batch
 from telemetry.push_record import PushRecord
 
 RATE = 1_000

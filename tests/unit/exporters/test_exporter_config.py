@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from exporters.kafka_topic import KafkaTopicExporter, KafkaTopicExporterSettings
-from exporters.landing import LandingExporter, LandingSettings
+from exporters.kafka.exporter import KafkaTopicExporter, KafkaTopicExporterSettings
+from exporters.landing.exporter import LandingExporter, LandingSettings
 from exporters.options import ExporterConfigError
-from exporters.otlp import OtlpExporter, otlp_exporter
-from exporters.otlp_endpoint import HTTP_PROTOBUF, OtlpEndpoint
-from exporters.otlp_settings import OtlpSettings
+from exporters.otlp.endpoint import HTTP_PROTOBUF, OtlpEndpoint
+from exporters.otlp.exporter import OtlpExporter, otlp_exporter
+from exporters.otlp.settings import OtlpSettings
 from exporters.registry import EXPORTER_TYPES, build_exporter, check_exporter
 from exporters.self_metrics import self_metrics_settings
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 from support.pipelines import Destination
 
-from exporters.conformance import ExporterConformance
-from exporters.outcome import Exporter
+from exporters.delivery.outcome import Exporter
+from exporters.testkit.conformance import ExporterConformance
 
 
 class Mute(Destination):

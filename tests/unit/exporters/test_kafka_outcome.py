@@ -3,8 +3,8 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from exporters.kafka_outcome import failed_delivery
-from exporters.outcome import Refused, Retry, TooLarge
+from exporters.delivery.outcome import Refused, Retry, TooLarge
+from exporters.kafka.outcome import failed_delivery
 
 
 def errors(*names: str) -> list[KafkaError]:

@@ -10,13 +10,13 @@ from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 from support.push_log import push_record
 
-from exporters import kafka_topic
-from exporters.kafka_topic import KafkaTopicExporter, kafka_topic_exporter
-from exporters.outcome import Delivered, Retry
-from exporters.push_log.kafka_topic.clients import make_producer, text_of
-from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
-from exporters.push_log.kafka_topic.topic import ensure_topic
-from exporters.push_log.log import Batch
+from exporters.delivery.outcome import Delivered, Retry
+from exporters.kafka import exporter as kafka_topic
+from exporters.kafka.exporter import KafkaTopicExporter, kafka_topic_exporter
+from push_log.kafka_topic.clients import make_producer, text_of
+from push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.kafka_topic.topic import ensure_topic
+from push_log.log import Batch
 
 BATCH = Batch(exporter="lake", records=(push_record(1, b""),), first_position="1", last_position="1", size_bytes=1)
 

@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 from support.pipelines import Destination, Log, Rig, answers, records, refuses
 
-from exporters.delivery_stats import MAX_REASONS, PipelineState
-from exporters.outcome import (
+from base.errors import FleetgaugeError
+from exporters.delivery.outcome import (
     MAX_DETAIL_CHARS,
     BatchSettings,
     Delivered,
@@ -19,9 +19,9 @@ from exporters.outcome import (
     Retry,
     TooLarge,
 )
-from exporters.pipeline import IN_DOUBT_FOR_MS
-from exporters.push_log.log import Batch, CursorRevokedError, PushLogError
-from wire.errors import FleetgaugeError
+from exporters.delivery.pipeline import IN_DOUBT_FOR_MS
+from exporters.delivery.stats import MAX_REASONS, PipelineState
+from push_log.log import Batch, CursorRevokedError, PushLogError
 
 
 def test_every_batch_is_delivered_in_order_and_committed_after() -> None:

@@ -8,12 +8,12 @@ import pytest
 from structlog.testing import capture_logs
 from support.pipelines import Destination, Log, Rig, answers, records, refuses
 
-from exporters.burial import FULL_FOR_MS
-from exporters.dead_letter import DeadLetterSettings
-from exporters.dead_letters import DeadLetters
-from exporters.outcome import Delivered, Refused, RefusedRecord, Retry, TooLarge
-from exporters.push_log.log import Batch, PushLogError, PushLogFullError
-from quotas.clock import MockTime
+from base.clock import MockTime
+from exporters.dead_letters.letter import DeadLetterSettings
+from exporters.dead_letters.store import DeadLetters
+from exporters.dead_letters.writer import FULL_FOR_MS
+from exporters.delivery.outcome import Delivered, Refused, RefusedRecord, Retry, TooLarge
+from push_log.log import Batch, PushLogError, PushLogFullError
 
 UNACCEPTABLE = Refused(reason="invalid_argument", detail="no name")
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from exporters.landing import LandingExporter
+from exporters.delivery.outcome import Exporter
+from exporters.landing.exporter import LandingExporter
 from exporters.options import ExporterConfigError
-from exporters.outcome import Exporter
 from exporters.registry import ENTRY_POINT_GROUP, build_exporter, pipeline_settings
 
 MODULE = """
-from exporters.landing import landing_exporter
+from exporters.landing.exporter import landing_exporter
 
 seen = {}
 no_factory = 7

@@ -2,8 +2,8 @@
 
 import pytest
 
-from exporters.calm_log import CalmLog
-from exporters.retry import Backoff, RetrySettings
+from base.log_limiter import CalmLog
+from exporters.delivery.retry import Backoff, RetrySettings
 
 
 def test_waits_double_up_to_the_bound_and_begin_anew() -> None:

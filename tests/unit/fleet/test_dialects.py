@@ -1,7 +1,7 @@
 import pytest
 
 from fleet.dialects import identity_of
-from telemetry.dialects import parse_node, twin_families
+from telemetry.catalogue.dialects import parse_node, twin_families
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from fleet.watch.rules import (
     load_rules,
     parse_rules,
 )
-from telemetry.standard_metrics import known_metrics
+from telemetry.catalogue.standard_metrics import known_metrics
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 LATENCY = "org.apache.kafka.producer.node.request.latency.max"

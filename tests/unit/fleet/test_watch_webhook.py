@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from support.alert_receiver import listening
 
+from base.clock import MockTime
 from fleet.watch.webhook import (
     WatchStoppedError,
     Webhook,
@@ -13,7 +14,6 @@ from fleet.watch.webhook import (
     WebhookSettings,
     parse_headers,
 )
-from quotas.clock import MockTime
 
 ALERTS = [{"alert_id": "ab12", "state": "open", "value": 6_000.0}]
 

@@ -4,10 +4,10 @@ import io
 
 from support.push_log import push_record
 
-from exporters.push_log.kafka_topic.seen_clients import SeenClient
+from fleetgauge.admin.clients_page import as_object
 from fleetgauge.cli.clients import _latest, _Page, _print
-from fleetgauge.clients_page import as_object
-from telemetry.inventory import ClientRow
+from push_log.kafka_topic.seen_clients import SeenClient
+from telemetry.instances.inventory import ClientRow
 from terminal.table import wide_console
 
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from fleetgauge.clients_page import SORT_KEYS, ClientsPage, PageRequest
-from telemetry.inventory import ClientRow
+from fleetgauge.admin.clients_page import SORT_KEYS, ClientsPage, PageRequest
+from telemetry.instances.inventory import ClientRow
 
 
 def row(index: int, **fields: object) -> ClientRow:

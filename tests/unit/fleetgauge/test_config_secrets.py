@@ -11,12 +11,12 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
-from exporters.redaction import HIDDEN, hide, is_secret, shown, without_credentials
+from base.redaction import HIDDEN, hide, is_secret, shown, without_credentials
 from fleetgauge.app import NOT_FOR_PLUGINS, say_reread
 from fleetgauge.cli import app
 from fleetgauge.config import ConfigError, load_config
-from fleetgauge.exporter_job import Job
 from fleetgauge.logs import configure_logging
+from fleetgauge.processes.exporter_job import Job
 
 SECRET = "Zq7-not-to-be-shown"  # what the tests look for
 

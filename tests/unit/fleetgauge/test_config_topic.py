@@ -7,13 +7,13 @@ import pytest
 from support.node import run_cli
 from support.push_log import at_once, poll, push_record, small_log
 
-from exporters.push_log.sqlite import SqlitePushLogReader, SqlitePushLogWriter
+from base.clock import MockTime
 from fleetgauge.config import load_config
 from fleetgauge.config.push_logs import topic_settings, unread_logs
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
-from fleetgauge.exporter_job import Job
-from quotas.clock import MockTime
+from fleetgauge.processes.exporter_job import Job
+from push_log.embedded.sqlite import SqlitePushLogReader, SqlitePushLogWriter
 
 KAFKA = ("push.log=kafka", "push.log.kafka.bootstrap.servers=broker1:9092,broker2:9092")
 

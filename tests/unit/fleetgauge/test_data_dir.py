@@ -11,10 +11,10 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
+from fleetgauge.admin.node_socket import NotRunningError, QuestionSocket, Status, ask, ask_async, read_status
 from fleetgauge.config import ConfigError
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import DataDirectoryError
-from fleetgauge.node_socket import NotRunningError, QuestionSocket, Status, ask, ask_async, read_status
 from fleetgauge.private_files import keep_files_private
 
 

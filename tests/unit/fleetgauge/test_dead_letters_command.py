@@ -14,12 +14,12 @@ from support.payloads import metrics_data
 from support.push_log import push_record
 from typer.testing import CliRunner
 
-from exporters.dead_letter import DeadLetterSettings
-from exporters.dead_letters import DeadLetters
-from exporters.outcome import Refusal
+from base.clock import SystemTime
+from base.errors import FleetgaugeError
+from exporters.dead_letters.letter import DeadLetterSettings
+from exporters.dead_letters.store import DeadLetters
+from exporters.delivery.outcome import Refusal
 from fleetgauge.cli import app
-from quotas.clock import SystemTime
-from wire.errors import FleetgaugeError
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from support.push_log import at_once, poll, poll_all, push_record, small_log
 
-from exporters.push_log.kafka_topic.reader import KafkaTopicReader
-from exporters.push_log.kafka_topic.settings import KafkaTopicSettings
-from exporters.push_log.sqlite import SqlitePushLogWriter
+from base.clock import MockTime
 from fleetgauge.config.push_logs import LogPlace
-from fleetgauge.exporter_logs import TopicLog, exporter_log
-from quotas.clock import MockTime
+from fleetgauge.processes.exporter_logs import TopicLog, exporter_log
+from push_log.embedded.sqlite import SqlitePushLogWriter
+from push_log.kafka_topic.reader import KafkaTopicReader
+from push_log.kafka_topic.settings import KafkaTopicSettings
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from fleetgauge import exporter_supervisor
+from base.clock import MockTime, SystemTime, Time
 from fleetgauge.config import load_config
-from fleetgauge.exporter_job import Job
-from fleetgauge.exporter_supervisor import ExporterSupervisor
-from quotas.clock import MockTime, SystemTime, Time
+from fleetgauge.processes import exporter_supervisor
+from fleetgauge.processes.exporter_job import Job
+from fleetgauge.processes.exporter_supervisor import ExporterSupervisor
 
 WITHIN_S = 30.0
 TALKS = """

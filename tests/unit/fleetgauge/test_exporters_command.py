@@ -11,10 +11,10 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from fleetgauge.admin.node_socket import RelaySocket
 from fleetgauge.cli import app
 from fleetgauge.cli.status import last_error
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.node_socket import RelaySocket
 
 
 @contextmanager

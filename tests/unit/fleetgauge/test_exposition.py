@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from exporters.delivery_stats import DeliveryStats, PipelineState
-from fleetgauge.http.exposition import (
+from exporters.delivery.stats import DeliveryStats, PipelineState
+from fleetgauge.admin.exposition import (
     BY_REASON,
     CONNECTIONS,
     EXPORTERS,
@@ -23,10 +23,10 @@ from fleetgauge.http.exposition import (
     exposition,
     families,
 )
-from fleetgauge.http.routes import ENDPOINTS, PARAMETERS
+from fleetgauge.admin.routes import ENDPOINTS, PARAMETERS
 from telemetry.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
-from telemetry.client_state import STATE_MEANINGS, ClientState
-from telemetry.inventory import ClientRow
+from telemetry.instances.client_state import STATE_MEANINGS, ClientState
+from telemetry.instances.inventory import ClientRow
 
 DOCS = Path(__file__).parents[3] / "docs" / "http.md"
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from fleetgauge.misdirected_clients import (
+from base.clock import MockTime
+from fleetgauge.listener.misdirected_clients import (
     LATEST,
     LOG_AGAIN_MS,
     MAX_CHARACTERS,
@@ -15,7 +16,6 @@ from fleetgauge.misdirected_clients import (
     MAX_LINES,
     MisdirectedClients,
 )
-from quotas.clock import MockTime
 
 
 def channel(address: str = "10.1.2.3") -> Any:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from base.clock import MockTime
+from base.principal import KafkaPrincipal
 from fleetgauge.cli.status import _quotas
 from fleetgauge.config import ConfigError, load_config
-from fleetgauge.node_quotas import NodeQuotas
-from quotas.clock import MockTime
+from fleetgauge.listener.node_quotas import NodeQuotas
 from quotas.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
 from quotas.default_quota_callback import DefaultQuotaCallback
 from quotas.entity import KafkaQuotaEntity
@@ -21,7 +22,6 @@ from quotas.metrics import Metrics
 from quotas.quota_type import ClientQuotaType
 from quotas.usage import usages
 from wire.api_table import ApiTable
-from wire.principal import KafkaPrincipal
 
 ALICE = KafkaPrincipal("User", "alice")
 

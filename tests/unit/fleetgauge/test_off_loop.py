@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from base.errors import FleetgaugeError
 from fleetgauge.off_loop import OffLoop
-from wire.errors import FleetgaugeError
 
 
 def test_what_a_call_returns_and_raises_comes_back() -> None:

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from base.clock import MockTime
 from fleetgauge.errors import ConfigError
-from fleetgauge.reporters import Reporters
-from quotas.clock import MockTime
+from fleetgauge.listener.reporters import Reporters
 from quotas.metrics import Metrics
 from telemetry.plugin import ClientTelemetryPayload, RequestContext
 
@@ -44,7 +44,7 @@ class ConfiguresBadly(Good):
 
 def reporters(monkeypatch: pytest.MonkeyPatch, **classes: type) -> Reporters:
     closed.clear()
-    monkeypatch.setattr("fleetgauge.reporters.load_reporter", lambda name: classes[name]())
+    monkeypatch.setattr("fleetgauge.listener.reporters.load_reporter", lambda name: classes[name]())
     return Reporters(tuple(classes), Metrics(time=MockTime()), {}, node_id=1, cluster_id="c")
 
 

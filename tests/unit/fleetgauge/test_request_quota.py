@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from fleetgauge.request_quota import RequestQuota
+from base.clock import MockTime
+from base.principal import ANONYMOUS, KafkaPrincipal
+from fleetgauge.listener.request_quota import RequestQuota
 from quotas.client_quota import ClientQuotaManagerConfig
 from quotas.client_request_quota import ClientRequestQuotaManager
-from quotas.clock import MockTime
 from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, ClientIdEntity, UserEntity
 from quotas.identities import Identities
 from quotas.metrics import Metrics
@@ -15,7 +16,6 @@ from quotas.quota import Quota
 from wire.api_table import ApiTable
 from wire.codec import Request, encode_push_telemetry_response
 from wire.connection import Connection
-from wire.principal import ANONYMOUS, KafkaPrincipal
 
 FRAME = bytes(10)
 FRAMED = len(FRAME).to_bytes(4) + FRAME

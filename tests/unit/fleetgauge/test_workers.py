@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 from support.push_log import at_once, push_record, small_log
 
-from exporters.push_log.sqlite import SqlitePushLogWriter
+from base.clock import MockTime
 from fleetgauge.app import Changes
 from fleetgauge.config import ConfigError, ServiceConfig, load_config
 from fleetgauge.config.push_logs import embedded_logs
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.exporter_job import Job
-from fleetgauge.workers.merge import counts_of, merged_clients, merged_own_metrics, merged_parts
-from fleetgauge.workers.process import examine
-from fleetgauge.workers.questions import PART_ROWS, WorkersSocket
-from fleetgauge.workers.shares import DIVIDED, as_json, worker_config
-from fleetgauge.workers.supervisor import WorkerSupervisor
-from quotas.clock import MockTime
+from fleetgauge.processes.exporter_job import Job
+from fleetgauge.processes.workers.merge import counts_of, merged_clients, merged_own_metrics, merged_parts
+from fleetgauge.processes.workers.process import examine
+from fleetgauge.processes.workers.questions import PART_ROWS, WorkersSocket
+from fleetgauge.processes.workers.shares import DIVIDED, as_json, worker_config
+from fleetgauge.processes.workers.supervisor import WorkerSupervisor
+from push_log.embedded.sqlite import SqlitePushLogWriter
 from telemetry.client_metrics import INSTANCE_METRICS
-from telemetry.inventory import ClientRow
+from telemetry.instances.inventory import ClientRow
 
 PORTS = {"PLAINTEXT": 4711}
 

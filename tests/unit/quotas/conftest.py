@@ -1,6 +1,6 @@
 import pytest
 
-from quotas.clock import MockTime
+from base.clock import MockTime
 from quotas.metrics import Metrics
 
 

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from support.quotas import CONFIG, DEFAULT, Channel, session, set_quota, value_of
 
+from base.clock import MockTime
+from base.errors import InvalidConfigError
+from base.principal import KafkaPrincipal
 from quotas.client_quota import MAX_REMEMBERED_CLIENTS, ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.clock import MockTime
 from quotas.default_quota_callback import DefaultQuotaCallback
 from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, UserEntity
 from quotas.metric_config import UNBOUNDED
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.quota_type import ClientQuotaType, QuotaType
-from wire.errors import InvalidConfigError
-from wire.principal import KafkaPrincipal
 
 ALICE = session("alice")
 

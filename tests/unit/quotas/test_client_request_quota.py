@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 import pytest
 from support.quotas import CONFIG, session, set_quota, value_of
 
+from base.clock import MockTime
 from quotas.client_request_quota import ClientRequestQuotaManager, nanos_to_percentage
-from quotas.clock import MockTime
 from quotas.metrics import Metrics
 from quotas.session import Session
 

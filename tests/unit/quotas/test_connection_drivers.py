@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quotas.clock import SystemTime
+from base.clock import SystemTime
 from quotas.connection_quotas import (
     ConnectionQuotaConfig,
     ConnectionQuotas,

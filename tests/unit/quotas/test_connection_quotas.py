@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from quotas.clock import MockTime
+from base.clock import MockTime
+from base.errors import InvalidConfigError
 from quotas.connection_quotas import (
     UNLIMITED,
     Admit,
@@ -20,7 +21,6 @@ from quotas.connection_quotas import (
 from quotas.connection_rates import METRICS_GROUP
 from quotas.entity import IpEntity
 from quotas.metrics import Metrics
-from wire.errors import InvalidConfigError
 
 EXTERNAL, INTERNAL = "EXTERNAL", "INTERNAL"
 ALICE, BOB = "192.0.2.1", "2001:db8::1"

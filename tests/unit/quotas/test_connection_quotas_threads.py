@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quotas.clock import MockTime, SystemTime
+from base.clock import MockTime, SystemTime
 from quotas.connection_quotas import Admit, Connection, ConnectionQuotaConfig, ConnectionQuotas, Decision, Wait
 from quotas.connection_rates import ConnectionRates
 from quotas.drivers.blocking_connections import BlockingConnectionQuotas

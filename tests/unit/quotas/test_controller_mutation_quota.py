@@ -3,8 +3,9 @@ from typing import NamedTuple
 import pytest
 from support.quotas import session, set_quota, value_of
 
+from base.clock import MockTime
+from base.errors import ErrorCode
 from quotas.client_quota import ClientQuotaManagerConfig
-from quotas.clock import MockTime
 from quotas.controller_mutation import (
     CREATE_PARTITIONS_STRICT_SINCE_VERSION,
     CREATE_TOPICS_STRICT_SINCE_VERSION,
@@ -16,7 +17,6 @@ from quotas.controller_mutation import (
     StrictControllerMutationQuota,
 )
 from quotas.metrics import Metrics
-from wire.errors import ErrorCode
 
 ALICE = session("alice")
 

@@ -3,8 +3,8 @@ import itertools
 import pytest
 from support.quotas import CONFIG, DEFAULT, session, set_quota
 
+from base.clock import MockTime
 from quotas.client_quota import ClientQuotaManager
-from quotas.clock import MockTime
 from quotas.default_quota_callback import (
     CLIENT_ID_QUOTA_ENABLED,
     CUSTOM_QUOTAS,

@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from quotas.clock import MockTime
+from base.clock import MockTime
 from quotas.kafka_metric import KafkaMetric
 from quotas.metric_config import MetricConfig
 from quotas.metric_name import MetricName

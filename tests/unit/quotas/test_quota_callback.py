@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from support.quotas import CONFIG, DEFAULT, session, set_quota
 
+from base.clock import MockTime
+from base.errors import InvalidConfigError
+from base.principal import KafkaPrincipal
 from quotas.callback import ClientQuotaCallback, load_callback
 from quotas.client_quota import ClientQuotaManager
-from quotas.clock import MockTime
 from quotas.cluster import Cluster, PartitionInfo
 from quotas.config import QuotaConfig
 from quotas.entity import KafkaQuotaEntity, UserEntity
@@ -15,8 +17,6 @@ from quotas.managers import QuotaManagers
 from quotas.metric_name import MetricName
 from quotas.metrics import Metrics
 from quotas.quota_type import ClientQuotaType, QuotaType
-from wire.errors import InvalidConfigError
-from wire.principal import KafkaPrincipal
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 from support.quotas import Channel, session, set_quota
 
+from base.clock import MockTime
+from base.errors import InvalidConfigError
 from quotas.client_quota import ClientQuotaManagerConfig
-from quotas.clock import MockTime
 from quotas.config import (
     IP_QUOTA_KEYS,
     QUOTA_KEYS,
@@ -19,7 +20,6 @@ from quotas.managers import QuotaManagers
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
-from wire.errors import InvalidConfigError
 
 LONG_MAX, INT_MAX = 2**63 - 1, 2**31 - 1
 

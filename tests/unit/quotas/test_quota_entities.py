@@ -1,5 +1,6 @@
 import pytest
 
+from base.principal import KafkaPrincipal
 from quotas.entity import (
     DEFAULT_CLIENT_ID_ENTITY,
     DEFAULT_IP_ENTITY,
@@ -13,7 +14,6 @@ from quotas.entity import (
 from quotas.quota_type import ClientQuotaType, QuotaType
 from quotas.sanitizer import desanitize, sanitize
 from quotas.session import Session
-from wire.principal import KafkaPrincipal
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from support.interleaving import Meeting
 from support.quotas import CONFIG, Channel, session, set_quota
 
+from base.clock import MockTime
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.clock import MockTime
 from quotas.controller_mutation import ControllerMutationQuotaManager, MutationQuotaExceededError
 from quotas.default_quota_callback import DefaultQuotaCallback
 from quotas.metrics import Metrics

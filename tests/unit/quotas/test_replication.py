@@ -3,7 +3,8 @@ import threading
 
 import pytest
 
-from quotas.clock import MockTime
+from base.clock import MockTime
+from base.errors import InvalidConfigError
 from quotas.metric_config import UNBOUNDED
 from quotas.metrics import Metrics
 from quotas.quota import Quota
@@ -16,7 +17,6 @@ from quotas.replication import (
     parse_throttled_replicas,
 )
 from quotas.sensor import Sensor
-from wire.errors import InvalidConfigError
 
 LEADER = LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG
 

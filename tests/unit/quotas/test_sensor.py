@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from quotas.clock import MockTime
+from base.clock import MockTime
 from quotas.metric_config import MetricConfig
 from quotas.metrics import Metrics
 from quotas.quota import Quota

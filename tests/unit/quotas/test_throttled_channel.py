@@ -3,7 +3,7 @@ import logging
 import pytest
 from support.quotas import Channel
 
-from quotas.clock import MockTime
+from base.clock import MockTime
 from quotas.throttled_channel import DelayQueue, ThrottledChannel, ThrottledChannelReaper
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from quotas.clock import MockTime
+from base.clock import MockTime
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.metrics import Metrics
 from quotas.quota import Quota

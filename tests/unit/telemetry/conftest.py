@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from quotas.clock import MockTime
+from base.clock import MockTime
+from base.errors import ErrorCode
+from base.principal import ANONYMOUS, KafkaPrincipal
 from quotas.metrics import Metrics
 from telemetry.manager import AcceptedPush, ClientMetricsManager, ClientMetricsSettings, GetTelemetrySubscriptionsResult
 from telemetry.plugin import ClientTelemetryExporterPlugin, RequestContext
-from telemetry.push_pace import TelemetryPace
 from telemetry.push_record import PushIds
-from wire.errors import ErrorCode
-from wire.principal import ANONYMOUS, KafkaPrincipal
+from telemetry.subscriptions.interval_scaling import TelemetryPace
 
 INTERVAL_MS = 60_000
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.client_guard import GuardAction
+from base.errors import ErrorCode, InvalidConfigError
+from telemetry.catalogue.known_clients import SHIPPED, guard_rules
 from telemetry.codecs import CompressionType
-from telemetry.known_clients import SHIPPED, guard_rules
-from wire.errors import ErrorCode, InvalidConfigError
+from telemetry.subscriptions.client_guard import GuardAction
 
 ALL_OF_KAFKA = ("org.apache.kafka.",)
 PYTHON_250 = {"client_software_name": "confluent-kafka-python", "client_software_version": "2.5.0-rdkafka-2.5.0"}
@@ -20,7 +20,7 @@ def rules_for(name, version):
 
 
 def guard_lines(caplog):
-    return [record.getMessage() for record in caplog.records if record.name == "telemetry.client_guard"]
+    return [record.getMessage() for record in caplog.records if record.name == "telemetry.subscriptions.client_guard"]
 
 
 def asked(make_node, make_client, metrics, **software):
@@ -183,7 +183,7 @@ def test_a_note_changes_nothing_for_the_client(node, make_client):
 
 
 def test_what_was_applied_is_counted_by_rule_and_logged_once_for_a_version(make_node, make_client, caplog):
-    caplog.set_level(logging.WARNING, logger="telemetry.client_guard")
+    caplog.set_level(logging.WARNING, logger="telemetry.subscriptions.client_guard")
     node = make_node(subscribed=False)
     node.manager.update_subscription("s", {"metrics": "no.such."})
     for number in range(3):
@@ -198,7 +198,7 @@ def test_what_was_applied_is_counted_by_rule_and_logged_once_for_a_version(make_
 
 
 def test_a_flood_of_software_versions_is_logged_and_remembered_in_bounded_space(make_node, make_client, caplog):
-    caplog.set_level(logging.WARNING, logger="telemetry.client_guard")
+    caplog.set_level(logging.WARNING, logger="telemetry.subscriptions.client_guard")
     node = make_node(subscribed=False)
     node.manager.update_subscription("s", {"metrics": "no.such."})
     for number in range(1_500):

@@ -8,9 +8,9 @@ import pytest
 import snappy
 import zstandard
 
+from base.errors import InvalidRecordError, TelemetryTooLargeError
 from telemetry.codecs import CompressionType, decompressors
 from telemetry.codecs.snappy import XERIAL_MAGIC
-from wire.errors import InvalidRecordError, TelemetryTooLargeError
 
 MAX_BYTES = 1 << 20
 DATA = bytes(range(256)) * 40

@@ -2,8 +2,8 @@
 
 import pytest
 
-from telemetry.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS
-from telemetry.inventory import state_of
+from telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS
+from telemetry.instances.inventory import state_of
 
 INTERVAL_MS = 60_000
 

@@ -7,7 +7,7 @@ import uuid
 import pytest
 from support.payloads import metrics_data
 
-from telemetry import exporter_plugin
+from base.errors import ErrorCode, InvalidConfigError
 from telemetry.manager import AcceptedPush
 from telemetry.plugin import (
     ClientTelemetryContext,
@@ -15,9 +15,9 @@ from telemetry.plugin import (
     ClientTelemetryPayload,
     MetricsReporter,
     RequestContext,
+    exporter_plugin,
     load_reporter,
 )
-from wire.errors import ErrorCode, InvalidConfigError
 
 
 class Receiving(MetricsReporter):

@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
+from base.errors import ErrorCode
 from telemetry.codecs import CompressionType
-from wire.errors import ErrorCode
 
 INTERVAL_MS = 60_000
 

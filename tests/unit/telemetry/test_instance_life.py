@@ -5,8 +5,8 @@ import uuid
 
 import pytest
 
-from telemetry.gate import MAX_SEATS
-from wire.errors import ErrorCode
+from base.errors import ErrorCode
+from telemetry.instances.gate import MAX_SEATS
 
 INTERVAL_MS = 60_000
 

@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
-from telemetry.interval_bound import LIBRDKAFKA_MAX_INTERVAL_MS
-from wire.errors import ErrorCode
+from base.errors import ErrorCode
+from telemetry.subscriptions.interval_bound import LIBRDKAFKA_MAX_INTERVAL_MS
 
 HOUR_MS = 3_600_000
 LARGEST_JITTER_PERCENT = 120

@@ -5,12 +5,12 @@ import uuid
 
 import pytest
 
+from base.errors import ErrorCode
 from telemetry.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
-from telemetry.client_state import ClientState
-from telemetry.instance_metrics import InstanceMetrics
-from telemetry.inventory import ClientFilter, ClientRow, row_of, state_of
+from telemetry.instances.client_state import ClientState
+from telemetry.instances.inventory import ClientFilter, ClientRow, row_of, state_of
+from telemetry.instances.metrics import InstanceMetrics
 from telemetry.push_record import format_instance_id
-from wire.errors import ErrorCode
 
 INTERVAL_MS = 60_000
 

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def warnings_of(caplog):
-    caplog.set_level(logging.WARNING, logger="telemetry.prefix_advice")
+    caplog.set_level(logging.WARNING, logger="telemetry.catalogue.prefix_advice")
     return lambda: [record.getMessage() for record in caplog.records]
 
 

@@ -8,9 +8,9 @@ import pytest
 import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, ResourceMetrics
 
+from base.errors import ErrorCode
 from telemetry.manager import AcceptedPush
 from telemetry.push_record import format_instance_id, is_push_id
-from wire.errors import ErrorCode
 
 INTERVAL_MS = 60_000
 

@@ -6,18 +6,18 @@ from itertools import pairwise
 
 import pytest
 
+from base.clock import MockTime
+from base.errors import ErrorCode
+from base.principal import ANONYMOUS, KafkaPrincipal
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.clock import MockTime
 from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
 from quotas.identities import Identities
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
 from quotas.telemetry_quota import TelemetryPushQuotaManager
-from telemetry.interval_bound import LIBRDKAFKA_MAX_INTERVAL_MS
-from telemetry.push_pace import INTERVALS_BETWEEN_CHANGES, TelemetryPace
-from wire.errors import ErrorCode
-from wire.principal import ANONYMOUS, KafkaPrincipal
+from telemetry.subscriptions.interval_bound import LIBRDKAFKA_MAX_INTERVAL_MS
+from telemetry.subscriptions.interval_scaling import INTERVALS_BETWEEN_CHANGES, TelemetryPace
 
 NONE, UNKNOWN, THROTTLED = ErrorCode.NONE, ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.THROTTLING_QUOTA_EXCEEDED
 MINUTE = 60_000

@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from telemetry.sender_bounds import BYTES_BURST_S, INSTANCES_BURST_S, MAX_SENDERS, SenderBounds, SenderLimits
-from wire.errors import ErrorCode
+from base.errors import ErrorCode
+from telemetry.instances.sender_bounds import BYTES_BURST_S, INSTANCES_BURST_S, MAX_SENDERS, SenderBounds, SenderLimits
 
 INTERVAL_MS = 60_000
 PAYLOAD = b"\x0a\x00" * 500

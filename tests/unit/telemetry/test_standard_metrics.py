@@ -4,8 +4,8 @@ import collections
 
 import pytest
 
-from telemetry import standard_metrics
-from telemetry.standard_metrics import (
+from telemetry.catalogue import standard_metrics
+from telemetry.catalogue.standard_metrics import (
     attribute_name,
     is_known_prefix,
     known_metrics,

@@ -4,10 +4,10 @@ import uuid
 
 import pytest
 
-from telemetry.instance import attributes_of
-from telemetry.match import instance_id_forms
-from telemetry.subscriptions import Subscriptions, check_subscription
-from wire.errors import ErrorCode, InvalidConfigError
+from base.errors import ErrorCode, InvalidConfigError
+from telemetry.instances.instance import attributes_of
+from telemetry.subscriptions.match import instance_id_forms
+from telemetry.subscriptions.resources import Subscriptions, check_subscription
 
 CLIENT_ID = uuid.UUID("4e6fb54c-b8e6-4517-889b-e15b99c09c20")
 

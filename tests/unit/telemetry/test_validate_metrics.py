@@ -2,8 +2,8 @@
 
 import pytest
 
+from base.errors import InvalidRecordError, TelemetryTooLargeError
 from telemetry.validate import PIECE_BYTES, validate_metrics
-from wire.errors import InvalidRecordError, TelemetryTooLargeError
 
 
 def field(number: int, content: bytes) -> bytes:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from wire.errors import InvalidConfigError
+from base.errors import InvalidConfigError
 from wire.listener_counters import ListenerCounters, LogLimiter
 from wire.listener_settings import ListenerSettings
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from quotas.clock import MockTime
+from base.clock import MockTime
 from wire.api_table import ApiTable
 from wire.channel import Channel
 from wire.codec import Request, encode_push_telemetry_response

@@ -10,8 +10,8 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
-from fleetgauge.apis.api_versions import handle_api_versions
-from fleetgauge.apis.messages import new_response
+from fleetgauge.listener.apis.api_versions import handle_api_versions
+from fleetgauge.listener.apis.messages import new_response
 from wire.api_table import SERVED, ApiKey, ApiTable
 from wire.codec import Request, encode_push_telemetry_response, encode_response
 from wire.throttled_response import with_throttle_time

@@ -14,8 +14,8 @@ from support.client_series import (
     samples_of,
 )
 
+from base.clock import MockTime
 from exporters.prometheus.exporter import PrometheusExporter
-from quotas.clock import MockTime
 
 
 def of(client: int, number: int, *metrics: Any, **fields: Any) -> Any:

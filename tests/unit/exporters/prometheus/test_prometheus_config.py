@@ -10,7 +10,7 @@ from exporters.prometheus.exporter import PrometheusExporter
 from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
 from exporters.registry import build_exporter
 from fleetgauge.config import ServiceConfig
-from fleetgauge.exporter_logs import exporter_keys
+from fleetgauge.processes.exporter_logs import exporter_keys
 
 
 def settings_of(**values: Any) -> PrometheusSettings:

@@ -17,9 +17,9 @@ from support.client_series import (
     samples_of,
 )
 
-from exporters.outcome import Delivered
+from base.clock import MockTime
+from exporters.delivery.outcome import Delivered
 from exporters.prometheus.exporter import PrometheusExporter
-from quotas.clock import MockTime
 
 
 def test_deltas_are_shown_as_the_sum_since_the_first(exporter: PrometheusExporter) -> None:

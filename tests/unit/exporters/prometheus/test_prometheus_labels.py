@@ -19,9 +19,9 @@ from support.client_series import (
     samples_of,
 )
 
+from base.clock import MockTime
 from exporters.labels import LabelSettings
 from exporters.prometheus.exporter import PrometheusExporter
-from quotas.clock import MockTime
 
 LAG = "org.apache.kafka.consumer.fetch.manager.records.lag"
 LAG_ON_PAGE = "org_apache_kafka_consumer_fetch_manager_records_lag"

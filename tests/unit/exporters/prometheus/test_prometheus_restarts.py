@@ -21,13 +21,13 @@ from support.client_series import (
     started,
 )
 
-from exporters.outcome import Delivered, Retry
+from base.clock import MockTime
+from exporters.delivery.outcome import Delivered, Retry
 from exporters.prometheus import state_file
 from exporters.prometheus.exporter import PrometheusExporter
 from exporters.prometheus.points import GRID
 from exporters.prometheus.settings import Address, PrometheusSettings
 from exporters.prometheus.state_file import StateError, StateFile
-from quotas.clock import MockTime
 from telemetry.push_record import PushIds
 
 Start = Any

@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
+from base.principal import KafkaPrincipal
 from wire.api_table import ApiTable
 from wire.errors import ProtocolError
-from wire.principal import KafkaPrincipal
 from wire.sasl.authenticator import FailedAuthentication, SaslAuthenticator, SaslSettings
 from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 

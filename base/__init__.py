@@ -1,0 +1,1 @@
+"""What every room needs and none owns: the clock, principals, error codes, limited logging, redaction."""

@@ -1,0 +1,401 @@
+"""The pushes that a destination refused for good, kept beside the push log until they are replayed, dropped or too old.
+
+One table for all exporters of a data directory, whichever the push log is. A letter is in it before the cursor passes
+its push; a push that comes again after a crash and is refused again stays one letter. A replay is asked for here by the
+command line, and done by the exporter's own pipeline: the letter goes when its push was delivered.
+
+The table is bounded in bytes and in age. Beyond, the letter that was refused longest ago goes, and is counted.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, Final
+
+import apsw
+import structlog
+
+from base.clock import Time
+from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, DeadLetterStats, UnreadableLetter
+from exporters.dead_letters.rows import COUNTS, CREATE, LETTER, MIGRATIONS, PUT, LetterCodec
+from exporters.delivery.outcome import Refusal, words
+from push_log.embedded.ages import Ages
+from push_log.embedded.kept_database import open_kept, set_aside, transaction
+from push_log.embedded.segment import SegmentCorruptError, translated
+from push_log.log import PushLogError
+
+log = structlog.get_logger(__name__)
+
+_LEASE_MS: Final = 30_000
+"""For so long a replay that was begun is left to the process that began it [ms]; then it is anybody's again."""
+_LONGEST_WAIT_MS: Final = 300_000
+"""No replay waits longer than this [ms]: what is to wait longer was written before the clock was set back."""
+_DUE: Final = "replay_not_before IS NOT NULL AND replay_not_before NOT BETWEEN ? AND ?"
+_LETTER_OVERHEAD_BYTES: Final = 2_048
+"""What a letter takes beside its payload, at most about: the push's context, and its place in two indices [B]."""
+_AGED_AT_ONCE: Final = 1_000
+
+UNREADABLE: Final = "unreadable"
+"""The reason of a letter whose push turned out to be damaged when it was to be replayed."""
+
+
+class DeadLetters:
+    """The table; safe for threads. Many processes may have it open.
+
+    It is opened, and made, when it is first used: a disk that has no room for it stops no exporter that needs none.
+
+    Args:
+        settings: where it is, and its bounds.
+        time: the clocks.
+    """
+
+    def __init__(self, settings: DeadLetterSettings, time: Time) -> None:
+        self._settings = settings
+        self._path = settings.path
+        self._time = time
+        self._lock = threading.RLock()
+        self._codec = LetterCodec()
+        self._ages = Ages(self._path.with_name(f"{self._path.stem}-ages.db"), settings.retention_ms)
+        self._opened: apsw.Connection | None = None
+        self._counted: dict[str, DeadLetterStats] = {}
+        self._counted_at: tuple[int, int] | None = None
+
+    def put(self, exporter: str, refusals: Sequence[Refusal]) -> None:
+        """Keeps what was refused, all or nothing; makes room by letting the oldest letters go.
+
+        Raises:
+            PushLogFullError: the disk is full.
+            PushLogError: it cannot be written now; trying again is right.
+        """
+        now_us = self._time.microseconds()
+        with self._transaction():
+            for refusal in refusals:
+                self._put(exporter, refusal, now_us)
+
+    def replayable(self, exporter: str, max_bytes: int, max_records: int) -> tuple[DeadLetter, ...]:
+        """Takes letters whose replay was asked for, the oldest first, and keeps others from taking them for a while.
+
+        One that is damaged is passed over, logged, and no longer asked for; its reason is `UNREADABLE` from then on.
+
+        Args:
+            exporter: whose.
+            max_bytes: of their metrics, decompressed [B]; a larger one comes alone.
+            max_records: letters.
+
+        Raises:
+            PushLogError: it cannot be read or written now.
+        """
+        now_ms = self._time.milliseconds()
+        found: list[DeadLetter] = []
+        damaged: list[UnreadableLetter] = []
+        size_bytes = 0
+        with self._transaction(), closing(self._connection.cursor()) as due:
+            due.execute(
+                f"SELECT {LETTER} FROM letters WHERE exporter = ? AND {_DUE} ORDER BY id LIMIT ?",  # noqa: S608
+                (exporter, *_waiting(now_ms), max_records),
+            )
+            for row in due:  # one by one: all of them may be more than has room in memory
+                size_bytes += row[-2]
+                if found and size_bytes > max_bytes:
+                    break
+                letter = self._codec.letter(row)
+                if isinstance(letter, UnreadableLetter):
+                    damaged.append(letter)
+                else:
+                    found.append(letter)
+            due.close()
+            self._wait_until(now_ms + _LEASE_MS, found)
+            self._give_up(damaged)
+        return tuple(found)
+
+    def put_off(self, letters: Iterable[DeadLetter], for_ms: int) -> None:
+        """Has a replay that could not be done tried again, after `for_ms`, or five minutes where that is more.
+
+        Raises:
+            PushLogError: it cannot be written now; it is tried again all the same.
+        """
+        with self._transaction():
+            self._wait_until(self._time.milliseconds() + min(for_ms, _LONGEST_WAIT_MS), letters)
+
+    def delivered(self, exporter: str, push_ids: Iterable[str]) -> int:
+        """Lets the letters go whose pushes were delivered; returns how many those were.
+
+        Raises:
+            PushLogError: it cannot be written now; the pushes are delivered again.
+        """
+        with self._transaction():
+            gone = sum(
+                self._delete("exporter = ? AND push_id = ?", (exporter, push_id)).get(exporter, 0)
+                for push_id in push_ids
+            )
+            self._count("replayed", {exporter: gone})
+        return gone
+
+    def asked(self) -> frozenset[str]:
+        """The exporters that have something to replay now.
+
+        Raises:
+            PushLogError: it cannot be read now.
+        """
+        rows = self._rows(
+            f"SELECT DISTINCT exporter FROM letters WHERE {_DUE}",  # noqa: S608
+            _waiting(self._time.milliseconds()),
+        )
+        return frozenset(row[0] for row in rows)
+
+    def ask_replay(self, exporter: str, ids: Sequence[int] = ()) -> list[int]:
+        """Asks for a replay of an exporter's letters, of all where no ids are given; returns which those are.
+
+        Raises:
+            PushLogError: it cannot be written now.
+        """
+        where, bindings = _chosen(exporter, "", ids)
+        with self._transaction():
+            rows = self._rows(
+                f"UPDATE letters SET replay_not_before = 0 WHERE {where} RETURNING id",  # noqa: S608
+                bindings,
+            )
+        return sorted(row[0] for row in rows)
+
+    def drop(self, exporter: str, reason: str = "", ids: Sequence[int] = ()) -> int:
+        """Lets letters go for good, and returns how many.
+
+        Raises:
+            PushLogError: it cannot be written now.
+        """
+        with self._transaction():
+            gone = self._delete(*_chosen(exporter, reason, ids))
+            self._count("dropped", gone)
+        return sum(gone.values())
+
+    def drop_aged(self) -> None:
+        """Drops the letters that are too old: by the wall clock, and by the time that this table has seen pass.
+
+        Cheap when there are none. A wall clock that jumps drops nothing early; see `ages`.
+
+        Raises:
+            PushLogError: it cannot be written now.
+        """
+        aged = "refused_at < ? AND id <= ?"
+        oldest_us = (self._time.milliseconds() - self._settings.retention_ms) * 1_000
+        with self._lock:
+            newest = max((row[0] for row in self._rows("SELECT seq FROM sqlite_sequence")), default=0)
+            if not newest:
+                return
+            bounds = (oldest_us, self._ages.aged(newest, self._time.hi_res_clock_ms()))
+        if not self._rows(f"SELECT 1 FROM letters WHERE {aged} LIMIT 1", bounds):  # noqa: S608
+            return
+        with self._transaction():
+            gone = self._delete(
+                f"id IN (SELECT id FROM letters WHERE {aged} LIMIT ?)",  # noqa: S608
+                (*bounds, _AGED_AT_ONCE),
+            )
+            self._count("lost_by_age", gone)
+        log.warning("dead letters were dropped for their age", bound="dead.letter.retention.ms", letters=gone)
+
+    def letters(
+        self, *, exporter: str = "", reason: str = "", ids: Sequence[int] = (), before: int | None = None, limit: int
+    ) -> list[DeadLetter | UnreadableLetter]:
+        """Letters, the newest first, in one slice: a reader that is slow holds nobody up.
+
+        Args:
+            exporter: of this one alone, unless empty.
+            reason: refused for this alone, unless empty.
+            ids: these alone, unless empty.
+            before: with smaller ids than this.
+            limit: so many at most.
+
+        Raises:
+            PushLogError: it cannot be read now.
+        """
+        where, bindings = _chosen(exporter, reason, ids)
+        if before is not None:
+            where, bindings = f"{where} AND id < ?", (*bindings, before)
+        with self._lock:
+            rows = self._rows(
+                f"SELECT {LETTER} FROM letters WHERE {where} ORDER BY id DESC LIMIT ?",  # noqa: S608
+                (*bindings, limit),
+            )
+            return [self._codec.letter(row) for row in rows]
+
+    def ids(self, exporter: str, *, reason: str = "", replaying: bool = False) -> frozenset[int]:
+        """The numbers of an exporter's letters, without reading the letters themselves.
+
+        Args:
+            exporter: whose.
+            reason: refused for this alone, unless empty.
+            replaying: those alone whose replay was asked for and has not come to an end.
+
+        Raises:
+            PushLogError: it cannot be read now.
+        """
+        where, bindings = _chosen(exporter, reason, ())
+        asked = " AND replay_not_before IS NOT NULL" if replaying else ""
+        return frozenset(
+            row[0]
+            for row in self._rows(f"SELECT id FROM letters WHERE {where}{asked}", bindings)  # noqa: S608
+        )
+
+    def stats(self) -> dict[str, DeadLetterStats]:
+        """What there is and was, by exporter. Asked once a second: counted when something has changed.
+
+        Raises:
+            PushLogError: it cannot be read now.
+        """
+        with self._lock:
+            [[of_others]] = self._rows("PRAGMA data_version")
+            version = (of_others, self._connection.total_changes())
+            if version != self._counted_at:
+                self._counted, self._counted_at = self._count_all(), version
+            return dict(self._counted)
+
+    def close(self) -> None:
+        """Closes the database."""
+        with self._lock:
+            self._ages.close()
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = self._counted_at = None
+
+    @property
+    def _connection(self) -> apsw.Connection:
+        if self._opened is None:
+            self._opened = open_kept(
+                self._path,
+                CREATE,
+                MIGRATIONS,
+                check="SELECT sum(replayed) FROM counts",
+                consequence="dead letters begin anew",
+            )
+        return self._opened
+
+    def _count_all(self) -> dict[str, DeadLetterStats]:
+        there = {
+            row[0]: dict(zip(("letters", "bytes", "oldest_refused_at"), row[1:], strict=True))
+            for row in self._rows(
+                "SELECT exporter, count(*), sum(metrics_bytes), min(refused_at) FROM letters GROUP BY exporter"
+            )
+        }
+        counts = {
+            row[0]: dict(zip(COUNTS, row[1:], strict=True))
+            for row in self._rows(f"SELECT exporter, {', '.join(COUNTS)} FROM counts")  # noqa: S608  names of our own
+        }
+        return {
+            exporter: DeadLetterStats(**there.get(exporter, {}), **counts.get(exporter, {}))
+            for exporter in sorted({*there, *counts})
+        }
+
+    def _put(self, exporter: str, refusal: Refusal, now_us: int) -> None:
+        row = self._codec.row(exporter, refusal, now_us)
+        if self._make_room(len(row["metrics"]) + _LETTER_OVERHEAD_BYTES):
+            self._connection.execute(PUT, row)
+            return
+        self._count("lost_by_bytes", {exporter: 1})
+        log.warning(
+            "a dead letter is too large to be kept",
+            bound="dead.letter.retention.bytes",
+            push_id=refusal.record.push_id,
+        )
+
+    def _make_room(self, size_bytes: int) -> bool:
+        """Lets the oldest letters go until so much more fits; False if it never would."""
+        if size_bytes > self._settings.retention_bytes // 2:
+            return False
+        while self._used_bytes() + size_bytes > self._settings.retention_bytes:
+            gone = self._delete("id = (SELECT id FROM letters ORDER BY refused_at, id LIMIT 1)", ())
+            if not gone:
+                return True  # what is left are the tables themselves
+            self._count("lost_by_bytes", gone)
+        return True
+
+    def _used_bytes(self) -> int:
+        """What the letters take in the file, without the pages that are free for the next ones."""
+        page_bytes, pages, free = (
+            int(self._connection.execute(f"PRAGMA {name}").get)
+            for name in ("page_size", "page_count", "freelist_count")
+        )
+        return page_bytes * (pages - free)
+
+    def _delete(self, where: str, bindings: tuple[int | str, ...]) -> dict[str, int]:
+        rows = self._rows(f"DELETE FROM letters WHERE {where} RETURNING exporter", bindings)  # noqa: S608
+        return Counter(str(row[0]) for row in rows)
+
+    def _count(self, name: str, by_exporter: Mapping[str, int]) -> None:
+        for exporter, count in by_exporter.items():
+            self._connection.execute(
+                f"INSERT INTO counts (exporter, {name}) VALUES (?, ?) "  # noqa: S608  names of our own
+                f"ON CONFLICT (exporter) DO UPDATE SET {name} = {name} + excluded.{name}",
+                (exporter, count),
+            )
+
+    def _wait_until(self, not_before_ms: int, letters: Iterable[DeadLetter]) -> None:
+        self._connection.executemany(
+            "UPDATE letters SET replay_not_before = ? WHERE id = ? AND replay_not_before IS NOT NULL",
+            [(not_before_ms, letter.id) for letter in letters],
+        )
+
+    def _give_up(self, damaged: Sequence[UnreadableLetter]) -> None:
+        for letter in damaged:
+            self._connection.execute(
+                "UPDATE letters SET reason = ?, detail = ?, replay_not_before = NULL WHERE id = ?",
+                (
+                    UNREADABLE,
+                    words(f"{letter.problem}; it was refused for {letter.reason}: {letter.detail}"),
+                    letter.id,
+                ),
+            )
+            log.error("a dead letter is damaged and cannot be replayed", id=letter.id, problem=letter.problem)
+
+    def _rows(self, statement: str, bindings: tuple[int | str, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            connection = self._connection
+            try:
+                with translated(self._path):
+                    return connection.execute(statement, bindings).fetchall()
+            except SegmentCorruptError:
+                if not connection.in_transaction:
+                    self._begin_anew()
+                raise
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock:
+            connection = self._connection
+            try:
+                with transaction(connection, self._path):
+                    yield
+            except SegmentCorruptError:
+                self._begin_anew()
+                raise
+
+    def _begin_anew(self) -> None:
+        """A damaged table stops nobody: it is kept to be looked at."""
+        log.error("damaged dead letters are set aside", file=str(self._path))
+        self.close()
+        set_aside(self._path)
+
+
+def _chosen(exporter: str, reason: str, ids: Sequence[int]) -> tuple[str, tuple[int | str, ...]]:
+    """A condition and its bindings; what is empty chooses everything."""
+    texts = {column: text for column, text in (("exporter", exporter), ("reason", reason)) if text}
+    conditions = ["1", *(f"{column} = ?" for column in texts)]
+    if ids:
+        conditions.append(f"id IN ({', '.join('?' * len(ids))})")
+    return " AND ".join(conditions), (*texts.values(), *ids)
+
+
+def _waiting(now_ms: int) -> tuple[int, int]:
+    """The bindings of `_DUE`: from when to when a replay may be put off at `now_ms` (wall time, as it is stored)."""
+    return now_ms + 1, now_ms + _LONGEST_WAIT_MS
+
+
+def existing(settings: DeadLetterSettings, time: Time) -> DeadLetters:
+    """Opens a table that is there, for the command line.
+
+    Raises:
+        PushLogError: there is none.
+    """
+    if not settings.path.exists():
+        raise PushLogError(f"there are no dead letters in {settings.path.parent}: nothing was refused there yet")
+    return DeadLetters(settings, time)

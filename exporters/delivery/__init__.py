@@ -1,0 +1,1 @@
+"""The delivery pipeline: poll, export, retry, commit; and what it counts."""

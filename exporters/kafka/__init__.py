@@ -1,0 +1,1 @@
+"""The exporter `kafka_topic`: push records or labelled OTLP in another Kafka topic."""

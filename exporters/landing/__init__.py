@@ -1,0 +1,1 @@
+"""The exporter `landing`: push records as Parquet files for Spark."""

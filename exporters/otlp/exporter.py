@@ -1,0 +1,126 @@
+"""Labelled pushes, joined and sent as raw bytes over OTLP (DESIGN, "Exporters").
+
+Nothing is parsed and serialised again: `labels` makes bytes that are a whole request when put one after the other.
+Source: OTLP specification.
+"""
+
+import importlib.metadata
+import os
+from collections.abc import Mapping
+from typing import Protocol
+
+import structlog
+
+from exporters.delivery.outcome import Delivered, Outcome, RefusedRecord, Retry, TooLarge, reach_tcp
+from exporters.labels import Labeller
+from exporters.otlp.endpoint import HTTP_PROTOBUF
+from exporters.otlp.grpc_transport import GrpcTransport
+from exporters.otlp.http_transport import HttpTransport
+from exporters.otlp.settings import OtlpSettings, otlp_options, otlp_settings
+from exporters.protobuf_wire import MalformedPayloadError
+from exporters.tls_files import TlsFilesError
+from push_log.log import Batch
+
+log = structlog.get_logger(__name__)
+
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+"""Where gRPC looks for a proxy."""
+
+
+class OtlpTransport(Protocol):
+    """Brings requests to one receiver. `open` and `send` come from one thread, `close` from any."""
+
+    def open(self) -> None:
+        """Reads the TLS files; whether the receiver is there shows at the first request.
+
+        Raises:
+            TlsFilesError: a TLS file cannot be used.
+        """
+        ...
+
+    def send(self, request: bytes) -> Outcome:
+        """Sends an encoded `ExportMetricsServiceRequest`, and says what became of it. Blocks for a bounded time."""
+        ...
+
+    def close(self) -> None:
+        """Ends a running `send` and the connection; may be called twice."""
+        ...
+
+
+def make_transport(settings: OtlpSettings) -> OtlpTransport:
+    """The transport of `settings.protocol`."""
+    user_agent = f"fleetgauge/{importlib.metadata.version('fleetgauge')}"
+    if settings.protocol == HTTP_PROTOBUF:
+        return HttpTransport(settings, user_agent)
+    return GrpcTransport(settings, user_agent)
+
+
+class OtlpExporter:
+    """Delivers to one OTLP receiver, one call at a time."""
+
+    def __init__(self, name: str, settings: OtlpSettings) -> None:
+        self.name = name
+        self.settings = settings
+        self.batch = settings.batch
+        self.retry = settings.retry
+        self._labeller = Labeller(settings.labels)
+        self._transport = make_transport(settings)
+
+    @property
+    def destination(self) -> str:
+        """The receiver's URL."""
+        return str(self.settings.endpoint)
+
+    def reach(self) -> Retry | None:
+        """Looks whether the receiver's port can be connected to. See `outcome.Exporter`."""
+        if any(os.environ.get(name) for name in _PROXIES):  # gRPC may go there in its place
+            return None
+        return reach_tcp(self.settings.endpoint.host.strip("[]"), self.settings.endpoint.port)
+
+    def start(self) -> None:
+        """Says if a TLS file cannot be used; whether the receiver is there shows at the first export."""
+        try:
+            self._transport.open()
+        except TlsFilesError as error:  # each export tries again: the file may be put right meanwhile
+            log.warning("cannot connect before a TLS file is put right", exporter=self.name, problem=str(error))
+
+    def close(self) -> None:
+        """Ends a running call and the connection; may be called twice."""
+        self._transport.close()
+
+    def export(self, batch: Batch) -> Outcome:
+        """Sends the batch in one call. A batch of heartbeats alone makes none."""
+        payloads, refused = self._labelled(batch)
+        size = sum(map(len, payloads))
+        if size > self.settings.max_request_bytes and len(batch.records) > 1:
+            return TooLarge(reason="max_request_bytes", detail=f"{size} bytes after labelling")
+        if not payloads:
+            return Delivered(refused=refused)
+        outcome = self._transport.send(b"".join(payloads))
+        if isinstance(outcome, Delivered):
+            return Delivered(refused=refused, rejected=outcome.rejected, detail=outcome.detail)
+        return outcome
+
+    def _labelled(self, batch: Batch) -> tuple[list[bytes], tuple[RefusedRecord, ...]]:
+        payloads: list[bytes] = []
+        refused: list[RefusedRecord] = []
+        for record in batch.records:
+            try:
+                payloads.append(self._labeller.labelled(record))
+            except MalformedPayloadError as error:
+                refused.append(RefusedRecord(push_id=record.push_id, reason="malformed_payload", detail=str(error)))
+        return [payload for payload in payloads if payload], tuple(refused)
+
+
+def otlp_exporter(name: str, values: Mapping[str, object], environment: Mapping[str, str] = os.environ) -> OtlpExporter:
+    """Makes an exporter from the keys of `[exporters.<name>]`, which `OtlpSettings` lists.
+
+    Args:
+        name: the exporter's.
+        values: the keys; they win over the variables.
+        environment: where the standard `OTEL_EXPORTER_OTLP_*` variables are looked for.
+
+    Raises:
+        ExporterConfigError: a key is unknown, or a value is not allowed.
+    """
+    return OtlpExporter(name, otlp_settings(otlp_options(name, values, environment)))

@@ -1,0 +1,1 @@
+"""Test kits: the conformance suite for exporters, and an OTLP receiver for demonstrations."""

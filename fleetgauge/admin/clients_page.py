@@ -1,0 +1,133 @@
+"""One page of the inventory: the best rows by one column, out of any number that come by. Bounded, pure."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from telemetry.instances.inventory import ClientRow, row_key
+
+FIELDS: Final = ClientRow._fields
+_LISTS: Final = ("subscriptions", "metrics")
+SORT_KEYS: Final = tuple(field for field in FIELDS if field not in _LISTS)
+DEFAULT_SORT: Final = "last_seen_at"
+DEFAULT_LIMIT: Final = 100
+MAX_LIMIT: Final = 5_000
+
+_Key = tuple[bool, Any, str, str]
+"""Whether the sort column has no value, the value, the instance id, and `_mark` of the row."""
+_MARK_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRequest:
+    """Which page.
+
+    Attributes:
+        sort: a column; what is equal in it goes by instance id and sender.
+        descending: the largest first; what has no value comes last in either order.
+        limit: rows of a page.
+        after: the cursor that the page before gave as its `next`; empty begins.
+
+    Raises:
+        ValueError: one sentence on what is wrong, without a word of what was asked.
+    """
+
+    sort: str = DEFAULT_SORT
+    descending: bool = True
+    limit: int = DEFAULT_LIMIT
+    after: str = ""
+
+    def __post_init__(self) -> None:
+        """Checks."""
+        if self.sort not in SORT_KEYS:
+            raise ValueError(f"there is no such sort; sorts are {', '.join(SORT_KEYS)}")
+        if not 1 <= self.limit <= MAX_LIMIT:
+            raise ValueError(f"limit is between 1 and {MAX_LIMIT}")
+
+
+class ClientsPage:
+    """Takes rows in any order and keeps those of the page.
+
+    Attributes:
+        total: rows that were taken, whether they are on this page or not.
+    """
+
+    def __init__(self, wanted: PageRequest) -> None:
+        self._wanted = wanted
+        self._column = FIELDS.index(wanted.sort)
+        self._after = _read_cursor(wanted.after) if wanted.after else None
+        self._kept: list[tuple[_Key, tuple[Any, ...]]] = []
+        self.total = 0
+
+    def take(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Takes some rows, with the fields of `ClientRow`."""
+        for row in rows:
+            self.total += 1
+            key = self._key(row)
+            if self._after is None or self._is_behind(key, self._after):
+                self._kept.append((key, row))
+        if len(self._kept) > 2 * self._wanted.limit + 1_000:
+            self._trim()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The page."""
+        self._trim()
+        return [as_object(row) for _, row in self._kept[: self._wanted.limit]]
+
+    def next(self) -> str | None:
+        """The cursor of the page behind this one; None if there is none."""
+        self._trim()
+        if len(self._kept) <= self._wanted.limit:
+            return None
+        _, value, instance_id, mark = self._kept[self._wanted.limit - 1][0]
+        text = json.dumps([value, instance_id, mark], separators=(",", ":"))
+        return base64.urlsafe_b64encode(text.encode()).decode()
+
+    def _key(self, row: tuple[Any, ...]) -> _Key:
+        value = row[self._column]
+        told = ClientRow._make(row)
+        return (value is None, value, told.client_instance_id, _mark(told))
+
+    def _trim(self) -> None:
+        """Leaves the rows of the page and one more, by which it is known that there are more."""
+        filled = [entry for entry in self._kept if not entry[0][0]]
+        empty = [entry for entry in self._kept if entry[0][0]]
+        filled.sort(key=lambda entry: entry[0], reverse=self._wanted.descending)
+        empty.sort(key=lambda entry: entry[0][2:], reverse=self._wanted.descending)
+        self._kept = (filled + empty)[: self._wanted.limit + 1]
+
+    def _is_behind(self, key: _Key, cursor: _Key) -> bool:
+        """True if a row comes after that of the cursor, in the order of the page."""
+        if key[0] != cursor[0]:
+            return key[0]
+        mine, other = (key[2:], cursor[2:]) if key[0] else (key[1:], cursor[1:])
+        try:
+            return mine < other if self._wanted.descending else mine > other
+        except TypeError:
+            raise ValueError(_BAD_CURSOR) from None
+
+
+_BAD_CURSOR: Final = "after is no cursor of this sort: take it from the page before, or leave it out"
+
+
+def _read_cursor(text: str) -> _Key:
+    try:
+        value, instance_id, mark = json.loads(base64.urlsafe_b64decode(text.encode()))
+    except (ValueError, TypeError):
+        raise ValueError(_BAD_CURSOR) from None
+    if not isinstance(value, int | str | None) or not isinstance(instance_id, str) or not isinstance(mark, str):
+        raise ValueError(_BAD_CURSOR)
+    return (value is None, value, instance_id, mark)
+
+
+def _mark(row: ClientRow) -> str:
+    """Digest of what tells a row from others of its instance id: as short in a cursor whatever names clients choose."""
+    return hashlib.blake2b(repr(row_key(row)).encode(), digest_size=_MARK_BYTES).hexdigest()
+
+
+def as_object(row: Iterable[Any]) -> dict[str, Any]:
+    """A row with its field names."""
+    return dict(zip(FIELDS, row, strict=True))

@@ -1,0 +1,163 @@
+"""What the HTTP port answers: the four endpoints, made of what the process says over its socket. Reads only.
+
+The process is a node (`fleetgauge serve`), or one that exports (`fleetgauge export`).
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from exporters.http.messages import JSON_LINES, HttpError, HttpRequest, HttpResponse, json_response
+from fleetgauge.admin.clients_page import DEFAULT_LIMIT, DEFAULT_SORT, ClientsPage, PageRequest, as_object
+from fleetgauge.admin.exposition import exposition, head_of
+from fleetgauge.admin.node_socket import Answer, NotRunningError, Status, ask_async, read_status_async
+from telemetry.instances.inventory import FILTER_KEYS, ClientFilter
+
+HEALTH_WITHIN_S: Final = 2.0
+"""A loop that does not answer for so long does not serve its clients either [s]."""
+MAX_LISTINGS: Final = 4
+"""Of /clients at once; who reads slowly must not keep the others from their health and metrics."""
+
+_PAGE_KEYS: Final = ("sort", "order", "limit", "after", "format")
+PARAMETERS: Final = (*FILTER_KEYS, *_PAGE_KEYS)
+ENDPOINTS: Final = {
+    "/healthz": "200 while the process answers",
+    "/readyz": "200 while serve takes pushes or export reads the topic, else 503 with the reasons; degraded: the same "
+    "of single workers",
+    "/metrics": "Prometheus' text form, or OpenMetrics",
+    "/clients": f"the client instances; parameters {', '.join(PARAMETERS)}",
+}
+
+
+_NO_TELEMETRY: Final = {"counters": {"instances_with_metrics": 0}}
+
+
+class Routes:
+    """The endpoints over the node behind the socket at `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._listings = 0
+        self._routes: dict[str, Callable[[HttpRequest], Awaitable[HttpResponse]]] = {
+            "/": self._index,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/metrics": self._metrics,
+            "/clients": self._clients,
+        }
+
+    async def answer(self, request: HttpRequest) -> HttpResponse:
+        """The response to a request.
+
+        Raises:
+            HttpError: there is none.
+        """
+        route = self._routes.get(request.path)
+        if route is None:
+            raise HttpError(404, f"nothing is served there; there are {', '.join(ENDPOINTS)}")
+        if request.query and route != self._clients:
+            raise HttpError(400, "this takes no parameters")
+        try:
+            return await route(request)
+        except NotRunningError as error:
+            raise HttpError(503, str(error)) from error
+
+    async def _index(self, _request: HttpRequest) -> HttpResponse:
+        return json_response(200, {"endpoints": ENDPOINTS})
+
+    async def _healthz(self, _request: HttpRequest) -> HttpResponse:
+        try:
+            async with asyncio.timeout(HEALTH_WITHIN_S):
+                await self._status()
+        except (TimeoutError, NotRunningError):
+            reason = f"the node did not answer within {HEALTH_WITHIN_S:.0f} s"
+            return json_response(503, {"status": "failing", "reasons": [reason]})
+        return json_response(200, {"status": "ok"})
+
+    async def _readyz(self, _request: HttpRequest) -> HttpResponse:
+        try:
+            async with asyncio.timeout(HEALTH_WITHIN_S):
+                node = head_of(await self._status())
+        except (TimeoutError, NotRunningError):
+            node = {"not_ready": [f"the node did not answer within {HEALTH_WITHIN_S:.0f} s"]}
+        reasons = node["not_ready"]
+        told = {"degraded": node["degraded"]} if "degraded" in node else {}
+        return json_response(503 if reasons else 200, {"ready": not reasons, "reasons": reasons, **told})
+
+    async def _metrics(self, request: HttpRequest) -> HttpResponse:
+        status = await self._status()
+        own: list[tuple[Any, ...]] = []
+        if status.get("telemetry", _NO_TELEMETRY)["counters"]["instances_with_metrics"]:
+            async with aclosing(ask_async(self._path, {"ask": "own_metrics"})) as answers:
+                async for answer in answers:
+                    own.extend(answer["rows"])
+        body, content_type = exposition(status, own, request.accept)
+        return HttpResponse(status=200, body=body, content_type=content_type)
+
+    async def _clients(self, request: HttpRequest) -> HttpResponse:
+        try:
+            wanted, form, page = _read_query(request.query)
+            ClientFilter.of(wanted)
+            question = {"ask": "clients", "filter": wanted}
+            if form == "jsonl":
+                return HttpResponse(status=200, body=self._lines(question), content_type=JSON_LINES)
+            kept, told = ClientsPage(page), {}
+            async for answer in self._slices(question):
+                kept.take(answer["rows"])
+                if "coverage" in answer:
+                    told = {"coverage": answer["coverage"]}
+        except ValueError as error:
+            raise HttpError(400, str(error)) from error
+        return json_response(200, {"total": kept.total, "clients": kept.rows(), "next": kept.next(), **told})
+
+    async def _lines(self, question: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+        """Every row as it comes, an object a line."""
+        try:
+            async with aclosing(self._slices(question)) as slices:
+                async for answer in slices:
+                    if rows := answer["rows"]:
+                        yield b"".join(json.dumps(as_object(row)).encode() + b"\n" for row in rows)
+        except NotRunningError as error:  # the answer has begun: all that is left is to cut it off
+            raise ConnectionError(str(error)) from error
+
+    async def _status(self) -> Status:
+        return await read_status_async(self._path)
+
+    async def _slices(self, question: Mapping[str, Any]) -> AsyncGenerator[Answer, None]:
+        if self._listings >= MAX_LISTINGS:
+            raise HttpError(503, "too many listings are under way; try again in a second", {"Retry-After": "1"})
+        self._listings += 1
+        try:
+            async with aclosing(ask_async(self._path, dict(question))) as answers:
+                async for answer in answers:
+                    yield answer
+        finally:
+            self._listings -= 1
+
+
+def _read_query(query: str) -> tuple[dict[str, str], str, PageRequest]:
+    """The filter, the form, and the page.
+
+    Raises:
+        ValueError: one sentence on what is wrong.
+    """
+    pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=2 * len(PARAMETERS))
+    found = dict(pairs)
+    if len(found) != len(pairs) or found.keys() - set(PARAMETERS):
+        raise ValueError(f"parameters are {', '.join(PARAMETERS)}, each at most once")
+    form, order, limit = found.get("format", "json"), found.get("order", "desc"), found.get("limit", "")
+    if form not in ("json", "jsonl") or order not in ("asc", "desc"):
+        raise ValueError("format is json or jsonl, and order asc or desc")
+    if limit and not (limit.isascii() and limit.isdigit() and len(limit) < 9):
+        raise ValueError("limit is a number")
+    page = PageRequest(
+        sort=found.get("sort", DEFAULT_SORT),
+        descending=order == "desc",
+        limit=int(limit) if limit else DEFAULT_LIMIT,
+        after=found.get("after", ""),
+    )
+    return {key: value for key, value in found.items() if key in FILTER_KEYS}, form, page

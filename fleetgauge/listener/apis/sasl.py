@@ -1,0 +1,22 @@
+"""SaslHandshake (17) and SaslAuthenticate (36) where they have no place: on a listener without SASL, or once a client
+is authenticated. The exchange itself is `wire.sasl.authenticator`'s.
+"""
+
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from base.errors import ErrorCode
+from fleetgauge.listener.apis.messages import new_response
+from wire.api_table import ApiKey
+from wire.codec import Request, encode_response
+from wire.listener import Channel
+
+_TOLD = "SaslAuthenticate request received after successful authentication"
+
+
+def handle_sasl(_channel: Channel, request: Request) -> bytes:
+    """Answers ILLEGAL_SASL_STATE, as Kafka does; the connection goes on."""
+    error = KioErrorCode(ErrorCode.ILLEGAL_SASL_STATE)
+    is_handshake = request.api_key == ApiKey.SASL_HANDSHAKE
+    values = {} if is_handshake else {"error_message": _TOLD, "auth_bytes": b""}
+    response = new_response(request.api_key, request.api_version, error_code=error, **values)
+    return encode_response(request.correlation_id, response)

@@ -1,0 +1,106 @@
+"""Dispatch: which of our APIs answers a request. What each answers stands in `fleetgauge.listener.apis`."""
+
+import asyncio
+from collections.abc import Callable
+
+from base.clock import Time
+from fleetgauge.listener.apis.api_versions import handle_api_versions
+from fleetgauge.listener.apis.cluster import ClusterApis
+from fleetgauge.listener.apis.sasl import handle_sasl
+from fleetgauge.listener.apis.telemetry import TelemetryApis
+from fleetgauge.listener.misdirected_clients import RECORD_APIS, MisdirectedClients
+from fleetgauge.listener.request_quota import RequestQuota
+from telemetry.manager import ClientMetricsManager
+from wire.api_table import ApiKey, ApiTable
+from wire.codec import Request
+from wire.listener import Channel
+
+Handler = Callable[[Channel, Request], bytes | None]
+
+
+class RequestDispatcher:
+    """The listener's request handler: looks the API up, has its time recorded where a request quota is set, and tells
+    the manager of ended connections.
+
+    Args:
+        table: the APIs that are served; requests of others never arrive here (`wire` closes their connection).
+        cluster: answers Metadata and DescribeCluster.
+        telemetry: answers the two telemetry APIs.
+        manager: is told of every connection that ends.
+        misdirected: takes note of clients that ask for records.
+        request_quota: records what requests take.
+        time: the clocks.
+    """
+
+    def __init__(
+        self,
+        table: ApiTable,
+        cluster: ClusterApis,
+        telemetry: TelemetryApis,
+        manager: ClientMetricsManager,
+        misdirected: MisdirectedClients,
+        request_quota: RequestQuota,
+        time: Time,
+    ) -> None:
+        self._manager = manager
+        self._misdirected = misdirected
+        self._request_quota = request_quota
+        self._time = time
+        self._handlers: dict[int, Handler] = {
+            ApiKey.API_VERSIONS: lambda channel, request: handle_api_versions(table, channel, request),
+            ApiKey.SASL_HANDSHAKE: handle_sasl,
+            ApiKey.SASL_AUTHENTICATE: handle_sasl,
+            ApiKey.METADATA: cluster.handle_metadata,
+            ApiKey.DESCRIBE_CLUSTER: cluster.handle_describe_cluster,
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: telemetry.handle_get,
+            ApiKey.PUSH_TELEMETRY: telemetry.handle_push,
+        }
+
+    @property
+    def request_clock(self) -> Callable[[], int] | None:
+        """See `RequestHandler.request_clock`."""
+        return self._request_quota.clock
+
+    def handle(self, channel: Channel, request: Request) -> bytes | None:
+        """Answers a request now, or returns None and answers through the channel later."""
+        handle = self._handlers[request.api_key]
+        if request.started_ns == 0:
+            return handle(channel, request)
+        return self._request_quota.handle(handle, channel, request)
+
+    def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:
+        """See `RequestHandler.not_served`: a producer or consumer is logged with what to do."""
+        api = RECORD_APIS.get(api_key)
+        if api is not None:
+            self._misdirected.note(channel, client_id, api)
+        return api is not None
+
+    def authentication_took(self, nanos: int) -> None:
+        """See `RequestHandler.authentication_took`."""
+        self._request_quota.record_authentication(nanos)
+
+    def connection_made(self, channel: Channel) -> None:
+        """Nothing is kept for a connection before its first telemetry request."""
+
+    def connection_lost(self, channel: Channel, reason: str) -> None:
+        """Lets the manager forget the connection."""
+        self._manager.connection_disconnected(channel.connection_id, now_ms=self._time.hi_res_clock_ms())
+
+
+class FlushSoon:
+    """Flushes every channel that got a response in this iteration of the loop, once each, in one call."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: dict[Channel, None] = {}
+
+    def flush_soon(self, channel: Channel) -> None:
+        """See `fleetgauge.listener.apis.telemetry.Flusher`."""
+        if not self._waiting:
+            self._loop.call_soon(self._flush)
+        self._waiting[channel] = None
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for channel in waiting:
+            channel.flush()

@@ -1,0 +1,155 @@
+"""Clients that ask this node for records: applications whose `bootstrap.servers` names the telemetry listener.
+
+They get no records here, and their own logs hardly say why (docs/client-logs.md). The log and `fleetgauge status` do.
+"""
+
+from collections import OrderedDict
+from typing import Any, Final
+
+import structlog
+
+from base.clock import Time
+from wire.listener import Channel
+
+log = structlog.get_logger(__name__)
+
+RECORD_APIS: Final = {
+    0: "Produce",
+    1: "Fetch",
+    2: "ListOffsets",
+    8: "OffsetCommit",
+    9: "OffsetFetch",
+    10: "FindCoordinator",
+    11: "JoinGroup",
+    22: "InitProducerId",
+    68: "ConsumerGroupHeartbeat",
+    76: "ShareGroupHeartbeat",
+    78: "ShareFetch",
+    88: "StreamsGroupHeartbeat",
+}
+"""Requests of producers and consumers, by api key, none of which is served (Kafka protocol guide, "Api Keys").
+
+Most clients do not send them to a node whose ApiVersions response lacks them; Metadata with topics arrives then.
+"""
+
+MAX_CLIENTS: Final = 1_024
+"""Remembered clients; beyond, the one that has been silent for longest is dropped."""
+LOG_AGAIN_MS: Final = 3_600_000
+"""The same client is logged once in this time [ms]."""
+MAX_LINES: Final = 60
+"""Lines per `LOG_AGAIN_MS` for all clients: client ids are free text, and one peer can send any number of them."""
+MAX_CHARACTERS: Final = 256
+"""Of a client id or a topic that is kept."""
+LATEST: Final = 10
+"""Clients that a status lists."""
+
+_REMEDY: Final = (
+    "a client asks for records, and this listener takes telemetry only: "
+    "set the application's bootstrap.servers to your Kafka brokers"
+)
+
+
+class _Client:
+    """One client: when it was logged last [ms, monotonic], and its last request [us since the epoch]."""
+
+    __slots__ = ("asked_for", "last_at_us", "listener", "logged_ms", "requests", "software")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.logged_ms: int | None = None
+        self.asked_for = ""
+        self.listener = ""
+        self.software = ""
+        self.last_at_us = 0
+
+
+class MisdirectedClients:
+    """A bounded register of the clients that ask for records, and the log lines about them.
+
+    Every call takes constant time. A client is its client id and its address.
+
+    Args:
+        time: the clocks.
+
+    Attributes:
+        requests: requests for records since the start.
+    """
+
+    def __init__(self, time: Time) -> None:
+        self._time = time
+        self._clients: OrderedDict[tuple[str, str], _Client] = OrderedDict()
+        self._lines_since_ms: int | None = None
+        self._lines = 0
+        self._unlogged = 0
+        self.requests = 0
+
+    def note(self, channel: Channel, client_id: str | None, asked_for: str) -> None:
+        """Takes note of one request, and logs its client unless that was done within the hour.
+
+        Args:
+            channel: the connection that it came on.
+            client_id: as sent.
+            asked_for: an API of `RECORD_APIS`, or the topic of a Metadata request.
+        """
+        self.requests += 1
+        key = ((client_id or "")[:MAX_CHARACTERS], channel.client_address)
+        client = self._clients.get(key)
+        if client is None:
+            client = self._clients[key] = _Client()
+            if len(self._clients) > MAX_CLIENTS:
+                self._clients.popitem(last=False)
+        else:
+            self._clients.move_to_end(key)
+        client.requests += 1
+        client.asked_for = asked_for[:MAX_CHARACTERS]
+        client.last_at_us = self._time.microseconds()
+        client.listener = channel.listener_name
+        client.software = f"{channel.client_software_name}/{channel.client_software_version}"
+        now_ms = self._time.hi_res_clock_ms()
+        if client.logged_ms is None or now_ms - client.logged_ms >= LOG_AGAIN_MS:
+            client.logged_ms = now_ms
+            self._log(key, client, now_ms)
+
+    def has_asked(self, client_id: str, client_address: str) -> bool:
+        """True if a client of this id and address asked for records and is still remembered."""
+        return (client_id[:MAX_CHARACTERS], client_address) in self._clients
+
+    def status(self) -> dict[str, Any]:
+        """Plain values, for `fleetgauge status`; the latest clients first, times [us since the epoch]."""
+        latest = []
+        for (client_id, address), client in reversed(self._clients.items()):
+            latest.append(
+                {
+                    "client_id": client_id,
+                    "client_source_address": address,
+                    "client_software": client.software,
+                    "listener": client.listener,
+                    "asked_for": client.asked_for,
+                    "requests": client.requests,
+                    "last_at": client.last_at_us,
+                }
+            )
+            if len(latest) == LATEST:
+                break
+        return {"requests": self.requests, "remembered_clients": len(self._clients), "latest_clients": latest}
+
+    def _log(self, key: tuple[str, str], client: _Client, now_ms: int) -> None:
+        if self._lines_since_ms is None or now_ms - self._lines_since_ms >= LOG_AGAIN_MS:
+            self._lines_since_ms, self._lines = now_ms, 0
+        if self._lines >= MAX_LINES:
+            self._unlogged += 1
+            return
+        self._lines += 1
+        unlogged = {"clients_not_logged": self._unlogged} if self._unlogged else {}
+        self._unlogged = 0
+        client_id, address = key
+        log.warning(
+            _REMEDY,
+            client_id=client_id,
+            client_address=address,
+            client_software=client.software,
+            listener=client.listener,
+            asked_for=client.asked_for,
+            requests=client.requests,
+            **unlogged,
+        )

@@ -1,0 +1,173 @@
+"""The quotas of a node: its managers, the limits that the configuration sets, and what is told of both."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from base.clock import Time
+from base.errors import InvalidConfigError
+from base.redaction import hide
+from fleetgauge.config import ServiceConfig
+from fleetgauge.config.quotas import Entity, EntityLimit, read_limits
+from fleetgauge.errors import ConfigError
+from fleetgauge.listener.request_quota import RequestQuota
+from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
+from quotas.client_quota import ClientQuotaManager
+from quotas.config import USER_AND_CLIENT_QUOTA_KEYS, QuotaConfig
+from quotas.connection_quotas import ConnectionQuotas
+from quotas.drivers.asyncio_reaper import AsyncioReaper
+from quotas.entity import ClientIdEntity, IpEntity, KafkaQuotaEntity
+from quotas.identities import Identities
+from quotas.managers import QuotaManagers
+from quotas.metrics import Metrics
+from quotas.quota import Quota
+from quotas.quota_type import QuotaType
+from quotas.telemetry_quota import TelemetryPushQuotaManager
+from quotas.usage import usages
+from telemetry.subscriptions.interval_scaling import TelemetryPace
+from wire.api_table import ApiTable
+
+log = structlog.get_logger(__name__)
+
+_Limits = Mapping[tuple[Entity, str], EntityLimit]
+_NOT_SERVED: Final = ("producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
+"""What they limit, the listener has no requests of."""
+
+MAX_SHOWN: Final = 100
+"""Entities whose usage is told; of more, those nearest to their limits."""
+
+
+class NodeQuotas:
+    """Every quota of a node. Belongs on the listener's loop.
+
+    Args:
+        config: the limits, and how usage is sampled.
+        callback_configs: what a `client.quota.callback.class` is configured with.
+        metrics: where sensors and metrics are registered.
+        connections: takes `connection_creation_rate` of addresses.
+        table: the APIs that are served.
+        time: the clocks.
+
+    Attributes:
+        identities: who is behind a request.
+        request: the REQUEST quota, at work on the listener.
+        pace: our own, the telemetry quotas.
+
+    Raises:
+        ConfigError: `client.quota.callback.class` cannot be used, or refuses a limit.
+    """
+
+    def __init__(
+        self,
+        config: ServiceConfig,
+        callback_configs: Mapping[str, object],
+        metrics: Metrics,
+        connections: ConnectionQuotas,
+        table: ApiTable,
+        time: Time,
+    ) -> None:
+        self._metrics = metrics
+        self._connections = connections
+        self._time = time
+        sampling = _sampling(config)
+        try:
+            self._managers = QuotaManagers.instantiate(sampling, metrics, time, callback_configs)
+        except InvalidConfigError as error:
+            problem = hide(str(error), config.client_quota_callback_config.values())
+            raise ConfigError(CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, problem) from error
+        callback = self._managers.client_quota_callback
+        payloads = ClientQuotaManager(sampling.client, metrics, QuotaType.TELEMETRY_BYTE, time, callback)
+        pushes = TelemetryPushQuotaManager(sampling.client, metrics, QuotaType.TELEMETRY_PUSH, time, callback)
+        self._by_key: dict[str, ClientQuotaManager] = {
+            "telemetry_byte_rate": payloads,
+            "telemetry_push_rate": pushes,
+            **{
+                key.name: self._managers.client_quota_manager(key.quota_type)
+                for key in USER_AND_CLIENT_QUOTA_KEYS.values()
+                if key.quota_type is not None
+            },
+        }
+        self.identities = Identities()
+        self.request = RequestQuota(self._managers.request, self.identities, table, time)
+        self.pace = TelemetryPace(pushes, payloads, self.identities)
+        self._limits: _Limits = {}
+        self._reapers = [AsyncioReaper(each.reaper, time) for each in self._managers.client_quota_managers]
+        self.reconfigure(config)
+
+    def reconfigure(self, config: ServiceConfig) -> None:
+        """Takes over changed limits; what was used so far is kept, and counts under the new ones.
+
+        Raises:
+            ConfigError: a callback refuses a limit; those from before are in force again.
+        """
+        former, wanted = self._limits, read_limits(config.quotas)
+        try:
+            self._install(wanted)
+        except Exception as error:
+            self._install(former)
+            raise ConfigError("quotas", f"{config.client_quota_callback_class} refuses them: {error}") from error
+
+    def _install(self, wanted: _Limits) -> None:
+        former, self._limits = self._limits, wanted
+        for place in former.keys() - wanted.keys():
+            self._set(*place, None)
+        for place, limit in wanted.items():
+            if former.get(place) != limit:
+                self._set(*place, limit.value)
+        self.identities.name(
+            part.name
+            for entity, _ in wanted
+            if isinstance(entity, KafkaQuotaEntity)
+            for part in entity.config_entities
+            if isinstance(part, ClientIdEntity)
+        )
+        self.request.quotas_changed()
+        self.pace.quotas_changed()
+
+    def _set(self, entity: Entity, key: str, value: float | None) -> None:
+        if not isinstance(entity, KafkaQuotaEntity):
+            address = entity.name if isinstance(entity, IpEntity) else None
+            self._connections.update_ip_connection_rate_quota(address, None if value is None else int(value))
+            return
+        quota = None if value is None else Quota.upper_bound(value)
+        self._by_key[key].update_quota(entity.user_entity, entity.client_id_entity, quota)
+        if key in _NOT_SERVED and value is not None:
+            log.warning("nothing here is under this quota: the listener has no such requests", key=key, of=str(entity))
+
+    def wake_all(self) -> None:
+        """Unmutes every channel that is held; from now on none is."""
+        for reaper in self._reapers:
+            reaper.shutdown()
+
+    def close(self) -> None:
+        """Closes the callback."""
+        self._managers.shutdown()
+
+    def status(self) -> dict[str, Any]:
+        """Who uses how much of what they are allowed, by kind of quota, in plain values."""
+        found, left_out = usages(self._metrics, self._time.hi_res_clock_ms(), MAX_SHOWN)
+        by_kind: dict[str, dict[str, Any]] = {}
+        for each in found:
+            shown = {"tags": dict(each.tags), "used": each.used, "limit": each.limit}
+            by_kind.setdefault(each.kind, {})[each.entity] = shown
+        return {
+            "channels_held": len(self._managers.request.reaper.delay_queue),
+            "requests_throttled": self.request.throttled,
+            "requests_of_others": self.identities.shared,
+            "exempt_request_time": self._exempt_time(),
+            "usage": by_kind,
+            "usage_left_out": left_out,
+        }
+
+    def _exempt_time(self) -> float:
+        """Time on the loop that no quota applies to [percent]; 0 while no request quota is set."""
+        return self._managers.request.exempt_sensor.metrics[0].measurable_value()
+
+
+def _sampling(config: ServiceConfig) -> QuotaConfig:
+    return QuotaConfig(
+        quota_window_num=config.quota_window_num,
+        quota_window_size_seconds=config.quota_window_size_seconds,
+        client_quota_callback_class=config.client_quota_callback_class or None,
+    )

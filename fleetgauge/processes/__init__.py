@@ -1,0 +1,1 @@
+"""Child processes and their supervisors: exporters, workers, the HTTP port."""

@@ -1,0 +1,104 @@
+"""What the parent tells the exporter process to do: one line of JSON between them."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from exporters.dead_letters.letter import DeadLetterSettings
+from fleetgauge.config import ServiceConfig
+from fleetgauge.config.push_logs import (
+    LogPlace,
+    dead_letter_settings,
+    embedded_logs,
+    embedded_settings,
+    topic_settings,
+)
+from fleetgauge.data_dir import DataDirectory
+from push_log.embedded.settings import PushLogSettings
+from push_log.kafka_topic.settings import KafkaTopicSettings
+
+
+class LoggingJob(BaseModel):
+    """How the process logs.
+
+    Attributes:
+        level: debug, info, warning or error.
+        format: see `fleetgauge.logs`.
+        secrets: the values that no log line may show.
+    """
+
+    level: str
+    format: Literal["auto", "human", "json"]
+    secrets: frozenset[str]
+
+
+class ClientsJob(BaseModel):
+    """How the process lists the clients that it reads of.
+
+    Attributes:
+        socket: where it answers questions about them.
+        max_size: clients that are kept.
+    """
+
+    socket: Path
+    max_size: int
+
+
+class Job(BaseModel):
+    """What the process is to do, as its parent writes it.
+
+    Attributes:
+        log_dirs: the data directory.
+        push_log: which log to read; of the embedded one, also what its upkeep needs.
+        logs: where the embedded ones lie, if there are several; they share the settings in `push_log`.
+        exporters: keys by name, as configured.
+        dead_letters: where the pushes are kept that a destination refused.
+        instance: tells the processes apart that share a landing zone and a host; empty where there is one.
+        logging: how it logs.
+        node_socket: where the process that started this one answers questions; `self_metrics` asks it.
+        clients: how it lists the clients; None where the listener knows them.
+    """
+
+    log_dirs: Path
+    push_log: PushLogSettings | KafkaTopicSettings
+    logs: tuple[LogPlace, ...] = ()
+    exporters: dict[str, dict[str, Any]]
+    dead_letters: DeadLetterSettings
+    instance: str = ""
+    logging: LoggingJob
+    node_socket: Path | None = None
+    clients: ClientsJob | None = None
+
+    @classmethod
+    def of(cls, config: ServiceConfig, instance: str = "") -> "Job":
+        """The job out of a configuration."""
+        logs = () if config.push_log == "kafka" else embedded_logs(config)
+        return cls(
+            log_dirs=config.log_dirs.absolute(),
+            push_log=topic_settings(config) if config.push_log == "kafka" else embedded_settings(config),
+            logs=logs if len(logs) > 1 else (),
+            exporters=config.exporters,
+            dead_letters=dead_letter_settings(config),
+            instance=instance,
+            logging=LoggingJob(
+                level=config.logging_level,
+                format=config.logging_format,
+                secrets=config.secrets(("exporters", "push.log.kafka.client")),
+            ),
+            node_socket=DataDirectory(config.log_dirs.absolute()).node_socket,
+        )
+
+    @classmethod
+    def of_export(cls, config: ServiceConfig, number: int) -> "Job":
+        """The job of export `number` of the data directory."""
+        data = DataDirectory(config.log_dirs.absolute())
+        clients = ClientsJob(socket=data.export_clients_socket(number), max_size=config.client_instances_max)
+        job = cls.of(config, f"{data.identifier}-{number}")
+        return job.model_copy(update={"node_socket": data.export_socket(number), "clients": clients})
+
+    @classmethod
+    def of_node(cls, config: ServiceConfig) -> "Job":
+        """The job of the process beside a node's listeners, which may share a topic with `fleetgauge export`."""
+        instance = f"{DataDirectory(config.log_dirs).identifier}-serve" if config.push_log == "kafka" else ""
+        return cls.of(config, instance)

@@ -1,0 +1,277 @@
+"""The exporter process's side of the push log, whichever it is: readers, upkeep, and what the status says of it."""
+
+import platform
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import structlog
+
+from base.clock import Time
+from base.errors import FleetgaugeError
+from fleetgauge.admin.topic_inventory import TopicInventory
+from fleetgauge.config.push_logs import LogPlace
+from push_log.embedded.directory import LogDirectory
+from push_log.embedded.inspect import CursorStats, LogStats, added_stats, all_stats, log_stats
+from push_log.embedded.joint_retention import JointRetention
+from push_log.embedded.lag_age import LagAge
+from push_log.embedded.merged_reader import MergedPushLogReader
+from push_log.embedded.settings import PushLogSettings
+from push_log.embedded.sqlite import Retention, SqlitePushLogReader
+from push_log.kafka_topic.reader import KafkaTopicReader
+from push_log.kafka_topic.seen_clients import SeenClients
+from push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.log import Lag, PushLogError, PushLogReader
+
+log = structlog.get_logger(__name__)
+
+_RETENTION_EVERY_MS: Final = 5_000
+_LAG_EVERY_S: Final = 2.0
+
+
+class ExporterLog(Protocol):
+    """A push log as the exporter process uses it.
+
+    Attributes:
+        inventory: the clients whose pushes are read; None where the listener knows them.
+    """
+
+    inventory: TopicInventory | None
+
+    def reader(self, exporter: str) -> PushLogReader:
+        """Opens the log for an exporter.
+
+        Raises:
+            PushLogError: it cannot be opened.
+        """
+        ...
+
+    def keep(self, now_ms: int) -> None:
+        """Upkeep that is due at `now_ms` (monotonic)."""
+        ...
+
+    def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+        """What the log says of itself, and how far each exporter is.
+
+        Args:
+            errors: the latest error of each exporter, if there was any.
+
+        Raises:
+            PushLogError: the log cannot be read now.
+        """
+        ...
+
+
+def exporter_log(
+    settings: PushLogSettings | KafkaTopicSettings,
+    exporters: tuple[str, ...],
+    time: Time,
+    logs: Sequence[LogPlace] = (),
+    clients_max: int = 0,
+) -> ExporterLog:
+    """The log that `settings` describe.
+
+    Args:
+        settings: of either kind.
+        exporters: the names of all exporters of this process.
+        time: the clocks.
+        logs: where the embedded logs lie, if there are several.
+        clients_max: clients that are kept of a topic's records; 0 keeps none.
+    """
+    if isinstance(settings, KafkaTopicSettings):
+        return TopicLog(settings, time, clients_max)
+    if logs:
+        return MergedLog(settings, logs, exporters, time)
+    return EmbeddedLog(settings, exporters, time)
+
+
+class _Upkeep(Protocol):
+    def run(self, now_ms: int) -> object: ...
+
+
+class _OnDisk:
+    """What the embedded logs share: their upkeep every few seconds, and how their figures are told."""
+
+    def __init__(self, upkeep: _Upkeep, time: Time) -> None:
+        self._time = time
+        self._upkeep = upkeep
+        self._due_ms = 0
+        self._lag_ages: defaultdict[str, LagAge] = defaultdict(LagAge)
+        self.inventory: TopicInventory | None = None
+
+    def keep(self, now_ms: int) -> None:
+        """See `ExporterLog.keep`: drops what is too old or too much."""
+        if now_ms < self._due_ms:
+            return
+        self._due_ms = now_ms + _RETENTION_EVERY_MS
+        try:
+            self._upkeep.run(now_ms)
+        except (FleetgaugeError, OSError) as error:
+            log.warning("the push log's upkeep failed and is tried again", problem=str(error))
+
+    def _told(self, stats: LogStats) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+        on_disk = {key: value for key, value in asdict(stats).items() if key != "cursors"}
+        return on_disk, {entry.cursor.exporter: self._cursor(entry) for entry in stats.cursors}
+
+    def _cursor(self, entry: CursorStats) -> dict[str, Any]:
+        lost = {"retention": entry.cursor.lost_by_retention, "damage": entry.cursor.lost_by_damage}
+        lag = _lag(entry.lag, self._lag_ages[entry.cursor.exporter], self._time)
+        return {**lag, "lost_records": sum(lost.values()), "lost": lost}
+
+
+class EmbeddedLog(_OnDisk):
+    """The log in the data directory, whose retention this process keeps."""
+
+    def __init__(self, settings: PushLogSettings, exporters: tuple[str, ...], time: Time) -> None:
+        self._directory = LogDirectory(settings.dir)
+        super().__init__(Retention(settings, exporters, self._directory), time)
+        self._settings = settings
+
+    def reader(self, exporter: str) -> PushLogReader:
+        """See `ExporterLog.reader`."""
+        return SqlitePushLogReader(self._settings, exporter, time=self._time, directory=self._directory)
+
+    def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+        """See `ExporterLog.status`: the log as it lies on the disk."""
+        return self._told(log_stats(self._directory))
+
+
+class MergedLog(_OnDisk):
+    """The logs of several listener processes, of which some may be gone: one to whoever delivers them."""
+
+    def __init__(
+        self, settings: PushLogSettings, logs: Sequence[LogPlace], exporters: tuple[str, ...], time: Time
+    ) -> None:
+        self._directories = {each.name: LogDirectory(each.dir) for each in logs}
+        abandoned = [each.name for each in logs if each.is_abandoned]
+        super().__init__(JointRetention(settings, self._directories, abandoned, exporters, time=time), time)
+        self._settings = settings
+
+    def reader(self, exporter: str) -> PushLogReader:
+        """See `ExporterLog.reader`."""
+        readers = {name: self._reader_of(directory, exporter) for name, directory in self._directories.items()}
+        return MergedPushLogReader(readers, time=self._time)
+
+    def _reader_of(self, directory: LogDirectory, exporter: str) -> SqlitePushLogReader:
+        settings = replace(self._settings, dir=directory.path)
+        return SqlitePushLogReader(settings, exporter, time=self._time, directory=directory)
+
+    def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+        """See `ExporterLog.status`: all logs together."""
+        return self._told(added_stats(tuple(all_stats(self._directories).values())))
+
+
+class TopicLog:
+    """The Kafka topic. Its retention is the brokers'; what this process has of it is told for each exporter."""
+
+    def __init__(self, settings: KafkaTopicSettings, time: Time, clients_max: int = 0) -> None:
+        self._settings = settings
+        self._time = time
+        self._seen = SeenClients(clients_max, time) if clients_max else None
+        self.inventory: TopicInventory | None = None
+        if self._seen is not None:
+            self.inventory = TopicInventory(settings.topic, self._seen, self.partitions, time)
+        self._readers: dict[str, KafkaTopicReader] = {}
+        self._lags: dict[str, Lag] = {}
+        # A partition that is taken over may bring old pushes with it at any time.
+        self._lag_ages: defaultdict[str, LagAge] = defaultdict(lambda: LagAge(sees_all=False))
+        self._thread: threading.Thread | None = None
+
+    def reader(self, exporter: str) -> PushLogReader:
+        """See `ExporterLog.reader`."""
+        self._readers[exporter] = KafkaTopicReader(self._settings, exporter, time=self._time, seen=self._seen)
+        return self._readers[exporter]
+
+    def keep(self, now_ms: int) -> None:
+        """See `ExporterLog.keep`: has the brokers asked, from now on, how far each exporter is."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._measure, name="topic-lag", daemon=True)
+            self._thread.start()
+        if self.inventory is not None:
+            self.inventory.keep()
+
+    def partitions(self) -> list[int]:
+        """The partitions that any exporter of this process reads now."""
+        return sorted({partition for reader in self._readers.values() for partition in reader.partitions})
+
+    def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+        """See `ExporterLog.status`. An exporter that cannot start is no problem of the topic while another reads it."""
+        cursors = {name: self._cursor(name, reader) for name, reader in self._readers.items()}
+        place = {"topic": self._settings.topic, "bootstrap_servers": self._settings.bootstrap_servers}
+        return {**place, "problem": next(self._problems(errors), None)}, cursors
+
+    def _problems(self, errors: Mapping[str, str | None]) -> Iterator[str]:
+        joined = [reader for reader in self._readers.values() if reader.has_joined]
+        if self._readers and not joined:
+            known = [f"{name}: {error}" for name in self._readers if (error := errors.get(name))]
+            yield f"no exporter has begun to read topic {self._settings.topic}" + "".join(f"; {each}" for each in known)
+        for reader in joined:
+            if reader.problem is not None:
+                yield reader.problem
+            elif not reader.has_reached_topic:
+                yield f"topic {self._settings.topic} has not been reached yet"
+
+    def _measure(self) -> None:
+        pause = threading.Event()
+        while True:
+            for name, reader in self._readers.items():
+                if not reader.partitions:
+                    self._lags.pop(name, None)  # nobody has given it a share yet, and so nothing is known
+                    continue
+                with suppress(PushLogError):  # the pipeline says so; the figures are the last that are known
+                    self._lags[name] = reader.lag()
+            pause.wait(_LAG_EVERY_S)
+
+    def _cursor(self, name: str, reader: KafkaTopicReader) -> dict[str, Any]:
+        lag = reader.lag() if reader.is_closed else self._lags.get(name)
+        return {
+            "group": self._settings.group_of(name),
+            "partitions": list(reader.partitions),
+            "assigned_partitions": len(reader.partitions),
+            "rebalances": reader.rebalances,
+            **_lag(lag, self._lag_ages[name], self._time),
+            "lost_records": reader.lost_records,
+            "lost": {"retention": reader.lost_records},
+            "bad_records": reader.bad_records,
+        }
+
+
+def exporter_keys(keys: Mapping[str, Any], name: str, instance: str, data: Path) -> dict[str, Any]:
+    """An exporter's keys in one of several processes: what they write must not be shared.
+
+    Args:
+        keys: as configured.
+        name: the exporter's.
+        instance: tells the process from others that read the same log; empty where there is one.
+        data: the data directory.
+    """
+    chosen = dict(keys)
+    if instance and keys.get("type") == "landing":
+        chosen.setdefault("writer.id", f"{platform.node()}-{name}-{instance}")
+    if keys.get("type") == "prometheus":
+        chosen.setdefault("state.file", str(data / "-".join(filter(None, ("prometheus", name, instance)))) + ".db")
+    return chosen
+
+
+def _lag(lag: Lag | None, age: LagAge, time: Time) -> dict[str, Any]:
+    """How far an exporter is behind; in time, by the age of the oldest push that it has not delivered."""
+    if lag is None:
+        return {"lag_records": None, "lag_bytes": None, "lag_ms": None, "oldest_received_at": None}
+    lag_ms = age.of(lag, now_us=time.microseconds(), now_ms=time.hi_res_clock_ms())
+    oldest = lag.oldest_received_at
+    return {"lag_records": lag.records, "lag_bytes": lag.bytes, "lag_ms": lag_ms, "oldest_received_at": oldest}
+
+
+NO_CURSOR: Final[Mapping[str, Any]] = {
+    "lag_records": 0,
+    "lag_bytes": 0,
+    "lag_ms": 0,
+    "oldest_received_at": None,
+    "lost_records": 0,
+    "lost": {},
+}
+"""What is said of an exporter that has no cursor yet."""

@@ -1,0 +1,258 @@
+"""The exporter process: `python -m fleetgauge.processes.exporter_process`, started by `exporter_supervisor`.
+
+It reads one line of JSON, its `Job`, from standard input, runs a pipeline for each exporter in a thread of its own,
+sees to the push log's upkeep, and prints its status as a line of JSON once a second. It leaves signals to its
+parent. A line `{"stop": deadline_ms}` has it deliver what is in the log and end; the end of the pipe says that the
+parent is gone: it finishes the batches under way and ends; where it has none yet, since a predecessor still holds the
+log, it ends at once.
+"""
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
+from typing import IO, Any
+
+import structlog
+
+from base.clock import SystemTime, Time
+from base.errors import FleetgaugeError
+from base.log_limiter import CalmLog
+from exporters.dead_letters.letter import DeadLetterStats
+from exporters.dead_letters.store import DeadLetters
+from exporters.delivery.pipeline import Pipeline
+from exporters.registry import build_exporter, pipeline_settings
+from exporters.self_metrics import SELF_METRICS, SelfMetricsExporter, self_metrics_settings
+from fleetgauge.admin.dead_letter_status import told_letters
+from fleetgauge.admin.own_metrics import own_metrics
+from fleetgauge.admin.topic_inventory import TopicInventory, list_clients
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.errors import ConfigError
+from fleetgauge.garbage import spare_what_is_there
+from fleetgauge.logs import configure_logging, flush_logs
+from fleetgauge.processes.child_output import own_output
+from fleetgauge.processes.exporter_job import Job
+from fleetgauge.processes.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
+from push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.log import PushLogError
+
+log = structlog.get_logger(__name__)
+
+_STATUS_EVERY_S = 1.0
+_LETTERS_AGE_EVERY_MS = 60_000
+_LOCK_WITHIN_MS = 30_000
+_NICENESS = 10
+"""Clients wait for the listener, and nobody for a delivery: where cores are short, the listener goes first."""
+_FINISH_MS = 5_000
+"""How long a batch under way may take when the parent is gone [ms]."""
+
+
+class ExporterProcess:
+    """The pipelines of all exporters over one push log.
+
+    Args:
+        job: what to do.
+        time: the clocks.
+
+    Raises:
+        FleetgaugeError: an exporter cannot be made.
+    """
+
+    def __init__(self, job: Job, time: Time) -> None:
+        self._job = job
+        self._time = time
+        fed = {name: keys for name, keys in job.exporters.items() if keys["type"] != SELF_METRICS}
+        clients_max = 0 if job.clients is None else job.clients.max_size
+        self._push_log = exporter_log(job.push_log, tuple(fed), time, job.logs, clients_max)
+        self._inventory: TopicInventory | None = self._push_log.inventory
+        self._letters = DeadLetters(job.dead_letters, time)
+        self._letters_age_due_ms = 0
+        self._counted_letters: dict[str, DeadLetterStats] = {}
+        self._calm = CalmLog()
+        self._own_counters: dict[str, Callable[[], dict[str, int]]] = {}
+        self._fed = [self._pipeline(name, keys) for name, keys in fed.items()]
+        self._pipelines: list[Pipeline | SelfMetricsExporter] = [
+            *self._fed,
+            *(self._self_metrics(name, keys) for name, keys in job.exporters.items() if name not in fed),
+        ]
+
+    def run(self, commands: "queue.Queue[dict[str, Any] | None]", out: IO[str]) -> None:
+        """Delivers until a command says to stop, or None says that the parent is gone."""
+        if self._inventory is not None and self._job.clients is not None:
+            list_clients(self._job.clients.socket, self._inventory, self._time)
+        for pipeline in self._pipelines:
+            pipeline.start()
+        spare_what_is_there()
+        while True:
+            self._say(out)
+            self._push_log.keep(self._time.hi_res_clock_ms())
+            self._keep_letters(self._time.hi_res_clock_ms())
+            try:
+                command = commands.get(timeout=_STATUS_EVERY_S)
+            except queue.Empty:
+                continue
+            if command is None or "stop" in command:
+                break
+        self._stop(0 if command is None else int(command["stop"]), finish=command is None)
+        self._say(out)
+
+    def status(self) -> dict[str, Any]:
+        """What this process says of itself: the log as it lies on the disk, and each exporter by name.
+
+        Raises:
+            PushLogError: the log cannot be read now.
+        """
+        found = [(pipeline, pipeline.stats()) for pipeline in self._pipelines]
+        push_log, cursors = self._push_log.status({stats.exporter: stats.last_error for _, stats in found})
+        letters = self._letter_stats()
+        exporters = {}
+        for pipeline, stats in found:
+            exporters[pipeline.name] = {
+                "type": self._job.exporters[pipeline.name]["type"],
+                **asdict(stats),
+                **cursors.get(pipeline.name, NO_CURSOR),
+                **self._own_counts(pipeline.name),
+                **told_letters(letters.get(pipeline.name), stats.letters_without_room),
+            }
+        clients = {} if self._inventory is None else {"clients": self._inventory.counters()}
+        return {"push_log": push_log, "exporters": exporters, **clients}
+
+    def _own_counts(self, name: str) -> dict[str, int]:
+        """What an exporter counts itself; nothing while it cannot tell, which is no other exporter's trouble."""
+        try:
+            return self._own_counters.get(name, dict)()
+        except Exception:  # an exporter of somebody's own may raise anything
+            if count := self._calm.occurrences(f"counters {name}", now_ms=self._time.hi_res_clock_ms()):
+                log.exception("the exporter's counters cannot be told", exporter=name, occurrences=count)
+            return {}
+
+    def _pipeline(self, name: str, keys: dict[str, Any]) -> Pipeline:
+        chosen = exporter_keys(keys, name, self._job.instance, self._job.log_dirs)
+        exporter = build_exporter(name, chosen)
+        self._own_counters[name] = getattr(exporter, "counters", dict)
+        return Pipeline(
+            self._push_log.reader(name),
+            exporter,
+            time=self._time,
+            dead_letters=self._letters,
+            drain_rate_bytes=pipeline_settings(name, chosen).drain_rate_bytes,
+        )
+
+    def _self_metrics(self, name: str, keys: dict[str, Any]) -> SelfMetricsExporter:
+        assert self._job.node_socket is not None
+        settings = self_metrics_settings(name, keys)
+        return SelfMetricsExporter(name, settings, own_metrics(self._job.node_socket), time=self._time)
+
+    def _keep_letters(self, now_ms: int) -> None:
+        """Has replays begun that were asked for, and lets go what is too old."""
+        try:
+            asked = self._letters.asked()
+            if now_ms >= self._letters_age_due_ms:
+                self._letters_age_due_ms = now_ms + _LETTERS_AGE_EVERY_MS
+                self._letters.drop_aged()
+        except PushLogError as error:
+            self._say_of_letters(error)
+            return
+        for pipeline in self._fed:
+            if pipeline.name in asked:
+                pipeline.request_replay()
+
+    def _letter_stats(self) -> dict[str, DeadLetterStats]:
+        """As they are; while they cannot be counted, as they were."""
+        try:
+            self._counted_letters = self._letters.stats()
+        except PushLogError as error:
+            self._say_of_letters(error)
+        return self._counted_letters
+
+    def _say_of_letters(self, error: PushLogError) -> None:
+        if count := self._calm.occurrences("letters", now_ms=self._time.hi_res_clock_ms()):
+            log.warning("the dead letters cannot be used now", problem=str(error), occurrences=count)
+
+    def _say(self, out: IO[str]) -> None:
+        try:
+            text = json.dumps(self.status())
+        except FleetgaugeError as error:
+            if count := self._calm.occurrences("status", now_ms=self._time.hi_res_clock_ms()):
+                log.warning("the status cannot be told now", problem=str(error), occurrences=count)
+            return
+        with suppress(OSError):  # the parent is gone: standard input says so too
+            out.write(text + "\n")
+            out.flush()
+
+    def _stop(self, deadline_ms: int, *, finish: bool) -> None:
+        for pipeline in self._pipelines:
+            pipeline.request_stop(_FINISH_MS if finish else deadline_ms)
+        for pipeline in self._pipelines:
+            if not pipeline.join():
+                log.warning("an export was still under way; it comes again at the next start", exporter=pipeline.name)
+
+
+def main() -> None:
+    """Runs the process; exit code 0 after a stop, 1 where it cannot do its job."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    out = own_output()
+    line = sys.stdin.readline()
+    if not line:
+        return
+    job = Job.model_validate_json(line)
+    configure_logging(job.logging.level, job.logging.format, job.logging.secrets)
+    structlog.contextvars.bind_contextvars(process="exporters")
+    os.nice(_NICENESS)
+    # gRPC would print each failed handshake; what fails is told by the pipelines, once a minute.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    time = SystemTime()
+    commands: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    orphaned = threading.Event()
+    threading.Thread(target=_listen, args=(commands, orphaned), daemon=True).start()
+    try:
+        with _only_one(job, time, orphaned):
+            if not orphaned.is_set():
+                ExporterProcess(job, time).run(commands, out)
+    except FleetgaugeError as error:
+        log.error("the exporters cannot run", problem=str(error))
+        flush_logs()
+        os._exit(1)  # threads that deliver are daemons; their cursors are durable
+    flush_logs()
+    os._exit(0)  # an export that ignores its end must not keep the process
+
+
+def _listen(commands: "queue.Queue[dict[str, Any] | None]", orphaned: threading.Event) -> None:
+    for line in sys.stdin:
+        commands.put(json.loads(line))
+    orphaned.set()
+    commands.put(None)
+
+
+@contextmanager
+def _only_one(job: Job, time: Time, orphaned: threading.Event) -> Iterator[None]:
+    """Holds the lock that admits one exporter process to an embedded log.
+
+    A predecessor's last batch is waited for, but by no orphan: after several quick deaths of the listener they would
+    get the lock one after the other, and the living listener's process last. An orphan may not have the lock.
+    """
+    if isinstance(job.push_log, KafkaTopicSettings):
+        yield  # a topic's readers are any number
+        return
+    data = DataDirectory(job.log_dirs)
+    deadline_ms = time.hi_res_clock_ms() + _LOCK_WITHIN_MS
+    with ExitStack() as held:
+        while not orphaned.is_set():
+            try:
+                held.enter_context(data.lock("exporters.lock"))
+                break
+            except ConfigError:
+                if time.hi_res_clock_ms() > deadline_ms:
+                    raise
+                orphaned.wait(0.05)
+        yield
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The HTTP process: `python -m fleetgauge.processes.http_process`, started by `fleetgauge.processes.http_supervisor`.
+
+A process and not a thread: whoever asks for twenty thousand clients would have the listener wait for Python's lock, for
+milliseconds each time. It reads one line of JSON from standard input (the descriptors of its sockets, and where the
+node answers), leaves signals to its parent, and ends when the pipe does.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from exporters.http.server import HttpServer, HttpSettings
+from fleetgauge.admin.routes import Routes
+from fleetgauge.logs import configure_logging
+
+_NICENESS: Final = 10
+"""Clients wait for the listener: where cores are short, it goes first."""
+_FINISH_S: Final = 1.0
+
+
+def main() -> None:
+    """Runs the process until its parent closes the pipe."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    line = sys.stdin.buffer.readline()
+    if line:
+        job = json.loads(line)
+        configure_logging(job["level"], job["format"])
+        structlog.contextvars.bind_contextvars(process="http")
+        os.nice(_NICENESS)
+        asyncio.run(_run(job))
+
+
+async def _run(job: dict[str, Any]) -> None:
+    sockets = [socket.socket(fileno=number) for number in job["sockets"]]
+    server = HttpServer(sockets, Routes(Path(job["node"])).answer, HttpSettings())
+    await server.start()
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), ended.set)  # nothing but its end comes behind the first line
+    await ended.wait()
+    loop.remove_reader(sys.stdin.fileno())
+    await server.stop(_FINISH_S)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""What a worker is told of its node's configuration: the one place where limits are divided.
+
+Divided are the limits of what a process holds (`DIVIDED`) and those of users and client ids (`[quotas]`): each worker
+gets the share, rounded up. Not divided are
+
+- limits of one connection or one request: they hold wherever it is served;
+- `push.log.retention.bytes` and `push.log.retention.ms`: the exporter process keeps all logs together within them
+  (`push_log.embedded.joint_retention`), so that a busy worker may use the room of a quiet one;
+- `push.log.min.free.bytes`: a floor of the disk, which all workers look at, and no size of theirs;
+- `socket.listen.backlog.size`: when a worker ends, each of the others has to take the connections of all;
+- `max.connections.per.ip` and its overrides: who is over them is refused, and connections fall on workers by chance, so
+  that a share would refuse clients that keep within the whole. Who is over `max.connections` only waits.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from annotated_types import Ge
+
+from fleetgauge.config import ServiceConfig
+from fleetgauge.data_dir import DataDirectory
+from quotas.config import USER_AND_CLIENT_QUOTA_KEYS
+
+DIVIDED: Final = (
+    "client_instances_max",
+    "client_instance_metrics_max",
+    "queued_max_request_bytes",
+    "queued_max_response_bytes",
+    "max_unfinished_handshakes",
+    "push_log_segment_bytes",
+    "max_connections",
+    "max_connection_creation_rate",
+)
+"""Fields of `ServiceConfig`. Segments are smaller by the same factor, so that the newest ones, which are never dropped,
+take together what a single one would."""
+
+_DIVIDED_OF_A_LISTENER: Final = (".max.connections", ".max.connection.creation.rate")
+
+
+def worker_config(config: ServiceConfig, number: int, *, cluster_id: str, ports: Mapping[str, int]) -> ServiceConfig:
+    """The configuration of worker `number`: of 1 to `config.workers`.
+
+    Args:
+        config: the node's.
+        number: which worker.
+        cluster_id: the node's.
+        ports: the bound port of each listener, by its name.
+    """
+    return config.model_copy(
+        update={
+            **{name: _share(config, name) for name in DIVIDED},
+            "listener_name": {key: _listener_share(config, key, value) for key, value in config.listener_name.items()},
+            "quotas": {name: _quota_shares(config, name, limits) for name, limits in config.quotas.items()},
+            "listeners": tuple(replace(each, port=ports[each.listener_name]) for each in config.listeners),
+            "log_dirs": DataDirectory(config.log_dirs.absolute()).worker(number).root,
+            "cluster_id": cluster_id,
+            "exporters": {},
+            "http_listeners": (),
+        }
+    )
+
+
+def as_json(config: ServiceConfig) -> dict[str, Any]:
+    """A configuration as `ServiceConfig.model_validate` takes it, in plain values; passwords and keys too."""
+    return config.model_dump(by_alias=True, mode="json")
+
+
+def _share(config: ServiceConfig, name: str) -> int:
+    whole: int = getattr(config, name)
+    share = _divided(whole, config.workers)
+    least = next(bound.ge for bound in ServiceConfig.model_fields[name].metadata if isinstance(bound, Ge))
+    if name == "queued_max_request_bytes":
+        least = min(whole, config.socket_request_max_bytes)  # one whole request must find room
+    return max(share, int(str(least)))
+
+
+def _listener_share(config: ServiceConfig, key: str, value: Any) -> Any:
+    return _divided(int(value), config.workers) if key.endswith(_DIVIDED_OF_A_LISTENER) else value
+
+
+def _divided(whole: int, workers: int) -> int:
+    return -(-whole // workers)
+
+
+def _quota_shares(config: ServiceConfig, entity: str, limits: Mapping[str, float]) -> dict[str, float]:
+    """Of every limit of an entity, whole numbers rounded up; of an address's as they are, like its connections."""
+    if entity.removeprefix("/").startswith("ips/"):
+        return dict(limits)
+    shares = {key: limit / config.workers for key, limit in limits.items()}
+    whole = {key.name for key in USER_AND_CLIENT_QUOTA_KEYS.values() if key.integral}
+    return {key: float(math.ceil(share)) if key in whole else share for key, share in shares.items()}

@@ -1,0 +1,242 @@
+"""Looking at the embedded log without taking part: for the CLI and the status page, while a node runs or not."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from base.errors import FleetgaugeError
+from push_log.embedded.cursors import NAME, Cursors, CursorState
+from push_log.embedded.directory import LogDirectory
+from push_log.embedded.lag import added_lags, lag_behind
+from push_log.embedded.position import START, Position
+from push_log.embedded.segment import SegmentCorruptError, SegmentGoneError, Tail, opened
+from push_log.log import Lag, PushLogError
+from push_log.payload import PayloadDecoder
+from telemetry.push_record import PushRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursorStats:
+    """One exporter's cursor and what lies before it."""
+
+    cursor: CursorState
+    lag: Lag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStats:
+    """What the log holds.
+
+    Attributes:
+        segments: sealed ones and the head.
+        disk_bytes: what all files of segments take [B].
+        records: pushes.
+        metrics_bytes: sum of their `metrics`, decompressed [B].
+        oldest_received_at: of the first record [us since the epoch, UTC]; None in an empty log.
+        newest_received_at: of the last record, likewise.
+        damaged_segments: files that were set aside, cannot be read, or have lost their end.
+        cursors: by exporter's name.
+    """
+
+    segments: int
+    disk_bytes: int
+    records: int
+    metrics_bytes: int
+    oldest_received_at: int | None
+    newest_received_at: int | None
+    damaged_segments: int
+    cursors: tuple[CursorStats, ...]
+
+
+def log_stats(log: Path | LogDirectory) -> LogStats:
+    """Adds up a log.
+
+    Args:
+        log: its directory. Who asks again and again keeps the `LogDirectory`, which looks at a sealed segment once.
+
+    Raises:
+        PushLogError: there is no log, or it cannot be read.
+    """
+    directory = _existing(log)
+    live = directory.live()
+    tails = []
+    unreadable = 0 if directory.newest_problem is None else 1
+    for number in live:
+        try:
+            tails.append((number, directory.tail(number, sealed=number != live[-1])))
+        except SegmentGoneError:
+            continue
+        except PushLogError:
+            unreadable += 1
+    filled = [(number, tail) for number, tail in tails if tail.row]
+    short = sum(tail.row < directory.written(number) for number, tail in tails if number != live[-1])
+    set_aside = [file for file in directory.corrupt_files() if directory.is_database(file)]
+    return LogStats(
+        segments=len(live),
+        disk_bytes=sum(directory.disk_bytes(number) for number in directory.numbers()),
+        records=sum(tail.row for _, tail in filled),
+        metrics_bytes=sum(tail.end_bytes for _, tail in filled),
+        oldest_received_at=_first_received_at(directory, filled),
+        newest_received_at=filled[-1][1].received_at if filled else None,
+        damaged_segments=unreadable + short + len(set_aside),
+        cursors=_cursor_stats(directory),
+    )
+
+
+def is_log(log: Path | LogDirectory) -> bool:
+    """True if the directory has a log, which may be empty."""
+    return bool(_directory(log).numbers())
+
+
+def all_stats(logs: Mapping[str, Path] | Mapping[str, LogDirectory]) -> dict[str, LogStats]:
+    """`log_stats` of each log, by name; at least one. What is no log yet is left out where there is another.
+
+    Raises:
+        PushLogError: there is none, or one cannot be read.
+    """
+    there = {name: each for name, each in logs.items() if is_log(each)} or logs
+    return {name: log_stats(each) for name, each in there.items()}
+
+
+def undelivered(path: Path) -> int:
+    """How many pushes of the log in directory `path` some exporter has not had; all of them where none ever read.
+
+    Raises:
+        PushLogError: as `log_stats`.
+    """
+    stats = log_stats(path)
+    return max((each.lag.records for each in stats.cursors), default=stats.records)
+
+
+def holds_pushes(path: Path) -> bool:
+    """True if the log in directory `path` has a push, or what it has cannot be told; false where there is no log."""
+    directory = LogDirectory(path)
+    for number in directory.live():
+        try:
+            if directory.tail(number, sealed=False).row:
+                return True
+        except SegmentGoneError:
+            continue
+        except PushLogError:
+            return True
+    return False
+
+
+def added_stats(logs: Sequence[LogStats]) -> LogStats:
+    """What several logs hold together: those of the listener processes of a node.
+
+    An exporter's cursor is then the sum of its cursors, and has no position.
+    """
+    cursors: dict[str, list[CursorStats]] = {}
+    for each in logs:
+        for entry in each.cursors:
+            cursors.setdefault(entry.cursor.exporter, []).append(entry)
+    oldest = [each.oldest_received_at for each in logs if each.oldest_received_at is not None]
+    newest = [each.newest_received_at for each in logs if each.newest_received_at is not None]
+    return LogStats(
+        segments=sum(each.segments for each in logs),
+        disk_bytes=sum(each.disk_bytes for each in logs),
+        records=sum(each.records for each in logs),
+        metrics_bytes=sum(each.metrics_bytes for each in logs),
+        oldest_received_at=min(oldest, default=None),
+        newest_received_at=max(newest, default=None),
+        damaged_segments=sum(each.damaged_segments for each in logs),
+        cursors=tuple(_added_cursors(name, cursors[name]) for name in sorted(cursors)),
+    )
+
+
+def _added_cursors(exporter: str, entries: Sequence[CursorStats]) -> CursorStats:
+    states = [entry.cursor for entry in entries]
+    return CursorStats(
+        cursor=CursorState(
+            exporter=exporter,
+            position=START,
+            delivered_records=sum(state.delivered_records for state in states),
+            delivered_bytes=sum(state.delivered_bytes for state in states),
+            lost_by_retention=sum(state.lost_by_retention for state in states),
+            lost_by_damage=sum(state.lost_by_damage for state in states),
+        ),
+        lag=added_lags([entry.lag for entry in entries]),
+    )
+
+
+def tail(path: Path, count: int) -> tuple[tuple[str, PushRecord], ...]:
+    """The last `count` records with their positions, oldest first.
+
+    Raises:
+        PushLogError: as `log_stats`.
+    """
+    directory = _existing(path)
+    start = START
+    missing = count
+    for number in reversed(directory.live()):
+        try:
+            last_row = directory.tail(number, sealed=False).row
+        except (SegmentCorruptError, SegmentGoneError):
+            continue
+        start = Position(number, max(0, last_row - missing))
+        missing -= last_row
+        if missing <= 0:
+            break
+    return tuple(deque(_records(directory, start), maxlen=count))
+
+
+def records_after(path: Path, position: str | None = None) -> Iterator[tuple[str, PushRecord]]:
+    """Every record after `position` (None: from the oldest on) up to the log's end at the time, with its position.
+
+    Damaged records and segments are left out.
+
+    Raises:
+        PushLogError: as `log_stats`.
+        ValueError: `position` is none.
+    """
+    start = START if position is None else Position.parse(position)
+    return _records(_existing(path), start)
+
+
+def _directory(log: Path | LogDirectory) -> LogDirectory:
+    return log if isinstance(log, LogDirectory) else LogDirectory(log)
+
+
+def _existing(log: Path | LogDirectory) -> LogDirectory:
+    directory = _directory(log)
+    if not directory.numbers():
+        raise PushLogError(f"there is no push log in {directory.path}: has a node run with these log.dirs?")
+    return directory
+
+
+def _records(directory: LogDirectory, start: Position) -> Iterator[tuple[str, PushRecord]]:
+    payloads = PayloadDecoder()
+    for number in directory.live():
+        if number < start.segment:
+            continue
+        after = start.row if number == start.segment else 0
+        try:
+            last_row = directory.tail(number, sealed=False).row
+            with opened(directory.segment(number)) as reader, closing(reader.rows(after, last_row)) as rows:
+                for row in rows:
+                    try:
+                        record = row.record(payloads.plain(row.metrics, row.encoding, row.metrics_bytes))
+                    except (FleetgaugeError, ValueError, TypeError):
+                        continue
+                    yield str(Position(number, row.row)), record
+        except (SegmentCorruptError, SegmentGoneError):
+            continue
+
+
+def _first_received_at(directory: LogDirectory, filled: Sequence[tuple[int, Tail]]) -> int | None:
+    """Of the oldest segment that can be read."""
+    for number, _ in filled:
+        with suppress(PushLogError), opened(directory.segment(number)) as reader:
+            return reader.received_at(1)
+    return None
+
+
+def _cursor_stats(directory: LogDirectory) -> tuple[CursorStats, ...]:
+    if not (directory.path / NAME).exists():
+        return ()
+    with closing(Cursors(directory.path)) as cursors:
+        states = cursors.states()
+    return tuple(CursorStats(cursor=state, lag=lag_behind(directory, state.position)) for state in states)

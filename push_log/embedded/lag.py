@@ -1,0 +1,62 @@
+"""How much lies between a position and the log's end."""
+
+from collections.abc import Sequence
+
+from push_log.embedded.directory import LogDirectory
+from push_log.embedded.position import START, Position
+from push_log.embedded.segment import opened
+from push_log.log import Lag, PushLogError
+
+
+def end_of(directory: LogDirectory) -> Position:
+    """The position of the newest record.
+
+    Raises:
+        PushLogError: the head cannot be read.
+    """
+    live = directory.live()
+    return Position(live[-1], directory.tail(live[-1], sealed=False).row) if live else START
+
+
+def lag_behind(directory: LogDirectory, position: Position) -> Lag:
+    """What lies after `position`. Safe for threads: it reads over connections of its own.
+
+    Raises:
+        PushLogError: the directory cannot be read. Segments that cannot be are left out: `LogStats` tells of them.
+    """
+    records = size_bytes = 0
+    oldest: int | None = None
+    live = directory.live()
+    for number in live:
+        if number < position.segment:
+            continue
+        after = position.row if number == position.segment else 0
+        try:
+            tail = directory.tail(number, sealed=number != live[-1])
+            if tail.row <= after:
+                continue
+            passed_bytes = 0
+            if oldest is None or after:  # else it need not be opened
+                with opened(directory.segment(number)) as reader:
+                    passed_bytes = reader.end_bytes(after)
+                    oldest = reader.received_at(after + 1) if oldest is None else oldest
+        except PushLogError:
+            continue
+        records += tail.row - after
+        size_bytes += tail.end_bytes - passed_bytes
+    return Lag(records=records, bytes=size_bytes, oldest_received_at=oldest)
+
+
+def added_lags(lags: Sequence[Lag]) -> Lag:
+    """The lag of several logs together.
+
+    >>> added_lags([Lag(records=2, bytes=10, oldest_received_at=7), Lag(records=0, bytes=0, oldest_received_at=None)])
+    Lag(records=2, bytes=10, oldest_received_at=7)
+    """
+    return Lag(
+        records=sum(lag.records for lag in lags),
+        bytes=sum(lag.bytes or 0 for lag in lags),
+        oldest_received_at=min(
+            (lag.oldest_received_at for lag in lags if lag.oldest_received_at is not None), default=None
+        ),
+    )

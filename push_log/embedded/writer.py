@@ -1,0 +1,219 @@
+"""Appending to the embedded log: one process, one transaction a commit."""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from base.clock import SystemTime, Time
+from push_log.embedded.cursors import highest_segment
+from push_log.embedded.directory import LogDirectory
+from push_log.embedded.free_space import FreeSpace, PushLogDirectoryError
+from push_log.embedded.head import HeadSegment, NoSegment
+from push_log.embedded.segment import Predecessor, SegmentCorruptError, row_values
+from push_log.embedded.settings import PushLogSettings
+from push_log.embedded.supply import SegmentSupply, Spawn, in_thread
+from push_log.log import PushLogError, PushLogFullError, PushLogLockedError
+from push_log.payload import stored_form
+from telemetry.push_record import PushRecord
+
+log = structlog.get_logger(__name__)
+
+_ERRORS_UNTIL_NEW_SEGMENT: Final = 3
+LOCK_NAME: Final = "writer.lock"
+
+
+class SqlitePushLogWriter:
+    """The `PushLogWriter` of the embedded log. Opening it begins a new segment.
+
+    The next segment is made in a thread when the head is half full, so that rolling is one tiny transaction. When it
+    is not ready in time, the head just grows on.
+    """
+
+    def __init__(self, settings: PushLogSettings, time: Time | None = None, *, spawn: Spawn = in_thread) -> None:
+        """Opens the log in `settings.dir`.
+
+        Raises:
+            PushLogLockedError: another process writes it.
+            PushLogError: it cannot be written.
+        """
+        self._settings = settings
+        self._time = time or SystemTime()
+        self._buffer: list[tuple[PushRecord, bytes | None]] = []
+        self._errors = 0
+        self._counts = {"records": 0, "metrics_bytes": 0, "commits": 0, "failed_commits": 0, "segments_begun": 0}
+        self._head_since_ms: int | None = None
+        self._lock = _lock(settings.dir)
+        try:
+            directory = LogDirectory(settings.dir)
+            self._free_space = FreeSpace(settings.dir, settings.min_free_bytes, self._time)
+            first_number, self._predecessor = _look_back(directory)
+            self._supply = SegmentSupply(directory, settings.flush, first_number, time=self._time, spawn=spawn)
+            self._head: HeadSegment | NoSegment = NoSegment(settings.dir)
+            self._begin()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    @property
+    def pending(self) -> int:
+        """See `PushLogWriter.pending`."""
+        return len(self._buffer)
+
+    def append(self, record: PushRecord, encoded: bytes | None = None) -> None:
+        """See `PushLogWriter.append`."""
+        self._buffer.append((record, encoded))
+
+    def commit(self) -> int:
+        """See `PushLogWriter.commit`."""
+        batch, self._buffer = self._buffer, []
+        if not batch:
+            return 0
+        try:
+            self._free_space.check()
+            self.roll_if_due()
+            self._write(batch)
+        except PushLogError as error:
+            self._note_failure(error)
+            raise
+        self._errors = 0
+        self._counts["commits"] += 1
+        self._counts["records"] += len(batch)
+        return len(batch)
+
+    def check_room(self) -> None:
+        """Does nothing while the disk has room.
+
+        Raises:
+            PushLogError: why it cannot be written now; see `FreeSpace.check`.
+        """
+        self._free_space.check()
+
+    def counters(self) -> dict[str, int]:
+        """What was written since the log was opened, for `fleetgauge status`. From any thread."""
+        return {**self._counts, "head_segment": self._head.number, "head_bytes": self._head.wal_bytes}
+
+    def roll_if_due(self) -> None:
+        """See `PushLogWriter.roll_if_due`."""
+        fullness = self._fullness()
+        if fullness >= 0.5:
+            self._supply.prepare()
+        if fullness >= 1:
+            self._roll()
+
+    def close(self) -> None:
+        """See `PushLogWriter.close`."""
+        self._buffer = []
+        self._supply.close()
+        self._head.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _fullness(self) -> float:
+        """1 when the head is due to be sealed, for its size or its age."""
+        if isinstance(self._head, NoSegment):
+            return 1
+        age_ms = 0 if self._head_since_ms is None else self._time.hi_res_clock_ms() - self._head_since_ms
+        return max(self._head.wal_bytes / self._settings.segment_bytes, age_ms / self._settings.segment_ms)
+
+    def _begin(self) -> None:
+        """Opens the first segment. A node starts on a full disk too, since its exporters may make room."""
+        try:
+            self._supply.give_back(self._supply.make())
+        except PushLogFullError as error:
+            log.error("pushes are refused: the push log has no room to begin", reason=str(error))
+            return
+        self._roll()
+
+    def _write(self, batch: list[tuple[PushRecord, bytes | None]]) -> None:
+        row, end_bytes = self._head.rows, self._head.end_bytes
+        rows = []
+        for record, encoded in batch:
+            row += 1
+            end_bytes += len(record.metrics)
+            rows.append(row_values(row, record, *stored_form(record, encoded), end_bytes))
+        bytes_before = self._head.end_bytes
+        try:
+            self._head.write(rows, end_bytes)
+        except (UnicodeError, OverflowError, TypeError) as error:
+            raise PushLogError(f"a record cannot be stored: {error}") from error
+        self._counts["metrics_bytes"] += end_bytes - bytes_before
+        if self._head_since_ms is None:
+            self._head_since_ms = self._time.hi_res_clock_ms()
+
+    def _note_failure(self, error: PushLogError) -> None:
+        """A damaged head, or one that fails again and again, is left for a new segment."""
+        self._counts["failed_commits"] += 1
+        if isinstance(error, PushLogFullError | PushLogDirectoryError):
+            return
+        self._errors += 1
+        if isinstance(error, SegmentCorruptError) or self._errors >= _ERRORS_UNTIL_NEW_SEGMENT:
+            log.error(
+                "the push log leaves a segment that it cannot write", segment=str(self._head.path), reason=str(error)
+            )
+            self._supply.prepare()
+            self._roll()
+
+    def _roll(self) -> None:
+        segment = self._supply.take()
+        if segment is None:
+            return
+        try:
+            segment.open(self._time.microseconds(), self._predecessor_now())
+        except PushLogError as error:
+            log.warning("the next segment of the push log cannot be opened yet", reason=str(error))
+            self._supply.give_back(segment)
+            return
+        sealed, self._head = self._head, segment
+        self._head_since_ms = None
+        self._errors = 0
+        self._counts["segments_begun"] += 1
+        sealed.close()
+
+    def _predecessor_now(self) -> Predecessor | None:
+        return Predecessor(self._head.number, self._head.rows) if self._head.number else self._predecessor
+
+
+def _lock(path: Path) -> int:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise PushLogError(f"the push log cannot be kept in {path}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise PushLogLockedError(
+            f"the push log in {path} is written by process {owner or '?'}: stop it, or choose other log.dirs"
+        ) from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def _look_back(directory: LogDirectory) -> tuple[int, Predecessor | None]:
+    """A number beyond every segment and every cursor, and what is known of the newest segment that is kept.
+
+    The newest segments that never got a row are taken away.
+    """
+    first_number = max([0, *directory.used_numbers(), highest_segment(directory.path)]) + 1
+    directory.remove_remains()
+    noted: Predecessor | None = None
+    for number in reversed(directory.numbers()):
+        expected = noted.rows if noted is not None and noted.number == number else 0
+        try:
+            rows = max(directory.tail(number, sealed=False).row, expected)
+        except PushLogError:  # left to the readers, who set it aside and count what it takes along
+            return first_number, Predecessor(number, expected) if expected else None
+        if rows:
+            return first_number, Predecessor(number, rows)
+        with suppress(PushLogError):
+            noted = directory.predecessor(number)
+        directory.remove(number)
+    return first_number, None

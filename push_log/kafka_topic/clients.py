@@ -1,0 +1,142 @@
+"""How our Kafka clients are set up, and the one place that needs `confluent-kafka` (extra `kafka`) to be installed.
+
+Every client of ours has its own telemetry switched off, so that nothing feeds itself.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from base.redaction import HIDDEN, hide, secrets_in, without_credentials
+from push_log.embedded.settings import MIB
+from push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.log import PushLogError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka.admin import AdminClient
+
+_FETCH_BYTES: Final = 32 * MIB
+"""What a consumer fetches ahead of what it has handed out [B]."""
+
+_QUOTED_SETTING: Final = re.compile(r"(beginning at:|unsecured JWS claims:).*", re.DOTALL)
+
+OnError = Callable[["KafkaError"], None]
+
+
+class KafkaClientMissingError(PushLogError):
+    """`confluent-kafka` is not installed."""
+
+    def __str__(self) -> str:
+        return (
+            "a Kafka topic, as push log or destination, needs confluent-kafka, which is not installed: "
+            "pip install 'fleetgauge[kafka]'"
+        )
+
+
+def make_producer(settings: KafkaTopicSettings, on_error: OnError) -> "Producer":
+    """A producer for the topic. Connects in the background.
+
+    Args:
+        settings: where and how.
+        on_error: told of what goes wrong beside the records' own outcomes; called from within `poll`.
+
+    Raises:
+        PushLogError: confluent-kafka is missing, or refuses a setting.
+    """
+    own = {
+        "acks": "all",
+        "enable.idempotence": True,
+        "message.max.bytes": settings.max_record_bytes,
+    }
+    default = {
+        "compression.type": "zstd",
+        "delivery.timeout.ms": 10_000,
+        "partitioner": "murmur2_random",  # as the broker plugin's: a client's pushes share a partition
+    }
+    made: Producer = _make("Producer", settings, {"client.id": "fleetgauge-push-log", **default}, own, on_error)
+    return made
+
+
+def make_consumer(settings: KafkaTopicSettings, exporter: str, on_error: OnError) -> "Consumer":
+    """A consumer in the exporter's group, not yet subscribed; otherwise as `make_producer`.
+
+    Nothing of ours writes in transactions; read_committed leaves out what others aborted.
+    """
+    fetch_bytes = max(_FETCH_BYTES, settings.max_record_bytes)
+    own = {
+        "allow.auto.create.topics": False,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": False,
+        "group.id": settings.group_of(exporter),
+        "isolation.level": "read_committed",
+        "partition.assignment.strategy": "cooperative-sticky",
+    }
+    default = {
+        "fetch.max.bytes": fetch_bytes,
+        "receive.message.max.bytes": fetch_bytes + settings.max_record_bytes + MIB,
+        "queued.max.messages.kbytes": _FETCH_BYTES // 1024,
+        "session.timeout.ms": 15_000,  # how long the partitions of a process that was killed wait for another
+        "topic.metadata.refresh.interval.ms": 10_000,  # a topic that is made, or grows, is noticed within this
+    }
+    made: Consumer = _make("Consumer", settings, {"client.id": f"fleetgauge-{exporter}", **default}, own, on_error)
+    return made
+
+
+def make_admin(settings: KafkaTopicSettings) -> "AdminClient":
+    """An admin client; otherwise as `make_producer`."""
+    made: AdminClient = _make("AdminClient", settings, {"client.id": "fleetgauge-admin"}, {}, lambda error: None)
+    return made
+
+
+def check_clients(settings: KafkaTopicSettings) -> None:
+    """Makes each client once and lets it go again, so that a wrong setting is named at the start.
+
+    Raises:
+        PushLogError: confluent-kafka is missing, or refuses a setting.
+    """
+    make_producer(settings, lambda error: None)
+    make_consumer(settings, "check", lambda error: None).close()
+
+
+def _make(
+    kind: str, settings: KafkaTopicSettings, default: dict[str, Any], own: dict[str, Any], on_error: OnError
+) -> Any:
+    try:
+        import confluent_kafka
+        from confluent_kafka.admin import AdminClient
+    except ModuleNotFoundError as error:
+        raise KafkaClientMissingError from error
+    make = AdminClient if kind == "AdminClient" else getattr(confluent_kafka, kind)
+    chosen = {
+        "log_level": 2,  # what goes wrong is told to `on_error`
+        **default,
+        **settings.client,
+        **own,
+        "bootstrap.servers": settings.bootstrap_servers,
+        "enable.metrics.push": False,
+        "error_cb": on_error,
+    }
+    try:
+        return make(chosen, logger=logging.getLogger("librdkafka"))
+    except confluent_kafka.KafkaException as error:
+        problem = text_of(error.args[0])
+    except (TypeError, ValueError) as error:  # confluent-kafka's own, of what is no text to it
+        problem = text_of(error)
+    problem = hide(problem, secrets_in("client", settings.client))
+    raise PushLogError(f"the Kafka client refuses its settings: {problem}")
+
+
+def text_of(error: object) -> str:
+    """What a `KafkaError` says, for a person: its name and its text, without secrets.
+
+    >>> text_of("anything else")
+    'anything else'
+    """
+    name, text = getattr(error, "name", None), getattr(error, "str", None)
+    said = f"{text()} ({name()})" if callable(name) and callable(text) else str(error)
+    # librdkafka quotes the rest of sasl.oauthbearer.config, of which the secret is a part.
+    return without_credentials(_QUOTED_SETTING.sub(rf"\1 {HIDDEN}", said))

@@ -1,0 +1,51 @@
+"""Where the topic's partitions begin and end. Asked over a connection of its own, which no waiting fetch holds up."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from push_log.kafka_topic.clients import make_admin, text_of
+from push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.log import PushLogError
+
+_REQUEST_S: Final = 2.0
+
+
+class TopicOffsets:
+    """Asks for offsets; from any thread.
+
+    Args:
+        settings: where the topic is.
+
+    Raises:
+        PushLogError: confluent-kafka is missing, or refuses a setting.
+    """
+
+    def __init__(self, settings: KafkaTopicSettings) -> None:
+        self._topic = settings.topic
+        self._admin = make_admin(settings)
+
+    def beginnings(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Partition -> offset of the oldest record that is still there.
+
+        Raises:
+            PushLogError: no answer within two seconds.
+        """
+        return self._ask(partitions, "earliest")
+
+    def ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Partition -> offset that the next record will get; otherwise as `beginnings`."""
+        return self._ask(partitions, "latest")
+
+    def _ask(self, partitions: Iterable[int], which: str) -> dict[int, int]:
+        from confluent_kafka import KafkaException, TopicPartition, admin
+
+        specs: Any = admin  # the library's types leave OffsetSpec out
+        spec = getattr(specs.OffsetSpec, which)()
+        wanted = {TopicPartition(self._topic, partition): spec for partition in partitions}
+        if not wanted:
+            return {}
+        try:
+            asked = self._admin.list_offsets(wanted, request_timeout=_REQUEST_S)
+            return {place.partition: answer.result().offset for place, answer in asked.items()}
+        except KafkaException as error:
+            raise PushLogError(f"cannot ask for offsets of topic {self._topic}: {text_of(error.args[0])}") from error

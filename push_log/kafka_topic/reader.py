@@ -1,0 +1,264 @@
+"""Reading the topic for one exporter; its readers, in any number of processes, divide the topic's partitions."""
+
+import threading
+from collections import Counter
+from contextlib import suppress
+from operator import methodcaller
+from typing import Final
+
+import structlog
+
+from base.clock import SystemTime, Time
+from base.log_limiter import CalmLog
+from push_log.kafka_topic.group_member import GroupMember, MakeConsumer, RebalancingError
+from push_log.kafka_topic.offsets import TopicOffsets
+from push_log.kafka_topic.record_codec import BadRecord, Headers, MalformedRecordError, decode_record
+from push_log.kafka_topic.seen_clients import SeenClients
+from push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.kafka_topic.shares import Fetched, TopicMessage
+from push_log.log import Batch, Lag, PushLogError
+from telemetry.push_record import PushRecord
+
+log = structlog.get_logger(__name__)
+
+_COMMIT_WITHIN_S: Final = 60.0
+_COMMIT_AGAIN_S: Final = 0.1
+_REBALANCE_WITHIN_MS: Final = 60_000
+"""A group that is in a rebalance for longer has a fault, and no ordinary rebalance [ms]."""
+_CALL_HEADERS: Final = methodcaller("headers")
+"""For a name that is no UTF-8, confluent-kafka sets an exception and returns a broken list all the same. A call from C
+checks for that; the interpreter's own, once specialised (PEP 659), does not, and such a list ends the process."""
+
+
+class KafkaTopicReader:
+    """The `PushLogReader` of a Kafka topic. Records that are no push records are set aside, and fail nothing.
+
+    Args:
+        settings: where the topic is.
+        exporter: whose group to join, with the first `poll`.
+        time: the clocks.
+        consumer: makes the consumer; see `GroupMember`.
+        offsets: tells where partitions begin and end.
+        seen: the clients of the records that are read; None keeps none.
+
+    Raises:
+        PushLogError: confluent-kafka is missing, or refuses a setting.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaTopicSettings,
+        exporter: str,
+        *,
+        time: Time | None = None,
+        consumer: MakeConsumer | None = None,
+        offsets: TopicOffsets | None = None,
+        seen: SeenClients | None = None,
+    ) -> None:
+        self._seen = seen
+        self._topic = settings.topic
+        self._exporter = exporter
+        self._time = time or SystemTime()
+        self._woken = False
+        self._last_lag = Lag(records=0, bytes=None, oldest_received_at=None)
+        self._bad: Counter[str] = Counter()
+        self._bad_lock = threading.Lock()
+        self._calm = CalmLog()
+        self._log = log.bind(exporter=exporter)
+        self._offsets = offsets or TopicOffsets(settings)
+        self._member = GroupMember(settings, exporter, self._time, self._beginning_of, consumer)
+
+    @property
+    def exporter(self) -> str:
+        """See `PushLogReader.exporter`."""
+        return self._exporter
+
+    @property
+    def bad_records(self) -> dict[str, int]:
+        """Records that were set aside so far, by reason."""
+        with self._bad_lock:
+            return dict(self._bad)
+
+    @property
+    def lost_records(self) -> int:
+        """Records that the topic's retention took before they were read."""
+        return self._member.lost_records
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be read now; None when all is well."""
+        return self._member.problem
+
+    @property
+    def has_joined(self) -> bool:
+        """True from the first `poll` on; until then it asks nothing of the brokers."""
+        return self._member.has_joined
+
+    @property
+    def has_reached_topic(self) -> bool:
+        """True once the brokers have answered for the topic."""
+        return self._member.has_reached_topic
+
+    @property
+    def rebalances(self) -> int:
+        """How often partitions were assigned or revoked."""
+        return self._member.rebalances
+
+    @property
+    def is_closed(self) -> bool:
+        """True from `close` on."""
+        return self._member.is_closing
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """The partitions that this reader has now."""
+        with self._member.changed:
+            return tuple(share.partition for share in self._member.shares.current)
+
+    def poll(self, max_bytes: int, max_records: int, max_wait_ms: int) -> Batch | None:
+        """See `PushLogReader.poll`."""
+        self._member.join()
+        taken = self._take(max_bytes, max_records, max_wait_ms)
+        records = self._read(taken)
+        if self._seen is not None:
+            self._seen.take((taken[index].partition, taken[index].offset, each) for index, each in records.items())
+        member = self._member
+        with member.changed:
+            batch = member.shares.hand_out(taken, records)
+            skipped = member.shares.skipped()
+        if skipped:
+            with suppress(PushLogError):  # else it is committed with what comes next
+                member.call(lambda: member.commit(member.shares.skipped()), _COMMIT_WITHIN_S)
+        if batch is None and member.problem is not None:
+            raise PushLogError(member.problem)
+        return batch
+
+    def owned(self, batch: Batch) -> Batch | None:
+        """See `PushLogReader.owned`."""
+        with self._member.changed:
+            return self._member.shares.owned(batch)
+
+    def commit(self, batch: Batch) -> int:
+        """See `PushLogReader.commit`. Waits for the end of a rebalance, which may take some of the batch away."""
+        deadline_ms = self._time.hi_res_clock_ms() + _REBALANCE_WITHIN_MS
+        while True:
+            try:
+                return self._member.call(lambda: self._settle(batch), _COMMIT_WITHIN_S)
+            except RebalancingError:
+                if self._woken or self._time.hi_res_clock_ms() >= deadline_ms:
+                    raise
+            with self._member.changed:
+                self._member.changed.wait(_COMMIT_AGAIN_S)
+
+    def _settle(self, batch: Batch) -> int:
+        """In the member's thread, where no rebalance comes between the three."""
+        member = self._member
+        member.commit(member.shares.due(batch))
+        with member.changed:
+            return member.shares.settle(batch)
+
+    def rewind(self) -> None:
+        """See `PushLogReader.rewind`. Returns when the consumer has gone back."""
+        self._member.call(self._member.go_back, _COMMIT_WITHIN_S)
+
+    def wakeup(self) -> None:
+        """See `PushLogReader.wakeup`."""
+        with self._member.changed:
+            self._woken = True
+            self._member.changed.notify_all()
+
+    def lag(self) -> Lag:
+        """See `PushLogReader.lag`: of the partitions that this reader has. After `close`, as it was then.
+
+        Raises:
+            PushLogError: the brokers do not answer now.
+        """
+        if not self._member.is_closing:
+            self._last_lag = self._measure_lag()
+        return self._last_lag
+
+    def close(self) -> None:
+        """See `PushLogReader.close`. Leaves the group, so that others take the partitions over at once."""
+        with suppress(PushLogError):
+            self.lag()
+        self._member.close()
+
+    def _take(self, max_bytes: int, max_records: int, max_wait_ms: int) -> list[Fetched]:
+        deadline_ms = self._time.hi_res_clock_ms() + max_wait_ms
+        changed, shares = self._member.changed, self._member.shares
+        with changed:
+            shares.want(max_bytes, max_records)
+            changed.notify_all()
+            while not (self._woken or shares.is_full):
+                remaining_ms = deadline_ms - self._time.hi_res_clock_ms()
+                if remaining_ms <= 0:
+                    break
+                changed.wait(remaining_ms / 1_000)
+            self._woken = False
+            taken = shares.take()
+            changed.notify_all()
+        return taken
+
+    def _read(self, taken: list[Fetched]) -> dict[int, PushRecord]:
+        """The push records in what was taken, by index; what is none is set aside."""
+        records: dict[int, PushRecord] = {}
+        for index, fetched in enumerate(taken):
+            message = fetched.message
+            try:
+                records[index] = decode_record(message.key(), message.value(), headers_of(message))
+            except MalformedRecordError as error:
+                self._set_aside(error, fetched)
+        return records
+
+    def _set_aside(self, error: MalformedRecordError, fetched: Fetched) -> None:
+        bad = BadRecord(
+            reason=error.reason,
+            detail=error.detail,
+            topic=self._topic,
+            partition=fetched.partition,
+            offset=fetched.offset,
+        )
+        with self._bad_lock:
+            self._bad[bad.reason] += 1
+        if count := self._calm.occurrences(f"bad {bad.reason}", now_ms=self._time.hi_res_clock_ms()):
+            self._log.warning(
+                "a record of the topic is no push record and is set aside: it stays where it is",
+                reason=bad.reason,
+                detail=bad.detail,
+                topic=bad.topic,
+                partition=bad.partition,
+                offset=bad.offset,
+                occurrences=count,
+            )
+
+    def _beginning_of(self, partition: int) -> int:
+        return self._offsets.beginnings([partition])[partition]
+
+    def _measure_lag(self) -> Lag:
+        with self._member.changed:
+            cursors = {share.partition: share.committed for share in self._member.shares.current}
+            oldest = self._member.shares.oldest_received_at
+        asked_at_us = self._time.microseconds()
+        # A cursor that retention has overtaken lies before the beginning; what is between is lost, and not behind.
+        beginnings, ends = self._offsets.beginnings(cursors), self._offsets.ends(cursors)
+        if self._seen is not None:
+            with self._member.changed:
+                read = self._member.shares.read_before(ends, beginnings)
+            self._seen.read_to_end(read, asked_at_us)
+        records = sum(
+            max(0, ends[partition] - max(beginnings[partition], cursor or 0)) for partition, cursor in cursors.items()
+        )
+        return Lag(records=records, bytes=None, oldest_received_at=oldest if records else None)
+
+
+def headers_of(message: TopicMessage) -> Headers | None:
+    """The headers of a record.
+
+    Raises:
+        MalformedRecordError: a name among them is no UTF-8.
+    """
+    try:
+        found = _CALL_HEADERS(message)
+    except (UnicodeDecodeError, SystemError, ValueError) as error:
+        raise MalformedRecordError("garbled_header", f"a header's name cannot be read: {error}") from None
+    return list(found.items()) if isinstance(found, dict) else found

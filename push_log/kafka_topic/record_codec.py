@@ -1,0 +1,220 @@
+"""A push record as a record of a Kafka topic, and back (DESIGN, "Push record").
+
+Key: the 22-character client instance id, so that a client's pushes keep their order. Value: `metrics`, empty for a
+heartbeat, never null. Headers: every other field under its name, as UTF-8 text; a field that is None has no header.
+The broker plugin writes the same form. A broker validates nothing, so reading does.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+from base.errors import FleetgaugeError
+from telemetry.codecs import CompressionType
+from telemetry.push_record import SCHEMA_VERSION, PushRecord, format_instance_id, is_push_id, parse_instance_id
+from telemetry.validate import validate_metrics
+
+T = TypeVar("T")
+
+Headers = Sequence[tuple[str, str | bytes | None]]
+"""As confluent-kafka gives them; of one name the last counts, as with Kafka's `lastHeader`."""
+
+MAX_HEADER_BYTES: Final = 32_767
+"""Longest header that is read [B]: no string of Kafka's protocol is longer, so no label that a broker hands out is."""
+
+HEADER_FIELDS: Final = tuple(name for name in PushRecord._fields if name not in ("client_instance_id", "metrics"))
+"""The fields that are headers, under these names."""
+
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+_COMPRESSION_TYPES: Final = frozenset(kind.label for kind in CompressionType)
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+
+
+class MalformedRecordError(FleetgaugeError):
+    """A record of the topic that is no push record.
+
+    Attributes:
+        reason: a short stable word to count by.
+        detail: what was seen, for a person.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRecord:
+    """A record that was set aside: it stays on the topic until retention takes it, and here it says where.
+
+    Attributes:
+        reason: what to count by, see `MalformedRecordError`.
+        detail: what was seen.
+        topic: the topic.
+        partition: its partition.
+        offset: its offset in the partition.
+    """
+
+    reason: str
+    detail: str
+    topic: str
+    partition: int
+    offset: int
+
+
+class TopicRecord(NamedTuple):
+    """What is produced."""
+
+    key: bytes
+    value: bytes
+    headers: list[tuple[str, str | bytes | None]]
+
+
+def encode_record(record: PushRecord) -> TopicRecord:
+    """The topic's form of a push record."""
+    headers: list[tuple[str, str | bytes | None]]
+    headers = [(name, _text(value)) for name in HEADER_FIELDS if (value := getattr(record, name)) is not None]
+    return TopicRecord(record.client_instance_id.encode(), record.metrics, headers)
+
+
+def decode_record(key: bytes | None, value: bytes | None, headers: Headers | None) -> PushRecord:
+    """The push record that a record of the topic holds. Headers of other names are nobody's business.
+
+    Raises:
+        MalformedRecordError: it holds none that this version can read; nothing else is ever raised.
+    """
+    found = _texts(headers or ())
+    schema_version = _required(found, "schema_version", _integer(1, _INT32_MAX))
+    if schema_version > SCHEMA_VERSION:
+        raise MalformedRecordError(
+            "newer_schema", f"schema_version is {schema_version}, and this reader knows {SCHEMA_VERSION} at most"
+        )
+    if value is None:
+        raise MalformedRecordError("null_value", "the value is null, and a heartbeat's is empty")
+    record = PushRecord(
+        push_id=_required(found, "push_id", _push_id),
+        received_at=_required(found, "received_at", _integer(0, _INT64_MAX)),
+        receiver_node_id=_required(found, "receiver_node_id", _integer(-1, _INT32_MAX)),
+        cluster_id=_required(found, "cluster_id", _as_it_is),
+        listener=_required(found, "listener", _as_it_is),
+        client_instance_id=_instance_id(key),
+        client_id=_required(found, "client_id", _as_it_is),
+        client_software_name=_required(found, "client_software_name", _as_it_is),
+        client_software_version=_required(found, "client_software_version", _as_it_is),
+        client_source_address=_required(found, "client_source_address", _as_it_is),
+        client_source_port=_optional(found, "client_source_port", _integer(0, 65_535)),
+        principal=_required(found, "principal", _as_it_is),
+        subscription_id=_optional(found, "subscription_id", _integer(-_INT32_MAX - 1, _INT32_MAX)),
+        push_interval_ms=_optional(found, "push_interval_ms", _integer(0, _INT32_MAX)),
+        terminating=_required(found, "terminating", _boolean),
+        compression_type=_optional(found, "compression_type", _compression_type),
+        payload_bytes=_optional(found, "payload_bytes", _integer(0, _INT32_MAX)),
+        schema_version=schema_version,
+        metrics=value,
+    )
+    _check_metrics(value)
+    return record
+
+
+def _text(value: str | int | bool) -> bytes:
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    return str(value).encode()
+
+
+def _texts(headers: Headers) -> dict[str, str]:
+    """The headers that are fields, as text."""
+    found: dict[str, str] = {}
+    for name, content in headers:
+        if name not in HEADER_FIELDS:
+            continue
+        if content is None:
+            found.pop(name, None)  # a null header says what a missing one says
+            continue
+        if len(content) > MAX_HEADER_BYTES:
+            raise MalformedRecordError(
+                "header_too_long", f"header {name} has {len(content)} B, and {MAX_HEADER_BYTES} B are allowed"
+            )
+        found[name] = content if isinstance(content, str) else _utf8(name, content)
+    return found
+
+
+def _utf8(name: str, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedRecordError(
+            "not_utf8", f"header {name} is no UTF-8: {error.reason} at byte {error.start}"
+        ) from None
+
+
+def _required(found: Mapping[str, str], name: str, read: Callable[[str, str], T]) -> T:
+    if name not in found:
+        raise MalformedRecordError("missing_header", f"there is no header {name}")
+    return read(name, found[name])
+
+
+def _optional(found: Mapping[str, str], name: str, read: Callable[[str, str], T]) -> T | None:
+    return read(name, found[name]) if name in found else None
+
+
+def _as_it_is(_name: str, text: str) -> str:
+    return text
+
+
+def _integer(minimum: int, maximum: int) -> Callable[[str, str], int]:
+    def read(name: str, text: str) -> int:
+        number = int(text) if _INTEGER.fullmatch(text) else None
+        if number is None or not minimum <= number <= maximum:
+            raise MalformedRecordError(
+                "garbled_header", f"header {name} is {text[:40]!r}, and a number from {minimum} to {maximum} is due"
+            )
+        return number
+
+    return read
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise MalformedRecordError("garbled_header", f"header {name} is {text[:40]!r}, and true or false is due")
+    return text == "true"
+
+
+def _push_id(name: str, text: str) -> str:
+    if not is_push_id(text):
+        raise MalformedRecordError(
+            "garbled_header", f"header {name} is {text[:40]!r}, and 32 lower-case hex digits are due"
+        )
+    return text
+
+
+def _compression_type(name: str, text: str) -> str:
+    if text not in _COMPRESSION_TYPES:
+        raise MalformedRecordError("garbled_header", f"header {name} is {text[:40]!r}, and that is no compression type")
+    return text
+
+
+def _instance_id(key: bytes | None) -> str:
+    """The key, in the one form that Kafka itself writes: other forms of an id would be other clients further on."""
+    try:
+        text = (key or b"").decode("ascii")
+        if len(text) == 22 and format_instance_id(parse_instance_id(text)) == text:
+            return text
+    except ValueError:
+        pass
+    raise MalformedRecordError(
+        "bad_key", f"the key is {(key or b'')[:40]!r}, and an instance id of 22 characters is due"
+    )
+
+
+def _check_metrics(metrics: bytes) -> None:
+    try:
+        validate_metrics(metrics)
+    except FleetgaugeError as error:
+        raise MalformedRecordError("malformed_payload", str(error)) from None

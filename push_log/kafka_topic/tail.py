@@ -1,0 +1,106 @@
+"""The last pushes of a topic, for a person: read from the partitions themselves, in no consumer group."""
+
+import heapq
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Self
+
+from push_log.kafka_topic.clients import make_consumer, text_of
+from push_log.kafka_topic.offsets import TopicOffsets
+from push_log.kafka_topic.reader import headers_of
+from push_log.kafka_topic.record_codec import MalformedRecordError, decode_record
+from push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.log import PushLogError
+from telemetry.push_record import PushRecord
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+_WITHIN_S: Final = 10.0
+_SILENT_S: Final = 5.0
+"""The end of a partition may be no record, such as a transaction's end: it is not waited for any longer."""
+_AT_ONCE: Final = 500
+
+
+class TopicTail:
+    """Reads all partitions near their ends. Close it after use.
+
+    Args:
+        settings: where the topic is.
+
+    Attributes:
+        bad_records: records that were skipped, since they are no push records.
+
+    Raises:
+        PushLogError: the topic cannot be read.
+    """
+
+    def __init__(self, settings: KafkaTopicSettings) -> None:
+        self._topic = settings.topic
+        self._place = f"topic {settings.topic} at {settings.bootstrap_servers}"
+        self._offsets = TopicOffsets(settings)
+        self._consumer = make_consumer(settings, "log-tail", lambda error: None)  # what matters, the calls raise
+        self.bad_records = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def last(self, number: int) -> list[PushRecord]:
+        """The last pushes of all partitions together, oldest first.
+
+        Raises:
+            PushLogError: the brokers do not answer.
+        """
+        from confluent_kafka import TopicPartition
+
+        partitions = self._partitions()
+        ends, beginnings = self._offsets.ends(partitions), self._offsets.beginnings(partitions)
+        starts = {each: max(beginnings[each], ends[each] - number) for each in partitions}
+        self._consumer.assign([TopicPartition(self._topic, each, starts[each]) for each in partitions])
+        awaited = {each for each in partitions if starts[each] < ends[each]}
+        newest_first = heapq.nlargest(number, self._until(awaited, ends), key=_push_id)
+        return newest_first[::-1]
+
+    def follow(self) -> Iterator[PushRecord]:
+        """The pushes behind those of `last` as they come, without an end."""
+        while True:
+            for message in self._consumer.consume(_AT_ONCE, 0.5):
+                yield from self._read(message)
+
+    def _partitions(self) -> list[int]:
+        from confluent_kafka import KafkaException
+
+        try:
+            found = self._consumer.list_topics(self._topic, timeout=_WITHIN_S).topics[self._topic]
+        except KafkaException as error:
+            raise PushLogError(f"cannot read {self._place}: {text_of(error.args[0])}") from error
+        if found.error is not None:
+            raise PushLogError(f"cannot read {self._place}: {text_of(found.error)}")
+        return sorted(found.partitions)
+
+    def _until(self, awaited: set[int], ends: dict[int, int]) -> Iterator[PushRecord]:
+        """What comes before the ends of the awaited partitions."""
+        while awaited:
+            messages = self._consumer.consume(_AT_ONCE, _SILENT_S)
+            if not messages:
+                return
+            for message in messages:
+                yield from self._read(message)
+                partition, offset = message.partition(), message.offset()
+                if partition is not None and offset is not None and offset + 1 >= ends[partition]:
+                    awaited.discard(partition)
+
+    def _read(self, message: "Message") -> Iterator[PushRecord]:
+        error = message.error()
+        if error is not None:
+            raise PushLogError(f"cannot read {self._place}: {text_of(error)}")
+        try:
+            yield decode_record(message.key(), message.value(), headers_of(message))
+        except MalformedRecordError:
+            self.bad_records += 1
+
+
+def _push_id(record: PushRecord) -> str:
+    return record.push_id

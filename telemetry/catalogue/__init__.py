@@ -1,0 +1,1 @@
+"""What is known of clients in the field: their metrics, versions, names and dialects."""

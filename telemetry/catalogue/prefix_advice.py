@@ -1,0 +1,72 @@
+"""Advice on subscriptions: prefixes under which no known client has a metric. They are never refused.
+
+Applications and Kafka Streams may have metrics of their own (KIP-1076), and the next client version has others; but a
+prefix that nobody answers is mostly a slip of the pen, and silence would be the only sign of it.
+"""
+
+import difflib
+import logging
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final
+
+from telemetry.catalogue.standard_metrics import KAFKA_PREFIX, is_known_prefix, known_prefixes
+
+_logger = logging.getLogger(__name__)
+
+_MAX_COMPARED_CHARACTERS: Final = 200
+_MAX_ADVISED: Final = 32
+"""Unknown prefixes of all subscriptions together that are looked at: each costs some 10 ms of comparing."""
+_SIMILARITY: Final = 0.6
+
+
+def nearest_prefix(prefix: str) -> str:
+    """The known prefix that was probably meant; empty where none is near.
+
+    >>> nearest_prefix("producer.node."), nearest_prefix("org.apache.kafka.consumer-fetch-manager")
+    ('org.apache.kafka.producer.node.', 'org.apache.kafka.consumer.fetch.manager')
+    >>> nearest_prefix("org.apache.kafka.prodcuer."), nearest_prefix("com.example.orders.")
+    ('org.apache.kafka.producer.', '')
+    """
+    prefix = prefix[:_MAX_COMPARED_CHARACTERS]
+    written = prefix.lower().replace("-", ".").replace(".metrics", "")
+    for candidate in (written, KAFKA_PREFIX + written.removeprefix("kafka.")):
+        if is_known_prefix(candidate):
+            return candidate
+    close = difflib.get_close_matches(written, known_prefixes(), n=1, cutoff=_SIMILARITY)
+    return close[0] if close else ""
+
+
+class PrefixAdvice:
+    """What of the subscriptions in force nobody is known to answer.
+
+    Attributes:
+        unmatched: by resource, each such prefix and the nearest known one (or nothing).
+    """
+
+    def __init__(self) -> None:
+        self.unmatched: dict[str, dict[str, str]] = {}
+
+    def review(self, requested: Mapping[str, Iterable[str]]) -> None:
+        """Looks at every resource's prefixes, and logs what is new; what was said once is not said again."""
+        unknown = (
+            (name, each) for name, prefixes in requested.items() for each in prefixes if not is_known_prefix(each)
+        )
+        found: dict[str, dict[str, str]] = {}
+        for name, prefix in islice(unknown, _MAX_ADVISED):
+            nearest = self.unmatched.get(name, {}).get(prefix)
+            if nearest is None:
+                nearest = nearest_prefix(prefix)
+                _warn(name, prefix, nearest)
+            found.setdefault(name, {})[prefix] = nearest
+        self.unmatched = found
+
+
+def _warn(name: str, prefix: str, nearest: str) -> None:
+    _logger.warning(
+        "subscription %s asks for %r, and no known client has a metric under that prefix; %s It stays in force, since "
+        "applications and Streams may have metrics of their own (KIP-1076).",
+        name,
+        prefix[:_MAX_COMPARED_CHARACTERS],
+        f"did you mean {nearest}?" if nearest else "fleetgauge metrics lists the known ones.",
+    )

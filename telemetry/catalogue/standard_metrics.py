@@ -1,0 +1,228 @@
+"""The metrics that clients are known to send: KIP-714's standard and required ones, and Kafka's own beyond them.
+
+One table: telemetry name, type, attributes, roles, required or not, unit and meaning, and Kafka's own (JMX) name, from
+which the rule below derives the telemetry name. The standard library alone, so that other rooms may use it.
+"""
+
+import bisect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Final, Literal
+
+from telemetry.catalogue.java_metrics import JAVA_METRICS
+from telemetry.catalogue.meanings import meaning_of, quantity_of, unit_of
+
+KAFKA_PREFIX: Final = "org.apache.kafka."
+"""Begins every telemetry name that is derived from one of Kafka's (KIP-714, Naming)."""
+
+Client = Literal["java", "librdkafka", "franz-go"]
+ROLES: Final = ("producer", "consumer", "share-consumer", "admin", "streams")
+
+_ALL: Final = frozenset({"*", ""})
+"""Both ask for everything: the one alone in a subscription, the other as a prefix."""
+
+_REQUIRED: Final = frozenset(
+    {
+        ("producer-metrics", "connection-creation-total"),
+        ("producer-node-metrics", "request-latency-avg"),
+        ("producer-node-metrics", "request-latency-max"),
+        ("consumer-metrics", "connection-creation-total"),
+        ("consumer-node-metrics", "request-latency-avg"),
+        ("consumer-node-metrics", "request-latency-max"),
+    }
+)
+"""KIP-714, Standard producer and consumer metrics: every client must have them. The KIP marks them by bold type, which
+the copy at hand has lost; an issue of another client (Dekaf, 1005) lists these six, unchecked against the KIP."""
+
+_STANDARD: Final = _REQUIRED | frozenset(
+    {
+        ("producer-metrics", "connection-creation-rate"),
+        ("producer-metrics", "produce-throttle-time-avg"),
+        ("producer-metrics", "produce-throttle-time-max"),
+        ("producer-metrics", "record-queue-time-avg"),
+        ("producer-metrics", "record-queue-time-max"),
+        ("consumer-metrics", "connection-creation-rate"),
+        ("consumer-metrics", "poll-idle-ratio-avg"),
+        ("consumer-coordinator-metrics", "commit-latency-avg"),
+        ("consumer-coordinator-metrics", "commit-latency-max"),
+        ("consumer-coordinator-metrics", "assigned-partitions"),
+        ("consumer-coordinator-metrics", "rebalance-latency-avg"),
+        ("consumer-coordinator-metrics", "rebalance-latency-max"),
+        ("consumer-coordinator-metrics", "rebalance-latency-total"),
+        ("consumer-fetch-manager-metrics", "fetch-latency-avg"),
+        ("consumer-fetch-manager-metrics", "fetch-latency-max"),
+    }
+)
+"""KIP-714, Standard producer and consumer metrics, all of them: clients should have those that make sense for them."""
+
+_OTHER_CLIENTS: Final[Mapping[Client, Mapping[str, Mapping[str, str]]]] = {
+    "librdkafka": {
+        "producer": {
+            "producer-metrics": "connection-creation-rate connection-creation-total produce-throttle-time-avg "
+            "produce-throttle-time-max record-queue-time-avg record-queue-time-max request-latency-avg "
+            "request-latency-max",
+            "producer-node-metrics": "request-latency-avg request-latency-max",
+        },
+        "consumer": {
+            "consumer-metrics": "connection-creation-rate connection-creation-total poll-idle-ratio-avg",
+            "consumer-node-metrics": "request-latency-avg request-latency-max",
+            "consumer-coordinator-metrics": "assigned-partitions commit-latency-avg commit-latency-max "
+            "rebalance-latency-avg rebalance-latency-max rebalance-latency-total",
+            "consumer-fetch-manager-metrics": "fetch-latency-avg fetch-latency-max",
+        },
+        "share-consumer": {
+            "consumer-share-metrics": "poll-idle-ratio-avg time-between-poll-avg time-between-poll-max",
+            "consumer-share-coordinator-metrics": "heartbeat-rate heartbeat-total",
+            "consumer-share-fetch-manager-metrics": "acknowledgements-send-rate acknowledgements-send-total "
+            "bytes-consumed-rate bytes-consumed-total fetch-latency-avg fetch-latency-max fetch-rate fetch-size-avg "
+            "fetch-size-max fetch-throttle-time-avg fetch-throttle-time-max fetch-total",
+        },
+    },
+    "franz-go": {
+        "producer": {
+            "producer-metrics": "connection-creation-rate connection-creation-total produce-throttle-time-avg "
+            "produce-throttle-time-max",
+            "producer-node-metrics": "request-latency-avg request-latency-max",
+        },
+        "consumer": {
+            "consumer-metrics": "connection-creation-rate connection-creation-total",
+            "consumer-node-metrics": "request-latency-avg request-latency-max",
+            "consumer-coordinator-metrics": "commit-latency-avg commit-latency-max",
+        },
+    },
+}
+"""What clients that are not Kafka's have, by role and Kafka's group: librdkafka 2.16, franz-go 1.22."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownMetric:
+    """One metric that some client is known to send.
+
+    Attributes:
+        name: the telemetry name, which subscriptions are about.
+        type: `sum` or `gauge`, as Java sends it.
+        attributes: that its data points may carry.
+        roles: clients that have it.
+        is_standard: KIP-714 says that clients should have it.
+        is_required: KIP-714 says that clients must have it.
+        kafka_group: of Kafka's own (JMX) name.
+        kafka_name: Kafka's own (JMX) name.
+        clients: implementations that are known to have it.
+        unit: of its values, `1` for a plain number; None where it is not known.
+        quantity: what is measured, in a few words; None where it is not known.
+        meaning: the same with the statistic.
+    """
+
+    name: str
+    type: Literal["sum", "gauge"]
+    attributes: tuple[str, ...]
+    roles: tuple[str, ...]
+    is_standard: bool
+    is_required: bool
+    kafka_group: str
+    kafka_name: str
+    clients: tuple[Client, ...]
+    unit: str | None
+    quantity: str | None
+    meaning: str | None
+
+
+def telemetry_name(group: str, name: str) -> str:
+    """The telemetry name of a Kafka metric (KIP-714, Naming; kafka-clients' `TelemetryMetricNamingConvention`).
+
+    Lower case; the group without `-metrics`, wherever that stands behind the first word; every `-` becomes a dot.
+
+    >>> telemetry_name("consumer-coordinator-metrics", "rebalance-latency-max")
+    'org.apache.kafka.consumer.coordinator.rebalance.latency.max'
+    >>> telemetry_name("kafka-metrics-count", "count")
+    'org.apache.kafka.kafka.count.count'
+    """
+    dotted = group.lower().replace("-", ".").replace(".metrics", "")
+    return f"{KAFKA_PREFIX}{dotted}.{name.lower().replace('-', '.')}"
+
+
+def attribute_name(tag: str) -> str:
+    """The telemetry attribute of a Kafka tag: lower case, `-` becomes `_` (KIP-714, Naming)."""
+    return tag.lower().replace("-", "_")
+
+
+def metric_type(name: str) -> Literal["sum", "gauge"]:
+    """The type under which Java sends a Kafka metric: a cumulative count is a sum, and Kafka names those `-total`."""
+    return "sum" if name.endswith("-total") else "gauge"
+
+
+@cache
+def known_metrics() -> tuple[KnownMetric, ...]:
+    """The table: producer, consumer, share consumer, admin, Streams; by group and name within."""
+    others = _clients_by_metric()
+    found = {}
+    for roles, group, tags, names in JAVA_METRICS:
+        for name in names.split():
+            metric = KnownMetric(
+                name=telemetry_name(group, name),
+                type=metric_type(name),
+                attributes=tuple(map(attribute_name, tags)),
+                roles=roles,
+                is_standard=(group, name) in _STANDARD,
+                is_required=(group, name) in _REQUIRED,
+                kafka_group=group,
+                kafka_name=name,
+                clients=("java", *others.get((group, name), ())),
+                unit=unit_of(group, name),
+                quantity=quantity_of(group, name),
+                meaning=meaning_of(group, name),
+            )
+            found[metric.name] = metric
+    return tuple(found.values())
+
+
+def _clients_by_metric() -> Mapping[tuple[str, str], tuple[Client, ...]]:
+    found: dict[tuple[str, str], tuple[Client, ...]] = {}
+    for client, by_role in _OTHER_CLIENTS.items():
+        for groups in by_role.values():
+            for group, names in groups.items():
+                for name in names.split():
+                    found[group, name] = (*found.get((group, name), ()), client)
+    return MappingProxyType(found)
+
+
+def selected(prefixes: Iterable[str]) -> tuple[KnownMetric, ...]:
+    """The known metrics that a subscription with these prefixes asks for: `*` and the empty prefix ask for all."""
+    wanted = tuple("" if prefix in _ALL else prefix for prefix in prefixes)
+    return tuple(metric for metric in known_metrics() if metric.name.startswith(wanted))
+
+
+def is_known_prefix(prefix: str) -> bool:
+    """True if some known client has a metric under `prefix`."""
+    names = _sorted_names()
+    first = bisect.bisect_left(names, "" if prefix in _ALL else prefix)
+    return first < len(names) and (prefix in _ALL or names[first].startswith(prefix))
+
+
+@cache
+def _sorted_names() -> tuple[str, ...]:
+    return tuple(sorted(metric.name for metric in known_metrics()))
+
+
+@cache
+def known_prefixes() -> tuple[str, ...]:
+    """Every prefix that ends at a dot, and every whole name: what an operator might have meant."""
+    found = set()
+    for metric in known_metrics():
+        parts = metric.name.split(".")
+        found.add(metric.name)
+        found.update(".".join(parts[:end]) + "." for end in range(3, len(parts)))
+    return tuple(sorted(found))
+
+
+def serves_every_role(client: Client, prefix: str) -> bool:
+    """True if a client of this implementation has a metric under `prefix` whether it is a producer or a consumer."""
+    by_role = _OTHER_CLIENTS[client]
+    return all(_has_any(by_role[role], prefix) for role in ("producer", "consumer"))
+
+
+def _has_any(groups: Mapping[str, str], prefix: str) -> bool:
+    names = (telemetry_name(group, name) for group, listed in groups.items() for name in listed.split())
+    return prefix in _ALL or any(name.startswith(prefix) for name in names)

@@ -1,0 +1,175 @@
+"""The client instances of this node: the least recently used go first, silent ones expire, connections end."""
+
+import itertools
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from telemetry.instances.expiry_queue import ExpiryQueue
+from telemetry.instances.instance import ClientInstance, InstanceKey, other_sender
+from telemetry.instances.register import InstanceRegister
+from telemetry.plugin.api import RequestContext
+
+_logger = logging.getLogger(__name__)
+
+MAX_RECALLED: Final = 16
+"""Instances of one connection among which a client without an id is looked for."""
+
+EVICTION_WARNING_INTERVAL_MS: Final = 300_000
+
+
+class InstanceCache:
+    """A bounded map of client instances. Not for several threads. Times are monotonic [ms].
+
+    Attributes:
+        evicted: instances that went because the cache was full.
+        expired: instances that went because nothing came from them.
+        clashes: instances made under an id that another sender was using.
+        register: the instances in numbered places.
+    """
+
+    def __init__(self, max_size: int, on_forget: Callable[[ClientInstance], None] = lambda _: None) -> None:
+        """Keeps at most `max_size` instances; `on_forget` is told of every one that goes, for whatever reason."""
+        self._max_size = max_size
+        # The least recently used first. One mapping, where a general LRU cache keeps sizes and order in two more.
+        self._instances: OrderedDict[InstanceKey, ClientInstance] = OrderedDict()
+        self._shared_ids = 0
+        self._on_forget = on_forget
+        self.register = InstanceRegister()
+        # Nearly every connection has one client: a mapping is made for the others only.
+        self._by_connection: dict[str, ClientInstance | dict[InstanceKey, ClientInstance]] = {}
+        self._queue = ExpiryQueue()
+        self._warned_ms: int | None = None
+        self.evicted = 0
+        self.expired = 0
+        self.clashes = 0
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    def get(self, instance_id: bytes, context: RequestContext) -> ClientInstance | None:
+        """The instance of that sender under that id, which becomes the most recently used."""
+        instance = self._instances.get(instance_id)
+        if instance is None or (instance.context is not context and not instance.is_of(context)):
+            if not self._shared_ids:
+                return None
+            instance = self._instances.get(other_sender(instance_id, context))
+            if instance is None:
+                return None
+        self._instances.move_to_end(instance.key)
+        return instance
+
+    def contains_id(self, instance_id: bytes) -> bool:
+        """True if the id is in use."""
+        return instance_id in self._instances
+
+    def add(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> None:
+        """Takes a new instance in; the least recently used one goes if there is no room."""
+        if len(self._instances) >= self._max_size:
+            self._evict(now_ms)
+        instance_id = instance.instance_id.bytes
+        if instance_id in self._instances:
+            instance.key = other_sender(instance_id, context)
+            self._shared_ids += 1
+            self.clashes += 1
+        self._instances[instance.key] = instance
+        self.register.add(instance)
+
+    def touch(self, instance: ClientInstance, now_ms: int) -> None:
+        """Notes a request of the instance: its time starts anew."""
+        deadline_ms = now_ms + instance.expiry_ms
+        instance.deadline_ms = deadline_ms
+        if deadline_ms < instance.queued_second * 1_000:
+            self._queue.put(instance, len(self._instances))
+
+    def on_connection(self, connection_id: str) -> tuple[ClientInstance, ...]:
+        """The instances that were made known on a connection, the latest first; of more than `MAX_RECALLED` the latest.
+
+        A client has one or two; looking through all that one connection may make would let each Get cost more than
+        the one before it.
+        """
+        seen = self._by_connection.get(connection_id, {})
+        return tuple(itertools.islice(reversed(seen.values()), MAX_RECALLED)) if isinstance(seen, dict) else (seen,)
+
+    def disconnect(self, connection_id: str) -> int:
+        """Forgets a closed connection, and the instances that have no other; returns how many those are."""
+        removed = 0
+        seen = self._by_connection.pop(connection_id, {})
+        for instance in seen.values() if isinstance(seen, dict) else (seen,):
+            if not instance.gate.leave(connection_id):
+                self._remove(instance)
+                removed += 1
+            elif instance.connection_id == connection_id:
+                instance.connection_id = ""  # so that whatever comes next is noted with its address
+        return removed
+
+    def expire(self, now_ms: int) -> int:
+        """Forgets the instances whose time is over; returns how many."""
+        removed = 0
+        for instance in self._queue.due(now_ms, self.__len__):
+            self._remove(instance)
+            removed += 1
+        self.expired += removed
+        return removed
+
+    def clear(self) -> None:
+        """Forgets everything but the counters."""
+        for instance in self.register.between(0, len(self.register)):
+            self._on_forget(instance)
+        self.register.clear()
+        self._instances.clear()
+        self._shared_ids = 0
+        self._by_connection.clear()
+        self._queue.clear()
+
+    def move(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> None:
+        """Notes that the latest request of the instance came as `context` says, perhaps on another connection."""
+        instance.context = context
+        connection_id = context.connection_id
+        if instance.connection_id == connection_id:
+            return
+        instance.connection_id = connection_id
+        gate = instance.gate
+        replaced = gate.enter(connection_id, now_ms - instance.expiry_ms)
+        if replaced is not None:
+            self._detach(instance, replaced)
+        if gate.seat.connection_id != connection_id:
+            return  # there are as many connections as are remembered
+        seen = self._by_connection.setdefault(connection_id, instance)
+        if isinstance(seen, dict):
+            seen[instance.key] = instance
+        elif seen is not instance:
+            self._by_connection[connection_id] = {seen.key: seen, instance.key: instance}
+
+    def _detach(self, instance: ClientInstance, connection_id: str) -> None:
+        seen = self._by_connection.get(connection_id)
+        if isinstance(seen, dict):
+            seen.pop(instance.key, None)
+        if not seen or seen is instance:
+            self._by_connection.pop(connection_id, None)
+
+    def _evict(self, now_ms: int) -> None:
+        _, instance = self._instances.popitem(last=False)
+        self._forget(instance)
+        self.evicted += 1
+        if self._warned_ms is None or now_ms - self._warned_ms >= EVICTION_WARNING_INTERVAL_MS:
+            self._warned_ms = now_ms
+            _logger.warning(
+                "The cache of client instances is full at %d; %d were forgotten before their time so far: raise "
+                "telemetry.client.instances.max or spread the clients over more nodes",
+                self._max_size,
+                self.evicted,
+            )
+
+    def _remove(self, instance: ClientInstance) -> None:
+        del self._instances[instance.key]
+        self._forget(instance)
+
+    def _forget(self, instance: ClientInstance) -> None:
+        """Takes a removed instance out of everything else."""
+        self._on_forget(instance)
+        self.register.remove(instance)
+        for connection_id in instance.gate.connections:
+            self._detach(instance, connection_id)
+        self._shared_ids -= isinstance(instance.key, tuple)

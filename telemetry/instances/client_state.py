@@ -1,0 +1,98 @@
+"""The state of a client instance, judged in one place for both forms: a node's own instances and a topic's records."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from base.errors import ErrorCode
+from telemetry.instances.instance import EXPIRY_INTERVALS, MIN_EXPIRY_MS
+
+LATE_INTERVALS: Final = 1.5
+"""Longest wait by a client's own jitter: up to 1.5 intervals after a Get (KIP-714, Client behavior)."""
+
+LATE_GRACE_MS: Final = 1_000
+"""Allowance for the network and for a busy client [ms]."""
+
+VANISHED_SHOWN_MS: Final = 24 * 3_600_000
+"""A vanished instance is listed for this long after it was last seen [ms]."""
+
+ENDED_SHOWN_MS: Final = 3_600_000
+"""An instance that sent its terminating push is listed for this long after it [ms]."""
+
+
+class ClientState(StrEnum):
+    """State of an instance; the first that applies, from above."""
+
+    ENDED = "ended"
+    """Its terminating push was accepted: the client has closed."""
+    VANISHED = "vanished"
+    """Its connection ended, or it was silent for `vanished_after_ms`, without a terminating push."""
+    REFUSED = "refused"
+    """Its latest request was answered with an error other than THROTTLING_QUOTA_EXCEEDED."""
+    THROTTLED = "throttled"
+    """Its latest request was answered THROTTLING_QUOTA_EXCEEDED: too early, or the push log was not available."""
+    UNSUBSCRIBED = "unsubscribed"
+    """No subscription asks it for metrics."""
+    LATE = "late"
+    """Nothing came for 1.5 push intervals and a second."""
+    NEW = "new"
+    """It has not pushed yet, and need not have."""
+    LIVE = "live"
+    """Its pushes come as they should."""
+
+
+STATE_MEANINGS: Final[Mapping[ClientState, str]] = {
+    ClientState.ENDED: "its terminating push was accepted: the client has closed; listed for an hour",
+    ClientState.VANISHED: "its last connection ended without a terminating push, or nothing came from it for three "
+    "push intervals, at least 60 s; listed for a day",
+    ClientState.REFUSED: "its latest request was answered with an error other than THROTTLING_QUOTA_EXCEEDED",
+    ClientState.THROTTLED: "its latest request was answered THROTTLING_QUOTA_EXCEEDED",
+    ClientState.UNSUBSCRIBED: "no subscription asks it for metrics",
+    ClientState.LATE: "nothing came from it for 1.5 push intervals and a second",
+    ClientState.NEW: "it has not pushed yet, and need not have",
+    ClientState.LIVE: "its pushes come as they should",
+}
+"""In the order in which they are tried."""
+
+
+def vanished_after_ms(push_interval_ms: int) -> int:
+    """Silence after which a client counts as vanished [ms].
+
+    >>> vanished_after_ms(60_000), vanished_after_ms(1_000)
+    (180000, 60000)
+    """
+    return max(MIN_EXPIRY_MS, EXPIRY_INTERVALS * push_interval_ms)
+
+
+def judged(
+    *,
+    ended: bool,
+    silence_ms: float,
+    push_interval_ms: int,
+    has_pushed: bool = True,
+    lost_connection: bool = False,
+    is_subscribed: bool = True,
+    error: ErrorCode = ErrorCode.NONE,
+) -> ClientState:
+    """The state of an instance.
+
+    Args:
+        ended: its terminating push was accepted.
+        silence_ms: time since its latest request or push [ms].
+        push_interval_ms: the interval that it was told, or keeps to [ms].
+        has_pushed: it has pushed at least once.
+        lost_connection: its last connection has ended.
+        is_subscribed: a subscription asks it for metrics.
+        error: answer to its latest request, where it is known.
+    """
+    if ended:
+        return ClientState.ENDED
+    if lost_connection or (is_subscribed and silence_ms >= vanished_after_ms(push_interval_ms)):
+        return ClientState.VANISHED
+    if error is not ErrorCode.NONE:
+        return ClientState.THROTTLED if error is ErrorCode.THROTTLING_QUOTA_EXCEEDED else ClientState.REFUSED
+    if not is_subscribed:
+        return ClientState.UNSUBSCRIBED
+    if silence_ms > LATE_INTERVALS * push_interval_ms + LATE_GRACE_MS:
+        return ClientState.LATE
+    return ClientState.LIVE if has_pushed else ClientState.NEW

@@ -1,0 +1,86 @@
+"""Which client instances may be due to be forgotten: an entry an instance, by the second of its deadline."""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from telemetry.instances.instance import ClientInstance
+
+_SECOND_MS: Final = 1_000
+_SLACK: Final = 1_024
+
+
+class ExpiryQueue:
+    """Instances by deadline. Times are monotonic [ms].
+
+    A deadline that moves back is noticed when its entry comes up; one that moves forward gets a new entry, and the old
+    one is passed over. An entry is a place in the list of its second, not an object of its own in a heap.
+    """
+
+    __slots__ = ("_buckets", "_entries", "_seconds")
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, list[ClientInstance]] = {}
+        self._seconds: list[int] = []
+        self._entries = 0
+
+    def __len__(self) -> int:
+        """How many entries there are, those that are passed over too."""
+        return self._entries
+
+    def put(self, instance: ClientInstance, known: int) -> None:
+        """Takes in an instance with its deadline of now; `known` are the instances that there are in all."""
+        if self._entries > 2 * known + _SLACK:
+            self._tidy()
+        second = instance.queued_second = instance.deadline_ms // _SECOND_MS
+        self._append(second, (instance,))
+
+    def due(self, now_ms: int, known: Callable[[], int]) -> Iterator[ClientInstance]:
+        """Hands out the instances whose deadline is over; whoever asks forgets each before the next."""
+        while self._seconds and self._seconds[0] * _SECOND_MS <= now_ms:
+            second = heapq.heappop(self._seconds)
+            entries = self._buckets.pop(second)
+            self._entries -= len(entries)
+            later = []
+            for instance in entries:
+                if not _is_current(second, instance):
+                    continue
+                if instance.deadline_ms <= now_ms:
+                    yield instance
+                elif instance.deadline_ms // _SECOND_MS == second:
+                    later.append(instance)
+                else:
+                    self.put(instance, known())
+            if later:
+                self._append(second, later)
+                return  # it is the second that has begun: every other one is still to come
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._buckets.clear()
+        self._seconds.clear()
+        self._entries = 0
+
+    def _append(self, second: int, instances: Iterable[ClientInstance]) -> None:
+        bucket = self._buckets.get(second)
+        if bucket is None:
+            bucket = self._buckets[second] = []
+            heapq.heappush(self._seconds, second)
+        before = len(bucket)
+        bucket.extend(instances)
+        self._entries += len(bucket) - before
+
+    def _tidy(self) -> None:
+        """Drops what would be passed over."""
+        buckets = {
+            second: [instance for instance in bucket if _is_current(second, instance)]
+            for second, bucket in self._buckets.items()
+        }
+        self._buckets = {second: bucket for second, bucket in buckets.items() if bucket}
+        self._seconds = sorted(self._buckets)  # which is a heap
+        self._entries = sum(map(len, self._buckets.values()))
+
+
+def _is_current(second: int, instance: ClientInstance) -> bool:
+    """True unless the entry's instance is gone or queued under another second."""
+    return second == instance.queued_second and instance.place >= 0

@@ -1,0 +1,183 @@
+"""Which client instance a request is of, and what that client is asked for: Kafka's half of `ClientMetricsManager`
+that makes and recovers instances.
+
+What an operator asks of a client (`subscriptions`) is bounded by what its software can take (`interval_bound`), made
+rarer while it is over a telemetry quota (`push_pace`), and rid of what its software cannot send (`client_guard`).
+"""
+
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from telemetry.client_metrics import ClientMetrics
+from telemetry.instances.cache import InstanceCache
+from telemetry.instances.departed import DepartedClients
+from telemetry.instances.instance import ClientInstance, SharedTexts, attributes_of, kept_client_id
+from telemetry.instances.sender_bounds import SenderBounds
+from telemetry.plugin import RequestContext
+from telemetry.subscriptions.client_guard import ClientGuard
+from telemetry.subscriptions.interval_bound import bounded_for, lengthened
+from telemetry.subscriptions.interval_scaling import Pace, TelemetryPace
+from telemetry.subscriptions.resources import EffectiveSubscription, Subscriptions
+
+LAST_RESERVED_ID: Final = 1
+"""Kafka's `Uuid.RESERVED` are 0 and 1: no client is given these; 0 is the null of the wire."""
+
+
+class KnownInstances:
+    """The client instances of a node with the subscriptions that they have. Times are monotonic [ms].
+
+    Args:
+        max_size: instances that are remembered.
+        subscriptions: what operators ask for.
+        guard: what is withheld from which software.
+        metrics: the own metrics of instances.
+        new_instance_id: makes ids for clients that bring none.
+        pace: the telemetry quotas; None is none.
+        bounds: what senders may send with all their instances.
+
+    Attributes:
+        cache: the instances themselves.
+        departed: those that the cache forgot: ended or vanished.
+    """
+
+    __slots__ = (
+        "_bounds",
+        "_guard",
+        "_metrics",
+        "_new_instance_id",
+        "_pace",
+        "_share",
+        "_subscriptions",
+        "cache",
+        "departed",
+    )
+
+    def __init__(
+        self,
+        max_size: int,
+        subscriptions: Subscriptions,
+        guard: ClientGuard,
+        metrics: ClientMetrics,
+        new_instance_id: Callable[[], uuid.UUID],
+        pace: TelemetryPace | None,
+        bounds: SenderBounds,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._guard = guard
+        self._metrics = metrics
+        self._new_instance_id = new_instance_id
+        self._pace = pace
+        self._bounds = bounds
+        self._share = SharedTexts()
+        self.cache = InstanceCache(max_size, self._forgotten)
+        self.departed = DepartedClients(max_size)
+
+    def identify(self, client_instance_id: uuid.UUID | None, context: RequestContext) -> uuid.UUID:
+        """The id that answers a Get: the client's own, else the one known on its connection, else a new one."""
+        if client_instance_id is not None and client_instance_id.int > LAST_RESERVED_ID:
+            return client_instance_id
+        client_id = kept_client_id(context.client_id)
+        for instance in self.cache.on_connection(context.connection_id):
+            same_client = instance.principal == context.principal and instance.client_id == client_id
+            if same_client and not instance.gate.has_ended_on(context.connection_id):
+                return instance.instance_id
+        return self._unused_id()
+
+    def _unused_id(self) -> uuid.UUID:
+        """A new id, none whose text begins with `-`: as in Kafka, for the sake of command lines."""
+        while True:
+            made = self._new_instance_id()
+            leading_dash = made.int >> 122 == 0b111110
+            if made.int > LAST_RESERVED_ID and not leading_dash and not self.cache.contains_id(made.bytes):
+                return made
+
+    def of(
+        self, instance_id: uuid.UUID, context: RequestContext, now_ms: int, *, is_last: bool = False
+    ) -> ClientInstance | None:
+        """The instance of a request, made or recovered if it is unknown, with the subscription of now.
+
+        A push that is the client's last one is not refused for the sake of an interval to come. None if it is unknown
+        and its sender has made too many of late.
+        """
+        version = self._subscriptions.version
+        instance = self.cache.get(instance_id.int.to_bytes(16), context)
+        if instance is None:
+            instance = self._make(instance_id, context, now_ms)
+            if instance is None:
+                return None
+        elif instance.subscription_version != version or (
+            not is_last and self._has_other_pace(instance, context, now_ms)
+        ):
+            wanted = self._wanted_of(instance_id, context)
+            if instance.pace is not None:
+                instance.pace.base_interval_ms = wanted.push_interval_ms
+            instance.resubscribe(self._effective(wanted, instance.pace, context), version)
+        if instance.context is not context:
+            if instance.connection_id != context.connection_id:
+                instance.describe(context, self._share)
+            self.cache.move(instance, context, now_ms)
+        self.cache.touch(instance, now_ms)
+        return instance
+
+    def _make(self, instance_id: uuid.UUID, context: RequestContext, now_ms: int) -> ClientInstance | None:
+        allowances = self._bounds.take_in(context, now_ms)
+        if allowances is None:
+            return None
+        wanted = self._wanted_of(instance_id, context)
+        pace = self._pace_of(instance_id, context, wanted.push_interval_ms, now_ms)
+        subscription = self._effective(wanted, pace, context)
+        version = self._subscriptions.version
+        instance = ClientInstance(instance_id, context, subscription, version, self._share, allowances)
+        instance.pace = pace
+        self.cache.add(instance, context, now_ms)
+        self.departed.returned(instance)
+        self._metrics.admit(instance, now_ms)
+        return instance
+
+    def describe(self, instance: ClientInstance, context: RequestContext) -> None:
+        """Notes what a request says of its client."""
+        instance.describe(context, self._share)
+
+    def expire(self, now_ms: int) -> int:
+        """Forgets instances of which nothing came for `max(60 s, 3 x push interval)`; returns how many."""
+        if self._pace is not None:
+            self._pace.expire(now_ms)
+        self.departed.expire(now_ms)
+        return self.cache.expire(now_ms)
+
+    def disconnect(self, connection_id: str, now_ms: int) -> int:
+        """Forgets a closed connection and the instances that have no other; returns how many those are."""
+        self.cache.expire(now_ms)
+        return self.cache.disconnect(connection_id)
+
+    def _forgotten(self, instance: ClientInstance) -> None:
+        self._metrics.dismiss(instance)
+        if self._pace is not None:
+            self._pace.leave(instance)
+        # The cache takes the connections of one that it evicts or expires away only after this.
+        self.departed.add(instance, lost_connection=not instance.gate.connections)
+
+    def _pace_of(self, instance_id: uuid.UUID, context: RequestContext, interval_ms: int, now_ms: int) -> Pace | None:
+        return None if self._pace is None else self._pace.begin(instance_id, context, interval_ms, now_ms)
+
+    def _has_other_pace(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> bool:
+        """True if a telemetry quota gives the client another interval from now on."""
+        pace = self._pace
+        if pace is None or not (pace.enabled or instance.pace is not None):
+            return False
+        return pace.changes_interval(instance, context, instance.subscription.push_interval_ms, now_ms)
+
+    def _wanted_of(self, instance_id: uuid.UUID, context: RequestContext) -> EffectiveSubscription:
+        """What the operator asks of the client, at an interval that its software can take."""
+        subscription = self._subscriptions.effective_for(attributes_of(instance_id, context))
+        return bounded_for(subscription, context.client_software_name, context.client_software_version)
+
+    def _effective(
+        self, wanted: EffectiveSubscription, pace: Pace | None, context: RequestContext
+    ) -> EffectiveSubscription:
+        """What the client is asked for instead: as seldom as its quota asks for, and as its software can take it."""
+        name, version = context.client_software_name, context.client_software_version
+        if pace is not None and pace.factor > 1:
+            wanted = bounded_for(lengthened(wanted, pace.factor), name, version)
+        return self._guard.guarded(wanted, name, version)

@@ -1,0 +1,32 @@
+"""The plugin interface under one name: what a reporter implements, how it is loaded, and who calls it."""
+
+from telemetry.plugin.api import (
+    CONTENT_TYPE,
+    ClientTelemetry,
+    ClientTelemetryContext,
+    ClientTelemetryExporter,
+    ClientTelemetryExporterProvider,
+    ClientTelemetryPayload,
+    ClientTelemetryReceiver,
+    MetricsContext,
+    MetricsReporter,
+    RequestContext,
+)
+from telemetry.plugin.exporter_plugin import ClientTelemetryExporterPlugin, Export
+from telemetry.plugin.loading import load_reporter
+
+__all__ = [
+    "CONTENT_TYPE",
+    "ClientTelemetry",
+    "ClientTelemetryContext",
+    "ClientTelemetryExporter",
+    "ClientTelemetryExporterPlugin",
+    "ClientTelemetryExporterProvider",
+    "ClientTelemetryPayload",
+    "ClientTelemetryReceiver",
+    "Export",
+    "MetricsContext",
+    "MetricsReporter",
+    "RequestContext",
+    "load_reporter",
+]

@@ -1,0 +1,226 @@
+"""The known-bad-client guard: what a client is asked for, where its software cannot take what the operator asks.
+
+Rules are data: the shipped table stands in `known_clients`, an operator's rules come from the configuration and replace
+those of the same name. A rule looks at the software name and version that a client said in ApiVersions, and at what it
+would be asked for. Evaluated when an instance is (re)subscribed, never for a push.
+"""
+
+import enum
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from telemetry.catalogue.software_version import VersionRange, parse_version, version_of_part
+from telemetry.catalogue.standard_metrics import serves_every_role
+from telemetry.codecs import CompressionType
+from telemetry.subscriptions.match import compile_pattern
+from telemetry.subscriptions.resources import ALL_METRICS, EffectiveSubscription
+from telemetry.subscriptions.subscription_id import subscription_checksum
+
+_logger = logging.getLogger(__name__)
+
+_MAX_KNOWN_SOFTWARE: Final = 1_024
+"""Names and versions whose rules are remembered; of more, the rules are looked up each time."""
+
+_MAX_GUARDED: Final = 4_096
+_MAX_LOGGED: Final = 256
+"""Pairs of a rule and a software version that are logged; status counts the others too."""
+
+_LOGGED_CHARACTERS: Final = 100
+
+
+_pattern = lru_cache(maxsize=256)(compile_pattern)
+"""Compiled once: software that is not remembered is looked up anew at each subscription."""
+
+
+class GuardAction(enum.StrEnum):
+    """What a rule does to a subscription."""
+
+    WITHHOLD = "withhold"
+    REWRITE = "rewrite"
+    NOTE = "note"
+
+
+class GuardWhen(enum.StrEnum):
+    """Of which subscriptions a rule speaks. One that asks for nothing is never touched.
+
+    `one-prefix-for-all` is the crash of librdkafka 2.5.0 turned round: the rule acts unless there is one prefix alone
+    under which producers and consumers of librdkafka both have metrics, for the node cannot tell which of them asks.
+    """
+
+    ALWAYS = "always"
+    ALL_METRICS = "all-metrics"
+    SEVERAL_PREFIXES = "several-prefixes"
+    NOT_ONE_PREFIX_FOR_ALL = "not-one-prefix-for-all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardRule:
+    """One row of the guard's table.
+
+    Attributes:
+        name: of the rule, as an operator names it to change it or to switch it off.
+        software: RE2 pattern for the whole software name.
+        part: a library that clients are built on, `rdkafka`: where a software version names it (`2.5.0-rdkafka-2.5.0`),
+            the rule is for that client whatever its name, and `versions` are the library's.
+        versions: for which versions. A version that cannot be read counts as one of them: what protects does no harm.
+        action: what is done.
+        when: for which subscriptions.
+        metrics: prefixes that a rewrite asks for instead, sorted; None leaves them.
+        compression_types: codecs that a rewrite announces instead, as far as the node takes them; None leaves them.
+        reason: why, in a sentence.
+        source: where that can be read.
+    """
+
+    name: str
+    software: str
+    part: str = ""
+    versions: VersionRange
+    action: GuardAction
+    when: GuardWhen = GuardWhen.ALWAYS
+    metrics: tuple[str, ...] | None = None
+    compression_types: tuple[CompressionType, ...] | None = None
+    reason: str
+    source: str = ""
+
+    def concerns(self, software_name: str, software_version: str) -> bool:
+        """True if the rule is for this software."""
+        version = version_of_part(software_version, self.part) if self.part else None
+        if version is None:
+            if _pattern(self.software).fullmatch(software_name) is None:
+                return False
+            version = software_version
+        parsed = parse_version(version)
+        return parsed is None or self.versions.contains(parsed)
+
+    def acts_on(self, metrics: tuple[str, ...]) -> bool:
+        """True if the rule speaks of a subscription to these prefixes."""
+        if not metrics:
+            return False
+        if self.when is GuardWhen.ALL_METRICS:
+            return metrics == (ALL_METRICS,)
+        if self.when is GuardWhen.SEVERAL_PREFIXES:
+            return len(metrics) > 1
+        if self.when is GuardWhen.NOT_ONE_PREFIX_FOR_ALL:
+            return len(metrics) > 1 or not serves_every_role("librdkafka", metrics[0])
+        return True
+
+    def applied_to(self, subscription: EffectiveSubscription) -> EffectiveSubscription:
+        """What the client is asked for under this rule."""
+        if self.action is GuardAction.WITHHOLD:
+            return replace(subscription, metrics=(), guarded_by=(*subscription.guarded_by, self.name))
+        changes: dict[str, Any] = {"guarded_by": (*subscription.guarded_by, self.name)}
+        if self.action is GuardAction.REWRITE:
+            if self.metrics is not None:
+                changes["metrics"] = self.metrics
+            if self.compression_types is not None:
+                changes["compression_types"] = tuple(int(each) for each in self.compression_types)
+        return replace(subscription, **changes)
+
+
+_GuardedKey = tuple[EffectiveSubscription, tuple[str, ...], tuple[GuardRule, ...]]
+"""A subscription with the names of its resources, which its equality leaves out, and the rules that are applied."""
+
+
+class ClientGuard:
+    """The rules in force, and what they did. Not for several threads."""
+
+    __slots__ = ("_applied", "_by_software", "_guarded", "_logged", "_rules")
+
+    def __init__(self, rules: Iterable[GuardRule]) -> None:
+        self._rules = tuple(rules)
+        self._by_software: dict[tuple[str, str], tuple[GuardRule, ...]] = {}
+        self._guarded: dict[_GuardedKey, EffectiveSubscription] = {}
+        self._logged: set[tuple[str, str, str]] = set()
+        self._applied: dict[str, int] = {}
+
+    def install(self, rules: Iterable[GuardRule]) -> bool:
+        """Takes other rules; True if they differ, so that every client is to be evaluated again. Counts stay."""
+        rules = tuple(rules)
+        if rules == self._rules:
+            return False
+        self._rules = rules
+        self._by_software.clear()
+        self._guarded.clear()
+        self._logged.clear()
+        return True
+
+    def guarded(
+        self, subscription: EffectiveSubscription, software_name: str, software_version: str
+    ) -> EffectiveSubscription:
+        """What a client of this software is asked for in place of `subscription`; mostly the same object."""
+        rules = self._rules_for(software_name, software_version)
+        if not rules:
+            return subscription
+        key = (subscription, subscription.names, rules)
+        guarded = self._guarded.get(key)
+        if guarded is None:
+            guarded = _apply(subscription, rules)
+            if len(self._guarded) >= _MAX_GUARDED:
+                self._guarded.clear()  # after many edits of the subscriptions
+            self._guarded[key] = guarded
+        for name in guarded.guarded_by:
+            self._count(name, software_name, software_version)
+        return guarded
+
+    def counters(self) -> dict[str, dict[str, str | int]]:
+        """By rule that was ever applied: its action, its reason, and to how many (re)subscriptions it was applied."""
+        by_name = {rule.name: rule for rule in self._rules}
+        return {
+            name: {
+                "action": by_name[name].action.value if name in by_name else "removed",
+                "reason": by_name[name].reason if name in by_name else "",
+                "subscriptions": count,
+            }
+            for name, count in sorted(self._applied.items())
+        }
+
+    def _rules_for(self, name: str, version: str) -> tuple[GuardRule, ...]:
+        key = (name, version)
+        rules = self._by_software.get(key)
+        if rules is None:
+            rules = tuple(rule for rule in self._rules if rule.concerns(name, version))
+            if len(self._by_software) < _MAX_KNOWN_SOFTWARE:
+                self._by_software[key] = rules
+        return rules
+
+    def _count(self, rule_name: str, software_name: str, software_version: str) -> None:
+        self._applied[rule_name] = self._applied.get(rule_name, 0) + 1
+        key = (rule_name, software_name, software_version)
+        if key in self._logged or len(self._logged) >= _MAX_LOGGED:
+            return
+        self._logged.add(key)
+        rule = next(rule for rule in self._rules if rule.name == rule_name)
+        _logger.log(
+            logging.INFO if rule.action is GuardAction.NOTE or rule.when is GuardWhen.ALL_METRICS else logging.WARNING,
+            "client guard %s (%s) applies to %s %s: %s",
+            rule.name,
+            rule.action.value,
+            software_name[:_LOGGED_CHARACTERS],
+            software_version[:_LOGGED_CHARACTERS],
+            rule.reason,
+        )
+
+
+def _apply(subscription: EffectiveSubscription, rules: tuple[GuardRule, ...]) -> EffectiveSubscription:
+    """Every rule in turn looks at what those before it left."""
+    guarded = subscription
+    for rule in rules:
+        if rule.acts_on(guarded.metrics):
+            guarded = rule.applied_to(guarded)
+    return replace(guarded, checksum=_checksum(guarded)) if guarded != subscription else guarded
+
+
+def _checksum(guarded: EffectiveSubscription) -> int:
+    """What the id of a rewritten subscription is made of.
+
+    The empty prefix asks for all, and so counts as `*`: franz-go's id is the one that Kafka would give it, and differs
+    from that of a withheld subscription. Codecs have no part in Kafka's id; here they do, so that a client whose codecs
+    changed asks anew.
+    """
+    metrics = [prefix or ALL_METRICS for prefix in guarded.metrics]
+    if guarded.compression_types is not None:
+        metrics.append(f"compression {guarded.compression_types}")
+    return subscription_checksum(metrics, guarded.push_interval_ms)

@@ -1,0 +1,221 @@
+"""The client-metrics resources: what operators configured, and what of it one client is asked for."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from base.errors import InvalidConfigError
+from telemetry.subscriptions.match import ClientAttributes, Selector, parse_match
+from telemetry.subscriptions.subscription_id import subscription_checksum
+
+METRICS_CONFIG: Final = "metrics"
+INTERVAL_MS_CONFIG: Final = "interval.ms"
+MATCH_CONFIG: Final = "match"
+
+INTERVAL_MS_DEFAULT: Final = 300_000
+"""A subscription's interval where none is configured [ms]."""
+
+INTERVAL_MS_MIN: Final = 100
+INTERVAL_MS_MAX: Final = 3_600_000
+ALL_METRICS: Final = "*"
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
+_MAX_EFFECTIVE: Final = 4_096
+"""Distinct effective subscriptions that are shared between instances; more are made and not shared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """One client-metrics resource (KIP-714, Client metrics configuration).
+
+    Attributes:
+        name: groups the properties, and means nothing else.
+        properties: as they were configured, for a describe.
+        metrics: metric name prefixes; `*` asks for all; empty asks for none.
+        interval_ms: push interval [ms].
+        selectors: all have to match; none matches every client.
+    """
+
+    name: str
+    properties: Mapping[str, str]
+    metrics: tuple[str, ...]
+    interval_ms: int
+    selectors: tuple[Selector, ...]
+
+    def matches(self, attributes: ClientAttributes) -> bool:
+        """True if the subscription is for this client."""
+        return all(selector.matches(attributes) for selector in self.selectors)
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSubscription:
+    """What one client is asked for: the union of all that match it.
+
+    Attributes:
+        metrics: sorted prefixes without repeats, or `("*",)`, or empty.
+        push_interval_ms: the smallest configured interval of those that match [ms].
+        checksum: what the client's subscription id is made of.
+        names: the resources that match, sorted. Not compared: under other names it is the same subscription.
+        compression_types: announced instead of the node's; None for nearly all clients (`client_guard`).
+        guarded_by: the rules of the client guard that were applied.
+    """
+
+    metrics: tuple[str, ...]
+    push_interval_ms: int
+    checksum: int = field(compare=False)
+    names: tuple[str, ...] = field(default=(), compare=False)
+    compression_types: tuple[int, ...] | None = None
+    guarded_by: tuple[str, ...] = field(default=(), compare=False)
+
+
+def parse_subscription(name: str, properties: Mapping[str, str]) -> Subscription:
+    """Checks the properties of one resource and reads them.
+
+    Raises:
+        InvalidConfigError: with Kafka's own texts, which its tools print.
+    """
+    if not name:
+        raise InvalidConfigError("Subscription name can't be empty")
+    for key, value in properties.items():
+        if not _is_unicode(value):
+            raise InvalidConfigError(f"Invalid value {value!r} for configuration {key}: it is no UTF-8")
+        if key not in (METRICS_CONFIG, INTERVAL_MS_CONFIG, MATCH_CONFIG):
+            raise InvalidConfigError(f"Unknown client metrics configuration: {key}")
+    return Subscription(
+        name=name,
+        properties=MappingProxyType(dict(properties)),
+        metrics=_parse_metrics(properties.get(METRICS_CONFIG, "")),
+        interval_ms=_parse_interval(properties.get(INTERVAL_MS_CONFIG)),
+        selectors=parse_match(properties.get(MATCH_CONFIG, "")),
+    )
+
+
+def check_subscription(name: str, properties: Mapping[str, str]) -> None:
+    """Checks the properties of one resource without keeping them.
+
+    Raises:
+        InvalidConfigError: see `parse_subscription`.
+    """
+    parse_subscription(name, properties)
+
+
+def _is_unicode(text: str) -> bool:
+    """False for bytes that Python smuggles into text: an environment variable or an argument that is no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _parse_metrics(text: str) -> tuple[str, ...]:
+    """The prefixes of a comma-separated list. An empty entry (a comma too many) asks for nothing."""
+    return tuple(prefix for prefix in (part.strip() for part in text.split(",")) if prefix)
+
+
+def _parse_interval(text: str | None) -> int:
+    if text is None:
+        return INTERVAL_MS_DEFAULT
+    if _INTEGER.fullmatch(text.strip()) is None:
+        raise InvalidConfigError(
+            f"Invalid value {text} for configuration {INTERVAL_MS_CONFIG}: Not a number of type INT"
+        )
+    interval_ms = int(text.strip())  # Python's `int` knows fewer characters as blank than `strip` does
+    if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX:
+        raise InvalidConfigError(
+            f"Invalid value {interval_ms} for {INTERVAL_MS_CONFIG}, interval must be between 100 and 3600000 (1 hour)"
+        )
+    return interval_ms
+
+
+class Subscriptions:
+    """All client-metrics resources by name.
+
+    Attributes:
+        version: goes up with every change; an instance that was evaluated under an older one is evaluated again.
+    """
+
+    __slots__ = ("_by_name", "_default_interval_ms", "_shared", "version")
+
+    def __init__(self, default_interval_ms: int = INTERVAL_MS_DEFAULT) -> None:
+        """Starts without any; `default_interval_ms` [ms] is given to clients that nothing matches."""
+        self._by_name: dict[str, Subscription] = {}
+        self._default_interval_ms = default_interval_ms
+        self._shared: dict[tuple[tuple[str, ...], int, tuple[str, ...]], EffectiveSubscription] = {}
+        self.version = 0
+
+    def update(self, name: str, properties: Mapping[str, str]) -> None:
+        """Sets one resource; empty `properties` remove it. What changes nothing leaves the version alone.
+
+        Raises:
+            InvalidConfigError: see `parse_subscription`; nothing is changed then.
+        """
+        resources = dict(self._by_name)
+        if properties:
+            resources[name] = parse_subscription(name, properties)
+        else:
+            resources.pop(name, None)
+        self._install(resources)
+
+    def replace(self, resources: Mapping[str, Mapping[str, str]]) -> None:
+        """Sets all resources at once; those that are not named are removed, those without properties too.
+
+        Raises:
+            InvalidConfigError: one of them is bad; nothing is changed then.
+        """
+        self._install({name: parse_subscription(name, given) for name, given in resources.items() if given})
+
+    def reevaluate(self) -> None:
+        """Has every instance evaluated again, as after a change of what stands between it and the resources."""
+        self.version += 1
+
+    def _install(self, resources: dict[str, Subscription]) -> None:
+        if self._properties(resources) == self._properties(self._by_name):
+            return
+        self._by_name = resources
+        self._shared.clear()
+        self.version += 1
+
+    @staticmethod
+    def _properties(resources: Mapping[str, Subscription]) -> dict[str, dict[str, str]]:
+        return {name: dict(subscription.properties) for name, subscription in resources.items()}
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all resources, sorted."""
+        return tuple(sorted(self._by_name))
+
+    def properties(self, name: str) -> Mapping[str, str]:
+        """The configured properties of a resource; empty for an unknown name."""
+        subscription = self._by_name.get(name)
+        return subscription.properties if subscription else {}
+
+    def requested_prefixes(self) -> dict[str, tuple[str, ...]]:
+        """The metric prefixes of every resource, by its name."""
+        return {name: subscription.metrics for name, subscription in self._by_name.items()}
+
+    def effective_for(self, attributes: ClientAttributes) -> EffectiveSubscription:
+        """The union of all subscriptions that match a client.
+
+        Its interval is the smallest of theirs; the default stands where none matches, and is no ceiling (KIP-714,
+        Metrics subscription; Kafka itself never gives more than 300,000 ms).
+        """
+        matching = [each for each in self._by_name.values() if each.matches(attributes)]
+        interval_ms = min((each.interval_ms for each in matching), default=self._default_interval_ms)
+        names = tuple(sorted(each.name for each in matching))
+        return self._share(_union(each.metrics for each in matching), interval_ms, names)
+
+    def _share(self, metrics: tuple[str, ...], interval_ms: int, names: tuple[str, ...]) -> EffectiveSubscription:
+        key = (metrics, interval_ms, names)
+        shared = self._shared.get(key)
+        if shared is None:
+            shared = EffectiveSubscription(metrics, interval_ms, subscription_checksum(metrics, interval_ms), names)
+            if len(self._shared) < _MAX_EFFECTIVE:
+                self._shared[key] = shared
+        return shared
+
+
+def _union(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    prefixes = {prefix for metrics in lists for prefix in metrics}
+    return (ALL_METRICS,) if ALL_METRICS in prefixes else tuple(sorted(prefixes))

@@ -1,0 +1,290 @@
+"""Every push gets exactly one answer, and NONE only when it is in the log."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+import pytest
+from structlog.testing import capture_logs
+from support.push_log import numbers, poll_all, push_record
+
+from base.clock import MockTime, SystemTime
+from push_log.group_commit import GroupCommit
+from push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
+from telemetry.push_record import PushRecord
+
+Flush = Literal["os", "fsync"]
+
+
+class RecordingWriter:
+    """Remembers what was committed; fails, or waits at a gate, when told so."""
+
+    def __init__(self) -> None:
+        self.commits: list[list[int]] = []
+        self.threads: set[int] = set()
+        self.fault: Exception | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Event()
+        self._buffer: list[PushRecord] = []
+
+    @property
+    def pending(self) -> int:
+        return len(self._buffer)
+
+    def append(self, record: PushRecord, encoded: bytes | None = None) -> None:
+        self._buffer.append(record)
+
+    def commit(self) -> int:
+        self.threads.add(threading.get_ident())
+        self.entered.set()
+        assert self.gate.wait(10)
+        buffer, self._buffer = self._buffer, []
+        if self.fault is not None:
+            raise self.fault
+        self.commits.append(numbers(buffer))
+        return len(buffer)
+
+    def roll_if_due(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Answers:
+    """What was answered for which push, in order."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[int, Exception | None]] = []
+
+    def to(self, number: int) -> Callable[[Exception | None], None]:
+        return lambda error: self.given.append((number, error))
+
+    def kinds(self) -> dict[int, type]:
+        assert len({number for number, _ in self.given}) == len(self.given), "a push was answered twice"
+        return {number: type(error) for number, error in self.given}
+
+
+def run(
+    test: Callable[[GroupCommit, RecordingWriter, Answers], Awaitable[None]], flush: Flush, **options: Any
+) -> tuple[RecordingWriter, Answers]:
+    """Runs a test on a loop of its own, and closes the group commit at its end."""
+    writer, answers = RecordingWriter(), Answers()
+
+    async def main() -> None:
+        group = GroupCommit(writer, asyncio.get_running_loop(), SystemTime(), flush=flush, **options)
+        try:
+            await test(group, writer, answers)
+        finally:
+            writer.gate.set()
+            await group.close()
+
+    with capture_logs():
+        asyncio.run(main())
+    return writer, answers
+
+
+@pytest.mark.parametrize("flush", ["os", "fsync"])
+def test_what_comes_in_one_iteration_is_one_commit_and_is_answered_after_it(flush: Flush) -> None:
+    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+        for number in (1, 2, 3):
+            group.append(push_record(number), None, answers.to(number))
+        assert answers.given == []
+        assert writer.commits == []
+        await group.drain()
+        group.append(push_record(4), None, answers.to(4))
+        await group.drain()
+
+    writer, answers = run(test, flush)
+    assert writer.commits == [[1, 2, 3], [4]]
+    assert answers.given == [(1, None), (2, None), (3, None), (4, None)]
+
+
+def test_flush_os_commits_on_the_loop_and_flush_fsync_in_one_thread() -> None:
+    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+        for number in range(20):
+            group.append(push_record(number), None, answers.to(number))
+            await asyncio.sleep(0)
+
+    assert run(test, "os")[0].threads == {threading.get_ident()}
+    threads = run(test, "fsync")[0].threads
+    assert len(threads) == 1
+    assert threads != {threading.get_ident()}
+
+
+def test_while_the_thread_commits_the_next_batch_gathers() -> None:
+    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+        writer.gate.clear()
+        group.append(push_record(1), None, answers.to(1))
+        while not writer.entered.is_set():
+            await asyncio.sleep(0.001)
+        for number in (2, 3, 4):
+            group.append(push_record(number), None, answers.to(number))
+            await asyncio.sleep(0)
+        assert group.pending == 4
+        writer.gate.set()
+        await group.drain()
+
+    writer, answers = run(test, "fsync", ack_timeout_ms=60_000)
+    assert writer.commits == [[1], [2, 3, 4]]
+    assert len(answers.kinds()) == 4
+
+
+@pytest.mark.parametrize("flush", ["os", "fsync"])
+@pytest.mark.parametrize("fault", [PushLogFullError("no room"), PushLogError("broken"), RuntimeError("a bug")])
+def test_a_failed_commit_is_told_to_all_of_its_pushes_and_to_no_other(flush: Flush, fault: Exception) -> None:
+    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+        writer.fault = fault
+        group.append(push_record(1), None, answers.to(1))
+        group.append(push_record(2), None, answers.to(2))
+        await group.drain()
+        writer.fault = None
+        group.append(push_record(3), None, answers.to(3))
+        await group.drain()
+        assert group.counters() | {"logged": 1, "failed": 2, "pending": 0} == group.counters()
+
+    writer, answers = run(test, flush)
+    assert writer.commits == [[3]]
+    told = PushLogError if isinstance(fault, RuntimeError) else type(fault)
+    assert answers.kinds() == {1: told, 2: told, 3: type(None)}
+
+
+def test_a_full_disk_is_logged_once_a_minute_and_not_for_every_push() -> None:
+    writer, answers, time = RecordingWriter(), Answers(), MockTime()
+    writer.fault = PushLogFullError("no room")
+
+    async def main() -> None:
+        group = GroupCommit(writer, asyncio.get_running_loop(), time, flush="os")
+        for number in range(120):
+            group.append(push_record(number), None, answers.to(number))
+            await group.drain()
+            time.sleep(1_000)
+        await group.close()
+
+    with capture_logs() as said:
+        asyncio.run(main())
+    assert [entry["reason"] for entry in said] == ["no room", "no room"]
+
+
+def test_a_commit_that_takes_too_long_is_answered_once_and_what_comes_later_is_ignored() -> None:
+    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+        writer.gate.clear()
+        group.append(push_record(1), None, answers.to(1))
+        while not answers.given:
+            await asyncio.sleep(0.005)
+        assert group.pending == 1
+        writer.gate.set()
+        await group.drain()
+
+    _, answers = run(test, "fsync", ack_timeout_ms=30)
+    assert answers.kinds() == {1: PushLogTimeoutError}
+
+
+def test_a_push_that_waited_too_long_is_answered_and_never_written() -> None:
+    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+        writer.gate.clear()
+        group.append(push_record(1), None, answers.to(1))
+        while not writer.entered.is_set():
+            await asyncio.sleep(0.001)
+        group.append(push_record(2), None, answers.to(2))
+        while len(answers.given) < 2:
+            await asyncio.sleep(0.005)
+        group.append(push_record(3), None, answers.to(3))
+        writer.gate.set()
+        await group.drain()
+
+    writer, answers = run(test, "fsync", ack_timeout_ms=1_000)  # on a busy machine the third takes its time, too
+    assert writer.commits == [[1], [3]]
+    assert answers.kinds() == {1: PushLogTimeoutError, 2: PushLogTimeoutError, 3: type(None)}
+
+
+def test_with_fsync_too_many_pending_pushes_are_refused_at_once() -> None:
+    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+        for number in (1, 2, 3):
+            group.append(push_record(number), None, answers.to(number))
+        assert answers.kinds() == {3: PushLogFullError}
+        await group.drain()
+        group.append(push_record(4), None, answers.to(4))
+        await group.drain()
+
+    writer, answers = run(test, "fsync", max_pending_records=2)
+    assert writer.commits == [[1, 2], [4]]
+    assert answers.kinds() == {1: type(None), 2: type(None), 3: PushLogFullError, 4: type(None)}
+
+
+def test_on_the_loop_a_full_batch_is_written_before_the_next_push_is_taken() -> None:
+    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+        for number in (1, 2, 3):
+            group.append(push_record(number), None, answers.to(number))
+        assert answers.kinds() == {1: type(None), 2: type(None)}
+        assert group.pending == 1
+        await group.drain()
+
+    writer, answers = run(test, "os", max_pending_records=2)
+    assert writer.commits == [[1, 2], [3]]
+    assert answers.kinds() == {1: type(None), 2: type(None), 3: type(None)}
+
+
+def test_too_many_pending_bytes_are_refused_and_a_single_large_push_is_not() -> None:
+    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+        group.append(push_record(1, b"x" * 5_000), b"y" * 50, answers.to(1))
+        group.append(push_record(2, b"x"), None, answers.to(2))
+        assert answers.kinds() == {2: PushLogFullError}
+        await group.drain()
+        group.append(push_record(3, b"x" * 500), b"y" * 501, answers.to(3))
+        await group.drain()
+        group.append(push_record(4, b"x" * 500), b"y" * 100, answers.to(4))
+        group.append(push_record(5, b"x" * 300), b"y" * 100, answers.to(5))
+        await group.drain()
+
+    _, answers = run(test, "fsync", max_pending_bytes=1_000)
+    assert answers.kinds() == {1: type(None), 2: PushLogFullError, 3: type(None), 4: type(None), 5: type(None)}
+
+
+@pytest.mark.parametrize("flush", ["os", "fsync"])
+def test_one_sender_that_fails_on_its_answer_does_not_keep_the_others_from_theirs(flush: Flush) -> None:
+    faults: list[dict[str, Any]] = []
+
+    def fail(_error: Exception | None) -> None:
+        raise RuntimeError("the connection is gone")
+
+    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: faults.append(context))
+        group.append(push_record(1), None, fail)
+        group.append(push_record(2), None, answers.to(2))
+        await group.drain()
+
+    _, answers = run(test, flush)
+    assert answers.given == [(2, None)]
+    assert [str(fault["exception"]) for fault in faults] == ["the connection is gone"]
+
+
+@pytest.mark.parametrize("flush", ["os", "fsync"])
+def test_closing_waits_for_what_was_appended_and_refuses_what_comes_after(flush: Flush) -> None:
+    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+        group.append(push_record(1), None, answers.to(1))
+        await group.close()
+        assert answers.given == [(1, None)]
+        group.append(push_record(2), None, answers.to(2))
+
+    _, answers = run(test, flush)
+    assert answers.kinds() == {1: type(None), 2: PushLogError}
+
+
+@pytest.mark.parametrize("flush", ["os", "fsync"])
+def test_over_the_real_log_all_that_was_answered_none_can_be_read(log: Any, flush: Flush) -> None:
+    writer, answers = log.writer(), Answers()
+
+    async def main() -> None:
+        group = GroupCommit(writer, asyncio.get_running_loop(), SystemTime(), flush=flush, ack_timeout_ms=60_000)
+        for number in range(200):
+            group.append(push_record(number), None, answers.to(number))
+            if number % 7 == 0:
+                await asyncio.sleep(0)
+        await group.close()
+
+    asyncio.run(main())
+    assert set(answers.kinds().values()) == {type(None)}
+    assert poll_all(log.reader()) == list(range(200))
