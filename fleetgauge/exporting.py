@@ -1,39 +1,32 @@
-"""The life of `fleetgauge export`: the exporters alone, reading the topic, until a signal ends it.
+"""The life of `fleetgauge export`: the exporters alone, reading the topic, until a signal stops it.
 
-The exporters run in a process of their own, as under `fleetgauge serve`: it is started again when it dies. So does the
-HTTP port.
+The exporters run in a process of their own, as under `fleetgauge serve`, which is restarted when it dies, and so does
+the HTTP port.
 """
 
 import asyncio
 import os
-import signal
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 import structlog
-import typer
 
 from base.clock import SystemTime, Time
 from fleetgauge.admin.node_socket import RelaySocket, Status
-from fleetgauge.app import say_reread
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.reader import ConfigReader
-from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
-from fleetgauge.logs import configure_logging
-from fleetgauge.machine import raise_open_files
-from fleetgauge.private_files import keep_files_private
 from fleetgauge.processes.exporter_job import Job
-from fleetgauge.processes.exporter_supervisor import ExporterSupervisor
-from fleetgauge.processes.http_supervisor import HttpPort
-from fleetgauge.serving import exporter_lines, keep_rereading
+from fleetgauge.processes.node_process import NodeProcess
+from fleetgauge.reconfiguration import log_reread
+from fleetgauge.serving import exporter_lines, prepare_process, run_until_stopped, start_logging
 
 log = structlog.get_logger(__name__)
 
-_PROGRESS_EVERY_S = 60.0
-_TAKEN_OVER = frozenset({"logging_level"})
+_PROGRESS_EVERY_S: Final = 60.0
+_CHANGEABLE: Final = frozenset({"logging_level"})
 """What a SIGHUP changes."""
-_SILENT_MS = 10_000
+_SILENT_MS: Final = 10_000
 """The exporter process reports once a second; after a longer silence this process is not ready [ms]."""
 
 
@@ -55,41 +48,14 @@ def export_until_stopped(reader: ConfigReader) -> None:
         )
     if not config.exporters:
         raise ConfigError("exporters", "there is no table [exporters.<name>], and so nothing to export to")
-    keep_files_private()
-    configure_logging(config.logging_level, config.logging_format, config.secrets())
-    reader.warn_of_exposed_secrets()
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be obeyed: its default would end the process
-    raise_open_files()
-    asyncio.run(_run(config, reader))
-
-
-async def _run(config: ServiceConfig, reader: ConfigReader) -> None:
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    hangup = prepare_process()
+    start_logging(config, reader)
     node = ExportNode(config, SystemTime())
-    await node.start()
-    typer.echo(node.where_everything_is())
-    progress = asyncio.create_task(_say_progress(node))
-    asked = asyncio.Event()
-    rereading = asyncio.create_task(keep_rereading(node, reader, asked))
-    loop.add_signal_handler(signal.SIGHUP, asked.set)
-    await stop.wait()
-    rereading.cancel()
-    log.info("stopping", within_ms=config.shutdown_timeout_ms)
-    progress.cancel()
-    await node.stop()
+    asyncio.run(run_until_stopped(node, config, reader, hangup, node.summary))
 
 
-async def _say_progress(node: "ExportNode") -> None:
-    while True:
-        await asyncio.sleep(_PROGRESS_EVERY_S)
-        node.say_progress()
-
-
-class ExportNode:
-    """The exporter process of this node, its HTTP port, and the socket that answers for both.
+class ExportNode(NodeProcess):
+    """The exporter process, its HTTP port, and the socket that answers for both.
 
     Args:
         config: the checked configuration.
@@ -97,56 +63,16 @@ class ExportNode:
     """
 
     def __init__(self, config: ServiceConfig, time: Time) -> None:
-        self._config = config
-        self._time = time
-        self._data = DataDirectory(config.log_dirs)
+        super().__init__(config, time)
         self._started_at_ms = time.milliseconds()
-        self._is_stopping = False
-
-    async def start(self) -> None:
-        """Starts the exporters.
-
-        Raises:
-            FleetgaugeError: the data directory or the HTTP port cannot be used; nothing is left of the start.
-        """
-        self._data.create()
-        self._number, self._lock = self._data.claim_export_number()
-        job = Job.of_export(self._config, self._number)
-        assert job.node_socket is not None
-        assert job.clients is not None
-        self._clients_socket = job.clients.socket
-        self._exporters = ExporterSupervisor(job, self._time)
-        away = "the exporter process, which knows the clients, does not answer now: see fleetgauge status"
-        self._questions = RelaySocket(job.node_socket, self.status, self._clients_socket, away)
-        self.http = HttpPort(self._config, job.node_socket, self._time)
-        try:
-            self.http.bind()
-            await self._questions.start()
-            await self._exporters.start()
-            await self.http.start()
-        except BaseException:
-            await self.http.stop()
-            await self._questions.stop()
-            await self._exporters.stop(0)
-            self._lock.close()
-            raise
-
-    async def stop(self) -> None:
-        """Has the exporters deliver what they have, within `shutdown.timeout.ms`, and leave their groups."""
-        self._is_stopping = True
-        await self._exporters.stop(self._config.shutdown_timeout_ms)
-        await self.http.stop()
-        await self._questions.stop()
-        self._clients_socket.unlink(missing_ok=True)  # the process that made it may have been killed
-        self._lock.close()
-        log.info("stopped", **self._progress())
+        self._progress: asyncio.Task[None] | None = None
 
     async def reconfigure(self, config: ServiceConfig) -> None:
-        """Names in the log the keys that differ: but for the log's level, each is taken over at a restart alone."""
-        say_reread(self._config, config, _TAKEN_OVER)
+        """Logs the keys that differ: all but the log level need a restart."""
+        log_reread(self._config, config, _CHANGEABLE)
 
     def status(self) -> Status:
-        """What this process says of itself to `fleetgauge status`; plain values that JSON can hold."""
+        """The answer to `fleetgauge status`; plain values that JSON can hold."""
         return {
             "export": {
                 "pid": os.getpid(),
@@ -161,8 +87,22 @@ class ExportNode:
             "exporter_process": self._exporters.summary(),
         }
 
+    def summary(self) -> str:
+        """Where exporters that have just started read and deliver, line by line."""
+        config = self._config
+        servers = ",".join(config.push_log_kafka_bootstrap_servers)
+        lines = [
+            f"Fleetgauge {version('fleetgauge')}, exporters alone",
+            f"  push log      topic {config.push_log_kafka_topic} at {servers}",
+            *exporter_lines(config),
+            f"  groups        {config.push_log_kafka_group_prefix}-<exporter>",
+            f"  http          {self.http}",
+            f"  look at it    fleetgauge status --log-dirs {config.log_dirs}",
+        ]
+        return "\n".join(lines)
+
     def _not_ready(self) -> list[str]:
-        """Why the topic is not read, a sentence each; empty while it is. A destination that is away is no reason."""
+        """Why the topic is not read, one sentence each; empty while it is. An unreachable destination is no reason."""
         if self._is_stopping:
             return ["the process is stopping"]
         process = self._exporters.summary()
@@ -175,31 +115,30 @@ class ExportNode:
         problem = self._exporters.status["push_log"].get("problem")
         return [] if problem is None else [problem]
 
-    def say_progress(self) -> None:
-        """Logs how far the exporters are."""
-        log.info("exporting", **self._progress())
+    async def _prepare(self) -> Job:
+        self._number, self._lock = self._data.claim_export_number()
+        return Job.of_export(self._config, self._number)
 
-    def where_everything_is(self) -> str:
-        """What an operator wants to know of exporters that have just started, line by line."""
-        config = self._config
-        servers = ",".join(config.push_log_kafka_bootstrap_servers)
-        lines = [
-            f"Fleetgauge {version('fleetgauge')}, exporters alone",
-            f"  push log      topic {config.push_log_kafka_topic} at {servers}",
-            *exporter_lines(config),
-            f"  groups        {config.push_log_kafka_group_prefix}-<exporter>",
-            f"  http          {', '.join(self.http.addresses) or 'off: ' + self.http.off}",
-            f"  look at it    fleetgauge status --log-dirs {config.log_dirs}",
-        ]
-        return "\n".join(lines)
+    def _control_socket(self, job: Job) -> RelaySocket:
+        assert job.clients is not None
+        self._clients_socket = job.clients.socket
+        away = "the exporter process, which knows the clients, does not answer now: see fleetgauge status"
+        return RelaySocket(job.node_socket, self.status, self._clients_socket, away)
 
-    def _progress(self) -> dict[str, Any]:
-        exporters = self._exporters.status.get("exporters", {})
-        return {
-            name: f"{state['state']}, delivered {state['delivered_records']}, behind {_known(state['lag_records'])}"
-            for name, state in exporters.items()
-        }
+    async def _start_service(self) -> None:
+        self._progress = asyncio.create_task(self._log_progress())
 
+    async def _stop_service(self, deadline_ms: int) -> None:
+        if self._progress is not None:
+            self._progress.cancel()
 
-def _known(lag_records: int | None) -> str:
-    return "unknown" if lag_records is None else str(lag_records)
+    def _close(self) -> None:
+        self._clients_socket.unlink(missing_ok=True)  # the process that made it may have been killed
+        self._lock.close()
+
+    async def _log_progress(self) -> None:
+        while True:
+            await asyncio.sleep(_PROGRESS_EVERY_S)
+            exporters: dict[str, Any] = self._exporters.status.get("exporters", {})
+            shown = ("state", "delivered_records", "lag_records")
+            log.info("export.progress", **{name: {k: each[k] for k in shown} for name, each in exporters.items()})

@@ -1,10 +1,11 @@
-"""The life of the listener process: from the checked configuration to the end that a signal asks for."""
+"""The life of the listener process: from the checked configuration to the stop that a signal requests."""
 
 import asyncio
 import signal
 import threading
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 import typer
@@ -22,12 +23,11 @@ from fleetgauge.logs import configure_logging
 from fleetgauge.machine import raise_open_files
 from fleetgauge.off_loop import OffLoop
 from fleetgauge.private_files import keep_files_private
+from fleetgauge.processes.node_process import NodeProcess
 from fleetgauge.processes.workers.node import WorkersNode
 from push_log.log import PushLogError
 
 log = structlog.get_logger(__name__)
-
-Node = FleetgaugeNode | WorkersNode
 
 _READ_WITHIN_S: Final = 10.0
 """How long a SIGHUP's file may take to be read and checked; clients are served meanwhile [s]."""
@@ -42,36 +42,72 @@ def serve_until_stopped(reader: ConfigReader) -> None:
     Raises:
         FleetgaugeError: the configuration cannot be used, or a part does not start.
     """
-    keep_files_private()
-    # Until the node can take a SIGHUP, it is kept: its default would end the process.
-    came_early = threading.Event()
-    signal.signal(signal.SIGHUP, lambda *_: came_early.set())
-    raise_open_files()
-    first = reader.read()
-    configure_logging(first.logging_level, first.logging_format, first.secrets())
-    reader.warn_of_exposed_secrets()
+    hangup = prepare_process()
+    config = reader.read()
+    start_logging(config, reader)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(first, reader, came_early))
+        runner.run(_serve(config, reader, hangup))
 
 
-async def _run(config: ServiceConfig, reader: ConfigReader, came_early: threading.Event) -> None:
+async def _serve(config: ServiceConfig, reader: ConfigReader, hangup: threading.Event) -> None:
+    _warn_of_unread_logs(config)
+    _warn_of_subscriptions(config)
+    node = FleetgaugeNode(config) if config.workers == 1 else WorkersNode(config)
+    await run_until_stopped(node, config, reader, hangup, lambda: _summary(node, config))
+
+
+def prepare_process() -> threading.Event:
+    """Keeps files private, raises the limit of open files, and catches SIGHUP, whose default would end the process.
+
+    Returns:
+        Set by a SIGHUP that comes before the node can take it.
+    """
+    keep_files_private()
+    hangup = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: hangup.set())
+    raise_open_files()
+    return hangup
+
+
+def start_logging(config: ServiceConfig, reader: ConfigReader) -> None:
+    """Logs as `config` has it from now on, and that other users may read secrets, if so."""
+    configure_logging(config.logging_level, config.logging_format, config.secrets())
+    reader.warn_of_exposed_secrets()
+
+
+async def run_until_stopped(
+    node: NodeProcess,
+    config: ServiceConfig,
+    reader: ConfigReader,
+    hangup: threading.Event,
+    summary: Callable[[], str],
+) -> None:
+    """Runs a node until SIGTERM or SIGINT.
+
+    Args:
+        node: not started yet.
+        config: its configuration.
+        reader: reads the configuration again at each SIGHUP.
+        hangup: set if one came before the node could take it.
+        summary: what is printed for the operator when the node has started.
+
+    Raises:
+        FleetgaugeError: a part does not start.
+    """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    _warn_of_unread_logs(config)
-    _warn_of_subscriptions(config)
-    node = FleetgaugeNode(config) if config.workers == 1 else WorkersNode(config)
     await node.start()
     collect_seldom()
-    asked = asyncio.Event()
-    rereading = loop.create_task(keep_rereading(node, reader, asked))
-    loop.add_signal_handler(signal.SIGHUP, asked.set)
-    if came_early.is_set():
-        asked.set()
-    typer.echo(where_everything_is(node, config))
+    reread = asyncio.Event()
+    rereading = loop.create_task(_keep_rereading(node, reader, reread))
+    loop.add_signal_handler(signal.SIGHUP, reread.set)
+    if hangup.is_set():
+        reread.set()
+    typer.echo(summary())
     await stop.wait()
-    log.info("stopping", within_ms=config.shutdown_timeout_ms)
+    log.info("node.stopping", within_ms=config.shutdown_timeout_ms)
     rereading.cancel()
     await node.stop()
 
@@ -80,12 +116,15 @@ def _warn_of_unread_logs(config: ServiceConfig) -> None:
     try:
         waiting = unread_logs(config)
     except PushLogError as error:
-        log.warning("there is an embedded push log that is not read while push.log is kafka", problem=str(error))
+        log.warning(
+            "push_log.not_read", message="an embedded push log is not read while push.log is kafka", error=str(error)
+        )
         return
     for path, pushes in waiting.items():
         log.warning(
-            "pushes wait in an embedded push log, which is not read while push.log is kafka: start once more with "
-            "push.log=sqlite until fleetgauge exporters shows no lag, or remove the directory",
+            "push_log.not_read",
+            message="pushes wait in an embedded push log, which is not read while push.log is kafka: start once more "
+            "with push.log=sqlite until fleetgauge exporters shows no lag, or remove the directory",
             pushes=pushes,
             directory=str(path),
         )
@@ -100,20 +139,12 @@ def _warn_of_subscriptions(config: ServiceConfig) -> None:
             )
 
 
-class Reconfigurable(Protocol):
-    """What runs by a configuration."""
-
-    async def reconfigure(self, config: ServiceConfig) -> None:
-        """Takes over what can be, and names in the log what needs a restart."""
-        ...
-
-
-async def keep_rereading(node: Reconfigurable, reader: ConfigReader, asked: asyncio.Event) -> None:
-    """Takes one new configuration over after the other; signals that come meanwhile count as one more."""
+async def _keep_rereading(node: NodeProcess, reader: ConfigReader, requested: asyncio.Event) -> None:
+    """Takes over one new configuration after the other; signals that come meanwhile count as one more."""
     reading = OffLoop("reading the configuration", _READ_WITHIN_S)
     while True:
-        await asked.wait()
-        asked.clear()
+        await requested.wait()
+        requested.clear()
         try:
             config = await reading.run(reader.read)
             await node.reconfigure(config)
@@ -122,22 +153,21 @@ async def keep_rereading(node: Reconfigurable, reader: ConfigReader, asked: asyn
         except Exception:
             log.exception("the configuration could not be taken over, and the old one stays in force")
         else:
-            configure_logging(config.logging_level, config.logging_format, config.secrets())
             _warn_of_subscriptions(config)
-            reader.warn_of_exposed_secrets()
+            start_logging(config, reader)
 
 
-def where_everything_is(node: Node, config: ServiceConfig) -> str:
-    """What an operator wants to know of a node that has just started, line by line."""
-    lines = [f"Fleetgauge {version('fleetgauge')}, node {config.node_id} of cluster {node.cluster_id}"]
-    for bound in node.bound:
-        host, port = node.advertised(bound.endpoint.listener_name)
+def _summary(node: FleetgaugeNode | WorkersNode, config: ServiceConfig) -> str:
+    """Where a node that has just started listens, logs and delivers, line by line."""
+    lines = [f"Fleetgauge {version('fleetgauge')}, node {config.node_id} of cluster {node.identity.cluster_id}"]
+    for bound in node.identity.bound:
+        host, port = node.identity.advertised(bound.endpoint.listener_name)
         listens = f"{bound.endpoint.listener_name}://{bound.endpoint.host}:{bound.port}"
         lines.append(f"  listening     {listens} (clients are sent to {host}:{port})")
     lines.append("  takes         client telemetry, no records: applications connect to your Kafka brokers")
     if config.workers > 1:
         lines.append(f"  workers       {config.workers} processes share the listeners")
-    lines.append(f"  http          {', '.join(node.http.addresses) or 'off: ' + node.http.off}")
+    lines.append(f"  http          {node.http}")
     for name, keys in config.client_metrics.items():
         shown = ", ".join(f"{key}={value}" for key, value in keys.items())
         lines.append(f"  subscription  {name}: {shown}")

@@ -1,4 +1,4 @@
-"""What the parent tells the exporter process to do: one line of JSON between them."""
+"""The job of the exporter process, which its parent sends as one line of JSON."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -34,11 +34,11 @@ class LoggingJob(BaseModel):
 
 
 class ClientsJob(BaseModel):
-    """How the process lists the clients that it reads of.
+    """The inventory of the clients whose pushes the process reads.
 
     Attributes:
-        socket: where it answers questions about them.
-        max_size: clients that are kept.
+        socket: the control socket that lists them.
+        max_size: how many are kept.
     """
 
     socket: Path
@@ -46,18 +46,18 @@ class ClientsJob(BaseModel):
 
 
 class Job(BaseModel):
-    """What the process is to do, as its parent writes it.
+    """The exporters to run, and the push log that they read.
 
     Attributes:
         log_dirs: the data directory.
-        push_log: which log to read; of the embedded one, also what its upkeep needs.
-        logs: where the embedded ones lie, if there are several; they share the settings in `push_log`.
+        push_log: settings of the log to read; those of an embedded one include its retention.
+        logs: the embedded logs, if there are several; they share the settings in `push_log`.
         exporters: keys by name, as configured.
-        dead_letters: where the pushes are kept that a destination refused.
-        instance: tells the processes apart that share a landing zone and a host; empty where there is one.
+        dead_letters: settings of the store for pushes that a destination rejects.
+        instance: distinguishes processes that share a landing zone and a host; empty where there is one.
         logging: how it logs.
-        node_socket: where the process that started this one answers questions; `self_metrics` asks it.
-        clients: how it lists the clients; None where the listener knows them.
+        node_socket: the parent's control socket, which `self_metrics` queries.
+        clients: its inventory of clients; None where the listener knows them.
     """
 
     log_dirs: Path
@@ -67,12 +67,12 @@ class Job(BaseModel):
     dead_letters: DeadLetterSettings
     instance: str = ""
     logging: LoggingJob
-    node_socket: Path | None = None
+    node_socket: Path
     clients: ClientsJob | None = None
 
     @classmethod
     def of(cls, config: ServiceConfig, instance: str = "") -> "Job":
-        """The job out of a configuration."""
+        """The job that a configuration describes."""
         logs = () if config.push_log == "kafka" else embedded_logs(config)
         return cls(
             log_dirs=config.log_dirs.absolute(),

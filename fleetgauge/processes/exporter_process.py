@@ -1,22 +1,20 @@
 """The exporter process: `python -m fleetgauge.processes.exporter_process`, started by `exporter_supervisor`.
 
 It reads one line of JSON, its `Job`, from standard input, runs a pipeline for each exporter in a thread of its own,
-sees to the push log's upkeep, and prints its status as a line of JSON once a second. It leaves signals to its
-parent. A line `{"stop": deadline_ms}` has it deliver what is in the log and end; the end of the pipe says that the
-parent is gone: it finishes the batches under way and ends; where it has none yet, since a predecessor still holds the
-log, it ends at once.
+keeps the push log's retention, and reports its status as a line of JSON once a second. It leaves signals to its
+parent. At a line `{"stop": deadline_ms}` it delivers what is in the log, and ends. When standard input ends, the parent
+has ended: it finishes the batches under way, and ends; while a predecessor still holds the log, it ends at once.
 """
 
 import json
 import os
 import queue
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from typing import IO, Any
+from typing import Any
 
 import structlog
 
@@ -28,16 +26,15 @@ from exporters.dead_letters.store import DeadLetters
 from exporters.delivery.pipeline import Pipeline
 from exporters.registry import build_exporter, pipeline_settings
 from exporters.self_metrics import SELF_METRICS, SelfMetricsExporter, self_metrics_settings
-from fleetgauge.admin.dead_letter_status import told_letters
 from fleetgauge.admin.own_metrics import own_metrics
 from fleetgauge.admin.topic_inventory import TopicInventory, list_clients
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from fleetgauge.garbage import spare_what_is_there
 from fleetgauge.logs import configure_logging, flush_logs
-from fleetgauge.processes.child_output import own_output
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
+from fleetgauge.processes.parent_pipe import Reports, ignore_signals
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.log import PushLogError
 
@@ -47,9 +44,10 @@ _STATUS_EVERY_S = 1.0
 _LETTERS_AGE_EVERY_MS = 60_000
 _LOCK_WITHIN_MS = 30_000
 _NICENESS = 10
-"""Clients wait for the listener, and nobody for a delivery: where cores are short, the listener goes first."""
+"""Clients wait for the listener and not for a delivery: where cores are short, the listener runs first."""
 _FINISH_MS = 5_000
-"""How long a batch under way may take when the parent is gone [ms]."""
+"""How long a batch under way may take when the parent has ended [ms]."""
+_NO_LETTERS = DeadLetterStats()
 
 
 class ExporterProcess:
@@ -81,15 +79,15 @@ class ExporterProcess:
             *(self._self_metrics(name, keys) for name, keys in job.exporters.items() if name not in fed),
         ]
 
-    def run(self, commands: "queue.Queue[dict[str, Any] | None]", out: IO[str]) -> None:
-        """Delivers until a command says to stop, or None says that the parent is gone."""
+    def run(self, commands: "queue.Queue[dict[str, Any] | None]", reports: Reports) -> None:
+        """Delivers until a command to stop, or None, which means that the parent has ended."""
         if self._inventory is not None and self._job.clients is not None:
             list_clients(self._job.clients.socket, self._inventory, self._time)
         for pipeline in self._pipelines:
             pipeline.start()
         spare_what_is_there()
         while True:
-            self._say(out)
+            self._report(reports)
             self._push_log.keep(self._time.hi_res_clock_ms())
             self._keep_letters(self._time.hi_res_clock_ms())
             try:
@@ -99,10 +97,10 @@ class ExporterProcess:
             if command is None or "stop" in command:
                 break
         self._stop(0 if command is None else int(command["stop"]), finish=command is None)
-        self._say(out)
+        self._report(reports)
 
     def status(self) -> dict[str, Any]:
-        """What this process says of itself: the log as it lies on the disk, and each exporter by name.
+        """The status: the log as it is on disk, and each exporter by name.
 
         Raises:
             PushLogError: the log cannot be read now.
@@ -117,18 +115,18 @@ class ExporterProcess:
                 **asdict(stats),
                 **cursors.get(pipeline.name, NO_CURSOR),
                 **self._own_counts(pipeline.name),
-                **told_letters(letters.get(pipeline.name), stats.letters_without_room),
+                **_letters_status(letters.get(pipeline.name, _NO_LETTERS), stats.letters_without_room),
             }
         clients = {} if self._inventory is None else {"clients": self._inventory.counters()}
         return {"push_log": push_log, "exporters": exporters, **clients}
 
     def _own_counts(self, name: str) -> dict[str, int]:
-        """What an exporter counts itself; nothing while it cannot tell, which is no other exporter's trouble."""
+        """An exporter's own counters; none if it fails to return them, which must not affect other exporters."""
         try:
             return self._own_counters.get(name, dict)()
-        except Exception:  # an exporter of somebody's own may raise anything
+        except Exception:  # a custom exporter may raise anything
             if count := self._calm.occurrences(f"counters {name}", now_ms=self._time.hi_res_clock_ms()):
-                log.exception("the exporter's counters cannot be told", exporter=name, occurrences=count)
+                log.exception("exporters.counters_unavailable", exporter=name, occurrences=count)
             return {}
 
     def _pipeline(self, name: str, keys: dict[str, Any]) -> Pipeline:
@@ -144,60 +142,78 @@ class ExporterProcess:
         )
 
     def _self_metrics(self, name: str, keys: dict[str, Any]) -> SelfMetricsExporter:
-        assert self._job.node_socket is not None
         settings = self_metrics_settings(name, keys)
         return SelfMetricsExporter(name, settings, own_metrics(self._job.node_socket), time=self._time)
 
     def _keep_letters(self, now_ms: int) -> None:
-        """Has replays begun that were asked for, and lets go what is too old."""
+        """Starts the replays that were requested, and drops letters that are too old."""
         try:
-            asked = self._letters.asked()
+            requested = self._letters.asked()
             if now_ms >= self._letters_age_due_ms:
                 self._letters_age_due_ms = now_ms + _LETTERS_AGE_EVERY_MS
                 self._letters.drop_aged()
         except PushLogError as error:
-            self._say_of_letters(error)
+            self._warn_of_letters(error)
             return
         for pipeline in self._fed:
-            if pipeline.name in asked:
+            if pipeline.name in requested:
                 pipeline.request_replay()
 
     def _letter_stats(self) -> dict[str, DeadLetterStats]:
-        """As they are; while they cannot be counted, as they were."""
+        """Counts by exporter; the latest known ones while they cannot be read."""
         try:
             self._counted_letters = self._letters.stats()
         except PushLogError as error:
-            self._say_of_letters(error)
+            self._warn_of_letters(error)
         return self._counted_letters
 
-    def _say_of_letters(self, error: PushLogError) -> None:
+    def _warn_of_letters(self, error: PushLogError) -> None:
         if count := self._calm.occurrences("letters", now_ms=self._time.hi_res_clock_ms()):
-            log.warning("the dead letters cannot be used now", problem=str(error), occurrences=count)
+            log.warning("dead_letters.unavailable", error=str(error), occurrences=count)
 
-    def _say(self, out: IO[str]) -> None:
+    def _report(self, reports: Reports) -> None:
         try:
-            text = json.dumps(self.status())
+            status = self.status()
         except FleetgaugeError as error:
             if count := self._calm.occurrences("status", now_ms=self._time.hi_res_clock_ms()):
-                log.warning("the status cannot be told now", problem=str(error), occurrences=count)
-            return
-        with suppress(OSError):  # the parent is gone: standard input says so too
-            out.write(text + "\n")
-            out.flush()
+                log.warning("exporters.status_unavailable", error=str(error), occurrences=count)
+        else:
+            reports.send(status)
 
     def _stop(self, deadline_ms: int, *, finish: bool) -> None:
         for pipeline in self._pipelines:
             pipeline.request_stop(_FINISH_MS if finish else deadline_ms)
         for pipeline in self._pipelines:
             if not pipeline.join():
-                log.warning("an export was still under way; it comes again at the next start", exporter=pipeline.name)
+                log.warning(
+                    "exporters.export_interrupted", message="it is repeated at the next start", exporter=pipeline.name
+                )
+
+
+def _letters_status(stats: DeadLetterStats, without_room: int) -> dict[str, Any]:
+    """The dead letters of one exporter for the status.
+
+    Args:
+        stats: of the store.
+        without_room: rejected pushes that a full disk kept out of it since the process was started.
+    """
+    return {
+        "letters": stats.letters,
+        "letter_bytes": stats.bytes,
+        "oldest_letter_at": stats.oldest_refused_at,
+        "letters_dropped": stats.dropped,
+        "letters_lost": {
+            "retention_bytes": stats.lost_by_bytes,
+            "retention_ms": stats.lost_by_age,
+            "no_room": without_room,
+        },
+    }
 
 
 def main() -> None:
     """Runs the process; exit code 0 after a stop, 1 where it cannot do its job."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    out = own_output()
+    ignore_signals()
+    reports = Reports()
     line = sys.stdin.readline()
     if not line:
         return
@@ -205,7 +221,7 @@ def main() -> None:
     configure_logging(job.logging.level, job.logging.format, job.logging.secrets)
     structlog.contextvars.bind_contextvars(process="exporters")
     os.nice(_NICENESS)
-    # gRPC would print each failed handshake; what fails is told by the pipelines, once a minute.
+    # gRPC would print each failed handshake; the pipelines log failures, once a minute.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     time = SystemTime()
     commands: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -214,9 +230,9 @@ def main() -> None:
     try:
         with _only_one(job, time, orphaned):
             if not orphaned.is_set():
-                ExporterProcess(job, time).run(commands, out)
+                ExporterProcess(job, time).run(commands, reports)
     except FleetgaugeError as error:
-        log.error("the exporters cannot run", problem=str(error))
+        log.error("exporters.failed", error=str(error))
         flush_logs()
         os._exit(1)  # threads that deliver are daemons; their cursors are durable
     flush_logs()
@@ -232,10 +248,10 @@ def _listen(commands: "queue.Queue[dict[str, Any] | None]", orphaned: threading.
 
 @contextmanager
 def _only_one(job: Job, time: Time, orphaned: threading.Event) -> Iterator[None]:
-    """Holds the lock that admits one exporter process to an embedded log.
+    """Holds the lock that admits one exporter process to an embedded log; an orphan may be without it.
 
-    A predecessor's last batch is waited for, but by no orphan: after several quick deaths of the listener they would
-    get the lock one after the other, and the living listener's process last. An orphan may not have the lock.
+    The process waits for a predecessor's last batch, unless it is an orphan: after several quick deaths of the
+    listener, orphans would get the lock one after the other, and the living listener's process last.
     """
     if isinstance(job.push_log, KafkaTopicSettings):
         yield  # a topic's readers are any number

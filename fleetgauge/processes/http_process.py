@@ -1,14 +1,13 @@
-"""The HTTP process: `python -m fleetgauge.processes.http_process`, started by `fleetgauge.processes.http_supervisor`.
+"""The HTTP process: `python -m fleetgauge.processes.http_process`, started by `http_supervisor`.
 
-A process and not a thread: whoever asks for twenty thousand clients would have the listener wait for Python's lock, for
-milliseconds each time. It reads one line of JSON from standard input (the descriptors of its sockets, and where the
-node answers), leaves signals to its parent, and ends when the pipe does.
+A process and not a thread: a request for twenty thousand clients would have the listener wait for Python's lock, for
+milliseconds each time. It reads one line of JSON from standard input (the descriptors of its sockets, and the path of
+the node's control socket), leaves signals to its parent, and ends when standard input does.
 """
 
 import asyncio
 import json
 import os
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -19,16 +18,16 @@ import structlog
 from exporters.http.server import HttpServer, HttpSettings
 from fleetgauge.admin.routes import Routes
 from fleetgauge.logs import configure_logging
+from fleetgauge.processes.parent_pipe import ignore_signals
 
 _NICENESS: Final = 10
-"""Clients wait for the listener: where cores are short, it goes first."""
+"""Clients wait for the listener: where cores are short, it runs first."""
 _FINISH_S: Final = 1.0
 
 
 def main() -> None:
     """Runs the process until its parent closes the pipe."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    ignore_signals()
     line = sys.stdin.buffer.readline()
     if line:
         job = json.loads(line)

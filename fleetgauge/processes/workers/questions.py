@@ -96,7 +96,7 @@ async def _rows_of(worker: WorkerSupervisor, question: Mapping[str, Any]) -> Row
     rows: Rows = []
     pid = worker.pid
     try:
-        async with aclosing(ask_async(worker.data.node_socket, dict(question))) as answers:
+        async with aclosing(ask_async(worker.node_socket, dict(question))) as answers:
             async for answer in answers:
                 rows += answer["rows"]
     except NotRunningError:

@@ -12,11 +12,12 @@ import structlog
 from typer.testing import CliRunner
 
 from base.redaction import HIDDEN, hide, is_secret, shown, without_credentials
-from fleetgauge.app import NOT_FOR_PLUGINS, say_reread
+from fleetgauge.app import NOT_FOR_PLUGINS
 from fleetgauge.cli import app
 from fleetgauge.config import ConfigError, load_config
 from fleetgauge.logs import configure_logging
 from fleetgauge.processes.exporter_job import Job
+from fleetgauge.reconfiguration import log_reread
 
 SECRET = "Zq7-not-to-be-shown"  # what the tests look for
 
@@ -312,7 +313,7 @@ def test_a_reference_to_a_secret_that_changed_is_told_of_by_its_key_alone(write:
     file = write('[exporters.otel]\ntype = "otlp"\nheaders.authorization = "Custom ${env:T}"\n')
     old, new = (load_config(file, environment={"T": text}) for text in ("first-token", "second-token"))
     with structlog.testing.capture_logs() as lines:
-        say_reread(old, new)
+        log_reread(old, new)
     assert lines[0]["keys"] == ["exporters.otel.headers.authorization"]
     assert "-token" not in str(old.model_dump(exclude={*NOT_FOR_PLUGINS})), "nor is it handed to plugins"
 

@@ -13,7 +13,6 @@ from structlog.testing import capture_logs
 
 from base.clock import MockTime, SystemTime, Time
 from fleetgauge.config import load_config
-from fleetgauge.processes import exporter_supervisor
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.exporter_supervisor import ExporterSupervisor
 
@@ -35,7 +34,7 @@ def job(tmp_path: Path) -> Job:
 
 def does(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     """Has the supervisor start a process that says this."""
-    monkeypatch.setattr(exporter_supervisor, "_COMMAND", (sys.executable, "-c", TALKS + words + WAITS))
+    monkeypatch.setattr(ExporterSupervisor, "command", (sys.executable, "-c", TALKS + words + WAITS))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -79,7 +78,7 @@ def test_a_status_that_is_too_long_is_said_and_the_next_ones_are_heard(
 
     with capture_logs() as logs:
         supervised(job, use)
-    assert len([entry for entry in logs if "too long to be read" in entry["event"]]) == 1
+    assert len([entry for entry in logs if entry["event"] == "child_process.line_too_long"]) == 1
 
 
 def test_lines_that_are_no_status_change_nothing(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +116,7 @@ def test_a_process_that_the_system_refuses_to_start_again_is_started_once_it_can
 
     with capture_logs() as logs:
         supervised(job, use)
-    assert [entry["problem"] for entry in logs if "cannot be started" in entry["event"]] == [
+    assert [entry["error"] for entry in logs if entry["event"] == "child_process.start_failed"] == [
         "[Errno 24] Too many open files"
     ], "once a minute"
 
@@ -144,7 +143,7 @@ def test_a_stop_ends_while_the_system_refuses_to_start_the_process(job: Job, mon
 def test_a_process_that_fails_again_and_again_is_started_at_the_same_pace_during_a_stop(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporter_supervisor, "_COMMAND", ("false",))
+    monkeypatch.setattr(ExporterSupervisor, "command", ("false",))
 
     async def run() -> int:
         supervisor = ExporterSupervisor(job, SystemTime())

@@ -13,16 +13,16 @@ import pytest
 from support.push_log import at_once, push_record, small_log
 
 from base.clock import MockTime
-from fleetgauge.app import Changes
 from fleetgauge.config import ConfigError, ServiceConfig, load_config
 from fleetgauge.config.push_logs import embedded_logs
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.workers.merge import counts_of, merged_clients, merged_own_metrics, merged_parts
-from fleetgauge.processes.workers.process import examine
 from fleetgauge.processes.workers.questions import PART_ROWS, WorkersSocket
 from fleetgauge.processes.workers.shares import DIVIDED, as_json, worker_config
 from fleetgauge.processes.workers.supervisor import WorkerSupervisor
+from fleetgauge.reconfiguration import Changes
+from fleetgauge.worker import examine
 from push_log.embedded.sqlite import SqlitePushLogWriter
 from telemetry.client_metrics import INSTANCE_METRICS
 from telemetry.instances.inventory import ClientRow
@@ -192,7 +192,7 @@ def test_a_worker_that_starts_while_a_configuration_is_examined_gets_it_all_the_
         pipe = Pipe()
         supervisor._process = SimpleNamespace(pid=1, returncode=None, stdin=pipe)  # type: ignore[assignment]
         assert await supervisor.offer(7, config) == ""
-        supervisor._hear({"ready": True})
+        supervisor._read(b'{"ready": true}')
         supervisor.take(7, config)
         return pipe.lines, supervisor
 

@@ -1,0 +1,90 @@
+"""What a running node takes over from a configuration that is read again (SIGHUP), and what it logs about the rest."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from fleetgauge.config import ServiceConfig
+from fleetgauge.config.security import ListenerKeys
+from fleetgauge.off_loop import OffLoop
+from telemetry.catalogue.known_clients import guard_rules
+from telemetry.subscriptions.client_guard import GuardRule
+from wire.listener_security import ListenerSecurity
+
+log = structlog.get_logger(__name__)
+
+_EXAMINE_WITHIN_S: Final = 4.0
+CHANGEABLE: Final = {
+    *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
+    *("max_connections_per_ip", "max_connections_per_ip_overrides", "quotas", "referenced_secrets"),
+    *ListenerKeys.model_fields,
+}
+"""Fields that need no restart. A listener's certificates, rules and limits hold for connections to come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What a new configuration changes, read and checked, so that applying it cannot fail half-way."""
+
+    config: ServiceConfig
+    guard_rules: tuple[GuardRule, ...]
+    securities: Mapping[str, ListenerSecurity]
+    overrides: dict[str, int] | None
+
+    @classmethod
+    def of(cls, config: ServiceConfig, overrides: dict[str, int] | None = None) -> "Changes":
+        """Reads the certificates that `config` names.
+
+        Args:
+            config: as it was read.
+            overrides: connections by address, where they changed (`NodeConnectionLimits.look_up`).
+
+        Raises:
+            ConfigError: certificates or keys cannot be used.
+        """
+        return cls(
+            config=config,
+            guard_rules=guard_rules(config.client_guard),
+            securities=config.security_keys().build(),
+            overrides=overrides,
+        )
+
+
+def examiner() -> OffLoop:
+    """Runs `Changes.of`, which reads files and may look up addresses, away from the loop."""
+    return OffLoop("examining the configuration", _EXAMINE_WITHIN_S)
+
+
+def log_reread(old: ServiceConfig, new: ServiceConfig, changeable: Collection[str] = CHANGEABLE) -> None:
+    """Logs that a configuration was reread, and the keys that differ and need a restart.
+
+    Args:
+        old: before.
+        new: as it was reread.
+        changeable: fields that need no restart.
+    """
+    changed = [
+        key
+        for name, field in ServiceConfig.model_fields.items()
+        if name not in changeable
+        for key in _differences(field.alias or name, getattr(old, name), getattr(new, name))
+    ]
+    if changed:
+        log.warning("config.restart_needed", message="these keys changed in the file, and need a restart", keys=changed)
+    log.info("configuration reread", subscriptions=sorted(new.client_metrics))
+
+
+def _differences(key: str, old: object, new: object) -> list[str]:
+    """The keys that differ; of tables, each inner key by itself.
+
+    >>> _differences("exporters", {"a": {"type": "otlp", "endpoint": "x"}}, {"a": {"type": "otlp", "endpoint": "y"}})
+    ['exporters.a.endpoint']
+    """
+    if old == new:
+        return []
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return [key]
+    inner = sorted(old.keys() | new.keys())
+    return [each for name in inner for each in _differences(f"{key}.{name}", old.get(name), new.get(name))]
