@@ -107,10 +107,7 @@ class FleetgaugeNode(NodeProcess):
     def status(self) -> Status:
         """The answer to `fleetgauge status`; plain values that JSON can hold."""
         return {
-            "node": {
-                **self.identity.status(),
-                "not_ready": self._not_ready(),
-            },
+            "node": {**self.identity.status(), "not_ready": self._not_ready()},
             "http": self.http.status(),
             "connections": [listener.counters() for listener in self._listeners],
             "connection_limits": self._connection_limits.status(),
@@ -216,7 +213,7 @@ class FleetgaugeNode(NodeProcess):
         if self._before_listening is not None:
             await self._before_listening()
         await self._start_listeners()
-        self._housekeeping = asyncio.create_task(self._keep_house())
+        self._housekeeping = asyncio.create_task(self._expire())
 
     async def _stop_service(self, deadline_ms: int) -> None:
         if self._housekeeping is not None:
@@ -275,7 +272,8 @@ class FleetgaugeNode(NodeProcess):
             self._listeners.append(listener)
             identity.add_listener(endpoint, listener.port)
 
-    async def _keep_house(self) -> None:
+    async def _expire(self) -> None:
+        """Expires instances and sensors once a second."""
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             now_ms = self._time.hi_res_clock_ms()

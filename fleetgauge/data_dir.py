@@ -1,7 +1,4 @@
-"""The data directory (`log.dirs`): what lies where in it, its lock, and the identity that it keeps.
-
-The identity stands in `meta.properties`, as in a Kafka log directory.
-"""
+"""The data directory (`log.dirs`): its paths, its locks, and the identity in `meta.properties`, as in Kafka's."""
 
 import fcntl
 import os
@@ -14,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from fleetgauge.errors import ConfigError, DataDirectoryError
-from fleetgauge.private_files import tighten
+from fleetgauge.private_files import restrict_to_owner
 from telemetry.push_record import format_instance_id
 
 MAX_EXPORTS = 64
@@ -31,7 +28,7 @@ class DataDirectory:
 
     @property
     def identifier(self) -> str:
-        """Tells this directory from others of the same host, in eight characters."""
+        """Eight characters that distinguish this directory from others of the same host."""
         return uuid.uuid5(uuid.NAMESPACE_URL, str(self.root.absolute())).hex[:8]
 
     @property
@@ -41,21 +38,21 @@ class DataDirectory:
 
     @property
     def dead_letters(self) -> Path:
-        """The pushes that destinations refused."""
+        """The store of pushes that destinations rejected."""
         return self.root / "dead-letters.db"
 
     def worker(self, number: int) -> "DataDirectory":
-        """What listener process `number` of several has to itself, laid out as a node's: its push log, its sockets."""
+        """The directory of listener process `number` of several, with the layout of a node's."""
         return DataDirectory(self.root / _WORKERS / str(number))
 
     def worker_numbers(self) -> list[int]:
-        """The listener processes that this directory has ever had, whether they are configured now or not."""
+        """Numbers of all workers that have ever run here, whether they are configured now or not."""
         folder = self.root / _WORKERS
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         return sorted(int(name) for name in names if _WORKER_NUMBER.fullmatch(name))
 
     def push_logs(self, writers: Iterable[int]) -> dict[str, Path]:
-        """Where these workers' push logs lie, by the log's name; 0 is a node that has no workers."""
+        """The push logs of these workers by name; 0 stands for a node without workers."""
         return {
             f"worker-{number}" if number else "node": self.worker(number).push_log if number else self.push_log
             for number in writers
@@ -73,19 +70,19 @@ class DataDirectory:
 
     @property
     def node_socket(self) -> Path:
-        """The Unix socket on which a running node answers questions; see `fleetgauge.admin.node_socket`."""
+        """The control socket of a node; see `fleetgauge.admin.node_socket`."""
         return self._socket("node.sock")
 
     def export_socket(self, number: int) -> Path:
-        """The same of a `fleetgauge export`; several may share the directory, each with a number of its own."""
+        """The control socket of a `fleetgauge export`; several may share the directory, each with its own number."""
         return self._socket(f"export-{number}.sock")
 
     def export_clients_socket(self, number: int) -> Path:
-        """The Unix socket on which the exporter process of a `fleetgauge export` lists the clients that it reads of."""
+        """The control socket of the exporter process of a `fleetgauge export`, which lists the topic's clients."""
         return self._socket(f"export-{number}-clients.sock")
 
     def claim_export_number(self) -> tuple[int, IO[str]]:
-        """The lowest number that no running `fleetgauge export` has here, and the lock that keeps it.
+        """The lowest number that no running `fleetgauge export` uses here, and the lock that reserves it.
 
         Raises:
             ConfigError: there are too many.
@@ -99,26 +96,26 @@ class DataDirectory:
         raise ConfigError("log.dirs", f"{MAX_EXPORTS} processes already export from the data directory {self.root}")
 
     def _socket(self, name: str) -> Path:
-        """Where a socket lies; see `fleetgauge.admin.unix_address` for how a deep one is reached."""
+        """Path of a socket; see `fleetgauge.admin.unix_address` for long ones."""
         return self.root.absolute() / name
 
     def create(self) -> None:
-        """Makes the directory, for this user alone; of one that is there, tightens what is ours.
+        """Creates the directory with mode 0700; in an existing one, restricts the files of Fleetgauge to their owner.
 
         Raises:
-            ConfigError: it cannot be made or written to.
+            ConfigError: it cannot be created or written to.
         """
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             reason = getattr(error, "strerror", None) or error
-            raise ConfigError("log.dirs", f"cannot make the data directory {str(self.root)!r}: {reason}") from error
+            raise ConfigError("log.dirs", f"cannot create the data directory {str(self.root)!r}: {reason}") from error
         if not os.access(self.root, os.W_OK | os.X_OK):
             raise ConfigError("log.dirs", f"the data directory {self.root} is not writable for this user")
-        tighten(self.root)
+        restrict_to_owner(self.root)
 
     def lock(self, name: str) -> IO[str]:
-        """Takes a lock that ends with the process; keep what is returned.
+        """Takes a lock that lasts until the returned file is closed, or the process ends.
 
         Raises:
             ConfigError: another process holds it.
@@ -144,11 +141,11 @@ class DataDirectory:
         return file
 
     def identity(self, *, node_id: int, cluster_id: str) -> str:
-        """The cluster id of this directory, made at the first start.
+        """The cluster id of this directory, generated at the first start.
 
         Args:
             node_id: `node.id` as configured; must be the one that the directory was first used with.
-            cluster_id: `cluster.id` as configured; empty takes or makes the directory's own.
+            cluster_id: `cluster.id` as configured; empty for the directory's own, or a new one.
 
         Raises:
             ConfigError: the directory belongs to another node or cluster.
@@ -186,13 +183,13 @@ class DataDirectory:
         with partial.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())  # an identity that a power loss empties would be made anew
+            os.fsync(file.fileno())  # after a power loss an empty file would get a new identity
         partial.replace(self.meta_properties)
 
 
 @contextmanager
 def _sentence(path: Path) -> Iterator[None]:
-    """Turns what the operating system refuses into one sentence that names the file."""
+    """Turns an error of the operating system into one sentence that names the file."""
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:
@@ -201,7 +198,7 @@ def _sentence(path: Path) -> Iterator[None]:
 
 
 def _new_cluster_id() -> str:
-    """A random cluster id in Kafka's form; never with a leading dash, which tools would read as an option."""
+    """A random cluster id in Kafka's form, without a leading dash, which tools would take for an option."""
     while True:
         text = format_instance_id(uuid.uuid4())
         if not text.startswith("-"):

@@ -1,19 +1,19 @@
-"""Errors of the process: what is wrong with a configuration, in one sentence that names the key."""
+"""Errors of configuration and data directory, each a sentence for the operator."""
 
 from base.errors import FleetgaugeError
 
 
 class DataDirectoryError(FleetgaugeError):
-    """A file of the data directory cannot be read or written: no room, no permission, or the directory is gone."""
+    """A file of the data directory cannot be read or written: disk full, no permission, or it was removed."""
 
 
 class ConfigError(FleetgaugeError):
     """A configuration that cannot be used.
 
     Attributes:
-        key: the key in Kafka's dotted form, e.g. `telemetry.max.bytes`; empty where the whole file is at fault.
+        key: the key in Kafka's dotted form, e.g. `telemetry.max.bytes`; empty for an error of the whole file.
         problem: what is wrong with it and what is allowed.
-        source: where the value came from, e.g. `fleetgauge.toml`, `FLEETGAUGE_NODE_ID`, `--override`.
+        source: origin of the value, e.g. `fleetgauge.toml`, `FLEETGAUGE_NODE_ID`, `--override`.
     """
 
     def __init__(self, key: str, problem: str, *, source: str = "") -> None:

@@ -1,7 +1,7 @@
-"""Structured logs: readable lines on a terminal, one JSON object a line otherwise. Always on standard error.
+"""Structured logs: readable lines on a terminal, one JSON object per line otherwise. Always on standard error.
 
-Records of the standard library's `logging` (ours and our libraries') come out in the same form. A line that cannot be
-written (the disk is full, or who read it is gone) stops nobody: it is left out, and the next one says how many were.
+Records of the standard library's `logging`, which libraries use, have the same form. A line that cannot be written
+(disk full, reader gone) is dropped without an error, and the next line has the number of those lost.
 """
 
 import io
@@ -30,7 +30,7 @@ def configure_logging(level: str, form: Literal["auto", "human", "json"], secret
     Args:
         level: debug, info, warning or error.
         form: auto chooses human on a terminal and json otherwise.
-        secrets: what no line may show, whichever library or plugin writes it.
+        secrets: texts that no line may show, whichever library or plugin writes it.
     """
     threshold = getattr(logging, level.upper())
     kept = tuple(secrets)
@@ -41,7 +41,7 @@ def configure_logging(level: str, form: Literal["auto", "human", "json"], secret
     render = (*_renderers(human=form == "human" or (form == "auto" and sys.stderr.isatty())), hide_secrets)
     lines = _Lines(sys.stderr)
     structlog.configure(
-        processors=[*_SHARED, lines.tell_lost, *render],
+        processors=[*_SHARED, lines.add_lost, *render],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=lines,
         cache_logger_on_first_use=False,  # a later call may change the level
@@ -59,13 +59,13 @@ def configure_logging(level: str, form: Literal["auto", "human", "json"], secret
 
 
 def flush_logs() -> None:
-    """Before an end that leaves out what Python does at its own."""
+    """Flushes standard error; needed before `os._exit`, which does not."""
     with suppress(OSError, ValueError):
         sys.stderr.flush()
 
 
 class _Lines:
-    """Makes loggers that write lines to `stream`, and counts those that it does not take, until it takes one again."""
+    """A logger factory that writes to `stream`, and counts the lines lost since the last one that was written."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -85,10 +85,10 @@ class _Lines:
             self._lost = 0
 
     def flush(self) -> None:
-        """Done with each line."""
+        """Does nothing: `write` flushes each line."""
 
-    def tell_lost(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        """A processor: says in the first line that is taken again how many were not."""
+    def add_lost(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        """A processor: adds the number of lines that were lost before this one."""
         return {**event, "lines_lost": self._lost} if self._lost else event
 
 
@@ -100,12 +100,12 @@ def _renderers(*, human: bool) -> tuple[Processor, ...]:
 
 
 def _make_printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """A processor: fields may hold what clients call themselves. Those that are no text are shown by their repr."""
+    """A processor: makes text fields printable, since clients choose some; the renderer shows others by their repr."""
     return {name: printable(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _write_traceback(out: TextIO, exc_info: ExcInfo) -> None:
-    """The traceback, whose last line may quote a client."""
+    """Writes the traceback, whose last line may quote a client, in printable form."""
     text = io.StringIO()
     structlog.dev.plain_traceback(text, exc_info)
     out.write("\n".join(map(printable, text.getvalue().split("\n"))))

@@ -1,4 +1,4 @@
-"""Calls that may block (a file on a slow mount, a name that is looked up), away from the loop on which clients wait."""
+"""Calls that may block (a file on a slow mount, a name lookup), away from the loop that answers clients."""
 
 import asyncio
 import threading
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class OffLoop:
-    """Runs one call at a time in a thread that neither the loop nor the end of the process waits for.
+    """Runs one call at a time in a thread; neither the loop nor the end of the process waits for it.
 
     Args:
-        what: names the calls in a sentence, for example `reading the configuration`.
+        what: the calls as the subject of an error sentence, for example `reading the configuration`.
         within_s: how long one may take [s].
     """
 
@@ -25,15 +25,15 @@ class OffLoop:
         self._thread: threading.Thread | None = None
 
     async def run(self, call: Callable[[], T]) -> T:
-        """What `call` returns.
+        """Returns the result of `call`.
 
         Raises:
-            FleetgaugeError: it does not end in time, or an earlier one has not ended yet; and what `call` raises.
+            FleetgaugeError: it does not end in time, or an earlier one has not ended yet; also whatever `call` raises.
         """
         if self._thread is not None and self._thread.is_alive():
-            raise FleetgaugeError(f"{self._what} was begun before and has not ended yet")
+            raise FleetgaugeError(f"{self._what} has been started before and has not ended yet")
         outcome: Future[T] = Future()
-        outcome.set_running_or_notify_cancel()  # from here on it cannot be cancelled, and takes what comes late
+        outcome.set_running_or_notify_cancel()  # it cannot be cancelled now, and accepts a late result
 
         def work() -> None:
             try:

@@ -1,4 +1,4 @@
-"""Keeps what a node writes to itself: pushes and the addresses of clients are no other user's to read."""
+"""Restricts files to their owner: pushes and addresses of clients are not for other users."""
 
 import os
 import stat
@@ -11,55 +11,57 @@ import structlog
 log = structlog.get_logger(__name__)
 
 UMASK: Final = 0o077
-_OF_OTHERS: Final = 0o077
-_OURS: Final = ("push-log", "workers", "dead-letters*", "prometheus-*", "meta.properties", "*.lock")
-"""What processes of ours make in a data directory, but for the landing zone, which may be made for another user."""
+_OTHERS: Final = 0o077
+_OWN_FILES: Final = ("push-log", "workers", "dead-letters*", "prometheus-*", "meta.properties", "*.lock")
+"""Files of Fleetgauge in a data directory, except the landing zone, which may be meant for another user."""
 
 
 def keep_files_private() -> None:
-    """Has this process, and those that it starts, make files and directories for its own user alone."""
+    """Has this process and its children create files and directories for their own user alone."""
     os.umask(UMASK)
 
 
 def is_open_to_others(path: Path) -> bool:
     """True if another user may read, write or enter `path`, which exists."""
-    return bool(path.stat().st_mode & _OF_OTHERS)
+    return bool(path.stat().st_mode & _OTHERS)
 
 
-def tighten(root: Path) -> None:
-    """Takes what an earlier release made in the data directory `root` away from other users, and logs what it cannot.
+def restrict_to_owner(root: Path) -> None:
+    """Revokes other users' access to files that an earlier release created in the data directory `root`.
 
-    The directory itself is left as it is: an operator, a volume or a landing zone may need it so.
+    Logs the files whose mode it cannot change. The directory's own mode stays: a volume or a landing zone may need it.
     """
-    refused = [path for path in _ours(root) if not _is_tight(path)]
+    refused = [path for path in _own_files(root) if not _restrict(path)]
     if refused:
         log.warning(
-            "other users may read files of the data directory: chmod -R go= them",
+            "data_dir.files_exposed",
+            message="other users may read files of the data directory: chmod -R go= them",
             directory=str(root),
             files=len(refused),
             first=str(refused[0]),
         )
     if is_open_to_others(root):
         log.warning(
-            f"other users may look into the data directory, where a landing zone may need it: chmod 0700 {root}",
+            "data_dir.exposed",
+            message=f"other users may list the data directory, which a landing zone may need: chmod 0700 {root}",
             mode=f"{stat.S_IMODE(root.stat().st_mode):04o}",
         )
 
 
-def _ours(root: Path) -> Iterator[Path]:
-    for pattern in _OURS:
+def _own_files(root: Path) -> Iterator[Path]:
+    for pattern in _OWN_FILES:
         for path in root.glob(pattern):
             yield path
             if path.is_dir() and not path.is_symlink():
                 yield from path.rglob("*")
 
 
-def _is_tight(path: Path) -> bool:
-    """Tightens a file or a directory; a link, a socket, and what is gone by now are no matter."""
+def _restrict(path: Path) -> bool:
+    """Restricts a file or directory to its owner; False if that fails. Links, sockets and removed files are skipped."""
     try:
         mode = path.lstat().st_mode
-        if mode & _OF_OTHERS and (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            path.chmod(stat.S_IMODE(mode) & ~_OF_OTHERS)
+        if mode & _OTHERS and (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
     except FileNotFoundError:
         return True
     except OSError:

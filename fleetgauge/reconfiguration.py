@@ -73,7 +73,7 @@ def log_reread(old: ServiceConfig, new: ServiceConfig, changeable: Collection[st
     ]
     if changed:
         log.warning("config.restart_needed", message="these keys changed in the file, and need a restart", keys=changed)
-    log.info("configuration reread", subscriptions=sorted(new.client_metrics))
+    log.info("config.reread", subscriptions=sorted(new.client_metrics))
 
 
 def _differences(key: str, old: object, new: object) -> list[str]:

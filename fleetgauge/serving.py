@@ -31,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 _READ_WITHIN_S: Final = 10.0
 """How long a SIGHUP's file may take to be read and checked; clients are served meanwhile [s]."""
+_OLD_CONFIG: Final = "the configuration was refused, and the old one stays in force"
 
 
 def serve_until_stopped(reader: ConfigReader) -> None:
@@ -134,7 +135,8 @@ def _warn_of_subscriptions(config: ServiceConfig) -> None:
     for name, properties in config.client_metrics.items():
         if not properties.get("metrics", "").strip(" ,"):
             log.warning(
-                'this subscription requests no metrics; set metrics = "*", or prefixes, in its table',
+                "subscription.no_metrics",
+                message='this subscription requests no metrics; set metrics = "*", or prefixes, in its table',
                 table=f"[client-metrics.{name}]",
             )
 
@@ -149,9 +151,9 @@ async def _keep_rereading(node: NodeProcess, reader: ConfigReader, requested: as
             config = await reading.run(reader.read)
             await node.reconfigure(config)
         except FleetgaugeError as error:
-            log.error("the configuration was refused, and the old one stays in force", problem=str(error))
+            log.error("config.refused", message=_OLD_CONFIG, error=str(error))
         except Exception:
-            log.exception("the configuration could not be taken over, and the old one stays in force")
+            log.exception("config.not_applied", message=_OLD_CONFIG)
         else:
             _warn_of_subscriptions(config)
             start_logging(config, reader)

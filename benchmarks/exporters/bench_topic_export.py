@@ -33,7 +33,7 @@ from support.payloads import metrics_data
 from support.push_log import push_record
 from support.receiver import OtlpReceiver
 
-from fleetgauge.garbage import spare_what_is_there
+from fleetgauge.garbage import freeze_startup_objects
 from push_log.kafka_topic.reader import KafkaTopicReader
 from push_log.kafka_topic.record_codec import encode_record
 from push_log.kafka_topic.seen_clients import SeenClients
@@ -100,7 +100,7 @@ def read_rate(bootstrap: str, group: str, records: int, seen: SeenClients | None
     """Records per second of this process's CPU time that a reader hands out and commits, from its first batch on."""
     settings = KafkaTopicSettings(bootstrap_servers=bootstrap, topic=PUSH_TOPIC, group_prefix=group)
     reader = KafkaTopicReader(settings, "bench", seen=seen)
-    spare_what_is_there()  # as the exporter process does at its start
+    freeze_startup_objects()  # as the exporter process does at its start
     begun = 0.0
     read = first = 0
     while read < records:

@@ -1,1 +1,1 @@
-"""What a running node answers about itself: the control socket, the HTTP port, the inventory of clients."""
+"""Administration of a running node: the control socket, the HTTP port, the inventory of clients."""

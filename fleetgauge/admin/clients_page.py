@@ -1,4 +1,4 @@
-"""One page of the inventory: the best rows by one column, out of any number that come by. Bounded, pure."""
+"""One page of the inventory: the first rows by one column, selected from any number in bounded memory. Pure."""
 
 import base64
 import hashlib
@@ -17,22 +17,22 @@ DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 5_000
 
 _Key = tuple[bool, Any, str, str]
-"""Whether the sort column has no value, the value, the instance id, and `_mark` of the row."""
+"""True if the sort column has no value, the value, the instance id, and `_mark` of the row."""
 _MARK_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """Which page.
+    """Selection of a page.
 
     Attributes:
-        sort: a column; what is equal in it goes by instance id and sender.
-        descending: the largest first; what has no value comes last in either order.
+        sort: a column; rows that are equal in it are sorted by instance id and sender.
+        descending: the largest first; rows without a value come last in either order.
         limit: rows of a page.
-        after: the cursor that the page before gave as its `next`; empty begins.
+        after: the cursor that the previous page returned as its `next`; empty for the first page.
 
     Raises:
-        ValueError: one sentence on what is wrong, without a word of what was asked.
+        ValueError: one sentence on what is wrong, which quotes nothing of the request.
     """
 
     sort: str = DEFAULT_SORT
@@ -52,7 +52,7 @@ class ClientsPage:
     """Takes rows in any order and keeps those of the page.
 
     Attributes:
-        total: rows that were taken, whether they are on this page or not.
+        total: rows taken, on this page or not.
     """
 
     def __init__(self, wanted: PageRequest) -> None:
@@ -78,7 +78,7 @@ class ClientsPage:
         return [as_object(row) for _, row in self._kept[: self._wanted.limit]]
 
     def next(self) -> str | None:
-        """The cursor of the page behind this one; None if there is none."""
+        """The cursor of the next page; None if there is none."""
         self._trim()
         if len(self._kept) <= self._wanted.limit:
             return None
@@ -88,11 +88,11 @@ class ClientsPage:
 
     def _key(self, row: tuple[Any, ...]) -> _Key:
         value = row[self._column]
-        told = ClientRow._make(row)
-        return (value is None, value, told.client_instance_id, _mark(told))
+        client = ClientRow._make(row)
+        return (value is None, value, client.client_instance_id, _mark(client))
 
     def _trim(self) -> None:
-        """Leaves the rows of the page and one more, by which it is known that there are more."""
+        """Keeps the rows of the page and one more, which shows that there is a next page."""
         filled = [entry for entry in self._kept if not entry[0][0]]
         empty = [entry for entry in self._kept if entry[0][0]]
         filled.sort(key=lambda entry: entry[0], reverse=self._wanted.descending)
@@ -124,7 +124,7 @@ def _read_cursor(text: str) -> _Key:
 
 
 def _mark(row: ClientRow) -> str:
-    """Digest of what tells a row from others of its instance id: as short in a cursor whatever names clients choose."""
+    """Digest of what distinguishes rows of one instance id, so that a cursor is short however long a client's names."""
     return hashlib.blake2b(repr(row_key(row)).encode(), digest_size=_MARK_BYTES).hexdigest()
 
 

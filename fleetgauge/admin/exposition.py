@@ -1,10 +1,9 @@
-"""What a process counts, as Prometheus metrics: everything that `fleetgauge status` knows.
+"""The status of a process as Prometheus metrics.
 
 Our own names are in base units with `_total`; those of Kafka's group `client-metrics` are as Prometheus' JMX exporter
-writes Kafka's beans (`kafka.server:type=client-metrics` -> `kafka_server_client_metrics_...`), in Kafka's units.
-No label has more values than the configuration and the protocol give it, but for those of quotas, which name the 100
-entities nearest to their limits; series of single clients come only where
-`telemetry.client.instance.metrics.max` asks for them.
+names Kafka's beans (`kafka.server:type=client-metrics` -> `kafka_server_client_metrics_...`), in Kafka's units.
+The values of labels are bounded by the configuration and the protocol, except for those of quotas, which name the 100
+entities nearest to their limits; series of single clients exist only with `telemetry.client.instance.metrics.max`.
 """
 
 import math
@@ -32,11 +31,11 @@ _PREFIX: Final = "fleetgauge_"
 _KAFKA_PREFIX: Final = "kafka_server_client_metrics_"
 
 OwnMetrics = Sequence[tuple[Any, ...]]
-"""Of each instance with metrics of its own: the id, then the values in the order of `INSTANCE_METRICS`."""
+"""One row per instance with metrics of its own: the id, then the values in the order of `INSTANCE_METRICS`."""
 
 
 class Count(NamedTuple):
-    """How one number of the status is told. A name that ends in `_total` is a counter's."""
+    """The metric for one number of the status. A name that ends in `_total` is a counter's."""
 
     name: str
     text: str
@@ -47,95 +46,97 @@ _US: Final = 1e-6
 _MS: Final = 1e-3
 
 TELEMETRY: Final[Mapping[str, Count]] = {
-    "instances": Count("client_instances", "Client instances that the node remembers."),
-    "instances_evicted": Count("client_instances_evicted_total", "Instances forgotten because the cache was full."),
-    "instances_expired": Count("client_instances_expired_total", "Instances forgotten because nothing came of them."),
+    "instances": Count("client_instances", "Client instances in the node's cache."),
+    "instances_evicted": Count("client_instances_evicted_total", "Instances evicted because the cache was full."),
+    "instances_expired": Count("client_instances_expired_total", "Instances forgotten because they sent nothing."),
     "instances_vanished": Count(
-        "client_instances_vanished", "Instances of the last day that left without a terminating push, as far as kept."
+        "client_instances_vanished",
+        "Instances that left without a terminating push in the last day.",
     ),
     "instances_ended": Count(
-        "client_instances_ended", "Instances of the last hour whose terminating push was accepted, as far as kept."
+        "client_instances_ended",
+        "Instances whose terminating push was accepted in the last hour.",
     ),
     "instance_id_clashes": Count(
-        "client_instance_id_clashes_total", "Instances made under an id that another sender was using."
+        "client_instance_id_clashes_total", "Instances made under an id that another sender used."
     ),
-    "labels_truncated": Count("labels_truncated_total", "Label values of clients that were cut."),
+    "labels_truncated": Count("labels_truncated_total", "Label values of clients that were truncated."),
     "instances_with_metrics": Count("client_instances_with_metrics", "Instances that have metrics of their own."),
     "instances_without_metrics": Count(
         "client_instances_without_metrics_total",
-        "Instances that got no metrics of their own, since telemetry.client.instance.metrics.max had them.",
+        "Instances beyond telemetry.client.instance.metrics.max.",
     ),
     "instances_slowed": Count(
-        "client_instances_slowed", "Instances with a longer push interval, since they are over a telemetry quota."
+        "client_instances_slowed", "Instances with a longer push interval for a telemetry quota."
     ),
     "interval_changes": Count("push_interval_changes_total", "Push intervals changed for a telemetry quota."),
 }
 QUOTAS: Final[Mapping[str, Count]] = {
-    "channels_held": Count("quota_held_connections", "Connections that are muted since their client is over a quota."),
+    "channels_held": Count("quota_held_connections", "Connections that are muted for a quota."),
     "requests_throttled": Count("quota_throttled_requests_total", "Requests after which a connection was muted."),
     "requests_of_others": Count(
-        "quota_shared_requests_total", "Requests of client ids beyond those that have quotas of their own."
+        "quota_shared_requests_total", "Requests of client ids beyond those with quotas of their own."
     ),
     "exempt_request_time": Count(
-        "quota_exempt_request_time_ratio", "Time on the loop that no request quota applies to, of all time.", 0.01
+        "quota_exempt_request_time_ratio", "Share of the loop's time that is exempt from quotas.", 0.01
     ),
-    "usage_left_out": Count("quota_series_left_out", "Quotas whose usage is not told here, since there are too many."),
+    "usage_left_out": Count("quota_series_left_out", "Quotas beyond the limit of usage series."),
 }
 QUOTA_LABELS: Final = ("quota_type", "user", "client_id", "ip", "listener", "tags")
 PUSH_LOG: Final[Mapping[str, Count]] = {
-    "logged": Count("push_log_logged_total", "Pushes put into the log."),
-    "logged_late": Count("push_log_logged_late_total", "Pushes put into the log after they were answered."),
+    "logged": Count("push_log_logged_total", "Pushes written to the log."),
+    "logged_late": Count("push_log_logged_late_total", "Pushes written to the log after they were answered."),
     "commits": Count("push_log_commits_total", "Commits of the log."),
-    "failed": Count("push_log_failed_total", "Pushes that the log failed to take."),
-    "timed_out": Count("push_log_timed_out_total", "Pushes that the log did not take in time."),
-    "refused_full": Count("push_log_refused_full_total", "Pushes refused since too many waited for the log."),
-    "refused_away": Count("push_log_refused_away_total", "Pushes refused since the topic could not be reached."),
+    "failed": Count("push_log_failed_total", "Pushes that could not be written to the log."),
+    "timed_out": Count("push_log_timed_out_total", "Pushes that were not written to the log in time."),
+    "refused_full": Count("push_log_refused_full_total", "Pushes refused while too many waited."),
+    "refused_away": Count("push_log_refused_away_total", "Pushes refused while the topic was unreachable."),
     "pending": Count("push_log_pending_pushes", "Pushes that wait for the log."),
-    "pending_bytes": Count("push_log_pending_bytes", "Payloads of the pushes that wait for the log."),
+    "pending_bytes": Count("push_log_pending_bytes", "Payload bytes of the pushes that wait for the log."),
     "records": Count("push_log_pushes", "Pushes that the log holds."),
     "segments": Count("push_log_segments", "Segments of the log."),
-    "disk_bytes": Count("push_log_disk_bytes", "Size of the log on the disk."),
+    "disk_bytes": Count("push_log_disk_bytes", "Size of the log on disk."),
     "metrics_bytes": Count("push_log_metrics_bytes", "Size of the metrics in the log, decompressed."),
     "damaged_segments": Count("push_log_damaged_segments", "Segments that were set aside, or cannot be read."),
-    "oldest_received_at": Count("push_log_oldest_timestamp_seconds", "When the log's oldest push came.", _US),
-    "newest_received_at": Count("push_log_newest_timestamp_seconds", "When the log's newest push came.", _US),
+    "oldest_received_at": Count("push_log_oldest_timestamp_seconds", "Receive time of the log's oldest push.", _US),
+    "newest_received_at": Count("push_log_newest_timestamp_seconds", "Receive time of the log's newest push.", _US),
 }
 CONNECTIONS: Final[Mapping[str, Count]] = {
     "open": Count("connections", "Open connections."),
     "accepted": Count("connections_accepted_total", "Connections accepted."),
-    "accept_errors": Count("accept_errors_total", "Accepts that failed for want of descriptors or memory."),
+    "accept_errors": Count("accept_errors_total", "Accepts that failed for lack of descriptors or memory."),
     "accept_waits": Count("accept_waits_total", "Connections that waited for a limit of connections."),
     "frames": Count("received_frames_total", "Whole frames received."),
     "bytes_received": Count("received_bytes_total", "Bytes received."),
     "bytes_sent": Count("sent_bytes_total", "Bytes sent."),
-    "unfinished_handshakes": Count("unfinished_handshakes", "Connections that are not let in yet."),
-    "unfinished_request_bytes": Count("unfinished_request_bytes", "Incomplete and waiting requests."),
-    "unread_response_bytes": Count("unread_response_bytes", "Responses that peers leave unread, as of the last look."),
+    "unfinished_handshakes": Count("unfinished_handshakes", "Connections whose handshake is not complete."),
+    "unfinished_request_bytes": Count("unfinished_request_bytes", "Bytes of incomplete and waiting requests."),
+    "unread_response_bytes": Count("unread_response_bytes", "Bytes of responses that peers have not read."),
     "successful_authentications": Count("successful_authentications_total", "Connections that authenticated."),
-    "failed_authentications": Count("failed_authentications_total", "Connections that did not."),
+    "failed_authentications": Count("failed_authentications_total", "Connections that failed to authenticate."),
     "successful_reauthentications": Count("successful_reauthentications_total", "Sessions that were renewed."),
-    "failed_reauthentications": Count("failed_reauthentications_total", "Sessions that were not."),
+    "failed_reauthentications": Count("failed_reauthentications_total", "Sessions that failed to renew."),
 }
 EXPORTERS: Final[Mapping[str, Count]] = {
-    "delivered_records": Count("exporter_delivered_pushes_total", "Pushes that the destination has."),
+    "delivered_records": Count("exporter_delivered_pushes_total", "Pushes delivered to the destination."),
     "delivered_bytes": Count("exporter_delivered_bytes_total", "Their metrics, decompressed."),
     "delivered_batches": Count("exporter_delivered_batches_total", "Successful exports."),
-    "rejected_points": Count("exporter_rejected_points_total", "Data points that the destination threw away."),
-    "passed_on_records": Count("exporter_passed_on_pushes_total", "Pushes that passed to another process."),
+    "rejected_points": Count("exporter_rejected_points_total", "Data points that the destination discarded."),
+    "passed_on_records": Count("exporter_passed_on_pushes_total", "Pushes that moved to another process."),
     "assigned_partitions": Count(
-        "exporter_assigned_partitions", "Partitions of the topic that the exporter's consumer group gave this process."
+        "exporter_assigned_partitions", "Partitions that the exporter's consumer group assigned here."
     ),
-    "rebalances": Count(
-        "exporter_rebalances_total", "Assignments and revocations of partitions by the exporter's consumer group."
-    ),
-    "splits": Count("exporter_splits_total", "Batches cut in halves."),
-    "letters": Count("exporter_dead_letters", "Refused pushes that are kept."),
+    "rebalances": Count("exporter_rebalances_total", "Assignments and revocations of partitions."),
+    "splits": Count("exporter_splits_total", "Batches split in halves."),
+    "letters": Count("exporter_dead_letters", "Rejected pushes in the dead-letter store."),
     "letter_bytes": Count("exporter_dead_letter_bytes", "Their metrics, decompressed."),
-    "oldest_letter_at": Count("exporter_oldest_dead_letter_timestamp_seconds", "When the first was refused.", _US),
-    "replayed_records": Count("exporter_replayed_pushes_total", "Refused pushes that were delivered after all."),
-    "letters_dropped": Count("exporter_dropped_dead_letters_total", "Refused pushes that an operator let go."),
-    "retired_files": Count("exporter_retired_files_total", "Files of a landing zone removed since they were too old."),
-    "retired_bytes": Count("exporter_retired_bytes_total", "Size of the files of a landing zone that were removed."),
+    "oldest_letter_at": Count(
+        "exporter_oldest_dead_letter_timestamp_seconds", "When the oldest of them was rejected.", _US
+    ),
+    "replayed_records": Count("exporter_replayed_pushes_total", "Rejected pushes that were delivered by a replay."),
+    "letters_dropped": Count("exporter_dropped_dead_letters_total", "Rejected pushes that an operator dropped."),
+    "retired_files": Count("exporter_retired_files_total", "Files of a landing zone removed by age."),
+    "retired_bytes": Count("exporter_retired_bytes_total", "Size of the removed files."),
     "lag_records": Count("exporter_lag_pushes", "Pushes in the log that the exporter has not delivered."),
     "lag_bytes": Count("exporter_lag_bytes", "Their metrics, decompressed."),
     "lag_ms": Count("exporter_lag_seconds", "How long ago the oldest undelivered push came; 0 without any.", _MS),
@@ -147,35 +148,31 @@ EXPORTERS: Final[Mapping[str, Count]] = {
     "last_error_over_at": Count(
         "exporter_last_error_over_timestamp_seconds", "Since when that failure is over; absent while it is not.", _US
     ),
-    "last_export_ms": Count("exporter_last_export_seconds", "How long its latest successful export took.", _MS),
+    "last_export_ms": Count("exporter_last_export_seconds", "Duration of its latest successful export.", _MS),
 }
 WORKERS: Final[Mapping[str, Count]] = {
     "serves": Count("worker_up", "1 while the worker runs and answers."),
     "restarts": Count("worker_restarts_total", "How often the worker ended and was started again."),
     "connections": Count("worker_connections", "Open connections of the worker."),
-    "instances": Count("worker_client_instances", "Client instances that the worker remembers."),
-    "logged": Count("worker_push_log_logged_total", "Pushes that the worker put into its log since it was started."),
+    "instances": Count("worker_client_instances", "Client instances in the worker's cache."),
+    "logged": Count("worker_push_log_logged_total", "Pushes that the worker wrote to its log."),
 }
-"""Of each worker, where there are several: what shows how evenly they share the clients."""
+"""One series per worker, where there are several; they show how evenly the workers share the clients."""
 EXPORTER_PROCESS: Final[Mapping[str, Count]] = {
-    "status_age_ms": Count(
-        "exporter_status_age_seconds",
-        "How long ago the exporter process said how it does; so old is what is told of exporters.",
-        _MS,
-    ),
+    "status_age_ms": Count("exporter_status_age_seconds", "Age of the exporter process's latest status.", _MS),
 }
 BY_REASON: Final[Mapping[str, Count]] = {
-    "retried": Count("exporter_retries_total", "Failed tries."),
-    "refused": Count("exporter_refused_pushes_total", "Pushes given up for good."),
-    "bad_records": Count("exporter_bad_records_total", "Records of the topic that are no push."),
+    "retried": Count("exporter_retries_total", "Failed attempts."),
+    "refused": Count("exporter_refused_pushes_total", "Pushes that were rejected for good."),
+    "bad_records": Count("exporter_bad_records_total", "Records of the topic that are not pushes."),
     "lost": Count("exporter_lost_pushes_total", "Pushes that the log lost before they were delivered."),
-    "letters_lost": Count("exporter_lost_dead_letters_total", "Refused pushes that are no longer kept, or never were."),
+    "letters_lost": Count("exporter_lost_dead_letters_total", "Rejected pushes that are not stored."),
 }
 HISTOGRAMS: Final[Mapping[str, Count]] = {
-    "export_s": Count("exporter_export_duration_seconds", "How long successful exports took."),
-    "freshness_s": Count("exporter_freshness_seconds", "From the receipt of a push to its delivery."),
+    "export_s": Count("exporter_export_duration_seconds", "Duration of successful exports."),
+    "freshness_s": Count("exporter_freshness_seconds", "Time from the receipt of a push to its delivery."),
 }
-"""Of each exporter; values in seconds."""
+"""One histogram per exporter; values in seconds."""
 STATES: Final = ("starting", "running", "retrying", "stopped", "revoked")
 
 
@@ -183,7 +180,7 @@ def exposition(status: Status, own: OwnMetrics, accept: str) -> tuple[bytes, str
     """The metrics in the form that `accept` prefers, and its content type.
 
     Args:
-        status: what `fleetgauge status` shows.
+        status: the status of the process.
         own: metrics of single instances.
         accept: the header of that name; empty gets Prometheus' text form.
     """
@@ -194,7 +191,7 @@ def exposition(status: Status, own: OwnMetrics, accept: str) -> tuple[bytes, str
 
 
 def families(status: Status, own: OwnMetrics) -> Iterator[Metric]:
-    """The metrics of a status; that of exporters alone (`fleetgauge export`) has fewer."""
+    """The metrics of a status; fewer for `fleetgauge export`."""
     yield from _process(head_of(status))
     if "node" in status:
         yield from _of_node(status)
@@ -208,13 +205,13 @@ def families(status: Status, own: OwnMetrics) -> Iterator[Metric]:
 
 
 def head_of(status: Status) -> Mapping[str, Any]:
-    """What a status says of its process: whether it is ready, since when it runs."""
+    """The part of a status about the process itself: readiness, start time, ids."""
     head: Mapping[str, Any] = status["node"] if "node" in status else status["export"]
     return head
 
 
 def _of_node(status: Status) -> Iterator[Metric]:
-    """What only a node with listeners has."""
+    """Metrics of a node with listeners."""
     yield from _scalars(WORKERS, [({"worker": str(each["worker"])}, each) for each in status.get("workers", ())])
     yield from _scalars(CONNECTIONS, [({"listener": each["listener"]}, each) for each in status["connections"]])
     yield from _listeners(status["connections"])
@@ -229,7 +226,7 @@ class _Collector(Collector):
         self._own = own
 
     def describe(self) -> Iterable[Metric]:
-        return ()  # nothing is asked for at registration
+        return ()  # no check for duplicates at registration
 
     def collect(self) -> Iterator[Metric]:
         return families(self._status, self._own)
@@ -263,9 +260,9 @@ def _counts(count: Count, labels: Sequence[str], values: Iterable[tuple[Sequence
 
 
 def _process(head: Mapping[str, Any]) -> Iterator[Metric]:
-    """Of one that exports alone, the labels of a node are empty, which is to Prometheus as if they were not there."""
+    """For `fleetgauge export` the labels of a node are empty, which Prometheus treats as absent."""
     labels = [version("fleetgauge"), str(head.get("node_id", "")), head.get("cluster_id", "")]
-    about = Count("build_info", "1; the labels say what runs here.")
+    about = Count("build_info", "1; version and ids are in the labels.")
     yield from _counts(about, ("version", "node_id", "cluster_id"), [(labels, 1)])
     started = Count("start_time_seconds", "When the process started.")
     yield from _counts(started, (), [((), head["started_at_ms"] * _MS)])
@@ -283,13 +280,13 @@ def _listeners(listeners: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
 
 
 def _quota_usage(by_kind: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Metric]:
-    told = [(_quota_labels(kind, each["tags"]), each) for kind, found in by_kind.items() for each in found.values()]
-    if not told:
+    usage = [(_quota_labels(kind, each["tags"]), each) for kind, found in by_kind.items() for each in found.values()]
+    if not usage:
         return
-    ratio = Count("quota_utilization_ratio", "What is used of a quota; 1 is its limit.")
-    yield from _counts(ratio, QUOTA_LABELS, [(labels, each["used"] / each["limit"]) for labels, each in told])
+    ratio = Count("quota_utilization_ratio", "Usage of a quota; 1 is its limit.")
+    yield from _counts(ratio, QUOTA_LABELS, [(labels, each["used"] / each["limit"]) for labels, each in usage])
     limit = Count("quota_limit", "A quota's limit, in Kafka's unit: bytes, pushes or connections a second, or percent.")
-    yield from _counts(limit, QUOTA_LABELS, [(labels, each["limit"]) for labels, each in told])
+    yield from _counts(limit, QUOTA_LABELS, [(labels, each["limit"]) for labels, each in usage])
 
 
 def _quota_labels(kind: str, tags: Mapping[str, str]) -> tuple[str, ...]:
@@ -304,7 +301,7 @@ def _telemetry(telemetry: Mapping[str, Any]) -> Iterator[Metric]:
     yield from _counts(subscriptions, (), [((), len(telemetry["subscriptions"]))])
     gets = Count("get_answers_total", "GetTelemetrySubscriptions requests answered.")
     yield from _counts(gets, ("error_code",), [((code,), n) for code, n in telemetry["get_answers"].items()])
-    pushes = Count("push_answers_total", "PushTelemetry requests answered; cause: of a failure of ours.")
+    pushes = Count("push_answers_total", "PushTelemetry requests answered; cause: of an internal failure.")
     answers = [((*_code_and_cause(code),), n) for code, n in telemetry["push_answers"].items()]
     yield from _counts(pushes, ("error_code", "cause"), answers)
     refusals = Count("refusals_total", "Telemetry requests answered with an error.")
@@ -312,7 +309,9 @@ def _telemetry(telemetry: Mapping[str, Any]) -> Iterator[Metric]:
     yield from _counts(refusals, ("error_code", "reason"), reasons)
     errors = Count("reporter_errors_total", "Failed exports of metric reporters.")
     yield from _counts(errors, ("reporter",), [((name,), n) for name, n in telemetry["plugin_errors"].items()])
-    timeouts = Count("reporter_timeouts_total", "Awaitables of metric reporters that were cancelled.")
+    timeouts = Count(
+        "reporter_timeouts_total", "Awaitables of metric reporters that were cancelled after their timeout."
+    )
     yield from _counts(timeouts, (), [((), telemetry["plugin_timeouts"])])
 
 
@@ -325,9 +324,7 @@ def _exporter_process(process: Mapping[str, Any]) -> Iterator[Metric]:
     if process["wanted"]:
         up = Count("exporter_process_up", "1 while the exporter process runs.")
         yield from _counts(up, (), [((), float(process["pid"] is not None))])
-        restarts = Count(
-            "exporter_process_restarts_total", "How often the exporter process died and was started again."
-        )
+        restarts = Count("exporter_process_restarts_total", "How often the exporter process was restarted.")
         yield from _counts(restarts, (), [((), process["restarts"])])
         yield from _scalars(EXPORTER_PROCESS, [({}, process)])
 
@@ -338,17 +335,17 @@ def _exporters(exporters: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         reasons = [((name, why), n) for name, each in exporters.items() for why, n in _reasons(each.get(key))]
         yield from _counts(count, ("exporter", "reason"), reasons)
     for key, count in HISTOGRAMS.items():
-        told = [(name, each[key]) for name, each in exporters.items() if key in each]
-        if told:
-            yield _histogram(count, told)
+        found = [(name, each[key]) for name, each in exporters.items() if key in each]
+        if found:
+            yield _histogram(count, found)
     states = Count("exporter_state", "1 for the state in which the exporter is.")
     current = [((name, each["type"], s), float(each["state"] == s)) for name, each in exporters.items() for s in STATES]
     yield from _counts(states, ("exporter", "type", "state"), current)
 
 
-def _histogram(count: Count, told: Sequence[tuple[str, Mapping[str, Any]]]) -> Metric:
+def _histogram(count: Count, found: Sequence[tuple[str, Mapping[str, Any]]]) -> Metric:
     family = HistogramMetricFamily(_PREFIX + count.name, count.text, labels=["exporter"])
-    for name, each in told:
+    for name, each in found:
         ends = [*map(floatToGoString, each["bounds"]), "+Inf"]
         buckets = list(zip(ends, accumulate(each["counts"]), strict=True))
         family.add_metric([name], buckets, each["sum"])
@@ -360,7 +357,7 @@ def _reasons(counts: Mapping[str, int] | None) -> Iterable[tuple[str, int]]:
 
 
 def _kafka(totals: Mapping[str, float | None], own: OwnMetrics) -> Iterator[Metric]:
-    """Kafka's own. They have no type, as the JMX exporter gives them none: some of their names end like others'."""
+    """Kafka's own metrics, untyped like those of the JMX exporter: some names end as other types' names do."""
     by_name: dict[str, Callable[[tuple[Any, ...]], float]] = {
         metric.name: _column(index + 1) for index, metric in enumerate(INSTANCE_METRICS)
     }

@@ -1,42 +1,29 @@
-"""The client instances of a node that serves them: those it remembers, and those that ended or vanished."""
+"""The client instances of a listener process: those in its cache, and those that ended or vanished."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from base.clock import Time
 from fleetgauge.admin.node_socket import Candidates, Part
-from telemetry.instances.departed import DepartedClients
 from telemetry.instances.instance import ClientInstance
 from telemetry.instances.inventory import ClientFilter, row_of
-from telemetry.instances.register import InstanceRegister
+from telemetry.manager import ClientMetricsManager
 
 _PLACES_AT_ONCE: Final = 8
-
-
-class Clients(Protocol):
-    """Where the instances are; `ClientMetricsManager` is one."""
-
-    @property
-    def register(self) -> InstanceRegister:
-        """The instances in numbered places."""
-        ...
-
-    @property
-    def departed(self) -> DepartedClients:
-        """The instances that ended or vanished."""
-        ...
 
 
 class NodeInventory:
     """The `Inventory` of a node.
 
     Args:
-        clients: where the instances are.
+        clients: the source of the instances.
         time: the clocks.
-        asked_for_records: True for a client id and address that asked this node for records.
+        asked_for_records: True for a client id and address that requested records from this node.
     """
 
-    def __init__(self, clients: Clients, time: Time, asked_for_records: Callable[[str, str], bool]) -> None:
+    def __init__(
+        self, clients: ClientMetricsManager, time: Time, asked_for_records: Callable[[str, str], bool]
+    ) -> None:
         self._clients = clients
         self._time = time
         self._asked_for_records = asked_for_records
@@ -63,7 +50,7 @@ class NodeInventory:
         place = 0
         while place < len(register):
             for instance in register.between(place, place + _PLACES_AT_ONCE):
-                if instance.place >= 0:  # else it was forgotten since the last slice
+                if instance.place >= 0:  # else it was evicted since the last slice
                     yield instance
             place += _PLACES_AT_ONCE
 

@@ -1,11 +1,11 @@
-"""Questions to a running process, `fleetgauge serve` or `export`, over a Unix socket in its data directory: by the HTTP
-process and by the command line.
+"""The control socket of `fleetgauge serve` and `export`: a Unix socket in the data directory, for the HTTP process and
+the command line.
 
-One question a connection: a frame with a JSON object in, frames of JSON out, the last of them `{"end": true}`. A frame
+One request per connection: a frame with a JSON object in, frames of JSON out, the last of them `{"end": true}`. A frame
 is its length (4 bytes, big endian) and that many bytes.
 
-The node answers on the listener's loop, where pushes wait for it: whoever asks for all clients gets them in slices,
-each of some hundred microseconds, with the loop left to the pushes for some times as long in between.
+The node answers on the listener's loop, which pushes need: a listing of all clients is sent in slices of some hundred
+microseconds each, and in between the loop is free for pushes for a multiple of that time.
 """
 
 import asyncio
@@ -32,25 +32,25 @@ Answer = dict[str, Any]
 Status = dict[str, Any]
 Candidates = Iterator[tuple[Any, ...] | None]
 Part = tuple[int, int]
-"""Which of how many parts of the instances, by their ids."""
+"""A part of the instances, by their ids: its number, and how many parts there are."""
 
 SLICE_NS: Final = 200_000
-"""After so long, a slice ends and the loop is left to others [ns]."""
+"""Duration after which a slice ends [ns]."""
 SLICE_ROWS: Final = 100
-"""A slice ends with at most some more [rows]."""
+"""Rows after which a slice ends; it may have up to `_CANDIDATES_BETWEEN_LOOKS` more."""
 _CANDIDATES_BETWEEN_LOOKS: Final = 8
 REST_FACTOR: Final = 3
-"""The loop is left to others for so many times as long as a slice took."""
+"""Pause after a slice, as a multiple of its duration."""
 
 MAX_QUESTIONS: Final = 16
-"""Connections that are served at once; further ones are closed at once."""
+"""Connections served at a time; further ones are closed at once."""
 MAX_QUESTION_BYTES: Final = 64 << 10
 MAX_ANSWER_BYTES: Final = 64 << 20
-"""Of one frame; a slice of the longest rows that can be is 3 MiB."""
+"""Longest frame; a slice of the longest possible rows is 3 MiB."""
 QUESTION_WITHIN_S: Final = 5.0
 READ_WITHIN_S: Final = 30.0
 ANSWER_WITHIN_S: Final = 5.0
-"""How long a reader waits for the next frame."""
+"""How long a client waits for the next frame [s]."""
 
 _LENGTH = struct.Struct(">I")
 
@@ -60,26 +60,26 @@ class NotRunningError(FleetgaugeError):
 
 
 class Inventory(Protocol):
-    """The client instances that a process lists. Iterators may be advanced in slices, with changes between them."""
+    """The client instances that a process lists. Its iterators tolerate changes between two steps."""
 
     def coverage(self) -> dict[str, Any] | None:
-        """Which clients the listing can hold, where it is not all clients of a node; plain values."""
+        """Restriction of the listing, in plain values; None if it covers all clients of the node."""
         ...
 
     def rows(self, wanted: ClientFilter, part: Part) -> Candidates:
-        """One item for each instance: its `ClientRow`, or None if it is not asked for."""
+        """One item per instance: its `ClientRow`, or None if `wanted` excludes it."""
         ...
 
     def own_metrics(self, part: Part) -> Candidates:
-        """One item for each instance: its id and its own metrics, or None if it has none."""
+        """One item per instance: its id and its own metrics, or None if it has none."""
         ...
 
 
-class QuestionSocket(ABC):
-    """Takes questions and sends answers; what they are is the subclass's.
+class ControlSocket(ABC):
+    """Reads requests and sends the answers that a subclass makes.
 
     Args:
-        path: the socket; a left-over of a dead process is replaced.
+        path: the socket; one that a dead process left is replaced.
     """
 
     def __init__(self, path: Path) -> None:
@@ -97,7 +97,7 @@ class QuestionSocket(ABC):
         self._server = await asyncio.start_unix_server(self._serve, sock=bound, limit=MAX_QUESTION_BYTES)
 
     async def stop(self) -> None:
-        """Stops listening, cuts answers under way off, and removes the socket."""
+        """Stops listening, aborts answers under way, and removes the socket."""
         if self._server is None:
             return
         self._server.close()
@@ -115,11 +115,13 @@ class QuestionSocket(ABC):
         try:
             if len(self._serving) <= MAX_QUESTIONS:
                 await self._answer(reader, writer)
-            await close_within(writer, READ_WITHIN_S)
+            writer.close()
+            async with asyncio.timeout(READ_WITHIN_S):  # until the peer has read all that was written
+                await writer.wait_closed()
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # a peer that is gone, asks nonsense or does not read; or the node stops
+            pass  # the peer has gone, sent no valid request or does not read; or the node stops
         except Exception:
-            log.exception("a question to the node could not be answered")
+            log.exception("control_socket.request_failed")
         finally:
             self._serving.discard(task)
             writer.transport.abort()
@@ -138,12 +140,12 @@ class QuestionSocket(ABC):
         writer.write(_frame({"end": True}))
 
 
-class NodeSocket(QuestionSocket):
-    """Answers questions about a process and its clients.
+class NodeSocket(ControlSocket):
+    """Serves the status and the clients of this process.
 
     Args:
-        path: the socket; a left-over of a dead process is replaced.
-        status: makes the status; must be quick, since it runs on the loop.
+        path: the socket; one that a dead process left is replaced.
+        status: makes the status; must be fast, since it runs on the loop.
         inventory: the clients.
         time: the clocks.
     """
@@ -181,7 +183,7 @@ class NodeSocket(QuestionSocket):
             self._walks -= 1
 
     async def _walk(self, candidates: Candidates) -> AsyncGenerator[Answer, None]:
-        """The rows in slices. All walks together leave the loop to others for the same share of the time."""
+        """The rows in slices. The share of the loop that pauses leave free does not depend on the number of walks."""
         is_whole = False
         while not is_whole:
             started_ns = self._time.nanoseconds()
@@ -201,14 +203,14 @@ class NodeSocket(QuestionSocket):
         return False, rows
 
 
-class RelaySocket(QuestionSocket):
-    """Answers for a process whose clients another process knows.
+class RelaySocket(ControlSocket):
+    """Serves the status of this process, and the clients from the control socket of another.
 
     Args:
-        path: the socket; a left-over of a dead process is replaced.
+        path: the socket; one that a dead process left is replaced.
         status: makes the status of this process.
-        other: the socket of the process that knows the clients.
-        away: one sentence for whoever asks while that process does not answer.
+        other: the control socket of the process that knows the clients.
+        away: the answer while that process does not answer, in one sentence.
     """
 
     def __init__(self, path: Path, status: Callable[[], Status], other: Path, away: str) -> None:
@@ -231,17 +233,6 @@ class RelaySocket(QuestionSocket):
             yield {"unavailable": self._away}
 
 
-async def close_within(writer: asyncio.StreamWriter, within_s: float) -> None:
-    """Closes a connection once its peer has read all that was written.
-
-    Raises:
-        TimeoutError: it did not within so long [s]; the connection is still to be aborted.
-    """
-    writer.close()
-    async with asyncio.timeout(within_s):
-        await writer.wait_closed()
-
-
 def _frame(answer: Answer) -> bytes:
     body = json.dumps(answer, separators=(",", ":")).encode()
     return _LENGTH.pack(len(body)) + body
@@ -251,7 +242,7 @@ def _read_body(body: bytes) -> Answer | None:
     """The answer in a frame; None for the end.
 
     Raises:
-        ValueError: the node did not take the question.
+        ValueError: the node refused the request.
         NotRunningError: a part of the node does not answer now.
     """
     answer: Answer = json.loads(body)
@@ -263,11 +254,11 @@ def _read_body(body: bytes) -> Answer | None:
 
 
 def ask(path: Path, question: dict[str, Any]) -> Iterator[Answer]:
-    """Asks the node behind the socket at `path`; the answer in pieces.
+    """Sends a request to the control socket at `path`; yields the answer in pieces.
 
     Raises:
-        NotRunningError: nobody listens there, or does not go on within five seconds.
-        ValueError: the node did not take the question.
+        NotRunningError: no process listens there, or it does not go on within five seconds.
+        ValueError: the node refused the request.
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -287,7 +278,7 @@ def ask(path: Path, question: dict[str, Any]) -> Iterator[Answer]:
 
 
 def read_status(path: Path) -> Status:
-    """The status of the node behind the socket at `path`.
+    """The status of the node with the control socket at `path`.
 
     Raises:
         NotRunningError: no node listens there, or it does not answer within five seconds.
@@ -298,7 +289,7 @@ def read_status(path: Path) -> Status:
 
 
 async def read_status_async(path: Path) -> Status:
-    """See `read_status`; for a loop."""
+    """See `read_status`; for use on a loop."""
     async with aclosing(ask_async(path, {"ask": "status"})) as answers:
         async for answer in answers:
             return answer
@@ -315,7 +306,7 @@ def _next_body(file: Any) -> bytes:
 
 
 async def ask_async(path: Path, question: dict[str, Any]) -> AsyncGenerator[Answer, None]:
-    """See `ask`; for a loop."""
+    """See `ask`; for use on a loop."""
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
             with unix_address(path) as address:

@@ -1,4 +1,4 @@
-"""A node's own metrics as readings for `self_metrics`: the very families of `/metrics`, which alone define them."""
+"""A node's own metrics as readings for `self_metrics`: the same families as on `/metrics`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
@@ -17,7 +17,7 @@ _sample_name = attrgetter("name")
 
 
 def own_metrics(node_socket: Path) -> Callable[[], Iterable[Reading]]:
-    """What reads all metrics of the node behind the socket; it raises NotRunningError while that does not answer."""
+    """A function that reads all metrics of the node; it raises NotRunningError while the node does not answer."""
     from fleetgauge.admin.exposition import families
 
     def read() -> Iterable[Reading]:
@@ -28,8 +28,8 @@ def own_metrics(node_socket: Path) -> Callable[[], Iterable[Reading]]:
 
 
 def _readings(family: "Metric") -> Iterator[Reading]:
-    """One, but of a histogram three: the SDK takes none that is added up already, so that its buckets, its count and
-    its sum are counters of their own, as on `/metrics`.
+    """One reading, or three of a histogram: the SDK accepts none that is already aggregated, so its buckets, its count
+    and its sum become counters, as on `/metrics`.
     """
     if family.type != "histogram":
         yield Reading(family.name, family.documentation, family.type == "counter", _samples(family.samples))

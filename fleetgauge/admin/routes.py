@@ -1,7 +1,4 @@
-"""What the HTTP port answers: the four endpoints, made of what the process says over its socket. Reads only.
-
-The process is a node (`fleetgauge serve`), or one that exports (`fleetgauge export`).
-"""
+"""The four endpoints of the HTTP port, served from the control socket of `fleetgauge serve` or `export`. Read-only."""
 
 import asyncio
 import json
@@ -18,9 +15,9 @@ from fleetgauge.admin.node_socket import Answer, NotRunningError, Status, ask_as
 from telemetry.instances.inventory import FILTER_KEYS, ClientFilter
 
 HEALTH_WITHIN_S: Final = 2.0
-"""A loop that does not answer for so long does not serve its clients either [s]."""
+"""A loop that does not answer within this time does not serve its clients either [s]."""
 MAX_LISTINGS: Final = 4
-"""Of /clients at once; who reads slowly must not keep the others from their health and metrics."""
+"""Listings of /clients at a time; slow readers of them must not block /healthz and /metrics."""
 
 _PAGE_KEYS: Final = ("sort", "order", "limit", "after", "format")
 PARAMETERS: Final = (*FILTER_KEYS, *_PAGE_KEYS)
@@ -37,7 +34,7 @@ _NO_TELEMETRY: Final = {"counters": {"instances_with_metrics": 0}}
 
 
 class Routes:
-    """The endpoints over the node behind the socket at `path`."""
+    """The endpoints of the node with the control socket at `path`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -54,7 +51,7 @@ class Routes:
         """The response to a request.
 
         Raises:
-            HttpError: there is none.
+            HttpError: the request is refused.
         """
         route = self._routes.get(request.path)
         if route is None:
@@ -85,8 +82,8 @@ class Routes:
         except (TimeoutError, NotRunningError):
             node = {"not_ready": [f"the node did not answer within {HEALTH_WITHIN_S:.0f} s"]}
         reasons = node["not_ready"]
-        told = {"degraded": node["degraded"]} if "degraded" in node else {}
-        return json_response(503 if reasons else 200, {"ready": not reasons, "reasons": reasons, **told})
+        degraded = {"degraded": node["degraded"]} if "degraded" in node else {}
+        return json_response(503 if reasons else 200, {"ready": not reasons, "reasons": reasons, **degraded})
 
     async def _metrics(self, request: HttpRequest) -> HttpResponse:
         status = await self._status()
@@ -105,23 +102,23 @@ class Routes:
             question = {"ask": "clients", "filter": wanted}
             if form == "jsonl":
                 return HttpResponse(status=200, body=self._lines(question), content_type=JSON_LINES)
-            kept, told = ClientsPage(page), {}
+            kept, coverage = ClientsPage(page), {}
             async for answer in self._slices(question):
                 kept.take(answer["rows"])
                 if "coverage" in answer:
-                    told = {"coverage": answer["coverage"]}
+                    coverage = {"coverage": answer["coverage"]}
         except ValueError as error:
             raise HttpError(400, str(error)) from error
-        return json_response(200, {"total": kept.total, "clients": kept.rows(), "next": kept.next(), **told})
+        return json_response(200, {"total": kept.total, "clients": kept.rows(), "next": kept.next(), **coverage})
 
     async def _lines(self, question: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
-        """Every row as it comes, an object a line."""
+        """Every row in the order of arrival, one object per line."""
         try:
             async with aclosing(self._slices(question)) as slices:
                 async for answer in slices:
                     if rows := answer["rows"]:
                         yield b"".join(json.dumps(as_object(row)).encode() + b"\n" for row in rows)
-        except NotRunningError as error:  # the answer has begun: all that is left is to cut it off
+        except NotRunningError as error:  # the answer has begun, and can only be aborted
             raise ConnectionError(str(error)) from error
 
     async def _status(self) -> Status:

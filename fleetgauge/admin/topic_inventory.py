@@ -1,5 +1,5 @@
 """The client instances that `fleetgauge export` knows from the topic, and the thread of the exporter process that lists
-them: to the parent process, which answers for both.
+them to the parent process.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 _COUNT_EVERY_MS: Final = 2_000
 _COUNT_SHARE: Final = 50
-"""Counting all clients takes at most one part in so many of the time."""
+"""Counting all clients takes at most 1/50 of the time."""
 
 
 class TopicInventory:
@@ -64,7 +64,7 @@ class TopicInventory:
         return iter(())
 
     def keep(self) -> None:
-        """Upkeep, once a second: drops the clients of partitions that another process reads, and those of long ago."""
+        """Drops clients of partitions that another process reads, and those that departed long ago; once a second."""
         self._seen.keep(self._partitions())
         started_ms = self._time.hi_res_clock_ms()
         if started_ms >= self._count_due_ms:
@@ -73,7 +73,7 @@ class TopicInventory:
             self._count_due_ms = started_ms + max(_COUNT_EVERY_MS, _COUNT_SHARE * took_ms)
 
     def counters(self) -> dict[str, int]:
-        """The clients by what became of them, as of the last count; for the status."""
+        """Clients by state, as of the last count; for the status."""
         gone = {name: self._states.get(state, 0) for name, state in _GONE.items()}
         known = sum(self._states.values()) - sum(gone.values())
         return {"instances": known, **gone, "instances_evicted": self._seen.evicted}
@@ -83,7 +83,7 @@ _GONE: Final = {"instances_vanished": ClientState.VANISHED, "instances_ended": C
 
 
 def list_clients(path: Path, inventory: TopicInventory, time: Time) -> None:
-    """Answers questions about the clients at `path`, in a daemon thread, until the process ends."""
+    """Serves the inventory on the control socket at `path`, in a daemon thread, until the process ends."""
     threading.Thread(target=_serve, args=(path, inventory, time), name="clients", daemon=True).start()
 
 
@@ -95,4 +95,4 @@ def _serve(path: Path, inventory: TopicInventory, time: Time) -> None:
     try:
         asyncio.run(serve())
     except OSError as error:
-        log.error("the clients cannot be listed: the socket cannot be made", path=str(path), problem=str(error))
+        log.error("clients.not_listed", path=str(path), error=str(error))

@@ -1,7 +1,7 @@
-"""Addresses of Unix sockets, which may lie deeper than an address has room for.
+"""Addresses of Unix sockets whose paths are longer than an address may be.
 
-`sun_path` holds 108 bytes on Linux and 104 on macOS. A deeper socket is reached through a descriptor of its directory:
-it lies where its path says, in a directory of ours, and never in one that every user may write to.
+`sun_path` holds 108 bytes on Linux and 104 on macOS. A socket with a longer path is reached through a descriptor of its
+directory, so that it needs no second place in a directory that every user may write to.
 """
 
 import os
@@ -23,7 +23,7 @@ def unix_address(path: Path) -> Iterator[str]:
 
     Raises:
         OSError: its directory cannot be opened.
-        DataDirectoryError: the path is too long, and this system has no other way to it.
+        DataDirectoryError: the path is too long, and this system has no `/proc/self/fd`.
     """
     if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
         yield str(path)
@@ -40,7 +40,7 @@ def unix_address(path: Path) -> Iterator[str]:
 
 
 def bound_socket(path: Path) -> socket.socket:
-    """A Unix socket at `path` to which this user alone may connect; the left-over of a dead process is replaced.
+    """A Unix socket at `path` to which this user alone may connect; one that a dead process left is replaced.
 
     Raises:
         OSError, DataDirectoryError: it cannot be bound.
@@ -51,7 +51,7 @@ def bound_socket(path: Path) -> socket.socket:
     try:
         with unix_address(path) as address:
             bound.bind(address)
-        path.chmod(0o600)  # nobody connects before it listens
+        path.chmod(0o600)  # no client connects before it listens
     except BaseException:
         bound.close()
         raise

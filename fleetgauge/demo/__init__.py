@@ -1,1 +1,1 @@
-"""The demo: real clients, one road through everything, and a check that each of them arrived at its end."""
+"""The demo: real clients, the whole pipeline, and a check that the pushes of each client arrive at its end."""

@@ -1,4 +1,4 @@
-"""The demo's clients: real librdkafka producers and a consumer, which push their metrics by themselves."""
+"""The demo's clients: real librdkafka producers and a consumer, which push their metrics without further code."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ class Clients:
 
     Args:
         bootstrap: host:port of the node.
-        pushes: tells how many pushes of a client id the node has logged.
+        pushes: returns how many pushes of a client id the node has logged.
         time: the clocks.
 
     Raises:
@@ -27,7 +27,7 @@ class Clients:
 
     def __init__(self, bootstrap: str, pushes: Callable[[str], int], time: Time) -> None:
         try:
-            from confluent_kafka import Consumer, Producer  # only who runs clients needs the kafka extra
+            from confluent_kafka import Consumer, Producer  # the kafka extra
         except ModuleNotFoundError as error:
             raise DemoError("the demo needs confluent-kafka: pip install 'fleetgauge[kafka,spark]'") from error
         common: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 3}
@@ -42,11 +42,11 @@ class Clients:
         """Keeps the clients busy until each has `number` pushes in the log.
 
         Args:
-            number: pushes a client.
-            progress: is told how many pushes there are of the `number` of every client together.
+            number: pushes per client.
+            progress: called with the pushes so far, of `number` per client.
 
         Raises:
-            DemoError: they did not push that often in half a minute; the text says who did not.
+            DemoError: they did not push that often in 30 s; the text has the counts.
         """
         deadline_ms = self._time.hi_res_clock_ms() + _PUSHES_WITHIN_MS
         while True:
@@ -59,10 +59,10 @@ class Clients:
             self._poll_all()
 
     def close_each_between_pushes(self) -> None:
-        """Closes each client right after a push of its own, so that none is under way: it then sends its last one.
+        """Closes each client right after one of its pushes: with none in flight, it sends its terminating push.
 
         Raises:
-            DemoError: a client pushed no more.
+            DemoError: a client stopped pushing.
         """
         for client_id in CLIENT_IDS:
             before = self._pushes(client_id)

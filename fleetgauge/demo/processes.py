@@ -1,4 +1,4 @@
-"""The processes of the demo: a node and an OTLP receiver, each started, asked and stopped."""
+"""The processes of the demo: a node and an OTLP receiver."""
 
 import json
 import signal
@@ -17,11 +17,11 @@ _READY_WITHIN_MS = 30_000
 _STOPPED_WITHIN_S = 30.0
 
 SHUTDOWN_TIMEOUT_MS = 60_000
-"""The exporters run at a low priority: on a busy machine they may need more than the default for what is left [ms]."""
+"""The exporters run at a low priority: on a busy machine they may need more than the default for their backlog [ms]."""
 
 
 class DemoError(FleetgaugeError):
-    """A part of the demo did not do what it should; the text names it."""
+    """A part of the demo failed; the text names it."""
 
 
 class OtlpReceiver:
@@ -38,13 +38,13 @@ class OtlpReceiver:
         self.port = int(self._process.stdout.readline())
 
     def finish(self) -> dict[str, Any]:
-        """Stops the server; returns how many exports came, and labels and points by client instance id."""
+        """Stops the server; returns the number of exports, and labels and points by client instance id."""
         output, _ = self._process.communicate(timeout=_STOPPED_WITHIN_S)
         summary: dict[str, Any] = json.loads(output)
         return summary
 
     def kill(self) -> None:
-        """Ends it, whatever it does."""
+        """Kills the process."""
         self._process.kill()
 
 
@@ -54,7 +54,7 @@ class ServedNode:
     Args:
         config: the TOML file.
         log_dirs: the data directory that `config` names.
-        log_file: where its output goes.
+        log_file: takes its output.
         time: the clocks.
 
     Raises:
@@ -74,14 +74,14 @@ class ServedNode:
         self.bootstrap = self._wait_until_ready(time).removeprefix("PLAINTEXT://")
 
     def status(self) -> dict[str, Any]:
-        """What the node says of itself."""
+        """The status of the node."""
         return read_status(self._socket)
 
     def stop(self) -> None:
-        """SIGTERM; waits for the exporters to be flushed.
+        """Sends SIGTERM, and waits until the exporters have delivered all pushes.
 
         Raises:
-            DemoError: it did not end well.
+            DemoError: its exit code is not 0.
         """
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(SHUTDOWN_TIMEOUT_MS / 1000 + _STOPPED_WITHIN_S)
@@ -89,7 +89,7 @@ class ServedNode:
             raise DemoError(f"fleetgauge serve ended with exit code {code}: see {self._log_file}")
 
     def kill(self) -> None:
-        """Ends it, whatever it does."""
+        """Kills the process."""
         self._process.kill()
 
     def _wait_until_ready(self, time: Time) -> str:

@@ -1,4 +1,4 @@
-"""The demo itself: every step of the road, and at its end the check that every client came through."""
+"""The demo itself: every step of the pipeline, and the check that the pushes of every client have arrived."""
 
 import json
 import subprocess
@@ -42,10 +42,10 @@ linger.ms = 2000
 
 
 def run_demo(directory: Path, console: Console, time: Time) -> None:
-    """Runs the road in `directory` and prints what came out at its end.
+    """Runs the demo in `directory` and prints its results.
 
     Raises:
-        DemoError: a part failed, or a client did not come through; the text names what is missing.
+        DemoError: a part failed, or pushes of a client are missing; the text names them.
     """
     landing = directory / "landing"
     data = DataDirectory(directory / "data")
@@ -78,7 +78,7 @@ def run_demo(directory: Path, console: Console, time: Time) -> None:
 
 @contextmanager
 def demo_directory(kept: Path | None) -> Iterator[Path]:
-    """Where the demo works: a directory to keep, or one that goes when it ends."""
+    """The demo's directory: `kept`, or a temporary one."""
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
         if any(kept.iterdir()):

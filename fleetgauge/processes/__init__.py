@@ -1,1 +1,1 @@
-"""Child processes and their supervisors: exporters, workers, the HTTP port."""
+"""The node process and its child processes with their supervisors: exporters, workers, the HTTP port."""

@@ -1,4 +1,4 @@
-"""The exporter process's side of the push log, whichever it is: readers, upkeep, and what the status says of it."""
+"""The push log, embedded or a topic, as the exporter process uses it: readers, retention, and its status."""
 
 import platform
 import threading
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
@@ -16,7 +16,7 @@ from base.errors import FleetgaugeError
 from fleetgauge.admin.topic_inventory import TopicInventory
 from fleetgauge.config.push_logs import LogPlace
 from push_log.embedded.directory import LogDirectory
-from push_log.embedded.inspect import CursorStats, LogStats, added_stats, all_stats, log_stats
+from push_log.embedded.inspect import CursorStats, added_stats, all_stats
 from push_log.embedded.joint_retention import JointRetention
 from push_log.embedded.lag_age import LagAge
 from push_log.embedded.merged_reader import MergedPushLogReader
@@ -33,14 +33,54 @@ _RETENTION_EVERY_MS: Final = 5_000
 _LAG_EVERY_S: Final = 2.0
 
 
-class ExporterLog(Protocol):
-    """A push log as the exporter process uses it.
+def exporter_log(
+    settings: PushLogSettings | KafkaTopicSettings,
+    exporters: tuple[str, ...],
+    time: Time,
+    logs: Sequence[LogPlace] = (),
+    clients_max: int = 0,
+) -> "EmbeddedLog | TopicLog":
+    """The log that `settings` describe.
 
-    Attributes:
-        inventory: the clients whose pushes are read; None where the listener knows them.
+    Args:
+        settings: of either kind.
+        exporters: the names of all exporters of this process.
+        time: the clocks.
+        logs: the embedded logs, if there are several.
+        clients_max: size of the inventory of a topic's clients; 0 for no inventory.
+    """
+    if isinstance(settings, KafkaTopicSettings):
+        return TopicLog(settings, time, clients_max)
+    return EmbeddedLog(settings, logs, exporters, time)
+
+
+class EmbeddedLog:
+    """The log in the data directory, or those of several listener processes as one; this process keeps its retention.
+
+    Args:
+        settings: of the log, or of each of several.
+        logs: the logs, if there are several; some may be of workers that are no longer configured.
+        exporters: the names of all exporters of this process.
+        time: the clocks.
     """
 
-    inventory: TopicInventory | None
+    def __init__(
+        self, settings: PushLogSettings, logs: Sequence[LogPlace], exporters: tuple[str, ...], time: Time
+    ) -> None:
+        self._settings = settings
+        self._time = time
+        self._are_merged = bool(logs)
+        self._directories = {each.name: LogDirectory(each.dir) for each in logs}
+        self._retention: Retention | JointRetention
+        if logs:
+            abandoned = [each.name for each in logs if each.is_abandoned]
+            self._retention = JointRetention(settings, self._directories, abandoned, exporters, time=time)
+        else:
+            directory = self._directories["node"] = LogDirectory(settings.dir)
+            self._retention = Retention(settings, exporters, directory)
+        self._due_ms = 0
+        self._lag_ages: defaultdict[str, LagAge] = defaultdict(LagAge)
+        self.inventory: TopicInventory | None = None
 
     def reader(self, exporter: str) -> PushLogReader:
         """Opens the log for an exporter.
@@ -48,72 +88,31 @@ class ExporterLog(Protocol):
         Raises:
             PushLogError: it cannot be opened.
         """
-        ...
+        readers = {
+            name: SqlitePushLogReader(
+                replace(self._settings, dir=directory.path), exporter, time=self._time, directory=directory
+            )
+            for name, directory in self._directories.items()
+        }
+        return MergedPushLogReader(readers, time=self._time) if self._are_merged else readers["node"]
 
     def keep(self, now_ms: int) -> None:
-        """Upkeep that is due at `now_ms` (monotonic)."""
-        ...
-
-    def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
-        """What the log says of itself, and how far each exporter is.
-
-        Args:
-            errors: the latest error of each exporter, if there was any.
-
-        Raises:
-            PushLogError: the log cannot be read now.
-        """
-        ...
-
-
-def exporter_log(
-    settings: PushLogSettings | KafkaTopicSettings,
-    exporters: tuple[str, ...],
-    time: Time,
-    logs: Sequence[LogPlace] = (),
-    clients_max: int = 0,
-) -> ExporterLog:
-    """The log that `settings` describe.
-
-    Args:
-        settings: of either kind.
-        exporters: the names of all exporters of this process.
-        time: the clocks.
-        logs: where the embedded logs lie, if there are several.
-        clients_max: clients that are kept of a topic's records; 0 keeps none.
-    """
-    if isinstance(settings, KafkaTopicSettings):
-        return TopicLog(settings, time, clients_max)
-    if logs:
-        return MergedLog(settings, logs, exporters, time)
-    return EmbeddedLog(settings, exporters, time)
-
-
-class _Upkeep(Protocol):
-    def run(self, now_ms: int) -> object: ...
-
-
-class _OnDisk:
-    """What the embedded logs share: their upkeep every few seconds, and how their figures are told."""
-
-    def __init__(self, upkeep: _Upkeep, time: Time) -> None:
-        self._time = time
-        self._upkeep = upkeep
-        self._due_ms = 0
-        self._lag_ages: defaultdict[str, LagAge] = defaultdict(LagAge)
-        self.inventory: TopicInventory | None = None
-
-    def keep(self, now_ms: int) -> None:
-        """See `ExporterLog.keep`: drops what is too old or too much."""
+        """Drops segments by age and size, if that is due at `now_ms` (monotonic)."""
         if now_ms < self._due_ms:
             return
         self._due_ms = now_ms + _RETENTION_EVERY_MS
         try:
-            self._upkeep.run(now_ms)
+            self._retention.run(now_ms)
         except (FleetgaugeError, OSError) as error:
-            log.warning("the push log's upkeep failed and is tried again", problem=str(error))
+            log.warning("push_log.retention_failed", message="it is tried again", error=str(error))
 
-    def _told(self, stats: LogStats) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+    def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
+        """The log as it is on disk, and the progress of each exporter.
+
+        Raises:
+            PushLogError: the log cannot be read now.
+        """
+        stats = added_stats(tuple(all_stats(self._directories).values()))
         on_disk = {key: value for key, value in asdict(stats).items() if key != "cursors"}
         return on_disk, {entry.cursor.exporter: self._cursor(entry) for entry in stats.cursors}
 
@@ -123,50 +122,8 @@ class _OnDisk:
         return {**lag, "lost_records": sum(lost.values()), "lost": lost}
 
 
-class EmbeddedLog(_OnDisk):
-    """The log in the data directory, whose retention this process keeps."""
-
-    def __init__(self, settings: PushLogSettings, exporters: tuple[str, ...], time: Time) -> None:
-        self._directory = LogDirectory(settings.dir)
-        super().__init__(Retention(settings, exporters, self._directory), time)
-        self._settings = settings
-
-    def reader(self, exporter: str) -> PushLogReader:
-        """See `ExporterLog.reader`."""
-        return SqlitePushLogReader(self._settings, exporter, time=self._time, directory=self._directory)
-
-    def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
-        """See `ExporterLog.status`: the log as it lies on the disk."""
-        return self._told(log_stats(self._directory))
-
-
-class MergedLog(_OnDisk):
-    """The logs of several listener processes, of which some may be gone: one to whoever delivers them."""
-
-    def __init__(
-        self, settings: PushLogSettings, logs: Sequence[LogPlace], exporters: tuple[str, ...], time: Time
-    ) -> None:
-        self._directories = {each.name: LogDirectory(each.dir) for each in logs}
-        abandoned = [each.name for each in logs if each.is_abandoned]
-        super().__init__(JointRetention(settings, self._directories, abandoned, exporters, time=time), time)
-        self._settings = settings
-
-    def reader(self, exporter: str) -> PushLogReader:
-        """See `ExporterLog.reader`."""
-        readers = {name: self._reader_of(directory, exporter) for name, directory in self._directories.items()}
-        return MergedPushLogReader(readers, time=self._time)
-
-    def _reader_of(self, directory: LogDirectory, exporter: str) -> SqlitePushLogReader:
-        settings = replace(self._settings, dir=directory.path)
-        return SqlitePushLogReader(settings, exporter, time=self._time, directory=directory)
-
-    def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
-        """See `ExporterLog.status`: all logs together."""
-        return self._told(added_stats(tuple(all_stats(self._directories).values())))
-
-
 class TopicLog:
-    """The Kafka topic. Its retention is the brokers'; what this process has of it is told for each exporter."""
+    """The Kafka topic, whose retention is the brokers'; the status is of the partitions that this process reads."""
 
     def __init__(self, settings: KafkaTopicSettings, time: Time, clients_max: int = 0) -> None:
         self._settings = settings
@@ -182,12 +139,12 @@ class TopicLog:
         self._thread: threading.Thread | None = None
 
     def reader(self, exporter: str) -> PushLogReader:
-        """See `ExporterLog.reader`."""
+        """Opens the topic for an exporter."""
         self._readers[exporter] = KafkaTopicReader(self._settings, exporter, time=self._time, seen=self._seen)
         return self._readers[exporter]
 
     def keep(self, now_ms: int) -> None:
-        """See `ExporterLog.keep`: has the brokers asked, from now on, how far each exporter is."""
+        """Removes clients that departed; the first call starts the thread that queries the lag of each exporter."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._measure, name="topic-lag", daemon=True)
             self._thread.start()
@@ -199,7 +156,13 @@ class TopicLog:
         return sorted({partition for reader in self._readers.values() for partition in reader.partitions})
 
     def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
-        """See `ExporterLog.status`. An exporter that cannot start is no problem of the topic while another reads it."""
+        """The problem of the topic, if any, and the progress of each exporter.
+
+        An exporter that cannot start is no problem of the topic while another reads it.
+
+        Args:
+            errors: the latest error of each exporter, if there was any.
+        """
         cursors = {name: self._cursor(name, reader) for name, reader in self._readers.items()}
         place = {"topic": self._settings.topic, "bootstrap_servers": self._settings.bootstrap_servers}
         return {**place, "problem": next(self._problems(errors), None)}, cursors
@@ -220,9 +183,9 @@ class TopicLog:
         while True:
             for name, reader in self._readers.items():
                 if not reader.partitions:
-                    self._lags.pop(name, None)  # nobody has given it a share yet, and so nothing is known
+                    self._lags.pop(name, None)  # its group has not assigned it any yet
                     continue
-                with suppress(PushLogError):  # the pipeline says so; the figures are the last that are known
+                with suppress(PushLogError):  # the pipeline logs it; the last known figures stay
                     self._lags[name] = reader.lag()
             pause.wait(_LAG_EVERY_S)
 
@@ -241,12 +204,12 @@ class TopicLog:
 
 
 def exporter_keys(keys: Mapping[str, Any], name: str, instance: str, data: Path) -> dict[str, Any]:
-    """An exporter's keys in one of several processes: what they write must not be shared.
+    """An exporter's keys, completed so that no two processes write the same file.
 
     Args:
         keys: as configured.
         name: the exporter's.
-        instance: tells the process from others that read the same log; empty where there is one.
+        instance: distinguishes processes that read the same log; empty where there is one.
         data: the data directory.
     """
     chosen = dict(keys)
@@ -258,7 +221,7 @@ def exporter_keys(keys: Mapping[str, Any], name: str, instance: str, data: Path)
 
 
 def _lag(lag: Lag | None, age: LagAge, time: Time) -> dict[str, Any]:
-    """How far an exporter is behind; in time, by the age of the oldest push that it has not delivered."""
+    """An exporter's lag; `lag_ms` is the age of the oldest push that it has not delivered."""
     if lag is None:
         return {"lag_records": None, "lag_bytes": None, "lag_ms": None, "oldest_received_at": None}
     lag_ms = age.of(lag, now_us=time.microseconds(), now_ms=time.hi_res_clock_ms())
@@ -274,4 +237,4 @@ NO_CURSOR: Final[Mapping[str, Any]] = {
     "lost_records": 0,
     "lost": {},
 }
-"""What is said of an exporter that has no cursor yet."""
+"""The progress of an exporter that has no cursor yet."""

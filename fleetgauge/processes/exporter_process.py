@@ -30,7 +30,7 @@ from fleetgauge.admin.own_metrics import own_metrics
 from fleetgauge.admin.topic_inventory import TopicInventory, list_clients
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
-from fleetgauge.garbage import spare_what_is_there
+from fleetgauge.garbage import freeze_startup_objects
 from fleetgauge.logs import configure_logging, flush_logs
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
@@ -85,7 +85,7 @@ class ExporterProcess:
             list_clients(self._job.clients.socket, self._inventory, self._time)
         for pipeline in self._pipelines:
             pipeline.start()
-        spare_what_is_there()
+        freeze_startup_objects()
         while True:
             self._report(reports)
             self._push_log.keep(self._time.hi_res_clock_ms())

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 import structlog
 
 from base.clock import Time
-from fleetgauge.admin.node_socket import QuestionSocket
+from fleetgauge.admin.node_socket import ControlSocket
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.processes.exporter_job import Job
@@ -76,7 +76,7 @@ class NodeProcess(ABC):
         """Claims the data directory and makes the parts of the service; returns the exporter process's job."""
 
     @abstractmethod
-    def _control_socket(self, job: Job) -> QuestionSocket:
+    def _control_socket(self, job: Job) -> ControlSocket:
         """The control socket, not started yet."""
 
     async def _start_service(self) -> None:  # noqa: B027  an export has none of its own

@@ -113,11 +113,11 @@ class Node:
     def reread(self, config: str, *, within_s: float = 90.0) -> None:
         """Has the running node take another configuration over, and waits until it has."""
         assert self.process is not None
-        rereads = self.log.read_text().count("configuration reread")
+        rereads = self.log.read_text().count("config.reread")
         self.config_file.write_text(config)
         self.process.send_signal(signal.SIGHUP)
         deadline = time.monotonic() + within_s
-        while self.log.read_text().count("configuration reread") == rereads:
+        while self.log.read_text().count("config.reread") == rereads:
             assert time.monotonic() < deadline, f"the node does not reread its file: {self.output()}"
             time.sleep(0.05)
 

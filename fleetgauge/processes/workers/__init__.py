@@ -1,1 +1,1 @@
-"""Several listener processes of one node (`workers`): a parent that keeps them, and what makes one node of them."""
+"""Several listener processes of one node (`workers`): their parent, which presents them as one node."""

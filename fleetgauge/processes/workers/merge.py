@@ -1,8 +1,7 @@
 """The figures of several workers as those of one node. Pure: statuses and rows in, statuses and rows out.
 
-Counters and levels add up. So do rates, since each is of a worker's own requests; a maximum is the largest, and an
-average is weighted by how often each worker recorded something. What is no number (names, reasons) is the same in
-every worker, or the first one's.
+Counters, levels and rates are summed; a maximum is the largest one, and an average is weighted by how often each worker
+recorded a value. Other values (names, reasons) are the same in every worker, or the first one's.
 """
 
 import math
@@ -16,7 +15,7 @@ from telemetry.instances.client_state import ClientState
 from telemetry.instances.inventory import ClientRow, key_among, sender_key, with_software_of
 
 _OF_THE_PARENT: Final = frozenset({"node", "http", "exporter_process"})
-"""What of a status is the parent's own; all other parts are the workers', and are merged."""
+"""Parts of a status that the parent has itself; all other parts are merged from the workers."""
 
 LEVELS: Final = frozenset(
     {
@@ -39,27 +38,27 @@ LEVELS: Final = frozenset(
         "usage_left_out",
     }
 )
-"""Numbers that say how much there is now. All other numbers count since the start, and never fall."""
+"""Numbers that are levels. All other numbers are counters, which never fall."""
 
 _CLIENT_METRICS: Final = "client_metrics"
 _ADVICE: Final = "unmatched_prefixes"
 _USAGE: Final = "usage"
-"""Of quotas: what is used and the limits of the workers add up, since each worker has its share of a limit."""
+"""Of quotas: usage and limits of the workers are summed, since each worker has its share of a limit."""
 _LATEST: Final = "latest_clients"
 _AVERAGE, _MAXIMUM, _COUNT, _RATE = "-avg", "-max", "-count", "-rate"
 _OF_TIME: Final = "-time"
 
 
 def merged_parts(statuses: Sequence[Mapping[str, Any]]) -> Status:
-    """What several workers' statuses say of clients and pushes, as one; at least one status."""
+    """The parts about clients and pushes of several workers' statuses, as one; at least one status."""
     merged: Status = _merged([_parts(status) for status in statuses])
     return merged
 
 
 def counts_of(status: Mapping[str, Any]) -> Status:
-    """What stays of a worker that has ended: what it counted, without what it held.
+    """The counters of a worker that has ended, without its levels.
 
-    So the node's counters do not fall when a worker ends, which Prometheus would take for a restart of the node.
+    With them the node's counters do not fall when a worker ends, which Prometheus would take for a restart of the node.
     """
     counted: Status = _without_levels(_parts(status))
     return counted
@@ -90,7 +89,7 @@ def _merged(values: Sequence[Any], key: str = "") -> Any:
 
 
 def merged_latest(lists: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """The latest misdirected clients of several workers; a client that several have seen is one, as last seen."""
+    """The latest misdirected clients of several workers; one that several have seen is listed once, as last seen."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for each in sorted((each for clients in lists for each in clients), key=lambda each: each["last_at"]):
         key = (each["client_id"], each["client_source_address"])
@@ -104,9 +103,9 @@ def _is_by_listener(value: Any) -> bool:
 
 
 def merged_client_metrics(values: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
-    """Kafka's group `client-metrics` of several workers; None where none of them has a value of late.
+    """Kafka's group `client-metrics` of several workers; None where none of them has a recent value.
 
-    `instance-count` adds up, too: an instance that was seen by two workers is managed by both, and counts twice.
+    `instance-count` is summed, too: an instance that two workers have seen is managed by both, and counts twice.
 
     >>> slow = {"plugin-export-rate": 1.0, "plugin-export-time-avg": 9.0, "plugin-export-time-max": 9.0}
     >>> quick = {"plugin-export-rate": 3.0, "plugin-export-time-avg": 1.0, "plugin-export-time-max": 2.0}
@@ -146,7 +145,7 @@ def _without_levels(value: Any, key: str = "") -> Any:
 
 
 def merged_own_metrics(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """The metrics of single instances: a row for each instance, out of the rows of the workers that have seen it."""
+    """The metrics of single instances: one row per instance, from the rows of the workers that have seen it."""
     names = [metric.name for metric in INSTANCE_METRICS]
     found: dict[str, dict[str, float | None]] = {}
     for instance_id, *values in rows:
@@ -160,9 +159,9 @@ def merged_own_metrics(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
 
 
 def merged_clients(rows: Iterable[Sequence[Any]]) -> list[ClientRow]:
-    """The inventory: one row per instance (id and sender), out of the rows of the workers that have seen it.
+    """The inventory: one row per instance (id and sender), from the rows of the workers that have seen it.
 
-    Who it is, from where, and its state are as of the latest request; pushes, refusals and connections add up.
+    Software, address and state are those of the latest request; pushes, refusals and connections are summed.
     """
     found: dict[Hashable, ClientRow] = {}
     for values in rows:
@@ -192,9 +191,9 @@ def _merged_client(one: ClientRow, other: ClientRow) -> ClientRow:
 
 def _merged_state(earlier: ClientRow, later: ClientRow) -> str:
     if later.state == ClientState.VANISHED:
-        return earlier.state  # it lost its connection to one worker, and what the other knows counts
+        return earlier.state  # it lost its connection to one worker, so the other's state holds
     if later.state == ClientState.NEW and (earlier.pushes or later.pushes):
-        return ClientState.LIVE.value  # a client may ask one worker and push to another: to neither it is new, then
+        return ClientState.LIVE.value  # it sent its Get to one worker and its push to another: not new
     return later.state
 
 

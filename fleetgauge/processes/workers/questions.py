@@ -1,7 +1,7 @@
-"""Questions to a node with several workers: put to each of them, and their answers joined.
+"""The control socket of a node with several workers: a request is sent to each of them, and their answers are joined.
 
-Whoever asks for the clients gets each of them once, also where two workers have seen it. What is joined must lie in
-memory together: so the instances are asked for in parts, by their ids, of some ten thousand each.
+A listing has each client once, also where two workers have seen it. Rows that are joined are in memory at the same
+time: so the instances are requested in parts, by their ids, of some ten thousand each.
 """
 
 import asyncio
@@ -10,15 +10,15 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
-from fleetgauge.admin.node_socket import SLICE_ROWS, Answer, NotRunningError, QuestionSocket, Status, ask_async
+from fleetgauge.admin.node_socket import SLICE_ROWS, Answer, ControlSocket, NotRunningError, Status, ask_async
 from fleetgauge.processes.workers.merge import merged_clients, merged_own_metrics
 from fleetgauge.processes.workers.supervisor import WorkerSupervisor
 from telemetry.instances.inventory import ClientFilter
 
 PART_ROWS: Final = 50_000
-"""Rows of all workers that are joined at a time, about."""
+"""About how many rows of all workers are joined at a time."""
 MAX_LISTINGS: Final = 8
-"""Walks through all workers at once; a worker answers some more questions than these."""
+"""Listings of all workers at a time; fewer than the requests that a worker serves (`MAX_QUESTIONS`)."""
 _LISTED: Final = ("instances", "instances_vanished", "instances_ended")
 """Counters of a worker that make up the rows of its inventory."""
 _SIGN_OF_LIFE_S: Final = 1.0
@@ -26,13 +26,13 @@ _SIGN_OF_LIFE_S: Final = 1.0
 Rows = list[Sequence[Any]]
 
 
-class WorkersSocket(QuestionSocket):
-    """Answers as `NodeSocket` does.
+class WorkersSocket(ControlSocket):
+    """Serves what `NodeSocket` does, for all workers.
 
     Args:
         path: the socket.
         status: makes the status of the node.
-        workers: who is asked.
+        workers: the workers.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class WorkersSocket(QuestionSocket):
                         yield {"rows": []}
                     rows = _joined(question, collecting.result(), states)
                 except NotRunningError as error:
-                    raise ConnectionError(str(error)) from error  # all that is left is to cut the answer off
+                    raise ConnectionError(str(error)) from error  # the answer has begun, and can only be aborted
                 finally:
                     collecting.cancel()
                 for at in range(0, len(rows), SLICE_ROWS):
@@ -88,10 +88,10 @@ def _joined(question: Mapping[str, Any], rows: Rows, states: frozenset[str]) -> 
 
 
 async def _rows_of(worker: WorkerSupervisor, question: Mapping[str, Any]) -> Rows:
-    """A worker's rows. One that ends meanwhile has no instances any more; they come to the others.
+    """A worker's rows. One that ends meanwhile has no instances any more: they connect to the others.
 
     Raises:
-        NotRunningError: it is there and does not answer: a part of the rows is not to be taken for the whole.
+        NotRunningError: it runs and does not answer: a part of the rows must not pass for the whole.
     """
     rows: Rows = []
     pid = worker.pid

@@ -1,15 +1,15 @@
-"""What a worker is told of its node's configuration: the one place where limits are divided.
+"""A worker's share of its node's configuration: the only place where limits are divided.
 
-Divided are the limits of what a process holds (`DIVIDED`) and those of users and client ids (`[quotas]`): each worker
-gets the share, rounded up. Not divided are
+Limits of what a process holds (`DIVIDED`) and those of users and client ids (`[quotas]`) are divided, and rounded up.
+Not divided are
 
-- limits of one connection or one request: they hold wherever it is served;
+- limits of one connection or one request: they hold in each worker;
 - `push.log.retention.bytes` and `push.log.retention.ms`: the exporter process keeps all logs together within them
-  (`push_log.embedded.joint_retention`), so that a busy worker may use the room of a quiet one;
-- `push.log.min.free.bytes`: a floor of the disk, which all workers look at, and no size of theirs;
+  (`push_log.embedded.joint_retention`), so that a busy worker may use the space of an idle one;
+- `push.log.min.free.bytes`: free space of the disk, which all workers share;
 - `socket.listen.backlog.size`: when a worker ends, each of the others has to take the connections of all;
-- `max.connections.per.ip` and its overrides: who is over them is refused, and connections fall on workers by chance, so
-  that a share would refuse clients that keep within the whole. Who is over `max.connections` only waits.
+- `max.connections.per.ip` and its overrides: a connection over them is refused, and the kernel distributes connections
+  to workers by hash, so that a share would refuse clients within the limit. One over `max.connections` only waits.
 """
 
 import math
@@ -33,8 +33,8 @@ DIVIDED: Final = (
     "max_connections",
     "max_connection_creation_rate",
 )
-"""Fields of `ServiceConfig`. Segments are smaller by the same factor, so that the newest ones, which are never dropped,
-take together what a single one would."""
+"""Fields of `ServiceConfig`. Segments are divided, too: the newest one of each log is never dropped, and together they
+take the space of one."""
 
 _DIVIDED_OF_A_LISTENER: Final = (".max.connections", ".max.connection.creation.rate")
 
@@ -63,7 +63,7 @@ def worker_config(config: ServiceConfig, number: int, *, cluster_id: str, ports:
 
 
 def as_json(config: ServiceConfig) -> dict[str, Any]:
-    """A configuration as `ServiceConfig.model_validate` takes it, in plain values; passwords and keys too."""
+    """A configuration in plain values, for `ServiceConfig.model_validate`; passwords and keys included."""
     return config.model_dump(by_alias=True, mode="json")
 
 
@@ -72,7 +72,7 @@ def _share(config: ServiceConfig, name: str) -> int:
     share = _divided(whole, config.workers)
     least = next(bound.ge for bound in ServiceConfig.model_fields[name].metadata if isinstance(bound, Ge))
     if name == "queued_max_request_bytes":
-        least = min(whole, config.socket_request_max_bytes)  # one whole request must find room
+        least = min(whole, config.socket_request_max_bytes)  # a whole request must fit
     return max(share, int(str(least)))
 
 
@@ -85,7 +85,7 @@ def _divided(whole: int, workers: int) -> int:
 
 
 def _quota_shares(config: ServiceConfig, entity: str, limits: Mapping[str, float]) -> dict[str, float]:
-    """Of every limit of an entity, whole numbers rounded up; of an address's as they are, like its connections."""
+    """The share of every limit of an entity, whole numbers rounded up; those of an address are not divided."""
     if entity.removeprefix("/").startswith("ips/"):
         return dict(limits)
     shares = {key: limit / config.workers for key, limit in limits.items()}

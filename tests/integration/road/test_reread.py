@@ -74,7 +74,7 @@ def test_what_no_configuration_may_become_is_refused_in_a_sentence_and_the_old_o
         assert "larger than 4 MiB" in hang_up(node, "#" * (5 << 20), says=refused)
         assert "Traceback" not in node.log.read_text()
         assert node.status()["telemetry"]["subscriptions"] == ["all"]
-        said = hang_up(node, CONFIG.format(port=2), says="configuration reread")
+        said = hang_up(node, CONFIG.format(port=2), says="config.reread")
         assert "these keys changed in the file, and need a restart" in said
         assert "exporters.collector.endpoint" in said
         assert "exporters.collector.type" not in said

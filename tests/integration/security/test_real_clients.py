@@ -295,7 +295,7 @@ linger.ms = 500
         keystore.write_text(second.issue("server", "/CN=localhost").keystore.read_text())
         node.config_file.write_text(base + credential_lines("bob", PASSWORD))
         node.process.send_signal(signal.SIGHUP)
-        until_output(node, "configuration reread")
+        until_output(node, "config.reread")
         record = pushed_by(node, "EXTERNAL", "after", **sasl, sasl_username="bob", **trust(second))
         assert record["principal"] == "User:bob"
         keystore.write_text("nonsense")

@@ -49,11 +49,11 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 def configure(node: Node, text: str) -> None:
     """Has the node reread this configuration."""
-    before = node.log.read_text().count("configuration reread")
+    before = node.log.read_text().count("config.reread")
     node.config_file.write_text(text)
     assert node.process is not None
     node.process.send_signal(signal.SIGHUP)
-    node.wait_for(lambda _: node.log.read_text().count("configuration reread") > before, what="the reread")
+    node.wait_for(lambda _: node.log.read_text().count("config.reread") > before, what="the reread")
 
 
 def answered(status: dict[str, Any], what: str) -> int:

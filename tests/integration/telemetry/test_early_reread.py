@@ -13,5 +13,5 @@ def test_a_sighup_that_comes_while_a_node_starts_is_obeyed_as_soon_as_it_serves(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # for the reporter
     with Node(tmp_path, "metric.reporters=support.impatient_reporter.Impatient") as node:
-        node.wait_for(lambda _: "configuration reread" in node.log.read_text(), what="the reread")
+        node.wait_for(lambda _: "config.reread" in node.log.read_text(), what="the reread")
         assert node.stop() == 0

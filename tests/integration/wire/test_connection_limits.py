@@ -339,7 +339,7 @@ def test_a_node_keeps_to_its_limits_and_shows_them(tmp_path: Path) -> None:
         node.config_file.write_text(config.replace("2", "4", 1))
         assert node.process is not None
         node.process.send_signal(signal.SIGHUP)
-        node.wait_for(lambda _: "configuration reread" in node.output())
+        node.wait_for(lambda _: "config.reread" in node.output())
         connect("127.0.0.8", 3)
         node.wait_for(lambda s: s["connection_limits"] == {"connections": 7, "addresses": 2})
         node.wait_for(lambda s: s["connections"][0]["closed"].get("too_many_connections") == 6)

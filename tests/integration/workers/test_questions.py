@@ -5,7 +5,6 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ class Worker:
         )
         self.manager.update_subscription("all", {"metrics": "*", "interval.ms": "60000"})
         self.socket = NodeSocket(path, dict, NodeInventory(self.manager, TIME, lambda *_: False), TIME)
-        self.data = SimpleNamespace(node_socket=path)
+        self.node_socket = path
         self.pid = 1
         self.is_ready = True
 

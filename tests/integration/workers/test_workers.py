@@ -233,7 +233,7 @@ def test_nothing_acknowledged_is_lost_with_a_worker_or_the_parent_or_with_fewer_
         node.config_file.write_text(SUBSCRIPTION.replace(str(INTERVAL_MS), "3000") + landing(zone))
         assert node.process is not None
         node.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "configuration reread" in node.output(), what="the new configuration")
+        wait_until(lambda: "config.reread" in node.output(), what="the new configuration")
         victim = node.status()["workers"][0]
         os.kill(victim["pid"], signal.SIGKILL)
         status = node.wait_for(  # at first it may be known alone that the worker does not answer

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from fleetgauge.admin.node_socket import NotRunningError, QuestionSocket, Status, ask, ask_async, read_status
+from fleetgauge.admin.node_socket import ControlSocket, NotRunningError, Status, ask, ask_async, read_status
 from fleetgauge.config import ConfigError
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import DataDirectoryError
@@ -53,7 +53,7 @@ def test_sockets_lie_in_the_data_directory_however_deep_it_is_and_answer(
     data = DataDirectory(tmp_path / ("d" * depth) / "e")
     data.create()
 
-    class Told(QuestionSocket):
+    class Told(ControlSocket):
         async def _answers(self, _question: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
             yield {"found": depth}
 
@@ -75,7 +75,7 @@ def test_a_deep_node_answers_questions_and_a_left_over_socket_is_replaced(tmp_pa
     data.create()
     data.node_socket.touch()
 
-    class Echo(QuestionSocket):
+    class Echo(ControlSocket):
         async def _answers(self, question: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
             yield question
 
@@ -141,7 +141,7 @@ def test_what_an_earlier_release_made_is_tightened_but_for_the_landing_zone_and_
         "landing/a.parquet": 0o644,
         "stranger": 0o644,
     }
-    assert [f"chmod 0700 {tmp_path}" in entry["event"] for entry in said] == [True]
+    assert [f"chmod 0700 {tmp_path}" in entry["message"] for entry in said] == [True]
     tmp_path.chmod(0o700)
     with capture_logs() as said:
         DataDirectory(tmp_path).create()
@@ -149,7 +149,7 @@ def test_what_an_earlier_release_made_is_tightened_but_for_the_landing_zone_and_
 
 
 def test_a_path_that_no_system_takes_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"log\.dirs: cannot make the data directory .*null byte"):
+    with pytest.raises(ConfigError, match=r"log\.dirs: cannot create the data directory .*null byte"):
         DataDirectory(tmp_path / "a\0b").create()
 
 

@@ -32,7 +32,7 @@ def test_a_call_that_blocks_is_given_up_leaves_the_loop_free_and_is_not_begun_tw
             turns += 1
         with pytest.raises(FleetgaugeError, match="reading took longer than 0 s"):
             await waiting
-        with pytest.raises(FleetgaugeError, match="begun before and has not ended"):
+        with pytest.raises(FleetgaugeError, match="started before and has not ended"):
             await calls.run(lambda: 1)
         held.set()
         while True:
