@@ -74,12 +74,12 @@ class TopicInventory:
 
     def counters(self) -> dict[str, int]:
         """Clients by state, as of the last count; for the status."""
-        gone = {name: self._states.get(state, 0) for name, state in _GONE.items()}
-        known = sum(self._states.values()) - sum(gone.values())
-        return {"instances": known, **gone, "instances_evicted": self._seen.evicted}
+        departed = {name: self._states.get(state, 0) for name, state in _DEPARTED.items()}
+        known = sum(self._states.values()) - sum(departed.values())
+        return {"instances": known, **departed, "instances_evicted": self._seen.evicted}
 
 
-_GONE: Final = {"instances_vanished": ClientState.VANISHED, "instances_ended": ClientState.ENDED}
+_DEPARTED: Final = {"instances_vanished": ClientState.VANISHED, "instances_ended": ClientState.ENDED}
 
 
 def list_clients(path: Path, inventory: TopicInventory, time: Time) -> None:

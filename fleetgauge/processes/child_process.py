@@ -143,7 +143,7 @@ class ChildProcess(ABC):
             if self._is_final(exit_code):
                 return
             delay_s = delay.next_s(self._time.hi_res_clock_ms() - started_ms)
-            self._log.error("child_process.restarted", exit_code=exit_code, in_s=delay_s)
+            self._log.error("child_process.ended", exit_code=exit_code, restart_in_s=delay_s)
             self.restarts += 1
             await self._pause(delay_s)
             if self._is_final(None):
