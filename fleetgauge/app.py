@@ -20,11 +20,12 @@ from fleetgauge.config import Endpoint, ServiceConfig
 from fleetgauge.config.security import ListenerKeys
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.listener.apis.cluster import ClusterApis
-from fleetgauge.listener.apis.telemetry import TelemetryApis
+from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
 from fleetgauge.listener.connection_limits import NodeConnectionLimits
-from fleetgauge.listener.dispatcher import FlushSoon, RequestDispatcher
+from fleetgauge.listener.dispatcher import RequestDispatcher
 from fleetgauge.listener.misdirected_clients import MisdirectedClients
 from fleetgauge.listener.node_quotas import NodeQuotas
+from fleetgauge.listener.push import PushHandler
 from fleetgauge.listener.push_log_appender import open_push_log
 from fleetgauge.listener.reporters import Reporters
 from fleetgauge.machine import first_kept_descriptor
@@ -223,7 +224,7 @@ class FleetgaugeNode:
                 await self._housekeeping
         self._quotas.wake_all()
         await self._stop_listeners(self._left(deadline_ms))
-        await self._apis.close()
+        await self._pushes.close()
         await self._push_log.close()
         self._manager.close()
         await self._exporters.stop(self._left(deadline_ms))
@@ -291,11 +292,11 @@ class FleetgaugeNode:
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
                 "unmatched_prefixes": self._manager.unmatched_prefixes(),
                 "client_guard": self._manager.guard_counters(),
-                "get_answers": dict(self._apis.get_answers),
-                "push_answers": dict(self._apis.push_answers),
+                "get_answers": dict(self._subscriptions.answers),
+                "push_answers": dict(self._pushes.answers),
                 "refusals": self._manager.refusals(),
                 "counters": self._manager.counters(),
-                "plugin_timeouts": self._apis.plugin_timeouts,
+                "plugin_timeouts": self._pushes.plugin_timeouts,
                 "plugin_errors": self._manager.plugin_errors(),
                 "client_metrics": {
                     name: None if math.isnan(value) else value for name, value in self._manager.client_metrics().items()
@@ -340,11 +341,11 @@ class FleetgaugeNode:
         )
         self._manager = self._make_manager()
         self._push_log = await open_push_log(config, self._time)
-        self._apis = TelemetryApis(
+        self._subscriptions = SubscriptionsHandler(self._manager, self._time)
+        self._pushes = PushHandler(
             self._manager,
             self._push_log,
             self._time,
-            FlushSoon(loop),
             self._quotas.request,
             plugin_export_timeout_ms=config.plugin_export_timeout_ms,
         )
@@ -384,7 +385,14 @@ class FleetgaugeNode:
     async def _start_listeners(self) -> None:
         cluster = ClusterApis(self._config.node_id, self.cluster_id, self.advertised, self._misdirected)
         handler = RequestDispatcher(
-            self._table, cluster, self._apis, self._manager, self._misdirected, self._quotas.request, self._time
+            self._table,
+            cluster,
+            self._subscriptions,
+            self._pushes,
+            self._manager,
+            self._misdirected,
+            self._quotas.request,
+            self._time,
         )
         settings = ListenerSettings(
             socket_request_max_bytes=self._config.socket_request_max_bytes,
