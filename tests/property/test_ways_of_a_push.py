@@ -238,9 +238,12 @@ BURST = st.lists(st.one_of(PUSH, PUSH, GET), min_size=2, max_size=8)
 
 
 @settings(max_examples=30)
-@given(config=st.sampled_from(sorted(set(CONFIGS) - {"request quota", "fsync"})), steps=BURST, joined=st.booleans())
-def test_frames_in_one_chunk_are_answered_as_one_by_one(config: str, steps: list[Any], joined: bool) -> None:
-    """At one moment; all but how many commits that took is the same."""
+@given(config=st.sampled_from(sorted(set(CONFIGS) - {"request quota", "fsync", "few instances"})), steps=BURST)
+def test_frames_in_one_chunk_are_answered_as_one_by_one(config: str, steps: list[Any]) -> None:
+    """At one moment; all but how many commits that took is the same.
+
+    Not where instances are evicted: one that goes before its push is in the log has not pushed yet.
+    """
     ends = []
     for chunks in (False, True):
         player = Player(config, Way())
