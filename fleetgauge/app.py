@@ -6,6 +6,7 @@ The order of a stop: no new connections, pending responses sent, the push log co
 import asyncio
 import math
 import os
+import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -167,11 +168,22 @@ class FleetgaugeNode:
     Args:
         config: the checked configuration.
         time: the clocks.
+        push_ids: makes the push records' ids; by default with a writer number of this process's own.
+        new_instance_id: makes ids for clients that bring none.
     """
 
-    def __init__(self, config: ServiceConfig, time: Time | None = None) -> None:
+    def __init__(
+        self,
+        config: ServiceConfig,
+        time: Time | None = None,
+        *,
+        push_ids: PushIds | None = None,
+        new_instance_id: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
         self._config = config
         self._time = time or SystemTime()
+        self._push_ids = push_ids or PushIds()
+        self._new_instance_id = new_instance_id
         self._data = DataDirectory(config.log_dirs)
         self._listeners: list[Listener] = []
         self._housekeeping: asyncio.Task[None] | None = None
@@ -373,7 +385,8 @@ class FleetgaugeNode:
             node_id=config.node_id,
             cluster_id=self.cluster_id,
             metrics=self._metrics,
-            push_ids=PushIds(),
+            push_ids=self._push_ids,
+            new_instance_id=self._new_instance_id,
             plugin=self._reporters.plugin,
             guard_rules=guard_rules(config.client_guard),
             pace=self._quotas.pace,
