@@ -349,6 +349,7 @@ class FleetgaugeNode:
             for_plugins,
             node_id=config.node_id,
             cluster_id=self.cluster_id,
+            time=self._time,
         )
         self._manager = self._make_manager()
         self._push_log = await open_push_log(config, self._time)

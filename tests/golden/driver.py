@@ -6,9 +6,12 @@ and `bound`, asyncio's loop and transport, `metric.reporters`, and the tables in
 
 import hashlib
 import itertools
+import json
 import shutil
+import socket
 import struct
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterable
 from contextlib import closing
@@ -46,9 +49,12 @@ listeners = "PLAINTEXT://127.0.0.1:0"
 _LISTENERS = ("PLAINTEXT", "SASL", "OTHER")
 LOCAL = ("127.0.0.1", 9092)
 _SHOWN_BYTES = 64
+_SHOWN_ANSWER_BYTES = 400
 _IN_MEMORY = Path("/dev/shm")
 """Where files are synced at once; elsewhere the default directory does, more slowly."""
 _NOT_RECORDED = ("node.pid", "node.log_dirs", "node.listeners", "http.", "exporter_process.")
+_OVER_TIME = ("-rate", "-avg", "-max")
+"""Change with every second; `metrics` has them."""
 _TEXTS = ("node.not_ready", "telemetry.unmatched_prefixes")
 """Of these only how many there are is recorded: their words may change."""
 
@@ -100,6 +106,8 @@ class GoldenNode:
                 self.loop.settle()
         broken = [entry for entry in logs if "exc_info" in entry]
         assert not broken, broken
+        if step["do"] == "report":
+            found = {"reports": self._new_reports()}
         return {**(found or {}), **self._seen()}
 
     def received(self, name: str) -> list[bytes]:
@@ -109,7 +117,11 @@ class GoldenNode:
 
     def status(self) -> dict[str, Any]:
         """The node's status, by path."""
-        return {path: value for path, value in _flat("", self._node.status()) if not path.startswith(_NOT_RECORDED)}
+        return {
+            path: value
+            for path, value in _flat("", self._node.status())
+            if not path.startswith(_NOT_RECORDED) and not path.endswith(_OVER_TIME)
+        }
 
     # Steps
 
@@ -120,20 +132,23 @@ class GoldenNode:
         self._gone.discard(name)
         self.loop.arrive(self._ports[listener], arrival)
 
-    def _do_send(self, to: str, data: Any, cut: list[int] | None = None) -> None:
+    def _do_send(self, to: str, data: Any, cut: list[int] | None = None, times: int = 1) -> None:
         """Bytes in one chunk, or in chunks of `cut` bytes (the last size holds for all that follow)."""
-        for chunk in _cut(bytes.fromhex("".join(data)), cut):
+        for chunk in _cut(bytes.fromhex("".join(data)) * times, cut):
             self._note(to, chunk)
-            self._peer(to).deliver(chunk)
+            self.loop.call_soon(self._peer(to).deliver, chunk)
             if cut:
                 self.loop.settle()
 
     def _do_together(self, sent: list[dict[str, Any]]) -> None:
-        """A chunk on each of several connections, in one iteration of the loop."""
-        for each in sent:
-            data = bytes.fromhex("".join(each["data"]))
-            self._note(each["to"], data)
-            self.loop.call_soon(self._peer(each["to"]).deliver, data)
+        """In one iteration of the loop, on each of several connections: a chunk, or with `end` its end."""
+        for peer, each in [(self._peer(each["to"]), each) for each in sent]:
+            if "end" in each:
+                self.loop.call_soon(getattr(peer, each["end"]))
+            else:
+                data = bytes.fromhex("".join(each["data"]))
+                self._note(each["to"], data)
+                self.loop.call_soon(peer.deliver, data)
 
     def _do_advance(self, ms: float) -> None:
         self.loop.advance(ms)
@@ -148,7 +163,7 @@ class GoldenNode:
         self._peer(of).reset()
 
     def _do_peer_reads(self, of: str, reads: bool) -> None:
-        self._peer(of).set_peer_reads(reads)
+        self.loop.call_soon(self._peer(of).set_peer_reads, reads)
 
     def _do_tick(self, ms: float) -> None:
         """From now on each piece of work that the node measures takes so long."""
@@ -174,14 +189,12 @@ class GoldenNode:
     def _do_reconfigure(self, config: list[str]) -> Outcome | None:
         return self.loop.complete(self._reconfigure("\n".join(config)))  # type: ignore[no-any-return]
 
-    def _do_wait_for_reports(self, count: int) -> None:
-        self.loop.until(lambda: len(reporters.Registry.latest.reports) >= count)
-
-    def _do_wait_for_status(self, path: str, value: Any) -> None:
-        self.loop.until(lambda: self.status().get(path) == value)
-
-    def _do_wait_for_answers(self, of: str, count: int) -> None:
-        self.loop.until(lambda: len(_frames(self._peer(of).received, keep=True)) >= count)
+    def _do_report(self, path: str = "", value: Any = None) -> None:
+        """The reporter takes the next push; done when it has, and the status has `value` at `path`."""
+        reporter = reporters.Registry.latest
+        wanted = len(reporter.reports) + 1
+        reporter.permits.release()
+        self.loop.until(lambda: len(reporter.reports) == wanted and (not path or self.status().get(path) == value))
 
     def _do_metrics(self) -> Outcome:
         """The node's own metrics that have another value than at the last look."""
@@ -195,18 +208,30 @@ class GoldenNode:
         return {"metrics": found}
 
     def _do_disk(self) -> Outcome:
-        """The form of what is on the disk."""
+        """The form of the segments that were begun; the next one may be there already, or not."""
         found = {}
         for path in self._segments():
             with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-                found[path.name] = {
-                    "form": connection.execute("PRAGMA user_version").fetchall(),
-                    "tables": [row[0] for row in connection.execute("SELECT sql FROM sqlite_master ORDER BY name")],
-                    "segment": connection.execute("SELECT * FROM segment").fetchall(),
-                }
+                segment = connection.execute("SELECT * FROM segment").fetchall()
+                if segment[0][0] is not None:
+                    found[path.name] = {
+                        "form": connection.execute("PRAGMA user_version").fetchall(),
+                        "tables": [row[0] for row in connection.execute("SELECT sql FROM sqlite_master ORDER BY name")],
+                        "segment": segment,
+                    }
         return {"disk": _plain(found)}
 
-    def _do_stop(self, within_ms: int | None = None) -> None:
+    def _do_clients(self) -> Outcome:
+        """The inventory, as `fleetgauge clients` asks for it."""
+        answers: list[dict[str, Any]] = []
+        asking = threading.Thread(target=lambda: answers.extend(_ask(self._socket(), {"ask": "clients"})))
+        asking.start()
+        self.loop.until(lambda: not asking.is_alive())
+        return {"clients": _plain(answers)}
+
+    def _do_stop(self, within_ms: int | None = None, release_threads_after_ms: int | None = None) -> None:
+        if release_threads_after_ms is not None:
+            self.loop.call_later(release_threads_after_ms / 1000, self.loop.release_threads)
         with capture_logs():
             self.loop.complete(self._node.stop(within_ms))
             self.loop.settle()
@@ -215,14 +240,11 @@ class GoldenNode:
     # What is seen
 
     def _seen(self) -> Outcome:
-        found: Outcome = {}
         answers = {name: lines for name in self._peers if (lines := self._answers(name))}
         gone = sorted(name for name in self._peers if name not in self._gone and self._is_gone(name))
         self._gone.update(gone)
         rows = list(self._new_rows())
-        for key, value in (("answers", answers), ("closed", gone), ("rows", rows), ("reports", self._new_reports())):
-            if value:
-                found[key] = value
+        found = {key: value for key, value in (("answers", answers), ("closed", gone), ("rows", rows)) if value}
         if not self._is_stopped:
             now = self.status()
             changed = {
@@ -239,14 +261,16 @@ class GoldenNode:
         lines = []
         for frame in self.received(name):
             (correlation_id,) = struct.unpack_from(">i", frame)
-            lines.append(f"{_read(self._apis.get((name, correlation_id)), frame)} {frame.hex()}")
+            shown = frame.hex() if len(frame) <= _SHOWN_ANSWER_BYTES else str(_plain(frame)).replace(" ", "-")
+            lines.append(f"{_read(self._apis.get((name, correlation_id)), frame)} {shown}")
         return lines
 
     def _is_gone(self, name: str) -> bool:
         arrival = self._peers[name]
         return arrival.is_closed if arrival.transport is None else not arrival.transport.is_open
 
-    def _new_rows(self) -> Iterable[dict[str, Any]]:
+    def _new_rows(self) -> Iterable[str]:
+        """A line each, with the number of its segment."""
         for path in self._segments():
             with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
                 cursor = connection.execute(
@@ -255,18 +279,20 @@ class GoldenNode:
                 for row in cursor:
                     names = [column[0] for column in cursor.get_description()]
                     self._rows_seen[path.name] = row[0]
-                    yield {"segment": path.name, **_plain(dict(zip(names, row, strict=True)))}
+                    values = zip(names, row, strict=True)
+                    yield f"{path.stem.lstrip('0')}: " + " ".join(f"{key}={_plain(value)!r}" for key, value in values)
 
     def _new_reports(self) -> list[str]:
-        latest = reporters.Registry.latest
-        if not isinstance(latest, reporters.Receiver):
-            return []
-        new = latest.reports[self._reports_seen :]
+        new: list[str] = reporters.Registry.latest.reports[self._reports_seen :]
         self._reports_seen += len(new)
         return list(new)
 
     def _segments(self) -> list[Path]:
         return sorted(self._directory.glob("data/**/push-log/*.sqlite"))
+
+    def _socket(self) -> Path:
+        (found,) = (path for path in self._directory.rglob("*") if path.is_socket())
+        return found
 
     def _peer(self, name: str) -> Any:
         self.loop.settle()
@@ -301,6 +327,20 @@ class GoldenNode:
         return worker_config(config, 1, cluster_id=config.cluster_id, ports=dict.fromkeys(_LISTENERS, 0))
 
 
+def _ask(path: Path, question: dict[str, Any]) -> list[dict[str, Any]]:
+    """The frames of JSON that a node answers at its socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(20)
+        connection.connect(str(path))
+        body = json.dumps(question).encode()
+        connection.sendall(struct.pack(">I", len(body)) + body)
+        with connection.makefile("rb") as file:
+            answers = []
+            while head := file.read(4):
+                answers.append(json.loads(file.read(*struct.unpack(">I", head))))
+    return answers
+
+
 def _cut(data: bytes, sizes: list[int] | None) -> list[bytes]:
     if not sizes:
         return [data]
@@ -313,8 +353,8 @@ def _cut(data: bytes, sizes: list[int] | None) -> list[bytes]:
     return pieces
 
 
-def _frames(data: bytearray, *, keep: bool = False) -> list[bytes]:
-    """The whole frames at the beginning of `data`, taken out of it unless `keep`."""
+def _frames(data: bytearray) -> list[bytes]:
+    """The whole frames at the beginning of `data`, taken out of it."""
     found, at = [], 0
     while len(data) - at >= 4:
         (size,) = struct.unpack_from(">i", data, at)
@@ -322,8 +362,7 @@ def _frames(data: bytearray, *, keep: bool = False) -> list[bytes]:
             break
         found.append(bytes(data[at + 4 : at + 4 + size]))
         at += 4 + size
-    if not keep:
-        del data[:at]
+    del data[:at]
     return found
 
 

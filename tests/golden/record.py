@@ -21,8 +21,9 @@ def record(name: str) -> None:
     session = Session(scenario.config)
     try:
         scenario.play(session)
-        session.do("metrics")
-        session.do("stop")
+        if session.steps[-1]["do"] != "stop":
+            session.do("metrics")
+            session.do("stop")
     finally:
         session.node.close()
     cases.write(name, (scenario.play.__doc__ or "").strip(), scenario.config, session.steps)

@@ -1,6 +1,7 @@
 """Reporters for `metric.reporters` of a golden node. The latest of each class is the one of the node that runs."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -46,16 +47,21 @@ def _text(value: object) -> str:
 
 
 class Receiver(Registry):
-    """Also receives pushes, and keeps what it was told of them."""
+    """Also receives pushes, one for each permit, and keeps what it was told of them."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.permits = threading.Semaphore(0)
         self.reports: list[str] = []
 
     def client_receiver(self) -> "Receiver":
         return self
 
+    def close(self) -> None:
+        self.permits.release(1_000)
+
     def export_metrics(self, context: Any, payload: Any) -> None:
+        self.permits.acquire()
         said = (
             *(context.listener_name, context.security_protocol, context.principal, repr(context.client_id)),
             *(context.client_software_name, context.client_software_version, context.client_address),

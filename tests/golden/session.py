@@ -34,15 +34,22 @@ class Session:
         for name in names:
             self.do("connect", name=name, **arguments)
 
-    def send(self, to: str, data: bytes, note: str = "", cut: list[int] | None = None) -> list[bytes]:
+    def send(self, to: str, data: bytes, note: str = "", cut: list[int] | None = None, times: int = 1) -> list[bytes]:
         """Sends bytes; returns the answers that came at once."""
         arguments: dict[str, Any] = {"to": to, "data": in_hex(data)}
         if cut:
             arguments["cut"] = cut
+        if times > 1:
+            arguments["times"] = times
         return answers_in(self.do("send", note, **arguments), to)
 
-    def together(self, sent: list[tuple[str, bytes]], note: str = "") -> Outcome:
-        return self.do("together", note, sent=[{"to": to, "data": in_hex(data)} for to, data in sent])
+    def together(self, sent: list[tuple[str, bytes | str]], note: str = "") -> Outcome:
+        """In one iteration: bytes on a connection, or its `reset` or `end_input`."""
+        steps = [
+            {"to": to, "data": in_hex(data)} if isinstance(data, bytes) else {"to": to, "end": data}
+            for to, data in sent
+        ]
+        return self.do("together", note, sent=steps)
 
     def advance(self, ms: float, note: str = "") -> Outcome:
         return self.do("advance", note, ms=ms)
@@ -96,7 +103,9 @@ class Session:
 
 
 def answers_in(seen: Outcome, of: str) -> list[bytes]:
-    return [bytes.fromhex(line.rpartition(" ")[2]) for line in seen.get("answers", {}).get(of, [])]
+    """The answers that are kept whole."""
+    shown = [line.rpartition(" ")[2] for line in seen.get("answers", {}).get(of, [])]
+    return [bytes.fromhex(each) for each in shown if "sha256" not in each]
 
 
 def in_hex(data: bytes) -> str | list[str]:
