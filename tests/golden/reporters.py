@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -52,12 +52,14 @@ class Receiver(Registry):
     def __init__(self) -> None:
         super().__init__()
         self.permits = threading.Semaphore(0)
+        self.is_closed = False
         self.reports: list[str] = []
 
     def client_receiver(self) -> "Receiver":
         return self
 
     def close(self) -> None:
+        self.is_closed = True
         self.permits.release(1_000)
 
     def export_metrics(self, context: Any, payload: Any) -> None:
@@ -93,6 +95,6 @@ class Raising(Receiver):
 class Hanging(Receiver):
     """Never ends with a push."""
 
-    def export_metrics(self, context: Any, payload: Any) -> Awaitable[None]:
+    def export_metrics(self, context: Any, payload: Any) -> Any:
         super().export_metrics(context, payload)
-        return asyncio.sleep(1e9)
+        return None if self.is_closed else asyncio.sleep(1e9)  # nobody would await it any more
