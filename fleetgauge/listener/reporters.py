@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 import structlog
 
+from base.clock import Time
 from fleetgauge.errors import ConfigError
 from fleetgauge.listener.reporter_thread import ReporterThread
-from quotas.clock import Time
 from quotas.metrics import Metrics
 from telemetry.plugin import (
     ClientTelemetryExporterPlugin,

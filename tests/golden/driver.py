@@ -27,7 +27,7 @@ from structlog.testing import capture_logs
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config.load import load_config
 from fleetgauge.errors import ConfigError
-from fleetgauge.workers.shares import worker_config
+from fleetgauge.processes.workers.shares import worker_config
 from telemetry.push_record import PushIds
 
 Step = dict[str, Any]

@@ -21,7 +21,7 @@ _RESTS = 100
 
 
 class GoldenTime:
-    """The clocks of a golden node: `quotas.clock.Time`.
+    """The clocks of a golden node: `base.clock.Time`.
 
     `nanoseconds`, which the node reads to measure how long its own work takes, is `tick_ns` later at every reading
     until the clock is moved: each piece of measured work takes one tick, and milliseconds stand still meanwhile.
