@@ -13,7 +13,7 @@ import struct
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,11 @@ _TEXTS = ("node.not_ready", "telemetry.unmatched_prefixes")
 """Of these only how many there are is recorded: their words may change."""
 
 
+def ids() -> Iterator[uuid.UUID]:
+    """The instance ids that a golden node gives out."""
+    return (uuid.UUID(int=0x714 << 116 | number << 64 | 0x8000 << 48 | 714) for number in itertools.count(1))
+
+
 class GoldenNode:
     """A node that runs on a hand-moved loop. `close` must be called.
 
@@ -70,10 +75,9 @@ class GoldenNode:
         self._directory = Path(tempfile.mkdtemp(prefix="golden-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None))
         self.clock = GoldenTime()
         self.loop = GoldenLoop(self.clock)
-        ids = (uuid.UUID(int=0x714 << 116 | number << 64 | 0x8000 << 48 | 714) for number in itertools.count(1))
         with capture_logs() as self.logs:
             self._node = FleetgaugeNode(
-                self._config(config), self.clock, push_ids=PushIds(writer=0x7140714), new_instance_id=ids.__next__
+                self._config(config), self.clock, push_ids=PushIds(writer=0x7140714), new_instance_id=ids().__next__
             )
             self.loop.complete(self._node.start())
         self._ports = {bound.endpoint.listener_name: bound.port for bound in self._node.bound}
