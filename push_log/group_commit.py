@@ -13,7 +13,7 @@ import structlog
 
 from base.clock import Time
 from base.errors import FleetgaugeError
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from push_log.embedded.settings import MIB
 from push_log.log import OnDone, PushLogError, PushLogFullError, PushLogTimeoutError, PushLogWriter
 from telemetry.push_record import PushRecord
@@ -86,7 +86,7 @@ class GroupCommit:
         self._timer: asyncio.TimerHandle | None = None
         self._housekeeping = loop.call_later(_HOUSEKEEPING_S, self._keep_house)
         self._counts = {"logged": 0, "commits": 0, "failed": 0, "timed_out": 0, "refused_full": 0}
-        self._calm = CalmLog()
+        self._calm = LogLimiter()
         self._failure = ""
         self._failed_ms: int | None = None
 
@@ -261,7 +261,7 @@ class GroupCommit:
 
     def _report(self, error: FleetgaugeError) -> None:
         kind = type(error).__name__
-        times = self._calm.occurrences(kind, now_ms=self._time.hi_res_clock_ms())
+        times = self._calm.admit(kind, self._time.hi_res_clock_ms())
         if times:
             log.error("pushes are refused: the push log cannot take them", reason=str(error), kind=kind, commits=times)
 
