@@ -4,8 +4,8 @@ from typing import Final
 
 from quotas.metric_config import MetricConfig
 from quotas.stats.sampled_stat import SampledStat
+from quotas.stats.stat import TimeUnit
 from quotas.stats.windowed_sum import WindowedSum
-from quotas.time_unit import TimeUnit
 
 
 class Rate:

@@ -199,7 +199,7 @@ class Throttling(RuleBasedStateMachine):
             assert channel.starts - channel.ends == holds
         assert self.size == len(self.held) == len(self.reaper.delay_queue)
         first = min((end_ms for end_ms, _ in self.held), default=None)
-        assert self.reaper.delay_queue.next_end_time_ms() == first
+        assert self.reaper.delay_queue.next_end_time_ms == first
 
     def teardown(self) -> None:
         self.reaper.initiate_shutdown()
