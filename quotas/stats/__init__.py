@@ -4,7 +4,7 @@ from quotas.stats.cumulative import CumulativeCount, CumulativeSum, Value
 from quotas.stats.meter import Meter
 from quotas.stats.rate import Rate, SimpleRate
 from quotas.stats.sampled_stat import Avg, Max, Min, SampledStat
-from quotas.stats.stat import CompoundStat, Gauge, Measurable, MeasurableStat, NamedMeasurable, Stat
+from quotas.stats.stat import CompoundStat, Gauge, Measurable, MeasurableStat, NamedMeasurable, Stat, TimeUnit
 from quotas.stats.token_bucket import TokenBucket
 from quotas.stats.windowed_sum import WindowedCount, WindowedSum
 
@@ -24,6 +24,7 @@ __all__ = [
     "SampledStat",
     "SimpleRate",
     "Stat",
+    "TimeUnit",
     "TokenBucket",
     "Value",
     "WindowedCount",
