@@ -15,7 +15,7 @@ Rules of the interface:
 - `now_ms` and `time_ms` are **monotonic** time [ms], `Time.hi_res_clock_ms()`. Kafka takes wall time for some of
   them. Wall time is decades ahead of it: a channel that is throttled by wall time stays muted, a sensor never expires,
   and windows are lost or frozen when the wall clock is set. Nothing can detect that here, so never pass
-  `Time.milliseconds()` or `time.time()`. Where the argument may be left out, leave it out: the right clock is read then.
+  `Time.milliseconds()` or `time.time()`. Where the argument may be left out, leave it out: the right clock is read.
 - A value that violates a quota is recorded all the same, here and in the parents of the sensor. To take nothing where
   a quota is exhausted, use `Sensor.check_and_record` (KIP-599).
 """
