@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from base.clock import Time
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from exporters.delivery.outcome import Delivered, Outcome, Retry
 from exporters.delivery.stats import DeliveryCounters, DeliveryStats, PipelineState
 from exporters.options import Options
@@ -148,7 +148,7 @@ class SelfMetricsExporter:
         self._time = time
         self._counters = DeliveryCounters(name)
         self._transport = make_transport(settings.connection)
-        self._calm = CalmLog()
+        self._calm = LogLimiter()
         self._log = log.bind(exporter=name)
         self._stop = threading.Event()
         self._stop_by_ms = 0
@@ -215,7 +215,7 @@ class SelfMetricsExporter:
             self._counters.delivered(_nothing(self.name), outcome, now_us=now_us, took_ms=0)
             return
         self._counters.retried(outcome.reason, outcome.detail, now_us=now_us)
-        if count := self._calm.occurrences(outcome.reason, now_ms=self._time.hi_res_clock_ms()):
+        if count := self._calm.admit(outcome.reason, self._time.hi_res_clock_ms()):
             self._log.warning(
                 "cannot send our own metrics now", reason=outcome.reason, detail=outcome.detail, occurrences=count
             )

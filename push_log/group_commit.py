@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import structlog
 
 from base.clock import Time
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from push_log.embedded.settings import MIB
 from push_log.log import Answer, PushLogError
 from telemetry.push import Push
@@ -78,7 +78,7 @@ class GroupCommit:
         self._drained: list[asyncio.Future[None]] = []
         self._housekeeping = loop.call_later(_HOUSEKEEPING_S, self._keep_house)
         self._counts = {"logged": 0, "commits": 0, "failed": 0, "timed_out": 0, "refused_full": 0}
-        self._limiter = CalmLog()
+        self._limiter = LogLimiter()
         self._failure = ""
         self._failed_ms: int | None = None
         self.answer: Answer = _no_answer
@@ -158,7 +158,7 @@ class GroupCommit:
 
     def _report(self, error: PushLogError) -> None:
         kind = type(error).__name__
-        times = self._limiter.occurrences(kind, now_ms=self._time.hi_res_clock_ms())
+        times = self._limiter.admit(kind, self._time.hi_res_clock_ms())
         if times:
             log.error("pushes are refused: the push log cannot take them", reason=str(error), kind=kind, commits=times)
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from quotas.metrics import MetricName, Metrics
 from quotas.sensor import Sensor
 from quotas.stats.meter import Meter
-from quotas.stats.windowed_count import WindowedCount
+from quotas.stats.windowed_sum import WindowedCount
 from telemetry.instances.instance import ClientInstance
 from telemetry.instances.metrics import InstanceMetrics
 from telemetry.subscriptions.match import ClientMatchingParam

@@ -15,7 +15,7 @@ import structlog
 
 from base.clock import Time
 from base.errors import FleetgaugeError
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from exporters.dead_letters.replay import Replay
 from exporters.dead_letters.store import DeadLetters
 from exporters.dead_letters.writer import Burial
@@ -83,7 +83,7 @@ class Pipeline:
         self._random = random
         self._pause = pause or self._wait
         self._counters = DeliveryCounters(exporter.name)
-        self._calm = CalmLog()
+        self._calm = LogLimiter()
         self._log = log.bind(exporter=exporter.name)
         self._destination = destination_of(exporter)
         self._burial = Burial(exporter.name, dead_letters, time)
@@ -383,7 +383,7 @@ class Pipeline:
             self._log.info("delivers again", after_ms=self._time.hi_res_clock_ms() - said_at_ms)
 
     def _occurrences(self, kind: str) -> int:
-        return self._calm.occurrences(kind, now_ms=self._time.hi_res_clock_ms())
+        return self._calm.admit(kind, self._time.hi_res_clock_ms())
 
     def _out_of_time(self) -> bool:
         return self._deadline_ms is not None and self._time.hi_res_clock_ms() >= self._deadline_ms

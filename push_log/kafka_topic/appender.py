@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import structlog
 
 from base.clock import Time
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from push_log.group_commit import (
     DEFAULT_ACK_TIMEOUT_MS,
     DEFAULT_MAX_PENDING_BYTES,
@@ -122,7 +122,7 @@ class KafkaTopicAppender:
             "refused_full": 0,
             "refused_away": 0,
         }
-        self._calm = CalmLog()
+        self._calm = LogLimiter()
         self.answer: Answer = lambda _pushes, _error: None
 
     @property
@@ -314,7 +314,7 @@ class KafkaTopicAppender:
         self._say("a push could not be logged; clients are told to try again", str(error), kind=type(error).__name__)
 
     def _say(self, event: str, reason: str, *, kind: str = "") -> None:
-        if count := self._calm.occurrences(f"{event} {kind}", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._calm.admit(f"{event} {kind}", self._time.hi_res_clock_ms()):
             log.error(event, reason=reason, occurrences=count)
 
 

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from base.log_limiter import LogLimiter
 from telemetry.instances.expiry_queue import ExpiryQueue
 from telemetry.instances.instance import ClientInstance, InstanceKey, other_sender
 from telemetry.instances.register import InstanceRegister
@@ -40,7 +41,7 @@ class InstanceCache:
         # Nearly every connection has one client: a mapping is made for the others only.
         self._by_connection: dict[str, ClientInstance | dict[InstanceKey, ClientInstance]] = {}
         self._queue = ExpiryQueue()
-        self._warned_ms: int | None = None
+        self._limiter = LogLimiter(EVICTION_WARNING_INTERVAL_MS)
         self.evicted = 0
         self.expired = 0
         self.clashes = 0
@@ -152,8 +153,7 @@ class InstanceCache:
         _, instance = self._instances.popitem(last=False)
         self._forget(instance)
         self.evicted += 1
-        if self._warned_ms is None or now_ms - self._warned_ms >= EVICTION_WARNING_INTERVAL_MS:
-            self._warned_ms = now_ms
+        if self._limiter.admit("eviction", now_ms):
             _logger.warning(
                 "The cache of client instances is full at %d; %d were forgotten before their time so far: raise "
                 "telemetry.client.instances.max or spread the clients over more nodes",
