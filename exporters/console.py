@@ -14,10 +14,8 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from exporters.common_options import batch_settings, retry_settings
-from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, RefusedRecord, Retry
-from exporters.delivery.retry import RetrySettings
-from exporters.options import Options
+from exporters.exporter import BatchSettings, Delivered, Outcome, RefusedRecord, Retry, RetrySettings
+from exporters.options import Options, batch_settings, retry_settings
 from push_log.log import Batch
 from telemetry.push_record import PushRecord
 from terminal.text import printable

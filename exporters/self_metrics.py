@@ -18,8 +18,8 @@ import structlog
 
 from base.clock import Time
 from base.log_limiter import CalmLog
-from exporters.delivery.outcome import Delivered, Outcome, Retry
 from exporters.delivery.stats import DeliveryCounters, DeliveryStats, PipelineState
+from exporters.exporter import Delivered, Outcome, Retry
 from exporters.options import Options
 from exporters.otlp.exporter import make_transport
 from exporters.otlp.settings import OtlpSettings, connection_settings, otlp_options

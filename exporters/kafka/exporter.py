@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from base.clock import SystemTime, Time
 from base.redaction import HIDDEN
-from exporters.common_options import batch_settings, label_settings, retry_settings
-from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, RefusedRecord, Retry
-from exporters.delivery.retry import RetrySettings
+from exporters.exporter import BatchSettings, Delivered, Outcome, RefusedRecord, Retry, RetrySettings
 from exporters.kafka.outcome import failed_delivery
 from exporters.labels import Labeller, LabelSettings
-from exporters.options import Options
+from exporters.options import Options, batch_settings, label_settings, retry_settings
 from exporters.protobuf_wire import MalformedPayloadError
 from push_log.kafka_topic.clients import make_admin, make_producer, text_of
 from push_log.kafka_topic.record_codec import TopicRecord, encode_record

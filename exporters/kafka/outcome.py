@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from exporters.delivery.outcome import Outcome, Refused, Retry, TooLarge
+from exporters.exporter import Outcome, Refused, Retry, TooLarge
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

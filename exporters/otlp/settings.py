@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from base.redaction import HIDDEN
-from exporters.common_options import batch_settings, label_settings, retry_settings
-from exporters.delivery.outcome import BatchSettings
-from exporters.delivery.retry import RetrySettings
+from exporters.exporter import BatchSettings, RetrySettings
 from exporters.labels import LabelSettings
-from exporters.options import Options
+from exporters.options import Options, batch_settings, label_settings, retry_settings
 from exporters.otlp.endpoint import (
     DEFAULT_ENDPOINT,
     DEFAULT_ENDPOINTS,

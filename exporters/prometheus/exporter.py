@@ -12,7 +12,7 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from base.clock import SystemTime, Time
-from exporters.delivery.outcome import Delivered, Outcome, RefusedRecord, Retry
+from exporters.exporter import Delivered, Outcome, RefusedRecord, Retry
 from exporters.prometheus.client_codec import decode_client
 from exporters.prometheus.clients import encode_key
 from exporters.prometheus.page import OPENMETRICS, OWN_NAMES, TEXT, prefers_openmetrics, render

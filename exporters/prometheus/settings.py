@@ -5,11 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from exporters.common_options import batch_settings, label_settings, retry_settings
-from exporters.delivery.outcome import BatchSettings
-from exporters.delivery.retry import RetrySettings
+from exporters.exporter import BatchSettings, RetrySettings
 from exporters.labels import LabelSettings
-from exporters.options import Options
+from exporters.options import Options, batch_settings, label_settings, retry_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

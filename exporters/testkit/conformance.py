@@ -31,8 +31,7 @@ from typing import Final
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from exporters.delivery.outcome import BatchSettings, Delivered, Exporter, Outcome, Refused, Retry, TooLarge
-from exporters.delivery.retry import RetrySettings
+from exporters.exporter import BatchSettings, Delivered, Exporter, Outcome, Refused, Retry, RetrySettings, TooLarge
 from push_log.log import Batch
 from telemetry.push_record import PushIds, PushRecord, format_instance_id
 

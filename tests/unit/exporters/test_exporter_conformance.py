@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from support.pipelines import Destination
 
-from exporters.delivery.outcome import Exporter
+from exporters.exporter import Exporter
 from exporters.testkit.conformance import ExporterConformance
 
 
