@@ -14,10 +14,10 @@ from google.protobuf.message import DecodeError
 from base.clock import SystemTime, Time
 from exporters.exporter import Delivered, Outcome, RefusedRecord, Retry
 from exporters.prometheus.client_codec import decode_client
-from exporters.prometheus.clients import encode_key
 from exporters.prometheus.page import OPENMETRICS, OWN_NAMES, TEXT, prefers_openmetrics, render
 from exporters.prometheus.page_server import Page, PageServer
 from exporters.prometheus.points import PushPoints, PushReader
+from exporters.prometheus.series import encode_key
 from exporters.prometheus.settings import PrometheusSettings, prometheus_settings
 from exporters.prometheus.shapes import AlikePush, Shapes
 from exporters.prometheus.state_file import StateError, StateFile

@@ -10,11 +10,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from exporters.prometheus.clients import Client
-from exporters.prometheus.families import Family
 from exporters.prometheus.names import Kind, escaped, label_text, reserved_names
 from exporters.prometheus.points import Values
-from exporters.prometheus.series import Series
+from exporters.prometheus.series import Client, Family, Series
 from exporters.prometheus.table import Counts, SeriesTable
 
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
