@@ -7,13 +7,13 @@ writes what has changed, and joins it with the rest. Nothing is held while a pie
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from exporters.prometheus.names import Kind, escaped, label_text, reserved_names
 from exporters.prometheus.points import Values
 from exporters.prometheus.series import Client, Family, Series
-from exporters.prometheus.table import Counts, SeriesTable
+from exporters.prometheus.table import SeriesTable
 
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -25,81 +25,32 @@ _INFINITE: Final = math.inf
 _INFO: Final = "fleetgauge_client"
 
 
-class OwnMetric(NamedTuple):
-    """One of the exporter's own metrics; its samples are label texts and values."""
-
-    name: str
-    kind: Kind
-    help: str
-    samples: Callable[[SeriesTable], list[tuple[str, float]]]
-
-
-def _one(value: Callable[[SeriesTable], float]) -> Callable[[SeriesTable], list[tuple[str, float]]]:
-    return lambda table: [("", value(table))]
-
-
-def _by_cause(counts: Callable[[Counts], dict[str, int]]) -> Callable[[SeriesTable], list[tuple[str, float]]]:
-    return lambda table: [(label_text([("cause", cause)]), n) for cause, n in sorted(counts(table.counts).items())]
-
-
-OWN: Final = (
-    OwnMetric(
-        "fleetgauge_prometheus_clients",
-        "gauge",
-        "Clients that have series on this page.",
-        _one(lambda t: t.client_count),
+_OWN: Final = "fleetgauge_prometheus_"
+_OWN_GAUGES: Final = {
+    "clients": "Clients that have series on this page.",
+    "series": "Samples of clients on this page.",
+    "series_limit": "How many there may be (series.max).",
+}
+_OWN_COUNTERS: Final = {
+    "pushes": "Pushes taken.",
+    "points": "Data points taken.",
+    "left_out_points": "Data points that are in no series, by cause.",
+    "folded_points": (
+        "Data points that were counted in a series that is not theirs alone, or twice in their push, by cause."
     ),
-    OwnMetric(
-        "fleetgauge_prometheus_series", "gauge", "Samples of clients on this page.", _one(lambda table: table.cost)
-    ),
-    OwnMetric(
-        "fleetgauge_prometheus_series_limit",
-        "gauge",
-        "How many there may be (series.max).",
-        _one(lambda table: table.settings.max_series),
-    ),
-    OwnMetric("fleetgauge_prometheus_pushes", "counter", "Pushes taken.", _one(lambda table: table.counts.pushes)),
-    OwnMetric("fleetgauge_prometheus_points", "counter", "Data points taken.", _one(lambda table: table.counts.points)),
-    OwnMetric(
-        "fleetgauge_prometheus_left_out_points",
-        "counter",
-        "Data points that are in no series, by cause.",
-        _by_cause(lambda counts: counts.left_out),
-    ),
-    OwnMetric(
-        "fleetgauge_prometheus_folded_points",
-        "counter",
-        "Data points that were counted in a series that is not theirs alone, or twice in their push, by cause.",
-        _by_cause(lambda counts: counts.folded),
-    ),
-    OwnMetric(
-        "fleetgauge_prometheus_repeated_pushes",
-        "counter",
-        "Pushes that came again, and were not counted again.",
-        _one(lambda table: table.counts.repeated_pushes),
-    ),
-    OwnMetric(
-        "fleetgauge_prometheus_resets", "counter", "Counts that began anew.", _one(lambda table: table.counts.resets)
-    ),
-    OwnMetric(
-        "fleetgauge_prometheus_gaps",
-        "counter",
-        "Pushes before which another one of their client is missing.",
-        _one(lambda table: table.counts.gaps),
-    ),
-    OwnMetric(
-        "fleetgauge_prometheus_expired_clients",
-        "counter",
-        "Clients whose series went, by cause.",
-        _by_cause(lambda counts: counts.expired_clients),
-    ),
-)
-"""What the exporter says of itself, at the end of the page."""
+    "repeated_pushes": "Pushes that came again, and were not counted again.",
+    "resets": "Counts that began anew.",
+    "gaps": "Pushes before which another one of their client is missing.",
+    "expired_clients": "Clients whose series went, by cause.",
+}
+"""The exporter's own metrics, without `_OWN`: name -> help. The counters are the fields of `Counts`."""
 
 OWN_NAMES: Final = frozenset(
-    name for names in (*(reserved_names(own.name, own.kind) for own in OWN), (_INFO, f"{_INFO}_info")) for name in names
+    {_INFO, f"{_INFO}_info"}
+    | {name for own in _OWN_GAUGES for name in reserved_names(_OWN + own, "gauge")}
+    | {name for own in _OWN_COUNTERS for name in reserved_names(_OWN + own, "counter")}
 )
-"""Names that no client's metric may have."""
+"""Names that are reserved for the exporter."""
 
 
 def prefers_openmetrics(accept: str) -> bool:
@@ -120,13 +71,22 @@ def render(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
     for family in table.families():
         yield from _family(family, table.lines(family), openmetrics=openmetrics)
     yield from _infos(table.infos(), openmetrics=openmetrics)
-    for own in OWN:
-        lines = [_head(own.name, own.kind, own.help, "", openmetrics=openmetrics)]
-        name = f"{own.name}_total" if own.kind == "counter" else own.name
-        lines += [_line(name, labels, float(value)) for labels, value in own.samples(table)]
-        yield "".join(lines)
+    yield from _own_metrics(table, openmetrics=openmetrics)
     if openmetrics:
         yield "# EOF\n"
+
+
+def _own_metrics(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
+    gauges = {"clients": table.client_count, "series": table.cost, "series_limit": table.settings.max_series}
+    for name, value in gauges.items():
+        yield _head(_OWN + name, "gauge", _OWN_GAUGES[name], "", openmetrics=openmetrics)
+        yield _line(_OWN + name, "", float(value))
+    for name, text in _OWN_COUNTERS.items():
+        count: int | Mapping[str, int] = getattr(table.counts, name)
+        by_cause = {"": count} if isinstance(count, int) else count
+        yield _head(_OWN + name, "counter", text, "", openmetrics=openmetrics)
+        for cause, value in sorted(by_cause.items()):
+            yield _line(f"{_OWN}{name}_total", label_text([("cause", cause)]) if cause else "", float(value))
 
 
 def write_lines(client: Client) -> None:

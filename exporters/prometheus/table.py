@@ -49,12 +49,12 @@ class Moment(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """Counters of pushes and points since the start.
+    """Counters of pushes and points since the start, by the names that they have on the page.
 
     Attributes:
         pushes, points: those that were applied.
-        left_out: points that are in no series, by cause.
-        folded: points that were added to a shared series, by cause.
+        left_out_points: points that are in no series, by cause.
+        folded_points: points that were added to a shared series, by cause.
         repeated_pushes: pushes that were delivered again after they had been applied.
         resets: counts that were reset.
         gaps: pushes whose deltas start after the end of the previous ones: a push in between is missing.
@@ -63,8 +63,8 @@ class Counts:
 
     pushes: int = 0
     points: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    folded: Counter[str] = field(default_factory=Counter)
+    left_out_points: Counter[str] = field(default_factory=Counter)
+    folded_points: Counter[str] = field(default_factory=Counter)
     repeated_pushes: int = 0
     resets: int = 0
     gaps: int = 0
@@ -126,8 +126,8 @@ class SeriesTable:
         """Applies a push that was not applied before; a heartbeat has no points."""
         with self._lock:
             self.counts.pushes += 1
-            self.counts.left_out.update(points.left_out)
-            self.counts.folded.update(points.folded)
+            self.counts.left_out_points.update(points.left_out)
+            self.counts.folded_points.update(points.folded)
             client = self._client(record, points.resource)
             if client is None:
                 for metric, by_labels in points.measurements.items():
@@ -343,11 +343,11 @@ class SeriesTable:
         counts.pushes += 1
         counts.points += len(push.deltas) + len(push.gauges) + len(push.cumulative) - without_value
         if without_value:
-            counts.left_out["no_value"] += without_value
+            counts.left_out_points["no_value"] += without_value
         if shape.left_out:
-            counts.left_out.update(shape.left_out)
+            counts.left_out_points.update(shape.left_out)
         if shape.folded:
-            counts.folded.update(shape.folded)
+            counts.folded_points.update(shape.folded)
 
     def _note(self, client: Client, record: PushRecord, points: PushPoints | AlikePush, now: Moment) -> None:
         """Notes the time of a client's push, and when it expires."""
@@ -377,7 +377,7 @@ class SeriesTable:
             for labels, measurement in by_labels.items():
                 self.counts.points += 1
                 if deltas_alone and measurement.mode != Mode.DELTA:
-                    self.counts.left_out["late"] += 1
+                    self.counts.left_out_points["late"] += 1
                     continue
                 series = self._find(client, metric, labels, measurement)
                 cause = None
@@ -406,14 +406,14 @@ class SeriesTable:
         is_delta = metric.kind == "counter" and measurement.mode == Mode.DELTA
         family = self._family_to_fold_into(metric, description) if is_delta else None
         if family is None:
-            self.counts.left_out[cause] += 1
+            self.counts.left_out_points[cause] += 1
             return
         labels = label_text([("folded", cause)])
         series = self._folded.series.get(metric, {}).get(labels)
         if series is None:
             series = Series(self._folded, labels, len(measurement.values), measurement.bounds)
             self._families.join(self._folded, family, series)
-        self.counts.folded[cause] += 1
+        self.counts.folded_points[cause] += 1
         series.apply(measurement, before_unix_nano=0)
         series.expires_ms = now.monotonic_ms + _FOLDED_LIFETIME_MS
         self._dirty[FOLDED] = self._folded
