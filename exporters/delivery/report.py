@@ -7,8 +7,10 @@ import structlog
 from base.clock import Time
 from base.log_limiter import CalmLog
 from exporters.delivery.stats import DeliveryCounters, PipelineState
-from exporters.exporter import Delivered, Refusal, Retry, bounded_text
+from exporters.exporter import Delivered, Refusal, Refused, Retry, TooLarge, bounded_text
 from push_log.log import Batch
+
+Failure = Retry | TooLarge | Refused
 
 
 class DeliveryReport:
@@ -31,7 +33,7 @@ class DeliveryReport:
         self._time = time
         self._limiter = CalmLog()
 
-    def failed(self, failure: Retry) -> bool:
+    def failed(self, failure: Failure) -> bool:
         """Counts a failed attempt; returns True if it was logged."""
         reason = self.counters.retried(failure.reason, failure.detail, now_us=self._time.microseconds())
         return self._warn(f"retry {reason}", "delivery.retrying", destination=self._destination, **_texts(failure))
@@ -96,5 +98,5 @@ class DeliveryReport:
         return self._limiter.occurrences(kind, now_ms=self._time.hi_res_clock_ms())
 
 
-def _texts(problem: Retry | Refusal) -> dict[str, str]:
+def _texts(problem: Failure | Refusal) -> dict[str, str]:
     return {"reason": bounded_text(problem.reason), "detail": bounded_text(problem.detail)}
