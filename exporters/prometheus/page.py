@@ -1,7 +1,7 @@
-"""The page as text: OpenMetrics 1.0 or Prometheus' text form 0.0.4, in pieces, one metric at a time.
+"""Renders the page as OpenMetrics 1.0 or Prometheus' text format 0.0.4, in pieces, one metric at a time.
 
-A series' lines are kept until it shows another value, since a page is scraped more often than clients push: a scrape
-writes what has changed, and joins it with the rest. Nothing is held while a piece is on its way. Source: OpenMetrics
+A series' lines are kept until its value changes, because a page is scraped more often than clients push: a scrape
+writes the changed lines, and joins them with the others. No lock is held while a piece is sent. Source: OpenMetrics
 1.0; Prometheus, "Exposition formats".
 """
 
@@ -20,7 +20,7 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _PIECE_SERIES: Final = 1_000
 _MANY_BOUNDS: Final = 32
-"""Of histograms with more bounds, empty buckets at both ends are not told: a grid for everything holds little."""
+"""Histograms with more bounds are shown without the empty buckets at both ends: a general grid is mostly empty."""
 _INFINITE: Final = math.inf
 _INFO: Final = "fleetgauge_client"
 
@@ -65,7 +65,7 @@ def prefers_openmetrics(accept: str) -> bool:
 
 
 def render(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
-    """The whole page. What changed is written first, a piece without text at a time."""
+    """Yields the whole page. Changed lines are written first, with an empty piece after each step."""
     for _ in table.write_lines(write_lines):
         yield ""
     for family in table.families():
@@ -90,7 +90,7 @@ def _own_metrics(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
 
 
 def write_lines(client: Client) -> None:
-    """Writes what the page says of a client's series, in both forms: what has changed since, and is saved."""
+    """Writes the lines of a client's series that are saved and have changed; they are the same in both formats."""
     shown, before, identity = client.shown, client.written, client.identity
     saved, written = len(shown), len(before)
     for found in client.series.values():
@@ -101,7 +101,7 @@ def write_lines(client: Client) -> None:
             if not family.is_number:
                 family.members[series] = _distribution(family, series)
                 continue
-            # Nearly all series are such, and each is here after every push: no calls for one.
+            # Nearly all series are numbers, and each is here after every push: avoid function calls.
             value = shown[at] + shown[at + 1]
             if at < written and before[at] + before[at + 1] == value:
                 continue
@@ -140,12 +140,12 @@ def _head(name: str, kind: Kind, text: str, unit: str, *, openmetrics: bool) -> 
         of_unit = f"# UNIT {name} {unit}\n" if unit else ""
         return f"# TYPE {name} {kind}\n{of_unit}# HELP {name} {escaped(text)}\n"
     full = f"{name}_total" if kind == "counter" else name
-    text = text.replace("\\", "\\\\").replace("\n", "\\n")  # quotes stand for themselves here
+    text = text.replace("\\", "\\\\").replace("\n", "\\n")  # quotes are not escaped here
     return f"# HELP {full} {text}\n# TYPE {full} {kind}\n"
 
 
 def _histogram(name: str, identity: str, labels: str, bounds: Values, values: Values) -> Iterator[str]:
-    """Buckets from the first to the last that holds anything, where there are many: the others say nothing more."""
+    """The lines of a histogram; if it has many buckets, only those from the first to the last non-empty one."""
     count, total, *buckets = values
     joined = _joined(identity, labels)
     reached = 0.0
@@ -156,8 +156,8 @@ def _histogram(name: str, identity: str, labels: str, bounds: Values, values: Va
         yield _line(f"{name}_bucket", _joined(joined, f'le="{_number(bound)}"'), reached)
     yield _line(f"{name}_bucket", _joined(joined, 'le="+Inf"'), count)
     if total >= 0 and all(bound >= 0 for bound in bounds[:1]):
-        # OpenMetrics has count and sum together, and neither where the sum is unknown or may fall; the last bucket is
-        # the count, too.
+        # OpenMetrics requires count and sum together, and neither if the sum is unknown or may fall; the last bucket
+        # also is the count.
         yield _line(f"{name}_count", joined, count)
         yield _line(f"{name}_sum", joined, total)
 
@@ -166,7 +166,7 @@ def _summary(name: str, identity: str, labels: str, bounds: Values, values: Valu
     count, total, *quantiles = values
     joined = _joined(identity, labels)
     for quantile, value in zip(bounds, quantiles, strict=True):
-        # OpenMetrics has no quantile below 0: strict readers refuse the whole page for one.
+        # OpenMetrics forbids a quantile below 0: strict parsers would reject the whole page.
         yield _line(name, _joined(joined, f'quantile="{_number(quantile)}"'), math.nan if value < 0 else value)
     if total >= 0:
         yield _line(f"{name}_sum", joined, total)
@@ -183,7 +183,7 @@ def _line(name: str, labels: str, value: float) -> str:
 
 
 def _number(value: float) -> str:
-    """A number as both forms write it: `+Inf`, `NaN`.
+    """A number in the notation of both formats: `+Inf`, `NaN`.
 
     >>> _number(0.5), _number(3.0), _number(math.inf), _number(-math.inf), _number(math.nan)
     ('0.5', '3.0', '+Inf', '-Inf', 'NaN')
