@@ -14,9 +14,8 @@ from support.payloads import metrics_data
 from support.push_log import RecordWriter, numbers, push_record, small_log
 
 from base.clock import SystemTime
-from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, Refused, Retry
 from exporters.delivery.pipeline import Pipeline
-from exporters.delivery.retry import RetrySettings
+from exporters.exporter import BatchSettings, Delivered, Outcome, Refused, Retry, RetrySettings
 from push_log.embedded.sqlite import SqlitePushLogReader
 from push_log.kafka_topic.appender import KafkaTopicAppender
 from push_log.kafka_topic.reader import KafkaTopicReader
