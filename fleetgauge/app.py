@@ -5,6 +5,7 @@ The order of a stop: no new connections, pending responses sent, the push log co
 
 import asyncio
 import math
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -13,15 +14,16 @@ from fleetgauge.admin.node_inventory import NodeInventory
 from fleetgauge.admin.node_socket import NodeSocket, Status
 from fleetgauge.config import ServiceConfig
 from fleetgauge.listener.apis.cluster import ClusterApis
-from fleetgauge.listener.apis.telemetry import TelemetryApis
+from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
 from fleetgauge.listener.connection_limits import NodeConnectionLimits
-from fleetgauge.listener.dispatcher import FlushSoon, RequestDispatcher
+from fleetgauge.listener.dispatcher import RequestDispatcher
 from fleetgauge.listener.misdirected_clients import MisdirectedClients
 from fleetgauge.listener.node_quotas import NodeQuotas
+from fleetgauge.listener.push import PushHandler
 from fleetgauge.listener.push_log_appender import open_push_log
 from fleetgauge.listener.reporters import Reporters
 from fleetgauge.machine import first_kept_descriptor
-from fleetgauge.node_identity import NodeIdentity
+from fleetgauge.node_identity import BoundEndpoint, NodeIdentity
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.node_process import NodeProcess
 from fleetgauge.reconfiguration import Changes, examiner, log_reread
@@ -51,6 +53,8 @@ class FleetgaugeNode(NodeProcess):
     Args:
         config: the checked configuration.
         time: the clocks.
+        push_ids: generates the ids of push records; by default with a writer number of this process.
+        new_instance_id: generates ids for clients that have none.
         before_listening: awaited when all is ready but the listeners; if it raises, the start fails.
     """
 
@@ -59,14 +63,23 @@ class FleetgaugeNode(NodeProcess):
         config: ServiceConfig,
         time: Time | None = None,
         *,
+        push_ids: PushIds | None = None,
+        new_instance_id: Callable[[], uuid.UUID] = uuid.uuid4,
         before_listening: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(config, time or SystemTime())
+        self._push_ids = push_ids or PushIds()
+        self._new_instance_id = new_instance_id
         self._before_listening = before_listening
         self._listeners: list[Listener] = []
         self._housekeeping: asyncio.Task[None] | None = None
         self._examiner = examiner()
         self.identity = NodeIdentity(config, self._time)
+
+    @property
+    def bound(self) -> tuple[BoundEndpoint, ...]:
+        """The listeners that are bound."""
+        return self.identity.bound
 
     async def reconfigure(self, config: ServiceConfig) -> None:
         """Takes over subscriptions, client guard, quotas, and of each listener its certificates (read again), rules
@@ -117,11 +130,11 @@ class FleetgaugeNode(NodeProcess):
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
                 "unmatched_prefixes": self._manager.unmatched_prefixes(),
                 "client_guard": self._manager.guard_counters(),
-                "get_answers": dict(self._apis.get_answers),
-                "push_answers": dict(self._apis.push_answers),
+                "get_answers": dict(self._subscriptions.answers),
+                "push_answers": dict(self._pushes.answers),
                 "refusals": self._manager.refusals(),
                 "counters": self._manager.counters(),
-                "plugin_timeouts": self._apis.plugin_timeouts,
+                "plugin_timeouts": self._pushes.plugin_timeouts,
                 "plugin_errors": self._manager.plugin_errors(),
                 "client_metrics": {
                     name: None if math.isnan(value) else value for name, value in self._manager.client_metrics().items()
@@ -163,14 +176,15 @@ class FleetgaugeNode(NodeProcess):
             for_plugins,
             node_id=config.node_id,
             cluster_id=self.identity.cluster_id,
+            time=self._time,
         )
         self._manager = self._make_manager()
         self._push_log = await open_push_log(config, self._time)
-        self._apis = TelemetryApis(
+        self._subscriptions = SubscriptionsHandler(self._manager, self._time)
+        self._pushes = PushHandler(
             self._manager,
             self._push_log,
             self._time,
-            FlushSoon(loop),
             self._quotas.request,
             plugin_export_timeout_ms=config.plugin_export_timeout_ms,
         )
@@ -201,7 +215,8 @@ class FleetgaugeNode(NodeProcess):
             node_id=config.node_id,
             cluster_id=self.identity.cluster_id,
             metrics=self._metrics,
-            push_ids=PushIds(),
+            push_ids=self._push_ids,
+            new_instance_id=self._new_instance_id,
             plugin=self._reporters.plugin,
             guard_rules=guard_rules(config.client_guard),
             pace=self._quotas.pace,
@@ -222,7 +237,7 @@ class FleetgaugeNode(NodeProcess):
                 await self._housekeeping
         self._quotas.wake_all()
         await asyncio.gather(*(listener.stop(self._left_ms(deadline_ms)) for listener in self._listeners))
-        await self._apis.close()
+        await self._pushes.close()
         await self._push_log.close()
         self._manager.close()
 
@@ -235,7 +250,14 @@ class FleetgaugeNode(NodeProcess):
         identity = self.identity
         cluster = ClusterApis(self._config.node_id, identity.cluster_id, identity.advertised, self._misdirected)
         handler = RequestDispatcher(
-            self._table, cluster, self._apis, self._manager, self._misdirected, self._quotas.request, self._time
+            self._table,
+            cluster,
+            self._subscriptions,
+            self._pushes,
+            self._manager,
+            self._misdirected,
+            self._quotas.request,
+            self._time,
         )
         settings = ListenerSettings(
             socket_request_max_bytes=self._config.socket_request_max_bytes,

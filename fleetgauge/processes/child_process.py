@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from base.clock import Time
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +68,7 @@ class ChildProcess(ABC):
         self._pass_fds: Sequence[int] = ()
         """Descriptors that the child inherits."""
         self._log = log.bind(process=name)
-        self._limited = CalmLog()
+        self._limiter = LogLimiter()
         self._process: asyncio.subprocess.Process | None = None
         self._supervision: asyncio.Task[None] | None = None
         self._problem = ""
@@ -160,7 +160,7 @@ class ChildProcess(ABC):
             await self._spawn()
         except OSError as error:  # no descriptors, processes or memory for the moment
             self._problem = f"it cannot be started: {error}"
-            if count := self._limited.occurrences("spawn", now_ms=self._time.hi_res_clock_ms()):
+            if count := self._limiter.admit("spawn", self._time.hi_res_clock_ms()):
                 self._log.error("child_process.start_failed", error=str(error), occurrences=count)
             return False
         return True
@@ -172,7 +172,7 @@ class ChildProcess(ABC):
             try:
                 line = await process.stdout.readline()
             except ValueError:  # longer than the limit; what was read of it is dropped
-                if count := self._limited.occurrences("line", now_ms=self._time.hi_res_clock_ms()):
+                if count := self._limiter.admit("line", self._time.hi_res_clock_ms()):
                     self._log.error("child_process.line_too_long", limit_bytes=_LINE_LIMIT, occurrences=count)
                 continue
             if not line:

@@ -20,7 +20,7 @@ import structlog
 
 from base.clock import SystemTime, Time
 from base.errors import FleetgaugeError
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from exporters.dead_letters.letter import DeadLetterStats
 from exporters.dead_letters.store import DeadLetters
 from exporters.delivery.pipeline import Pipeline
@@ -71,7 +71,7 @@ class ExporterProcess:
         self._letters = DeadLetters(job.dead_letters, time)
         self._letters_age_due_ms = 0
         self._counted_letters: dict[str, DeadLetterStats] = {}
-        self._calm = CalmLog()
+        self._limiter = LogLimiter()
         self._own_counters: dict[str, Callable[[], dict[str, int]]] = {}
         self._fed = [self._pipeline(name, keys) for name, keys in fed.items()]
         self._pipelines: list[Pipeline | SelfMetricsExporter] = [
@@ -125,7 +125,7 @@ class ExporterProcess:
         try:
             return self._own_counters.get(name, dict)()
         except Exception:  # a custom exporter may raise anything
-            if count := self._calm.occurrences(f"counters {name}", now_ms=self._time.hi_res_clock_ms()):
+            if count := self._limiter.admit(f"counters {name}", self._time.hi_res_clock_ms()):
                 log.exception("exporters.counters_unavailable", exporter=name, occurrences=count)
             return {}
 
@@ -168,14 +168,14 @@ class ExporterProcess:
         return self._counted_letters
 
     def _warn_of_letters(self, error: PushLogError) -> None:
-        if count := self._calm.occurrences("letters", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._limiter.admit("letters", self._time.hi_res_clock_ms()):
             log.warning("dead_letters.unavailable", error=str(error), occurrences=count)
 
     def _report(self, reports: Reports) -> None:
         try:
             status = self.status()
         except FleetgaugeError as error:
-            if count := self._calm.occurrences("status", now_ms=self._time.hi_res_clock_ms()):
+            if count := self._limiter.admit("status", self._time.hi_res_clock_ms()):
                 log.warning("exporters.status_unavailable", error=str(error), occurrences=count)
         else:
             reports.send(status)
