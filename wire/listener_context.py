@@ -10,6 +10,7 @@ from wire.held_sockets import HeldSockets
 from wire.listener_counters import ListenerCounters, LogLimiter
 from wire.listener_settings import ListenerSettings
 from wire.request_buffers import RequestBuffers
+from wire.turns import Turns
 from wire.unread_responses import UnreadResponses
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class ListenerContext:
         held: refused connections that are closed later.
         requests: the bound on requests that no handler has seen, and on the time that one may take to arrive. Other
             listeners of the process may share it.
+        turns: the connections that wait for their next turn.
         unread: the bound on responses that peers leave unread; shared likewise.
     """
 
@@ -51,6 +53,7 @@ class ListenerContext:
         "requests",
         "settings",
         "time",
+        "turns",
         "unread",
     )
 
@@ -77,6 +80,7 @@ class ListenerContext:
         self.counters = counters
         self.limits = limits
         self.held = HeldSockets(loop)
+        self.turns = Turns(loop, time)
         self.limiter = LogLimiter()
         self.requests = requests or RequestBuffers(
             settings.queued_max_request_bytes, settings.request_receive_timeout_ms
