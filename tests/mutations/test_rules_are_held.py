@@ -73,7 +73,7 @@ MUTATIONS = [
         "telemetry/instances/gate.py",
         "        if self._get_unconsumed:\n            return True\n        last_push_ms",
         "        last_push_ms",
-        LADDER,
+        GATE,
     ),
     Mutation(
         "a Get keeps its interval",
