@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from base.arguments import check_types
 from base.errors import InvalidConfigError
 from base.principal import KafkaPrincipal
 from quotas.entity import KafkaQuotaEntity
@@ -122,6 +123,7 @@ def load_callback(name: str, configs: Mapping[str, object]) -> ClientQuotaCallba
     Raises:
         InvalidConfigError: it is not found, does not import, cannot be made or configured, or is no callback.
     """
+    check_types(name=(name, str))
     module_name, _, class_name = name.rpartition(":" if ":" in name else ".")
     if not module_name or not class_name:
         raise _cannot(name, "it is no dotted path, for example my_company.quotas.GroupQuotas")

@@ -5,8 +5,10 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import NoneType
 from typing import Final
 
+from base.arguments import check_types
 from base.clock import Time
 from base.principal import KafkaPrincipal
 from quotas.callback import ClientQuotaCallback
@@ -112,6 +114,12 @@ class ClientQuotaManager:
         time: Time,
         client_quota_callback: ClientQuotaCallback | None = None,
     ) -> None:
+        check_types(
+            config=(config, ClientQuotaManagerConfig),
+            metrics=(metrics, Metrics),
+            quota_type=(quota_type, QuotaType),
+            time=(time, "hi_res_clock_ms"),
+        )
         self.config: Final = config
         self.quota_type: Final = quota_type
         self.client_quota_type: Final = quota_type.to_client_quota_type()
@@ -167,7 +175,11 @@ class ClientQuotaManager:
         at_ms = self._time.hi_res_clock_ms() if now_ms is None else now_ms
         sensors = None
         if self._remembered_since == self._metrics.sensor_removals:  # `get_or_create_quota_sensors`, without the call
-            sensors = self._remembered.get((session.sanitized_user, client_id))
+            try:
+                sensors = self._remembered.get((session.sanitized_user, client_id))
+            except AttributeError:
+                check_types(session=(session, Session))
+                raise
         sensor = (sensors or self.get_or_create_quota_sensors(session, client_id)).quota_sensor
         try:
             sensor.record(value, at_ms, True)
@@ -222,6 +234,7 @@ class ClientQuotaManager:
 
     def quota(self, user: str | KafkaPrincipal, client_id: str) -> Quota:
         """The limit in force for a user (by name or principal) and a client id; `UNBOUNDED` if there is none."""
+        check_types(user=(user, (str, KafkaPrincipal)))
         principal = KafkaPrincipal("User", user) if isinstance(user, str) else user
         with self._lock:
             tags = self._callback.quota_metric_tags(self.client_quota_type, principal, client_id)
@@ -263,6 +276,7 @@ class ClientQuotaManager:
 
         While quotas are set at one level only, one `updated_entity` concerns one metric; else all are looked at.
         """
+        check_types(updated_entity=(updated_entity, (KafkaQuotaEntity, NoneType)))
         with self._lock:
             if updated_entity is not None and self.quota_types_enabled in _SINGLE_LEVELS:
                 tags = {USER_TAG: updated_entity.sanitized_user, CLIENT_ID_TAG: updated_entity.client_id}
@@ -281,9 +295,14 @@ class ClientQuotaManager:
     def get_or_create_quota_sensors(self, session: Session, client_id: str) -> ClientSensors:
         """The sensors of those with whom a client shares its quota; made when the first of them comes."""
         if self._remembered_since == self._metrics.sensor_removals:
-            remembered = self._remembered.get((session.sanitized_user, client_id))
+            try:
+                remembered = self._remembered.get((session.sanitized_user, client_id))
+            except AttributeError:
+                check_types(session=(session, Session))
+                raise
             if remembered is not None:
                 return remembered
+        check_types(session=(session, Session))
         default = self._default
         if default is None:
             return self._sensors_by_callback(session, client_id)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from base.arguments import check_types
 from base.errors import InvalidConfigError
 from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
 from quotas.client_quota import ClientQuotaManagerConfig
@@ -158,6 +159,7 @@ class QuotaConfig:
         Raises:
             InvalidConfigError: a key is unknown, or its value is not what the key takes.
         """
+        check_types(properties=(properties, Mapping))
         values: dict[str, object] = {}
         for name, value in properties.items():
             if name not in QUOTA_KEYS:

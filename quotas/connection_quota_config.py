@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from base.arguments import check_types
 from base.errors import InvalidConfigError
 from quotas.limits import checked_number
 from quotas.metric_config import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
@@ -114,6 +115,7 @@ def canonical_overrides(overrides: Mapping[str, int]) -> dict[str, int]:
         InvalidConfigError: a limit is below 0. (Kafka takes it, and refuses every connection, as under 0.)
         ValueError: an address is none.
     """
+    check_types(overrides=(overrides, Mapping))
     return {
         canonical_address(address): checked_number(f"{MAX_CONNECTIONS_PER_IP_OVERRIDES} of {address}", limit)
         for address, limit in overrides.items()

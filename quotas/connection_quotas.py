@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from base.arguments import check_types
 from quotas.connection_decisions import Admit, ConnectionThrottledError, Decision, Refuse, TooManyConnectionsError, Wait
 from quotas.connection_quota_config import (
     MAX_CONNECTION_CREATION_RATE,
@@ -110,6 +111,7 @@ class ConnectionQuotas:
     """
 
     def __init__(self, config: ConnectionQuotaConfig, metrics: Metrics) -> None:
+        check_types(config=(config, ConnectionQuotaConfig), metrics=(metrics, Metrics))
         self.lock: Final = threading.RLock()
         self._rates = ConnectionRates(
             metrics,
@@ -159,6 +161,7 @@ class ConnectionQuotas:
         Raises:
             ValueError: it was admitted, refused or given up already.
         """
+        check_types(connection=(connection, Connection))
         with self.lock:
             if connection._is_decided:
                 raise ValueError("a connection is decided upon once")
@@ -180,6 +183,7 @@ class ConnectionQuotas:
         Raises:
             ValueError: the address is none, or the connection has one, or is not counted.
         """
+        check_types(connection=(connection, Connection))
         known = canonical_address(address)
         with self.lock:
             if connection.address is not None or not connection.is_counted:
@@ -189,6 +193,7 @@ class ConnectionQuotas:
 
     def dec(self, connection: Connection) -> None:
         """Gives back what a connection is counted as, if it is; it may have ended in any way, at any time."""
+        check_types(connection=(connection, Connection))
         with self.lock:
             connection._is_decided = True
             if not connection.is_counted:

@@ -197,6 +197,8 @@ class ControllerMutationQuotaManager(ClientQuotaManager):
             header: its version and client id.
             strict_since_version: one of the `..._STRICT_SINCE_VERSION`.
         """
+        if not hasattr(header, "api_version"):
+            raise TypeError(f"header must be a request's header, not {header!r}")
         is_strict = header.api_version >= strict_since_version
         new_quota_for = self.new_strict_quota_for if is_strict else self.new_permissive_quota_for
         return new_quota_for(session, header.client_id or "")

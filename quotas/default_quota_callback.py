@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from base.arguments import check_types
 from base.principal import KafkaPrincipal
 from quotas.callback import ClientQuotaCallback
 from quotas.entity import (
@@ -64,6 +65,7 @@ class DefaultQuotaCallback(ClientQuotaCallback):
         self, quota_type: ClientQuotaType, principal: KafkaPrincipal, client_id: str
     ) -> Mapping[str, str]:
         """See `ClientQuotaCallback.quota_metric_tags`."""
+        check_types(principal=(principal, KafkaPrincipal))
         return self.metric_tags(sanitize(principal.name), client_id)
 
     def metric_tags(self, sanitized_user: str, client_id: str) -> Mapping[str, str]:
@@ -82,6 +84,7 @@ class DefaultQuotaCallback(ClientQuotaCallback):
 
     def quota_limit(self, quota_type: ClientQuotaType, metric_tags: Mapping[str, str]) -> float | None:
         """See `ClientQuotaCallback.quota_limit`."""
+        check_types(metric_tags=(metric_tags, Mapping))
         user, client_id = metric_tags.get(USER_TAG), metric_tags.get(CLIENT_ID_TAG)
         if user is None or client_id is None:
             return None
@@ -93,6 +96,7 @@ class DefaultQuotaCallback(ClientQuotaCallback):
 
     def update_quota(self, quota_type: ClientQuotaType, quota_entity: KafkaQuotaEntity, new_value: float) -> None:
         """See `ClientQuotaCallback.update_quota`."""
+        check_types(quota_entity=(quota_entity, KafkaQuotaEntity))
         if quota_entity not in self._overridden_quotas:
             self._count(quota_entity, 1)
         self._overridden_quotas[quota_entity] = new_value

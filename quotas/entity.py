@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import quote, unquote
 
+from base.arguments import check_types
+
 DEFAULT_NAME: Final = "<default>"
 """How Kafka shows a default in logs and names; a user of this very name is sanitised and so a different one."""
 
@@ -239,4 +241,5 @@ def desanitize(name: str) -> str:
     >>> desanitize("CN%3Dkafka%20client%2CO%3D%2A")
     'CN=kafka client,O=*'
     """
+    check_types(name=(name, str))
     return unquote(name)

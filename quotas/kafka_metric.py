@@ -3,6 +3,7 @@
 import threading
 from typing import Final
 
+from base.arguments import check_types
 from base.clock import Time
 from quotas.metric_config import MetricConfig
 from quotas.metric_name import MetricName
@@ -45,6 +46,7 @@ class KafkaMetric:
 
     @config.setter
     def config(self, config: MetricConfig) -> None:
+        check_types(config=(config, MetricConfig))
         with self.lock:
             self._config = config
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from base.arguments import check_types
 from base.errors import InvalidConfigError
 from quotas.metric_config import INT_MAX, UNBOUNDED
 from quotas.quota import Quota
@@ -80,6 +81,7 @@ def checked_quota_value(keys: Mapping[str, EntityQuotaKey], name: str, value: fl
         InvalidConfigError: the entity has no such key, or the value is no number, not above 0, too large, or a
             fraction where whole numbers are asked for.
     """
+    check_types(keys=(keys, Mapping))
     key = keys.get(name)
     if key is None:
         raise InvalidConfigError(f"Invalid configuration key {name}; there are {', '.join(keys)}")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from base.arguments import check_types
 from base.clock import Time
 from quotas.callback import ClientQuotaCallback, Cluster, load_callback
 from quotas.client_quota import ClientQuotaManager
@@ -74,6 +75,7 @@ class QuotaManagers:
         Raises:
             InvalidConfigError: the callback cannot be used.
         """
+        check_types(config=(config, QuotaConfig))
         name = config.client_quota_callback_class
         callback = None if name is None else load_callback(name, callback_configs or {})
         return cls(
@@ -101,6 +103,7 @@ class QuotaManagers:
         Raises:
             ValueError: it is no quota on clients.
         """
+        check_types(quota_type=(quota_type, QuotaType))
         for manager in self.client_quota_managers:
             if manager.quota_type is quota_type:
                 return manager

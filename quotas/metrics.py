@@ -3,7 +3,9 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
 
+from base.arguments import check_types
 from base.clock import SystemTime, Time
 from quotas.kafka_metric import KafkaMetric
 from quotas.metric_config import UNBOUNDED, MetricConfig
@@ -48,9 +50,11 @@ class Metrics:
         time: Time | None = None,
         reporters: Sequence[MetricsReporter] = (),
     ) -> None:
+        check_types(config=(config, (MetricConfig, NoneType)))
         self.config = MetricConfig() if config is None else config
         self.sensor_removals = 0
         self._time: Time = SystemTime() if time is None else time
+        check_types(time=(self._time, "hi_res_clock_ms"))
         self._lock = threading.RLock()
         self._metrics: dict[MetricName, KafkaMetric] = {}
         self._sensors: dict[str, Sensor] = {}
@@ -167,6 +171,7 @@ class Metrics:
 
     def register_metric(self, metric: KafkaMetric) -> KafkaMetric | None:
         """Registers `metric`; the one that already has its name, if there is one, and nothing is registered."""
+        check_types(metric=(metric, KafkaMetric))
         with self._lock:
             existing = self._metrics.setdefault(metric.metric_name, metric)
             if existing is not metric:
@@ -186,6 +191,7 @@ class Metrics:
 
     def add_reporter(self, reporter: MetricsReporter) -> None:
         """Adds a reporter and gives it the metrics that are there."""
+        check_types(reporter=(reporter, "init"))
         with self._lock:
             reporter.init(tuple(self._metrics.values()))
             self._reporters.append(reporter)

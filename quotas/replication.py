@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from base.arguments import check_types
 from base.clock import Time
 from base.errors import InvalidConfigError
 from quotas.limits import checked_replication_quota
@@ -87,6 +88,11 @@ class ReplicationQuotaManager:
     """
 
     def __init__(self, config: ReplicationQuotaManagerConfig, metrics: Metrics, quota_type: object, time: Time) -> None:
+        check_types(
+            config=(config, ReplicationQuotaManagerConfig),
+            metrics=(metrics, Metrics),
+            time=(time, "hi_res_clock_ms"),
+        )
         self._config = config
         self._metrics = metrics
         self._name = str(quota_type)
@@ -151,6 +157,7 @@ class ReplicationQuotaManager:
         Raises:
             InvalidConfigError: see `parse_throttled_replicas`. What was throttled stays so.
         """
+        check_types(value=(value, str))
         if value.strip():
             self.mark_throttled(topic, parse_throttled_replicas(config_name, value, broker_id))
         else:
@@ -193,6 +200,7 @@ def parse_throttled_replicas(config_name: str, value: str, broker_id: int) -> fr
     Raises:
         InvalidConfigError: `value` has neither form, or a number does not fit an int32.
     """
+    check_types(value=(value, str))
     entries = [entry.strip() for entry in value.split(",")]
     if entries == [_ALL]:
         return ALL_REPLICAS

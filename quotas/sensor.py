@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, overload
 
+from base.arguments import check_types
 from base.clock import Time
 from base.errors import FleetgaugeError
 from quotas.kafka_metric import KafkaMetric
@@ -95,6 +96,8 @@ class Sensor:
         time: Time,
         inactive_sensor_expiration_time_seconds: int,
     ) -> None:
+        for parent in parents:
+            check_types(parent=(parent, Sensor))
         self.name: Final = name
         self.parents: Final = tuple(parents)
         self.lock: Final = threading.RLock()
@@ -217,11 +220,14 @@ class Sensor:
             if self.has_expired(self._time.hi_res_clock_ms()):
                 return False
             chosen = self._config if config is None else config
+            check_types(config=(chosen, MetricConfig))
             if not isinstance(metric_name, MetricName):
+                check_types(metric_name=(metric_name, (MetricName, CompoundStat)))
                 self._add_compound(metric_name, chosen)
             elif metric_name not in self._metrics:
                 if stat is None:
                     raise TypeError("a metric's name needs a statistic beside it")
+                check_types(stat=(stat, MeasurableStat))
                 metric = self._register(metric_name, stat, chosen)
                 self._add_step(metric, stat)
                 self._recorders = (*self._recorders, (stat.record, metric))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from base.arguments import check_types
 from base.principal import KafkaPrincipal
 from quotas.entity import sanitize
 
@@ -21,4 +22,5 @@ class Session:
     sanitized_user: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_types(principal=(self.principal, KafkaPrincipal))
         object.__setattr__(self, "sanitized_user", sanitize(self.principal.name))

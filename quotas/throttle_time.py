@@ -3,6 +3,7 @@
 import math
 from typing import Final
 
+from base.arguments import check_types
 from quotas.sensor import QuotaViolationError
 from quotas.stats.rate import Rate
 from quotas.stats.token_bucket import TokenBucket
@@ -26,6 +27,7 @@ def throttle_time(error: QuotaViolationError, now_ms: int) -> int:
 
     Source: chapter 19, "Recording & the throttle-time formula".
     """
+    check_types(error=(error, QuotaViolationError))
     metric = error.metric
     rate = metric.provider
     if not isinstance(rate, Rate):
@@ -48,6 +50,7 @@ def token_bucket_throttle_time(error: QuotaViolationError) -> int:
 
     Source: KIP-599; chapter 19, "the token bucket".
     """
+    check_types(error=(error, QuotaViolationError))
     metric = error.metric
     bucket = metric.provider
     if not isinstance(bucket, TokenBucket):

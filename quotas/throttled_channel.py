@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from base.arguments import check_types
+
 _logger = logging.getLogger(__name__)
 
 
@@ -34,6 +36,7 @@ class ThrottledChannel:
     __slots__ = ("_callback", "end_time_ms", "throttle_time_ms")
 
     def __init__(self, callback: ThrottleCallback, throttle_time_ms: int, now_ms: int) -> None:
+        check_types(callback=(callback, "start_throttling"))
         self._callback = callback
         self.throttle_time_ms: Final = throttle_time_ms
         self.end_time_ms: Final = now_ms + throttle_time_ms

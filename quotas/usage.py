@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from base.arguments import check_types
 from quotas.connection_quota_config import UNLIMITED
 from quotas.connection_rates import METRICS_GROUP
 from quotas.kafka_metric import KafkaMetric
@@ -64,6 +65,7 @@ def usages(metrics: Metrics, now_ms: int, most: int) -> tuple[list[QuotaUsage], 
     Returns:
         The list, and how many were left out: beyond `most`, or not measured since there are more than `MAX_MEASURED`.
     """
+    check_types(metrics=(metrics, Metrics))
     limited = list(_limited(metrics))
     measured = [_usage(metric, quota, now_ms) for metric, quota in limited[:MAX_MEASURED]]
     found = heapq.nlargest(most, measured, key=lambda each: each.utilization)

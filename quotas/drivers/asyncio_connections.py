@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from base.arguments import check_types
 from base.clock import Time
 from quotas.connection_decisions import Admit, Refuse, Wait
 from quotas.connection_quotas import Connection, ConnectionQuotas
@@ -19,6 +20,7 @@ class AsyncioConnectionQuotas:
     """
 
     def __init__(self, quotas: ConnectionQuotas, time: Time, loop: asyncio.AbstractEventLoop) -> None:
+        check_types(quotas=(quotas, ConnectionQuotas), time=(time, "hi_res_clock_ms"))
         self.quotas: Final = quotas
         self._time = time
         self._loop = loop

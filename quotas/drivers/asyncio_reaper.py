@@ -2,6 +2,7 @@
 
 import asyncio
 
+from base.arguments import check_types
 from base.clock import Time
 from quotas.throttled_channel import ThrottledChannelReaper
 
@@ -20,6 +21,7 @@ class AsyncioReaper:
     def __init__(
         self, reaper: ThrottledChannelReaper, time: Time, loop: asyncio.AbstractEventLoop | None = None
     ) -> None:
+        check_types(reaper=(reaper, ThrottledChannelReaper), time=(time, "hi_res_clock_ms"))
         self._reaper = reaper
         self._time = time
         self._loop = asyncio.get_running_loop() if loop is None else loop

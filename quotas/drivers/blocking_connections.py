@@ -3,6 +3,7 @@
 import threading
 from typing import Final
 
+from base.arguments import check_types
 from base.clock import Time
 from quotas.connection_decisions import Admit, Refuse
 from quotas.connection_quotas import Connection, ConnectionQuotas
@@ -26,6 +27,7 @@ class BlockingConnectionQuotas:
     """
 
     def __init__(self, quotas: ConnectionQuotas, time: Time) -> None:
+        check_types(quotas=(quotas, ConnectionQuotas), time=(time, "hi_res_clock_ms"))
         self._quotas: Final = quotas
         self._time = time
         self._changed = threading.Condition(quotas.lock)

@@ -2,6 +2,7 @@
 
 import threading
 
+from base.arguments import check_types
 from base.clock import Time
 from quotas.throttled_channel import ThrottledChannelReaper
 
@@ -15,6 +16,7 @@ class ReaperThread:
     """
 
     def __init__(self, reaper: ThrottledChannelReaper, time: Time) -> None:
+        check_types(reaper=(reaper, ThrottledChannelReaper), time=(time, "hi_res_clock_ms"))
         self._reaper = reaper
         self._time = time
         self._woken = threading.Event()

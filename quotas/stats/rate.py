@@ -1,7 +1,9 @@
 """Rates: what a windowed statistic adds up to, divided by the time that its windows span."""
 
+from types import NoneType
 from typing import Final
 
+from base.arguments import check_types
 from quotas.metric_config import MetricConfig
 from quotas.stats.sampled_stat import SampledStat
 from quotas.stats.stat import TimeUnit
@@ -29,6 +31,7 @@ class Rate:
     )
 
     def __init__(self, unit: TimeUnit = TimeUnit.SECONDS, stat: SampledStat | None = None) -> None:
+        check_types(unit=(unit, TimeUnit), stat=(stat, (SampledStat, NoneType)))
         self.unit: Final = unit
         self._unit_ms: float = unit.value
         self.stat: Final = WindowedSum() if stat is None else stat

@@ -3,6 +3,7 @@
 import math
 from typing import Final
 
+from base.arguments import check_types
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.stats.stat import TimeUnit
 
@@ -25,6 +26,7 @@ class TokenBucket:
     __slots__ = ("_burst", "_config", "_last_update_ms", "_tokens", "unit", "unit_ms")
 
     def __init__(self, unit: TimeUnit = TimeUnit.SECONDS) -> None:
+        check_types(unit=(unit, TimeUnit))
         self.unit: Final = unit
         self.unit_ms: Final[float] = unit.value  # reading an enum member's value takes longer than a refill
         self._tokens = math.inf  # whatever the first quota's burst is
