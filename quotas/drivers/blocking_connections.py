@@ -1,4 +1,7 @@
-"""Connection quotas for acceptors that are threads: who has to wait is blocked, as in Kafka."""
+"""Connection quotas for acceptors on threads: waiting blocks, as in Kafka.
+
+For library users: the listener of `fleetgauge serve` is asyncio (`asyncio_connections`).
+"""
 
 import threading
 from typing import Final
@@ -22,7 +25,7 @@ class BlockingConnectionQuotas:
     >>> acceptor.dec(connection)
 
     Args:
-        quotas: decides.
+        quotas: makes the decisions.
         time: the clocks; only the monotonic one is read.
     """
 
@@ -34,14 +37,14 @@ class BlockingConnectionQuotas:
         quotas.subscribe(self._changed.notify_all)
 
     def inc(self, listener_name: str, address: str) -> Connection:
-        """Counts a connection that was just accepted, after the wait that the limits of listener and broker ask for.
+        """Counts an accepted connection, after the wait that the limits of listener and broker require.
 
         Raises:
-            TooManyConnectionsError: its address has enough of them; close it.
-            ConnectionThrottledError: its address makes them too fast; hold it for `throttle_time_ms`, then close it.
+            TooManyConnectionsError: its address has reached its maximum; close it.
+            ConnectionThrottledError: its address exceeds its rate; close it after `throttle_time_ms`.
             LookupError: there is no such listener.
         """
-        with self._changed:  # from the decision to the wait nobody can make room unnoticed
+        with self._changed:  # no room can be made unnoticed between decision and wait
             connection = self._quotas.arrive(listener_name, self._time.hi_res_clock_ms(), address)
             while True:
                 decision = self._quotas.decide(connection, self._time.hi_res_clock_ms())
@@ -52,9 +55,9 @@ class BlockingConnectionQuotas:
                 self._changed.wait(None if decision.ms is None else decision.ms / 1_000)
 
     def dec(self, connection: Connection) -> None:
-        """Gives back a connection that was counted; see `ConnectionQuotas.dec`."""
+        """Ends the counting of a connection; see `ConnectionQuotas.dec`."""
         self._quotas.dec(connection)
 
     def close(self) -> None:
-        """Is told of nothing any more; nobody may be waiting."""
+        """Unsubscribes; no connection may be waiting."""
         self._quotas.unsubscribe(self._changed.notify_all)

@@ -1,4 +1,4 @@
-"""Kafka's statistics: what a sensor's recorded values are turned into."""
+"""Kafka's statistics, which sensors record into."""
 
 from quotas.stats.cumulative import CumulativeCount, CumulativeSum, Value
 from quotas.stats.meter import Meter
