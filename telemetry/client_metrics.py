@@ -117,6 +117,10 @@ class ClientMetrics:
         if own is not None:
             own.record_plugin_export(duration_ms, now_ms)
 
+    def record_logged(self, pushes: int, total_ms: float, longest_ms: float, now_ms: int) -> None:
+        """Some pushes are in the push log; together they took `total_ms`, the slowest `longest_ms` [ms]."""
+        self._totals.record_plugin_exports(pushes, total_ms, longest_ms, now_ms)
+
     def record_plugin_error(self, own: InstanceMetrics | None, now_ms: int) -> None:
         """A receiver failed on a push of an instance."""
         self._totals.record_plugin_error(now_ms)
