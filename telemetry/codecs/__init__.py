@@ -1,4 +1,4 @@
-"""The five codecs of a push, each bounded while it decompresses."""
+"""The five codecs of a push, with bounds enforced during decompression."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,10 +14,10 @@ __all__ = ["CompressionType", "decompressors"]
 
 
 def decompressors(max_bytes: int) -> dict[CompressionType, Callable[[bytes], bytes]]:
-    """One function for each compression type; none returns more than `max_bytes` [B].
+    """Returns a decompression function per compression type; none returns more than `max_bytes` [B].
 
-    The functions raise InvalidRecordError for bytes that are not of their codec, or not all of them, and
-    TelemetryTooLargeError beyond the bound. They share a context: not for several threads at once.
+    The functions raise InvalidRecordError for corrupt or incomplete input, and TelemetryTooLargeError beyond the bound.
+    They share a context: not for several threads at once.
     """
     return {
         CompressionType.NONE: partial(_plain, max_bytes=max_bytes),

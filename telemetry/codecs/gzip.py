@@ -10,10 +10,10 @@ _GZIP_WRAPPER: Final = 31
 
 
 def decompress_gzip(data: bytes, max_bytes: int) -> bytes:
-    """The decompressed bytes of every member.
+    """Returns the decompressed bytes of every member.
 
     Raises:
-        InvalidRecordError: no gzip, cut off, or followed by something else.
+        InvalidRecordError: not gzip, truncated, or followed by other data.
         TelemetryTooLargeError: more than `max_bytes` [B].
     """
     chunks: list[bytes] = []

@@ -6,10 +6,10 @@ from telemetry.codecs.bounds import MAX_FRAMES, broken, too_large, too_many_fram
 
 
 def decompress_lz4(data: bytes, max_bytes: int) -> bytes:
-    """The decompressed bytes of every frame.
+    """Returns the decompressed bytes of every frame.
 
     Raises:
-        InvalidRecordError: no LZ4 frame, cut off, or followed by something else.
+        InvalidRecordError: not an LZ4 frame, truncated, or followed by other data.
         TelemetryTooLargeError: more than `max_bytes` [B].
     """
     chunks: list[bytes] = []
