@@ -12,33 +12,13 @@ from base.errors import InvalidConfigError
 from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
 from quotas.client_quota import ClientQuotaManagerConfig
 from quotas.connection_quota_config import check_per_ip
-from quotas.limits import (
-    IP_QUOTA_KEYS,
-    TELEMETRY_QUOTA_KEYS,
-    USER_AND_CLIENT_QUOTA_KEYS,
-    EntityQuotaKey,
-    checked_number,
-    checked_quota_value,
-)
+from quotas.limits import checked_number
 from quotas.metric_config import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT, UNBOUNDED
 from quotas.replication import (
     FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
     LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
     ReplicationQuotaManagerConfig,
 )
-
-__all__ = [
-    "IP_QUOTA_KEYS",
-    "QUOTA_BYTES_PER_SECOND_DEFAULT",
-    "QUOTA_KEYS",
-    "TELEMETRY_QUOTA_KEYS",
-    "TOPIC_QUOTA_KEYS",
-    "USER_AND_CLIENT_QUOTA_KEYS",
-    "EntityQuotaKey",
-    "QuotaConfig",
-    "QuotaKey",
-    "checked_quota_value",
-]
 
 QUOTA_BYTES_PER_SECOND_DEFAULT: Final = UNBOUNDED
 

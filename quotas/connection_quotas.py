@@ -29,19 +29,6 @@ from quotas.limits import checked_number
 from quotas.metrics import Metrics
 from quotas.sensor import Sensor
 
-__all__ = [
-    "UNLIMITED",
-    "Admit",
-    "Connection",
-    "ConnectionQuotaConfig",
-    "ConnectionQuotas",
-    "ConnectionThrottledError",
-    "Decision",
-    "Refuse",
-    "TooManyConnectionsError",
-    "Wait",
-]
-
 MAX_IP_SENSORS: Final = 16_384
 """Addresses whose rate is tracked at a time; beyond that the least recently connected one is removed.
 

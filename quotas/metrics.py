@@ -14,15 +14,13 @@ from quotas.metrics_reporter import MetricsReporter
 from quotas.sensor import Sensor
 from quotas.stats.stat import Gauge, Measurable
 
-__all__ = ["KafkaMetric", "MetricName", "Metrics", "MetricsReporter"]
-
 _logger = logging.getLogger(__name__)
 
 
 class Metrics:
     """Kafka's `Metrics`: the sensors and metrics of a process, by name. Safe for threads.
 
-    >>> from quotas.stats import CumulativeSum
+    >>> from quotas import CumulativeSum
     >>> metrics = Metrics()
     >>> sizes = metrics.sensor("message-sizes")
     >>> sizes.add(metrics.metric_name("message-size-total", "producer-metrics"), CumulativeSum())

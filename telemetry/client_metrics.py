@@ -7,7 +7,7 @@ KIP-714's table ("Metrics") writes them `ClientMetricsThrottleCount` and the lik
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from quotas.metrics import MetricName, Metrics
+from quotas import MetricName, Metrics
 from quotas.sensor import Sensor
 from quotas.stats.meter import Meter
 from quotas.stats.windowed_sum import WindowedCount

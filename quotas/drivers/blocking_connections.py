@@ -15,9 +15,7 @@ from quotas.connection_quotas import Connection, ConnectionQuotas
 class BlockingConnectionQuotas:
     """Kafka's `inc` and `dec`. Safe for threads.
 
-    >>> from base.clock import SystemTime
-    >>> from quotas.connection_quotas import ConnectionQuotaConfig
-    >>> from quotas.metrics import Metrics
+    >>> from quotas import ConnectionQuotaConfig, Metrics, SystemTime
     >>> quotas = ConnectionQuotas(ConnectionQuotaConfig(max_connections=100), Metrics())
     >>> quotas.add_listener("EXTERNAL")
     >>> acceptor = BlockingConnectionQuotas(quotas, SystemTime())

@@ -5,8 +5,7 @@ from functools import partial
 
 from telemetry.codecs.bounds import too_large
 from telemetry.codecs.compression_type import CompressionType
-from telemetry.codecs.gzip import decompress_gzip
-from telemetry.codecs.lz4 import decompress_lz4
+from telemetry.codecs.framed import decompress_gzip, decompress_lz4
 from telemetry.codecs.snappy import decompress_snappy
 from telemetry.codecs.zstd import ZstdDecompressor
 
