@@ -1,1 +1,1 @@
-"""What every room needs and none owns: the clock, principals, error codes, limited logging, redaction."""
+"""Shared by all packages: clock, principals, error codes, log limiter, redaction, argument checks, public names."""

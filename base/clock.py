@@ -1,7 +1,7 @@
-"""The only place that reads the system's clocks. Everything else is given the time.
+"""The only module that reads the system clocks. All other code is passed the time.
 
-Wall time (timestamps) and monotonic time (durations) are different quantities. `MockTime` starts them at unrelated
-numbers, so that code which mixes them fails its test.
+Wall time (timestamps) and monotonic time (durations) must not be mixed. `MockTime` starts them at unrelated numbers,
+so that code which mixes them fails its test.
 """
 
 import time as _time
@@ -9,10 +9,10 @@ from typing import Protocol
 
 
 class Time(Protocol):
-    """Kafka's `Time`: two clocks under one name."""
+    """Kafka's `Time`: wall clock and monotonic clock."""
 
     def milliseconds(self) -> int:
-        """Wall time [ms since the epoch, UTC]. May jump; for timestamps only."""
+        """Wall time [ms since the epoch, UTC]. May jump; use it for timestamps only."""
         ...
 
     def microseconds(self) -> int:
@@ -29,7 +29,7 @@ class Time(Protocol):
 
 
 class SystemTime:
-    """The machine's clocks."""
+    """The system clocks."""
 
     def milliseconds(self) -> int:
         """See `Time.milliseconds`."""
@@ -49,7 +49,7 @@ class SystemTime:
 
 
 class MockTime:
-    """Clocks moved by hand: `sleep` moves both, `jump_wall_clock` moves the wall clock alone (NTP, an operator)."""
+    """Clocks for tests: `sleep` advances both, `jump_wall_clock` moves only the wall clock (NTP, an operator)."""
 
     def __init__(self, *, wall_ms: int = 1_750_000_000_000, monotonic_ms: int = 5_000) -> None:
         self._wall_us = wall_ms * 1_000
@@ -72,12 +72,12 @@ class MockTime:
         return self._monotonic_ns
 
     def sleep(self, ms: float) -> None:
-        """Moves both clocks forward by `ms` [ms]."""
+        """Advances both clocks by `ms` [ms]."""
         if ms < 0:
             raise ValueError(f"time does not run backwards: {ms} ms")
         self._wall_us += round(ms * 1_000)
         self._monotonic_ns += round(ms * 1_000_000)
 
     def jump_wall_clock(self, ms: float) -> None:
-        """Moves the wall clock alone, in either direction, by `ms` [ms]."""
+        """Moves only the wall clock, in either direction, by `ms` [ms]."""
         self._wall_us += round(ms * 1_000)

@@ -1,14 +1,14 @@
-"""Kafka's error codes and the one hierarchy of exceptions: which code an exception carries is said here alone.
+"""Kafka's error codes and the exceptions that carry them.
 
-Imports nothing of the project: every room may raise these. Turning an exception into a response is the work of
-`fleetgauge.listener.dispatcher`.
+Imports nothing of the project, so that every package may raise these. `fleetgauge.listener.dispatcher` turns them into
+responses.
 """
 
 import enum
 
 
 class ErrorCode(enum.IntEnum):
-    """Kafka's protocol error codes that this service gives or reads (Kafka protocol guide, "Error Codes")."""
+    """Kafka's protocol error codes that this service sends or reads (Kafka protocol guide, "Error Codes")."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -29,34 +29,34 @@ class ErrorCode(enum.IntEnum):
 
 
 class FleetgaugeError(Exception):
-    """Root of every exception that the project raises on purpose; its text is one sentence for an operator."""
+    """Base class of the project's own exceptions; the text is one sentence for an operator."""
 
 
 class KafkaError(FleetgaugeError):
-    """An error that has a code on the wire."""
+    """An error with a code in Kafka's protocol."""
 
     error_code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class InvalidConfigError(KafkaError):
-    """A configuration value that Kafka refuses, for example a selector that does not exist."""
+    """A configuration value that Kafka refuses, for example an unknown selector."""
 
     error_code = ErrorCode.INVALID_CONFIG
 
 
 class InvalidRecordError(KafkaError):
-    """The payload is not what it claims to be: broken compression, or no well-formed OTLP `MetricsData`."""
+    """The payload is corrupt: broken compression, or not a well-formed OTLP `MetricsData`."""
 
     error_code = ErrorCode.INVALID_RECORD
 
 
 class ThrottlingQuotaExceededError(KafkaError):
-    """Too early, over a quota, or the push log cannot take it now: the client tries again at its next interval."""
+    """Too early, over a quota, or the push log is unavailable: the client retries at its next interval."""
 
     error_code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 class TelemetryTooLargeError(KafkaError):
-    """The payload is longer than `telemetry.max.bytes`, or decompressed than `telemetry.max.decompressed.bytes`."""
+    """The payload exceeds `telemetry.max.bytes`, or decompressed `telemetry.max.decompressed.bytes`."""
 
     error_code = ErrorCode.TELEMETRY_TOO_LARGE

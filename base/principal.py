@@ -1,4 +1,4 @@
-"""Who is on the other end of a connection, as Kafka names it. Imports nothing of the project."""
+"""Kafka principals: the authenticated user of a connection. Imports nothing of the project."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ class KafkaPrincipal:
     """A principal in Kafka's form `type:name`.
 
     Attributes:
-        principal_type: `User` for everything that Kafka's default builder makes.
-        name: the name within the type; may hold any character, colons too.
+        principal_type: `User` for every principal that Kafka's default builder makes.
+        name: the name within the type; may contain any character, including colons.
     """
 
     principal_type: str
@@ -20,10 +20,10 @@ class KafkaPrincipal:
 
     @classmethod
     def parse(cls, text: str) -> "KafkaPrincipal":
-        """Reads `User:alice` back into its parts.
+        """Parses `User:alice`.
 
         Raises:
-            ValueError: there is no colon, or nothing before it.
+            ValueError: the colon or the type before it is missing.
         """
         principal_type, colon, name = text.partition(":")
         if not colon or not principal_type:

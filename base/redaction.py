@@ -1,7 +1,4 @@
-"""What may be shown of a configuration: the one place that knows which keys hold secrets, and how a URL is shown.
-
-Used for `fleetgauge config`, for error messages and for log lines.
-"""
+"""Redaction of secrets in configuration values, URLs, error messages and log lines; knows which keys hold secrets."""
 
 import json
 import re
@@ -11,7 +8,7 @@ from typing import Final
 from urllib.parse import unquote
 
 HIDDEN: Final = "[hidden]"
-"""What is shown in place of a secret, as Kafka's tools show it."""
+"""Replacement for a secret, as in Kafka's tools."""
 
 _CHOSEN_BY_OPERATORS: Final = re.compile(
     r"^(?:exporters\.[^.]+\."
@@ -20,37 +17,37 @@ _CHOSEN_BY_OPERATORS: Final = re.compile(
     r"|(?:client-metrics|client-guard|quotas)\..*)",
     re.DOTALL,
 )
-"""The beginning of a key up to the end of a name that an operator chose; of tables that hold no secrets, all of it.
-Names of listeners and users may have dots in them."""
+"""Prefix of a key up to the end of a name that an operator chose; the whole key in tables that hold no secrets. Names
+of listeners and users may contain dots."""
 _SECRET_KEY: Final = re.compile(
     r"passw|passphrase|pwd|secret|token|credential|jaas|kinit|private|authorization|cookie|signature|"
     r"oauthbearer\.(?:config|extensions)|(?:api|access|account|shared)[._-]?key|(?:^|\.)key(?:\.pem)?$",
     re.IGNORECASE,
 )
 _NAMES_NO_SECRET: Final = re.compile(r"\.(?:file|location|path|url|id|type|class|method|algorithm|ms|seconds|bytes)$")
-"""Ends of keys that say where a secret is or how it is handled: `sasl.oauthbearer.token.endpoint.url`."""
+"""Suffixes of keys that give the place of a secret or its handling: `sasl.oauthbearer.token.endpoint.url`."""
 _TABLES_OF_SECRETS: Final = re.compile(r"(?:^|\.)headers(?:\.|$)|(?:^|\.)client$")
-"""Every header, and librdkafka's settings written as one text."""
+"""Every header, and librdkafka's settings written as one string."""
 _TABLE_AS_TEXT: Final = re.compile(r"(?:^|\.)(?:headers|client)$")
 _ADDRESS_KEY: Final = re.compile(r"(?:^|\.)(?:endpoint|url|uri|servers|host)$")
 
 _USER_INFO: Final = re.compile(r"(?<=://)(?:[^/?#\s@]*:\S*|[^/?#\s]*)@")
 _USER_INFO_OF_ONE: Final = re.compile(r"(?<=://)(?:[^/?#@]*:.*|[^/?#]*)@", re.DOTALL)
-"""With a password up to the last `@`: a secret key often holds a `/` that is not written as `%2F`. The second one is
-for a text that is a URI and nothing else, which may hold white space where it should not."""
+"""With a password, everything up to the last `@` matches: secret keys often contain a `/` that is not written as `%2F`.
+The second pattern is for a string that is only a URI, which may contain white space where it should not."""
 _USER_INFO_WITHOUT_SCHEME: Final = re.compile(r"^[^/?#@]*@")
 _PARAMETER: Final = re.compile(r"(?<=[?&;#])([^=&;#?\s'\"]+)=([^&;#\s'\"]*)")
 _PARAMETER_OF_ONE: Final = re.compile(r"(?<=[?&;#])([^=&;#?]+)=([^&;#]*)")
 _SECRET_PARAMETER: Final = re.compile(r"secret|token|passw|pwd|sig|key|auth|cred|code|session|jwt", re.IGNORECASE)
 
 _SHORTEST_HIDDEN: Final = 6
-"""A shorter value is not looked for in texts, in which it may stand for something else."""
+"""Shorter values are not searched for in text, where they may mean something else."""
 _BEHIND_SCHEME: Final = re.compile(r"\s*(?:Bearer|Basic)\s+(.+?)\s*", re.IGNORECASE | re.DOTALL)
-"""What proves who one is, in the value of an `Authorization` header (RFC 7235)."""
+"""The credentials in the value of an `Authorization` header (RFC 7235)."""
 
 
 def key_that_counts(key: str) -> str:
-    """The part of a key that tells whether its value is a secret: without the name of an exporter, user or listener.
+    """Returns a key without the name of an exporter, user or listener: the part that decides whether it is a secret.
 
     >>> key_that_counts("exporters.otlp-private.endpoint"), key_that_counts("client-metrics.token-service.match")
     ('endpoint', '')
@@ -59,7 +56,7 @@ def key_that_counts(key: str) -> str:
 
 
 def is_secret(key: str) -> bool:
-    """True if the value of a key, in whatever table, is not to be shown.
+    """True if the value of a key, in any table, must not be shown.
 
     >>> [is_secret(key) for key in ("headers.x-team", "client.sasl.password", "tls.key.file", "max.request.bytes")]
     [True, True, False, False]
@@ -71,7 +68,7 @@ def is_secret(key: str) -> bool:
 
 
 def shown(key: str, value: object) -> object:
-    """What may be shown of a key's value, of lists and tables within it too.
+    """Redacts a key's value, including nested lists and tables.
 
     >>> shown("endpoint", "https://me:pass@collector/v1?token=x&team=a")
     'https://collector/v1?token=[hidden]&team=a'
@@ -90,7 +87,7 @@ def shown(key: str, value: object) -> object:
 
 
 def without_credentials(text: str) -> str:
-    """A URI, or a text that names one, without the user and password in it, and without secret parameters.
+    """Removes user, password and secret parameters from the URIs in a text.
 
     >>> without_credentials("s3://key:secret@bucket/landing?region=eu-west-1")
     's3://bucket/landing?region=eu-west-1'
@@ -103,7 +100,7 @@ def without_credentials(text: str) -> str:
 
 
 def names_a_user(url: str) -> bool:
-    """True if there is a user, with or without a password, in a URL, whose scheme may be left out.
+    """True if a URL, with or without a scheme, contains a user, with or without a password.
 
     >>> names_a_user("http://me:pass@collector"), names_a_user("me@collector:4317"), names_a_user("http://h/a@b")
     (True, True, False)
@@ -112,7 +109,7 @@ def names_a_user(url: str) -> bool:
 
 
 def secrets_in(key: str, value: object) -> Iterator[str]:
-    """The texts in a key's value that are not to be shown, whole and in the parts that somebody may write alone.
+    """Yields the secret strings in a key's value, whole and in the parts that may appear on their own.
 
     >>> list(secrets_in("headers", "authorization=Bearer to-ken"))
     ['authorization=Bearer to-ken', 'Bearer to-ken', 'to-ken']
@@ -132,7 +129,7 @@ def secrets_in(key: str, value: object) -> Iterator[str]:
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """A text without these secrets, as they are and as `repr` or JSON writes them.
+    """Replaces these secrets in a text, also in the form that `repr` or JSON gives them.
 
     >>> hide("refused: 'hunter2hunter2'", ["hunter2hunter2"])
     "refused: '[hidden]'"
@@ -142,11 +139,11 @@ def hide(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-@lru_cache(maxsize=4)  # every log line is looked through
+@lru_cache(maxsize=4)  # applied to every log line
 def _forms(secrets: frozenset[str]) -> tuple[str, ...]:
-    """What to look for, the longest first: a secret may be the beginning of another one."""
+    """Strings to search for, longest first: a secret may be a prefix of another one."""
     kept = (secret for secret in secrets if len(secret) >= _SHORTEST_HIDDEN)
-    # Twice: a log line in JSON may hold the `repr` of what an exporter has.
+    # Twice: a log line in JSON may contain the `repr` of an exporter's settings.
     forms = {twice for secret in kept for once in _written(secret) for twice in _written(once)}
     return tuple(sorted(forms, key=len, reverse=True))
 

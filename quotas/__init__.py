@@ -10,8 +10,9 @@ Rules of the interface:
 - Names are Kafka's in snake_case; a unit ends the name (`_ms`, `_seconds`).
 - A read without arguments that is cheap and cannot fail is a property; everything else is a method.
 - Misuse (an argument of the wrong type, a value out of range, a call in the wrong order) is a `TypeError` or a
-  `ValueError`. A limit or a key of the configuration that Kafka refuses is an `InvalidConfigError`, a bound that is
-  exceeded a `QuotaViolationError` or one of the errors of connections and mutations.
+  `ValueError`; only a statistic's own `record` and `measure`, which a sensor calls, check nothing. A limit or a key of
+  the configuration that Kafka refuses is an `InvalidConfigError`, a bound that is exceeded a `QuotaViolationError` or
+  one of the errors of connections and mutations.
 - `now_ms` and `time_ms` are **monotonic** time [ms], `Time.hi_res_clock_ms()`. Kafka takes wall time for some of
   them. Wall time is decades ahead of it: a channel that is throttled by wall time stays muted, a sensor never expires,
   and windows are lost or frozen when the wall clock is set. Nothing can detect that here, so never pass
@@ -58,8 +59,13 @@ __getattr__, __all__ = public_names(
         "quotas.replication": "ReplicationQuotaManager ReplicationQuotaManagerConfig parse_throttled_replicas",
         "quotas.sensor": "QuotaViolationError Sensor",
         "quotas.session": "Session",
-        "quotas.stats": "Avg CompoundStat CumulativeCount CumulativeSum Gauge Max Measurable MeasurableStat Meter Min "
-        "NamedMeasurable Rate SampledStat SimpleRate Stat TimeUnit TokenBucket Value WindowedCount WindowedSum",
+        "quotas.stats.cumulative": "CumulativeCount CumulativeSum Value",
+        "quotas.stats.meter": "Meter",
+        "quotas.stats.rate": "Rate SimpleRate",
+        "quotas.stats.sampled_stat": "Avg Max Min SampledStat",
+        "quotas.stats.stat": "CompoundStat Gauge Measurable MeasurableStat NamedMeasurable Stat TimeUnit",
+        "quotas.stats.token_bucket": "TokenBucket",
+        "quotas.stats.windowed_sum": "WindowedCount WindowedSum",
         "quotas.throttled_channel": "ThrottleCallback ThrottledChannel ThrottledChannelReaper",
         "quotas.usage": "QuotaUsage usages",
     },

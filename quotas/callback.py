@@ -1,10 +1,14 @@
-"""How quotas are customised: what a callback is asked and told, and how a configured one is loaded (KIP-257)."""
+"""Custom quotas (KIP-257): the callback interface, the cluster metadata that it receives, and the loading of its class.
+
+`Cluster` and `PartitionInfo` are for library users: `fleetgauge serve` has no partitions and never sends metadata.
+"""
 
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from base.arguments import check_types
 from base.errors import InvalidConfigError
 from base.principal import KafkaPrincipal
 from quotas.entity import KafkaQuotaEntity
@@ -15,7 +19,7 @@ CLIENT_QUOTA_CALLBACK_CLASS_CONFIG: Final = "client.quota.callback.class"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
-    """One partition. `leader` is the id of the node that leads it, None while nobody does."""
+    """One partition. `leader` is the id of the node that leads it, None without a leader."""
 
     topic: str
     partition: int
@@ -24,52 +28,52 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Kafka's `Cluster`, as far as KIP-257's callbacks need it. Topics that are being deleted are not in it.
+    """Kafka's `Cluster`, reduced to what KIP-257's callbacks need. Topics that are being deleted are not included.
 
     Attributes:
-        cluster_id: as in the metadata, empty where it is unknown.
-        partitions: one entry a partition.
+        cluster_id: as in the metadata, empty if unknown.
+        partitions: one entry per partition.
     """
 
     cluster_id: str = ""
     partitions: Sequence[PartitionInfo] = ()
 
     def topics(self) -> frozenset[str]:
-        """The names of all topics."""
+        """Returns the names of all topics."""
         return frozenset(partition.topic for partition in self.partitions)
 
     def partitions_for_topic(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The partitions of one topic, none if there is no such topic."""
+        """Returns the partitions of one topic, empty for an unknown topic."""
         return tuple(partition for partition in self.partitions if partition.topic == topic)
 
     def partitions_for_node(self, node_id: int) -> tuple[PartitionInfo, ...]:
-        """The partitions that one node leads."""
+        """Returns the partitions that one node leads."""
         return tuple(partition for partition in self.partitions if partition.leader == node_id)
 
 
 class ClientQuotaCallback(Protocol):
-    """Kafka's `ClientQuotaCallback`: decides who shares a quota, and how large it is.
+    """Kafka's `ClientQuotaCallback`: decides which clients share a quota, and its limit.
 
     One callback serves all quota managers; its methods are called from every thread that handles requests, so
-    they have to be quick and safe for threads. What it raises reaches the request that asked. Subclass this for the
-    methods that do nothing; `quota_metric_tags` and `quota_limit` are its purpose.
+    they have to be fast and thread-safe. Exceptions propagate to the request that called. Subclass this to inherit the
+    methods that do nothing; `quota_metric_tags` and `quota_limit` have to be implemented.
     """
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Called once, before anything else, with every configured key."""
+        """Called once, first, with every configured key."""
         return
 
     def quota_metric_tags(
         self, quota_type: ClientQuotaType, principal: KafkaPrincipal, client_id: str
     ) -> Mapping[str, str]:
-        """Who shares the quota of this request: all requests that are given the same tags do.
+        """Returns the tags of the quota of this request: requests with equal tags share one quota.
 
-        The quota's metrics carry the tags. `client_id` is empty where a client sends none. Called for every request.
+        The quota's metrics carry the tags. `client_id` is empty if the client sent none. Called for every request.
         """
         ...
 
     def quota_limit(self, quota_type: ClientQuotaType, metric_tags: Mapping[str, str]) -> float | None:
-        """The limit, in the unit of the quota, of those who share `metric_tags`; None if the tags are in use no more.
+        """Returns the limit for `metric_tags` in the unit of the quota; None if the tags are no longer in use.
 
         Called when tags are first seen, and for all of them after `update_quota`, `remove_quota`, a metadata update
         that changed quotas, or while `quota_reset_required`.
@@ -77,17 +81,17 @@ class ClientQuotaCallback(Protocol):
         ...
 
     def update_quota(self, quota_type: ClientQuotaType, quota_entity: KafkaQuotaEntity, new_value: float) -> None:
-        """A quota was set with the usual tools. Its limit has not been used yet."""
+        """A quota was set with Kafka's tools. Its limit has not been used yet."""
         return
 
     def remove_quota(self, quota_type: ClientQuotaType, quota_entity: KafkaQuotaEntity) -> None:
-        """A quota was removed with the usual tools."""
+        """A quota was removed with Kafka's tools."""
         return
 
     def quota_reset_required(self, quota_type: ClientQuotaType) -> bool:
-        """True if limits may have changed, other than by the calls here, since this was last asked for the type.
+        """True if limits may have changed, other than through these methods, since the last call for the type.
 
-        Asked with every request: a flag. Changes that arrive by the other calls are seen to without it.
+        Called for every request, so it should only read a flag. Changes through the other methods need no reset.
         """
         return False
 
@@ -113,15 +117,16 @@ _METHODS: Final = (
 
 
 def load_callback(name: str, configs: Mapping[str, object]) -> ClientQuotaCallback:
-    """Makes and configures the callback that `client.quota.callback.class` names.
+    """Instantiates and configures the callback that `client.quota.callback.class` names.
 
     Args:
         name: `package.module.Class` or `package.module:Class`.
-        configs: what its `configure` is given.
+        configs: passed to its `configure`.
 
     Raises:
-        InvalidConfigError: it is not found, does not import, cannot be made or configured, or is no callback.
+        InvalidConfigError: it is not found, cannot be imported, instantiated or configured, or is not a callback.
     """
+    check_types(name=(name, str))
     module_name, _, class_name = name.rpartition(":" if ":" in name else ".")
     if not module_name or not class_name:
         raise _cannot(name, "it is no dotted path, for example my_company.quotas.GroupQuotas")

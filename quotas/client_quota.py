@@ -5,8 +5,10 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import NoneType
 from typing import Final
 
+from base.arguments import check_types
 from base.clock import Time
 from base.principal import KafkaPrincipal
 from quotas.callback import ClientQuotaCallback
@@ -34,10 +36,10 @@ from quotas.throttled_channel import ThrottleCallback, ThrottledChannelReaper
 from quotas.utilization import add_quota_utilization
 
 MAX_REMEMBERED_CLIENTS: Final = 16_384
-"""How many clients' sensors are at hand without working out their tags; beyond, all are worked out anew."""
+"""Clients whose sensors are cached; when the cache is full it is cleared."""
 
 MAX_REMEMBERED_LIMITS: Final = 1_024
-"""How many limits' configs are at hand: a callback may work out other limits all the time."""
+"""Limits whose configs are cached: a callback may return other limits all the time."""
 
 _METRIC_NAMES: Final = {
     QuotaType.REQUEST: "request-time",
@@ -53,7 +55,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientQuotaManagerConfig:
-    """How usage is sampled, with Kafka's defaults: 10 whole windows and the current one.
+    """Sampling of usage, with Kafka's defaults: 10 whole windows and the current one.
 
     Attributes:
         num_quota_samples: windows retained, the current one included.
@@ -73,12 +75,12 @@ class ClientQuotaManagerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClientSensors:
-    """What those who share a quota record into (Kafka's `ClientSensors`).
+    """The two sensors of the clients that share a quota (Kafka's `ClientSensors`).
 
     Attributes:
-        metric_tags: who they are.
-        quota_sensor: takes their usage and checks it.
-        throttle_time_sensor: takes every delay that they are given [ms].
+        metric_tags: identify the clients that share them.
+        quota_sensor: records their usage and checks it.
+        throttle_time_sensor: records every throttle time [ms].
     """
 
     metric_tags: Mapping[str, str]
@@ -90,17 +92,17 @@ class ClientQuotaManager:
     """Kafka's `ClientQuotaManager`: usage and limits of one quota type, by user, client id and both.
 
     Safe for threads. It opens no socket and starts no thread or loop: `reaper` holds the channels that are throttled,
-    and one of `quotas.drivers` (or whoever calls `reaper.reap`) unmutes them.
+    and one of `quotas.drivers` (or any caller of `reaper.reap`) unmutes them.
 
     Clients that share an entity share one sensor, named `Produce-<user>:<client-id>`, with the metrics `byte-rate` and
     `quota-utilization` in the group `Produce`, and a second one, `ProduceThrottleTime-...`, with `throttle-time`, the
-    average delay [ms]. `queue-size` counts the channels that are held.
+    average throttle time [ms]. `queue-size` counts the muted channels.
 
     Args:
         config: how usage is sampled.
         metrics: where sensors and metrics are registered.
         quota_type: PRODUCE or FETCH; subclasses bring the others.
-        time: read where a method is given no time; its monotonic clock alone.
+        time: the monotonic clock for calls without `now_ms`.
         client_quota_callback: instead of the quotas that `update_quota` sets (KIP-257).
     """
 
@@ -112,6 +114,12 @@ class ClientQuotaManager:
         time: Time,
         client_quota_callback: ClientQuotaCallback | None = None,
     ) -> None:
+        check_types(
+            config=(config, ClientQuotaManagerConfig),
+            metrics=(metrics, Metrics),
+            quota_type=(quota_type, QuotaType),
+            time=(time, "hi_res_clock_ms"),
+        )
         self.config: Final = config
         self.quota_type: Final = quota_type
         self.client_quota_type: Final = quota_type.to_client_quota_type()
@@ -152,12 +160,12 @@ class ClientQuotaManager:
     def record_and_get_throttle_time_ms(
         self, session: Session, client_id: str, value: float, now_ms: int | None = None
     ) -> int:
-        """Records what a client used, and says how long it has to be held [ms] for its rate to be back at the limit.
+        """Records usage, and returns how long to throttle the client [ms] until its rate is back at the limit.
 
         Args:
-            session: whose request it is.
-            client_id: as the request has it, empty for none.
-            value: what was used, in the unit of the quota (bytes).
+            session: of the connection that sent the request.
+            client_id: from the request's header, empty for none.
+            value: usage in the unit of the quota (bytes).
             now_ms: monotonic time [ms], by default now.
 
         Returns:
@@ -167,7 +175,11 @@ class ClientQuotaManager:
         at_ms = self._time.hi_res_clock_ms() if now_ms is None else now_ms
         sensors = None
         if self._remembered_since == self._metrics.sensor_removals:  # `get_or_create_quota_sensors`, without the call
-            sensors = self._remembered.get((session.sanitized_user, client_id))
+            try:
+                sensors = self._remembered.get((session.sanitized_user, client_id))
+            except AttributeError:
+                check_types(session=(session, Session))
+                raise
         sensor = (sensors or self.get_or_create_quota_sensors(session, client_id)).quota_sensor
         try:
             sensor.record(value, at_ms, True)
@@ -178,20 +190,17 @@ class ClientQuotaManager:
         return 0
 
     def record_no_throttle(self, session: Session, client_id: str, value: float, now_ms: int | None = None) -> None:
-        """Records without checking: it counts when the client's next request is checked."""
+        """Records without checking: the value counts when the client's next request is checked."""
         self.get_or_create_quota_sensors(session, client_id).quota_sensor.record(value, now_ms, False)
 
     def unrecord_quota_sensor(self, session: Session, client_id: str, value: float, now_ms: int | None = None) -> None:
-        """Takes back what was recorded, given the time of the record: for a fetch whose answer is empty after all.
-
-        Source: chapter 19, 'The fetch "unrecord" subtlety'.
-        """
+        """Takes a record back; `now_ms` must be the time of the record. For a fetch whose response turns out empty."""
         self.get_or_create_quota_sensors(session, client_id).quota_sensor.record(-value, now_ms, False)
 
     def max_value_in_quota_window(self, session: Session, client_id: str) -> float:
-        """The most that can be recorded at once without a throttle for certain; the largest float without a limit.
+        """Returns the largest value that is certain not to be throttled; the largest float without a limit.
 
-        With 5 bytes/s and 11 samples of 1 s: 5 * 10 * 1 = 50. To size the answer to a fetch.
+        With 5 bytes/s and 11 samples of 1 s: 5 * 10 * 1 = 50. Used to size a fetch response.
         """
         if not self.quotas_enabled:
             return sys.float_info.max
@@ -209,7 +218,7 @@ class ClientQuotaManager:
         throttle_time_ms: int,
         now_ms: int | None = None,
     ) -> None:
-        """Holds a client's channel: muted now, unmuted once by the reaper, `throttle_time_ms` [ms] from now.
+        """Mutes a client's channel now; the reaper unmutes it once, after `throttle_time_ms` [ms].
 
         Nothing happens for a time of 0. Of two quotas that a request violates, the one with the longer time throttles.
         """
@@ -221,7 +230,8 @@ class ClientQuotaManager:
         self.reaper.throttle(throttle_callback, throttle_time_ms, at_ms)
 
     def quota(self, user: str | KafkaPrincipal, client_id: str) -> Quota:
-        """The limit in force for a user (by name or principal) and a client id; `UNBOUNDED` if there is none."""
+        """Returns the limit in force for a user (name or principal) and a client id; `UNBOUNDED` without a limit."""
+        check_types(user=(user, (str, KafkaPrincipal)))
         principal = KafkaPrincipal("User", user) if isinstance(user, str) else user
         with self._lock:
             tags = self._callback.quota_metric_tags(self.client_quota_type, principal, client_id)
@@ -242,7 +252,7 @@ class ClientQuotaManager:
 
         Raises:
             InvalidConfigError: the limit is not above 0.
-            TypeError: the limit is no `Quota`, or a user or client id is none of `quotas.entity`, for example a text.
+            TypeError: the limit is not a `Quota`, or a user or client id is not an entity, for example a string.
             ValueError: neither a user nor a client id is given.
         """
         entity = KafkaQuotaEntity(user_entity, client_entity)
@@ -255,14 +265,15 @@ class ClientQuotaManager:
             else:
                 _logger.info("changing the %s quota of %s to %s", self.quota_type, entity, quota.bound)
                 self._callback.update_quota(self.client_quota_type, entity, quota.bound)
-            self._remembered = {}  # whoever matched another level is someone else now
+            self._remembered = {}  # a client may match another level now
             self.update_quota_metric_configs(None if entity.has_default else entity)
 
     def update_quota_metric_configs(self, updated_entity: KafkaQuotaEntity | None = None) -> None:
-        """Brings the limits of the metrics that exist up to date; what they have measured stays.
+        """Updates the limits of the existing metrics; measured usage is kept.
 
         While quotas are set at one level only, one `updated_entity` concerns one metric; else all are looked at.
         """
+        check_types(updated_entity=(updated_entity, (KafkaQuotaEntity, NoneType)))
         with self._lock:
             if updated_entity is not None and self.quota_types_enabled in _SINGLE_LEVELS:
                 tags = {USER_TAG: updated_entity.sanitized_user, CLIENT_ID_TAG: updated_entity.client_id}
@@ -279,11 +290,16 @@ class ClientQuotaManager:
                     metric.config = self._metric_config(limit)
 
     def get_or_create_quota_sensors(self, session: Session, client_id: str) -> ClientSensors:
-        """The sensors of those with whom a client shares its quota; made when the first of them comes."""
+        """Returns the sensors for a client's quota; created at the first request that shares it."""
         if self._remembered_since == self._metrics.sensor_removals:
-            remembered = self._remembered.get((session.sanitized_user, client_id))
+            try:
+                remembered = self._remembered.get((session.sanitized_user, client_id))
+            except AttributeError:
+                check_types(session=(session, Session))
+                raise
             if remembered is not None:
                 return remembered
+        check_types(session=(session, Session))
         default = self._default
         if default is None:
             return self._sensors_by_callback(session, client_id)
@@ -299,25 +315,25 @@ class ClientQuotaManager:
         )
 
     def throttle_time(self, error: QuotaViolationError, now_ms: int) -> int:
-        """How long [ms] it takes until the quota is kept again, if nothing more is recorded."""
+        """Returns the time [ms] until the quota is met again if nothing more is recorded."""
         return throttle_time(error, now_ms)
 
     def initiate_shutdown(self) -> None:
-        """Makes every channel that is held due and wakes the driver."""
+        """Makes every muted channel due and wakes the driver."""
         self.reaper.initiate_shutdown()
 
     def shutdown(self, now_ms: int | None = None) -> None:
-        """Unmutes every channel that is still held; from now on `throttle` mutes and unmutes at once."""
+        """Unmutes every muted channel; from now on `throttle` mutes and unmutes at once."""
         self.initiate_shutdown()
         self.reaper.reap(self._time.hi_res_clock_ms() if now_ms is None else now_ms)
 
     def _register_quota_metrics(self, metric_tags: Mapping[str, str], sensor: Sensor) -> None:
-        """Adds the metric that is under the quota, it first: a sensor that has metrics is one that checks."""
+        """Adds the metric under the quota first: a sensor with metrics is one that checks."""
         name = self.client_quota_metric_name(metric_tags)
         sensor.add(name, Rate(), self._metric_config(self._limit(metric_tags)))
 
     def _sensors_by_level(self, default: DefaultQuotaCallback, session: Session, client_id: str) -> ClientSensors:
-        """Under the lock: works out the level that matches, finds or makes the sensors, and remembers them."""
+        """Under the lock: finds the matching level, gets or creates its sensors, and caches them."""
         removals = self._metrics.sensor_removals  # before looking, so that a removal meanwhile is noticed later
         if removals != self._remembered_since or len(self._remembered) >= MAX_REMEMBERED_CLIENTS:
             self._remembered = {}
@@ -327,8 +343,8 @@ class ClientQuotaManager:
         return sensors
 
     def _sensors_by_callback(self, session: Session, client_id: str) -> ClientSensors:
-        """Asks the callback, which may say something else each time. Locks only to make sensors and change limits, so
-        that nobody waits for a callback that is slow for somebody else.
+        """Calls the callback, which may return other tags each time. Locks only to create sensors and change limits, so
+        that a slow call for one client does not block the others.
         """
         tags = self._callback.quota_metric_tags(self.client_quota_type, session.principal, client_id)
         quota_sensor, throttle_time_sensor = map(self._metrics.get_sensor, self._sensor_names(tags))
@@ -367,8 +383,8 @@ class ClientQuotaManager:
         return float(UNBOUNDED) if limit is None else limit
 
     def _metric_config(self, limit: float) -> MetricConfig:
-        """Under the lock: the config of all who have this limit. One of each client's own would have to be fetched from
-        memory with every record.
+        """Under the lock: the config shared by all metrics with this limit. A config for each client would miss the CPU
+        cache with every record.
         """
         config = self._configs.get(limit)
         if config is None:
@@ -384,10 +400,10 @@ class ClientQuotaManager:
 
 
 def _sensor_suffix(tags: Mapping[str, str]) -> str:
-    """What tells the sensors of those who have these tags from all others.
+    """Unique suffix of the sensor names for these tags.
 
     Kafka joins the values by `:`. That is unambiguous for a sanitised user and a client id; of other tags Kafka would
-    take `{"team": "a:b", "app": "c"}` and `{"team": "a", "app": "b:c"}` for the same, here they have their keys, too.
+    take `{"team": "a:b", "app": "c"}` and `{"team": "a", "app": "b:c"}` for the same, here the keys are included.
     """
     if tuple(tags) == (USER_TAG, CLIENT_ID_TAG) and ":" not in tags[USER_TAG]:
         return ":".join(tags.values())

@@ -17,7 +17,7 @@ EXEMPT_SENSOR_NAME: Final = f"exempt-{QuotaType.REQUEST}"
 
 
 def nanos_to_percentage(nanos: float) -> float:
-    """Time on a thread [ns] as a share of one thread's second [percent]: 10 ms are 1.
+    """Converts time on a thread [ns] to a share of one thread's second [percent]: 10 ms are 1.
 
     >>> nanos_to_percentage(10_000_000)
     1.0
@@ -30,13 +30,13 @@ class ClientRequestQuotaManager(ClientQuotaManager):
 
     A client with a limit of 1 may take 10 ms of each second. Values are recorded as percentages of a second; the
     metric is `request-time`. No delay is longer than one window, so that a pause of the whole broker, or one huge
-    request, does not keep a client out for minutes. What is exempt from quotas (SaslHandshake, authorised cluster
+    request, does not throttle a client for minutes. What is exempt from quotas (SaslHandshake, authorised cluster
     actions) is recorded in `exempt-request-time`, by a sensor that never expires.
 
     Args:
         config: how usage is sampled.
         metrics: where sensors and metrics are registered.
-        time: read where a method is given no time.
+        time: the monotonic clock for calls without `now_ms`.
         client_quota_callback: instead of the quotas that `update_quota` sets.
     """
 

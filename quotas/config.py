@@ -1,43 +1,24 @@
-"""Every configuration key of a broker's quotas, with Kafka's names, defaults and limits.
+"""The configuration keys of a broker's quotas, with Kafka's names, defaults and limits.
 
-The keys of entities stand in `quotas.limits`. `telemetry.max.bytes` and `interval.ms` are telemetry's.
+See `quotas.limits` for the keys of entities. `telemetry.max.bytes` and `interval.ms` are telemetry's.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from base.arguments import check_types
 from base.errors import InvalidConfigError
 from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
 from quotas.client_quota import ClientQuotaManagerConfig
 from quotas.connection_quota_config import check_per_ip
-from quotas.limits import (
-    IP_QUOTA_KEYS,
-    TELEMETRY_QUOTA_KEYS,
-    USER_AND_CLIENT_QUOTA_KEYS,
-    EntityQuotaKey,
-    checked_number,
-    checked_quota_value,
-)
+from quotas.limits import checked_number
 from quotas.metric_config import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT, UNBOUNDED
 from quotas.replication import (
     FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
     LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
     ReplicationQuotaManagerConfig,
 )
-
-__all__ = [
-    "IP_QUOTA_KEYS",
-    "QUOTA_BYTES_PER_SECOND_DEFAULT",
-    "QUOTA_KEYS",
-    "TELEMETRY_QUOTA_KEYS",
-    "TOPIC_QUOTA_KEYS",
-    "USER_AND_CLIENT_QUOTA_KEYS",
-    "EntityQuotaKey",
-    "QuotaConfig",
-    "QuotaKey",
-    "checked_quota_value",
-]
 
 QUOTA_BYTES_PER_SECOND_DEFAULT: Final = UNBOUNDED
 
@@ -48,9 +29,9 @@ class QuotaKey:
 
     Attributes:
         name: Kafka's key.
-        default: None for a class that is not set.
-        minimum: the smallest value allowed, of a number.
-        dynamic_only: True if it is set at run time alone, and has no effect in a file.
+        default: None for a class without a default.
+        minimum: smallest value of a number.
+        dynamic_only: True if it can only be set at run time, and has no effect in a file.
     """
 
     name: str
@@ -59,10 +40,10 @@ class QuotaKey:
     dynamic_only: bool = False
 
     def checked(self, value: object) -> int | str | None:
-        """The value as the key takes it; a number may be written as text.
+        """Returns the checked value; a number may be written as text.
 
         Raises:
-            InvalidConfigError: the key does not take it.
+            InvalidConfigError: the key does not accept the value.
         """
         if self.minimum is not None:
             return checked_number(self.name, value, self.minimum, UNBOUNDED if self.default == UNBOUNDED else INT_MAX)
@@ -99,12 +80,12 @@ TOPIC_QUOTA_KEYS: Final[Mapping[str, QuotaKey]] = {
     name: QuotaKey(name, "")
     for name in (LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG, FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG)
 }
-"""Of a topic, not of the broker: `partition:broker,...` or `*`, read by `quotas.replication`."""
+"""Keys of a topic, not of the broker: `partition:broker,...` or `*`, parsed by `quotas.replication`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaConfig:
-    """The broker's quota configuration, a field for each key of `QUOTA_KEYS`, dots as underscores.
+    """The broker's quota configuration, one field per key of `QUOTA_KEYS`, dots as underscores.
 
     Attributes:
         quota_window_num: windows retained for client quotas, the current one included.
@@ -119,13 +100,13 @@ class QuotaConfig:
         leader_replication_throttled_rate: of throttled replicas [bytes/s].
         follower_replication_throttled_rate: of throttled replicas [bytes/s].
         replica_alter_log_dirs_io_max_bytes_per_second: of moves between log directories [bytes/s].
-        max_connections: of the whole broker at a time.
-        max_connections_per_ip: of one address at a time.
+        max_connections: open at a time on the whole broker.
+        max_connections_per_ip: open at a time from one address.
         max_connections_per_ip_overrides: `host:number,...`.
         max_connection_creation_rate: of the whole broker [1/s].
 
     Raises:
-        InvalidConfigError: a value is not what the key takes.
+        InvalidConfigError: a key does not accept its value.
     """
 
     quota_window_num: int = NUM_QUOTA_SAMPLES_DEFAULT
@@ -153,11 +134,12 @@ class QuotaConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> "QuotaConfig":
-        """Reads Kafka's keys; those that are not there have their defaults, numbers may be written as text.
+        """Reads Kafka's keys; missing ones have their defaults, numbers may be written as text.
 
         Raises:
-            InvalidConfigError: a key is unknown, or its value is not what the key takes.
+            InvalidConfigError: a key is unknown, or does not accept its value.
         """
+        check_types(properties=(properties, Mapping))
         values: dict[str, object] = {}
         for name, value in properties.items():
             if name not in QUOTA_KEYS:
@@ -167,14 +149,14 @@ class QuotaConfig:
 
     @property
     def client(self) -> ClientQuotaManagerConfig:
-        """How produce, fetch and request quotas are sampled."""
+        """Sampling of produce, fetch and request quotas."""
         return ClientQuotaManagerConfig(
             num_quota_samples=self.quota_window_num, quota_window_size_seconds=self.quota_window_size_seconds
         )
 
     @property
     def controller_mutation(self) -> ClientQuotaManagerConfig:
-        """How the quota on controller mutations is sampled."""
+        """Sampling of the quota on controller mutations."""
         return ClientQuotaManagerConfig(
             num_quota_samples=self.controller_quota_window_num,
             quota_window_size_seconds=self.controller_quota_window_size_seconds,
@@ -182,7 +164,7 @@ class QuotaConfig:
 
     @property
     def replication(self) -> ReplicationQuotaManagerConfig:
-        """How the throttles of leaders and followers are sampled."""
+        """Sampling of the throttles of leaders and followers."""
         return ReplicationQuotaManagerConfig(
             num_quota_samples=self.replication_quota_window_num,
             quota_window_size_seconds=self.replication_quota_window_size_seconds,
@@ -190,7 +172,7 @@ class QuotaConfig:
 
     @property
     def alter_log_dirs_replication(self) -> ReplicationQuotaManagerConfig:
-        """How the throttle of moves between log directories is sampled."""
+        """Sampling of the throttle of moves between log directories."""
         return ReplicationQuotaManagerConfig(
             num_quota_samples=self.alter_log_dirs_replication_quota_window_num,
             quota_window_size_seconds=self.alter_log_dirs_replication_quota_window_size_seconds,

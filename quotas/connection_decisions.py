@@ -1,4 +1,4 @@
-"""What may become of a connection under quotas, and why one is refused."""
+"""Decisions on a new connection (admit, wait, refuse), and the errors of refused ones."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -7,11 +7,11 @@ from base.errors import FleetgaugeError
 
 
 class TooManyConnectionsError(FleetgaugeError):
-    """An address has as many connections as it may have (`max.connections.per.ip`, or its override).
+    """An address has reached its maximum of connections (`max.connections.per.ip`, or its override).
 
     Attributes:
         ip: the address.
-        count: how many it may have.
+        count: the maximum.
     """
 
     def __init__(self, ip: str, count: int) -> None:
@@ -24,13 +24,13 @@ class TooManyConnectionsError(FleetgaugeError):
 
 
 class ConnectionThrottledError(FleetgaugeError):
-    """An address makes connections faster than it may (`connection_creation_rate`).
+    """An address opens connections faster than its limit (`connection_creation_rate`).
 
     Attributes:
         ip: the address.
-        start_throttle_time_ms: when that was decided [ms, monotonic].
-        throttle_time_ms: for how long the refused connection should be held before it is closed [ms], so that a client
-            that connects again at once comes later.
+        start_throttle_time_ms: time of the decision [ms, monotonic].
+        throttle_time_ms: how long to keep the refused connection open before closing it [ms], to delay a client that
+            reconnects at once.
     """
 
     def __init__(self, ip: str, start_throttle_time_ms: int, throttle_time_ms: int) -> None:
@@ -53,7 +53,7 @@ class Wait:
     """The connection has to wait.
 
     Attributes:
-        ms: for how long [ms]; None until there is room (`ConnectionQuotas.subscribe`).
+        ms: how long [ms]; None: until there is room (`ConnectionQuotas.subscribe`).
     """
 
     ms: int | None
@@ -61,10 +61,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The connection is to be closed, and is not counted.
+    """The connection has to be closed, and is not counted.
 
     Attributes:
-        error: why; it may be raised.
+        error: the reason; it may be raised.
     """
 
     error: TooManyConnectionsError | ConnectionThrottledError

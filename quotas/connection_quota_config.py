@@ -1,4 +1,4 @@
-"""The limits that connection quotas start with, and the one form of an address under which connections are counted."""
+"""Initial limits of connection quotas, and the canonical form of an address."""
 
 import functools
 import ipaddress
@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from base.arguments import check_types
 from base.errors import InvalidConfigError
 from quotas.limits import checked_number
 from quotas.metric_config import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
@@ -25,25 +26,25 @@ _NUMBERS: Final = {
     "num_quota_samples": ("quota.window.num", 1),
     "quota_window_size_seconds": ("quota.window.size.seconds", 1),
 }
-"""Kafka's key and smallest value of each field."""
+"""Kafka's key and smallest value per field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionQuotaConfig:
-    """The limits at the start, by Kafka's names; addresses are numeric, never host names.
+    """Initial limits under Kafka's names; addresses are numeric, never host names.
 
     Attributes:
         max_connections: of the whole broker.
         max_connections_per_ip: of one address.
-        max_connections_per_ip_overrides: of some addresses instead of that.
+        max_connections_per_ip_overrides: overrides for single addresses.
         max_connection_creation_rate: of the whole broker [1/s].
-        inter_broker_listener_name: the listener that the limits of the whole broker spare, as soon as there is another.
+        inter_broker_listener_name: the listener exempt from the broker-wide limits, once there is another listener.
         num_quota_samples: `quota.window.num`.
         quota_window_size_seconds: `quota.window.size.seconds` [s].
 
     Raises:
         InvalidConfigError: a limit is below 0, a window below 1, or `max_connections_per_ip` 0 for all addresses.
-        ValueError: an address is none.
+        ValueError: an address is not an IP address.
     """
 
     max_connections: int = UNLIMITED
@@ -62,10 +63,10 @@ class ConnectionQuotaConfig:
 
 
 def check_per_ip(max_connections_per_ip: int, overrides: Collection[object]) -> None:
-    """Refuses a `max.connections.per.ip` that lets no address in.
+    """Refuses a `max.connections.per.ip` that admits no address.
 
     Raises:
-        InvalidConfigError: it is 0, and no override lets an address in.
+        InvalidConfigError: it is 0, and no override admits an address.
     """
     if max_connections_per_ip == 0 and not overrides:
         raise InvalidConfigError(
@@ -74,7 +75,7 @@ def check_per_ip(max_connections_per_ip: int, overrides: Collection[object]) -> 
 
 
 def check_listener_limits(max_connections: object, max_connection_creation_rate: object) -> tuple[int, int]:
-    """The limits that a listener which is there may be given: 0 only as it is added, as in Kafka.
+    """Checks new limits of an existing listener: 0 is allowed only when it is added, as in Kafka.
 
     Raises:
         InvalidConfigError: one of them is 0, or below it.
@@ -91,14 +92,14 @@ def check_listener_limits(max_connections: object, max_connection_creation_rate:
 
 @functools.lru_cache(maxsize=4_096)
 def canonical_address(address: str) -> str:
-    """An address in the one form that is counted: without zone, and an IPv4 one in its own form.
+    """Returns the canonical form of an address: without zone, and IPv4-mapped addresses as IPv4.
 
     >>> canonical_address("::ffff:192.0.2.7"), canonical_address("2001:DB8:0::1")
     ('192.0.2.7', '2001:db8::1')
 
     Raises:
-        TypeError: it is no text.
-        ValueError: it is no address in numbers.
+        TypeError: it is not a string.
+        ValueError: it is not a numeric address.
     """
     if not isinstance(address, str):
         raise TypeError(f"an address is text, for example '192.0.2.7', not {address!r}")
@@ -108,12 +109,13 @@ def canonical_address(address: str) -> str:
 
 
 def canonical_overrides(overrides: Mapping[str, int]) -> dict[str, int]:
-    """Limits by address, with each address in its canonical form.
+    """Returns limits by canonical address.
 
     Raises:
         InvalidConfigError: a limit is below 0. (Kafka takes it, and refuses every connection, as under 0.)
-        ValueError: an address is none.
+        ValueError: an address is not an IP address.
     """
+    check_types(overrides=(overrides, Mapping))
     return {
         canonical_address(address): checked_number(f"{MAX_CONNECTIONS_PER_IP_OVERRIDES} of {address}", limit)
         for address, limit in overrides.items()

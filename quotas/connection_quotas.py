@@ -1,9 +1,9 @@
-"""How many connections there may be, and how fast they may come: broker, listener and address. Decisions, no I/O.
+"""Limits on the number and rate of connections of broker, listener and address. Makes decisions, no I/O.
 
-A connection *arrives* (its creation is recorded), then has to *wait* until the rates are kept and there is room for
-it, and is *admitted* or *refused*. Who waits, and how, is the drivers' matter: `quotas.drivers`.
+A connection *arrives* (its creation is recorded), *waits* until the rates are met and there is room, and is *admitted*
+or *refused*. `quotas.drivers` implements the waiting.
 
-Source: chapter 19, "Connection quotas inside the acceptor"; KIP-402, KIP-612.
+Source: KIP-402, KIP-612; Kafka's `SocketServer.ConnectionQuotas`.
 """
 
 import threading
@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from base.arguments import check_types
 from quotas.connection_decisions import Admit, ConnectionThrottledError, Decision, Refuse, TooManyConnectionsError, Wait
 from quotas.connection_quota_config import (
     MAX_CONNECTION_CREATION_RATE,
@@ -28,29 +29,16 @@ from quotas.limits import checked_number
 from quotas.metrics import Metrics
 from quotas.sensor import Sensor
 
-__all__ = [
-    "UNLIMITED",
-    "Admit",
-    "Connection",
-    "ConnectionQuotaConfig",
-    "ConnectionQuotas",
-    "ConnectionThrottledError",
-    "Decision",
-    "Refuse",
-    "TooManyConnectionsError",
-    "Wait",
-]
-
 MAX_IP_SENSORS: Final = 16_384
-"""Addresses whose rate is remembered at a time; for one more, the one that connected longest ago is forgotten.
+"""Addresses whose rate is tracked at a time; beyond that the least recently connected one is removed.
 
-Kafka remembers as many as there are within an hour. An address that is forgotten begins anew, and since its connections
-count for `quota.window.num` x `quota.window.size.seconds` (11 s) only, none gains by it unless so many connect in that.
+Kafka tracks every address for an hour. A removed address starts from zero. Since connections count only for
+`quota.window.num` x `quota.window.size.seconds` (11 s), that helps an address only if this many connect within 11 s.
 """
 
 
 class _Listener:
-    """What is known of one listener. A connection keeps its own, so that one of the same name may come after it."""
+    """State of one listener. A connection refers to it directly, so that a new listener may take the name."""
 
     __slots__ = ("count", "ip_throttle_sensor", "max_connections", "name", "rate_sensor", "throttle_sensor")
 
@@ -67,8 +55,8 @@ class Connection:
     """One connection, from its arrival to `ConnectionQuotas.dec`; only `ConnectionQuotas` changes it.
 
     Attributes:
-        address: whose it is, in canonical form; None while that is not known.
-        is_counted: True from its admission until it is given back.
+        address: of the client, in canonical form; None while it is unknown.
+        is_counted: True from its admission until `dec`.
     """
 
     __slots__ = ("_arrived_ms", "_is_decided", "_listener", "_ready_ms", "address", "is_counted")
@@ -83,7 +71,7 @@ class Connection:
 
 
 class ConnectionQuotas:
-    """Kafka's `ConnectionQuotas`, with the waiting left to others. Safe for threads.
+    """Kafka's `ConnectionQuotas` without the waiting. Safe for threads.
 
     >>> quotas = ConnectionQuotas(ConnectionQuotaConfig(max_connections_per_ip=1), Metrics())
     >>> quotas.add_listener("EXTERNAL")
@@ -97,19 +85,20 @@ class ConnectionQuotas:
     >>> quotas.get("192.0.2.7"), quotas.total_count
     (0, 0)
 
-    It differs from Kafka's where a count or a rate could go astray: a refused connection is not counted, so that nobody
-    has to give it back; giving back twice is giving back once; and a connection whose record is older than the windows
-    is not taken back out of them (Kafka records -1 all the same, which is credit for another connection).
+    It differs from Kafka's where a count or a rate could become wrong: a refused connection is not counted and needs no
+    `dec`; a second `dec` does nothing; and a connection whose record is older than the windows is not taken back out of
+    them (Kafka records -1 all the same, which is credit for another connection).
 
     Args:
         config: the limits at the start.
         metrics: where the sensors are registered.
 
     Attributes:
-        lock: guards everything here; re-entrant. Those who subscribed are called with it held.
+        lock: guards all state; re-entrant. Subscribed callbacks are called with it held.
     """
 
     def __init__(self, config: ConnectionQuotaConfig, metrics: Metrics) -> None:
+        check_types(config=(config, ConnectionQuotaConfig), metrics=(metrics, Metrics))
         self.lock: Final = threading.RLock()
         self._rates = ConnectionRates(
             metrics,
@@ -130,16 +119,16 @@ class ConnectionQuotas:
         self._broker_sensor = self._rates.sensor(ConnectionQuotaEntity.broker(), config.max_connection_creation_rate)
 
     def arrive(self, listener_name: str, now_ms: int, address: str | None = None) -> Connection:
-        """A connection came: records it at broker and listener; `decide` says what becomes of it.
+        """Records a new connection at broker and listener; `decide` then decides on it.
 
         Args:
             listener_name: one that was added.
             now_ms: monotonic time [ms].
-            address: whose it is, in numbers; None where that is not known yet (see `identify`).
+            address: of the client, numeric; None while it is unknown (see `identify`).
 
         Raises:
             LookupError: there is no such listener.
-            ValueError: the address is none.
+            ValueError: the address is not an IP address.
         """
         known = None if address is None else canonical_address(address)
         with self.lock:
@@ -151,14 +140,15 @@ class ConnectionQuotas:
             return Connection(listener, known, now_ms, now_ms + throttle_ms)
 
     def decide(self, connection: Connection, now_ms: int) -> Decision:
-        """What becomes of a connection that arrived and was not decided upon: ask again after a `Wait`.
+        """Decides on a connection that arrived; call it again after a `Wait`.
 
-        It waits at most one quota window for the rates of broker and listener, and then for as long as there is no room
-        at either. One whose address is known is admitted or refused for good.
+        It waits at most one quota window for the rates of broker and listener, and then until both have room. If its
+        address is known, the decision to admit or refuse is final.
 
         Raises:
             ValueError: it was admitted, refused or given up already.
         """
+        check_types(connection=(connection, Connection))
         with self.lock:
             if connection._is_decided:
                 raise ValueError("a connection is decided upon once")
@@ -175,11 +165,12 @@ class ConnectionQuotas:
             return self._check_address(connection, connection.address, now_ms)
 
     def identify(self, connection: Connection, address: str, now_ms: int) -> Admit | Refuse:
-        """Says whose connection it is that was admitted without an address, as behind a load balancer.
+        """Sets the address of a connection that was admitted without one, as behind a load balancer.
 
         Raises:
-            ValueError: the address is none, or the connection has one, or is not counted.
+            ValueError: the address is not an IP address, or the connection has one already, or is not counted.
         """
+        check_types(connection=(connection, Connection))
         known = canonical_address(address)
         with self.lock:
             if connection.address is not None or not connection.is_counted:
@@ -188,7 +179,8 @@ class ConnectionQuotas:
             return self._check_address(connection, known, now_ms)
 
     def dec(self, connection: Connection) -> None:
-        """Gives back what a connection is counted as, if it is; it may have ended in any way, at any time."""
+        """Ends the counting of a connection, if it is counted; may be called at any time, any number of times."""
+        check_types(connection=(connection, Connection))
         with self.lock:
             connection._is_decided = True
             if not connection.is_counted:
@@ -201,7 +193,7 @@ class ConnectionQuotas:
             self._changed()
 
     def subscribe(self, waker: Callable[[], None]) -> None:
-        """Has `waker` called, with the lock held, whenever a connection that waits for room may find some."""
+        """Registers `waker`, called with the lock held whenever a waiting connection may find room."""
         with self.lock:
             self._wakers.append(waker)
 
@@ -211,33 +203,33 @@ class ConnectionQuotas:
             self._wakers.remove(waker)
 
     def get(self, address: str) -> int:
-        """How many connections an address has."""
+        """Returns the number of connections of an address."""
         with self.lock:
             return self._counts.get(canonical_address(address), 0)
 
     @property
     def total_count(self) -> int:
-        """How many connections there are."""
+        """Number of connections."""
         return self._total
 
     @property
     def address_count(self) -> int:
-        """How many addresses have connections."""
+        """Number of addresses with connections."""
         return len(self._counts)
 
     @property
     def excess_connections(self) -> int:
-        """How many connections the broker has above `max.connections`."""
+        """Number of connections above the broker's `max.connections`."""
         return max(0, self._total - self._broker_max)
 
     def listener_count(self, listener_name: str) -> int:
-        """How many connections a listener has; LookupError if there is none of that name."""
+        """Returns the number of connections of a listener; LookupError for an unknown one."""
         with self.lock:
             return self._listener(listener_name).count
 
     def max_connections_exceeded(self, listener_name: str) -> bool:
-        """True if the broker has too many connections, through its protected listener or a lowered limit, and this
-        listener should close the one that was used longest ago.
+        """True if the broker has too many connections, because of its protected listener or a lowered limit, and this
+        listener should close its least recently used one.
         """
         with self.lock:
             return self._total > self._broker_max and not self._is_protected(self._listener(listener_name))
@@ -245,7 +237,7 @@ class ConnectionQuotas:
     def add_listener(
         self, listener_name: str, *, max_connections: int = UNLIMITED, max_connection_creation_rate: int = UNLIMITED
     ) -> None:
-        """Knows a listener from now on; one that is known stays as it is.
+        """Adds a listener; a known one stays unchanged.
 
         Raises:
             InvalidConfigError: a limit is below 0.
@@ -262,7 +254,7 @@ class ConnectionQuotas:
     def update_listener(
         self, listener_name: str, *, max_connections: int = UNLIMITED, max_connection_creation_rate: int = UNLIMITED
     ) -> None:
-        """Gives a listener other limits.
+        """Changes the limits of a listener.
 
         Raises:
             InvalidConfigError: a limit is not above 0.
@@ -275,11 +267,11 @@ class ConnectionQuotas:
             self._changed()
 
     def remove_listener(self, listener_name: str) -> None:
-        """Forgets a listener and its sensors; its connections count for the broker until they are given back."""
+        """Removes a listener and its sensors; its connections count for the broker until `dec`."""
         with self.lock:
             listener = self._listeners.pop(listener_name, None)
             if listener is not None:
-                listener.max_connections = UNLIMITED  # who still waits there is let through, to be closed
+                listener.max_connections = UNLIMITED  # connections that still wait are admitted, to be closed
                 self._remove_sensors(listener)
                 self._changed()
 
@@ -295,7 +287,7 @@ class ConnectionQuotas:
             self._changed()
 
     def update_broker_max_connection_rate(self, max_connection_rate: int) -> None:
-        """Sets `max.connection.creation.rate` [1/s]; a connection that waits already waits as long as before.
+        """Sets `max.connection.creation.rate` [1/s]; connections that already wait are not affected.
 
         Raises:
             InvalidConfigError: it is below 0.
@@ -320,7 +312,7 @@ class ConnectionQuotas:
 
         Raises:
             InvalidConfigError: a limit is below 0.
-            ValueError: an address is none.
+            ValueError: an address is not an IP address.
         """
         canonical = canonical_overrides(overrides)
         with self.lock:
@@ -329,12 +321,12 @@ class ConnectionQuotas:
     def update_ip_connection_rate_quota(self, ip: str | None, max_connection_rate: int | None) -> None:
         """Sets `connection_creation_rate` [1/s] of an address, or of all that have none of their own (`ip` None).
 
-        A rate of None takes the limit away: an address then has the default, and the default is no limit. Under 0
+        A rate of None removes the limit: an address then has the default; without a default there is no limit. Under 0
         every connection is refused; Kafka's class takes that, its controller does not (`checked_quota_value`).
 
         Raises:
             InvalidConfigError: the rate is below 0.
-            ValueError: the address is none.
+            ValueError: the address is not an IP address.
         """
         address = None if ip is None else canonical_address(ip)
         if max_connection_rate is not None:
@@ -353,7 +345,7 @@ class ConnectionQuotas:
                 self._rates.update(ConnectionQuotaEntity.ip(each), self._ip_rate_of(each))
 
     def connection_rate_for_ip(self, ip: str) -> int:
-        """The `connection_creation_rate` of an address [1/s]: its own, or the default."""
+        """Returns the `connection_creation_rate` of an address [1/s]: its own, or the default."""
         with self.lock:
             return self._ip_rate_of(canonical_address(ip))
 
@@ -379,14 +371,14 @@ class ConnectionQuotas:
         return self._is_protected(listener) or self._total < self._broker_max
 
     def _check_address(self, connection: Connection, address: str, now_ms: int) -> Admit | Refuse:
-        """Counts a connection that has its place for its address, or takes the place back."""
+        """Counts an admitted connection for its address, or takes it back."""
         error = self._check_ip_rate(connection, address, now_ms) or self._check_ip_count(address)
         if error is not None:
             self._uncount(connection)
             self._changed()
             return Refuse(error)
         self._counts[address] = self._counts.get(address, 0) + 1
-        connection._arrived_ms = connection._ready_ms = 0  # idle connections keep what their end needs
+        connection._arrived_ms = connection._ready_ms = 0  # small shared integers for idle connections
         return Admit()
 
     def _check_ip_count(self, address: str) -> TooManyConnectionsError | None:

@@ -1,4 +1,4 @@
-"""The sensors of connection quotas: how fast connections come, at the broker, at a listener, and from an address.
+"""Sensors of connection quotas: rates of new connections of the broker, a listener and an address.
 
 Not safe for threads by itself: `quotas.connection_quotas` calls it with its lock held.
 """
@@ -26,7 +26,7 @@ _METRIC: Final = "connection-accept-rate"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionQuotaEntity:
-    """Whose connection rate is limited (Kafka's `ConnectionQuotaEntity`): the broker, a listener or an address."""
+    """Entity with a connection rate (Kafka's `ConnectionQuotaEntity`): the broker, a listener or an address."""
 
     sensor_name: str
     metric_name: str
@@ -40,7 +40,7 @@ class ConnectionQuotaEntity:
 
     @classmethod
     def listener(cls, listener_name: str) -> "ConnectionQuotaEntity":
-        """One listener; its sensor goes with it."""
+        """One listener; its sensor is removed with it."""
         return cls(f"{_SENSOR}-{listener_name}", _METRIC, {LISTENER_METRIC_TAG: listener_name})
 
     @classmethod
@@ -50,7 +50,7 @@ class ConnectionQuotaEntity:
 
 
 class ConnectionRates:
-    """Makes the sensors, records connections in them, and says how long one that came too fast has to wait.
+    """Creates the sensors, records connections, and computes how long a connection above a rate has to wait.
 
     Args:
         metrics: where the sensors are registered.
@@ -67,11 +67,11 @@ class ConnectionRates:
 
     @property
     def span_ms(self) -> int:
-        """How long a recorded connection counts [ms]."""
+        """Time for which a recorded connection counts [ms]."""
         return self._num_quota_samples * self._max_throttle_time_ms
 
     def sensor(self, entity: ConnectionQuotaEntity, limit: int) -> Sensor:
-        """The entity's sensor, made with this limit [connections/s] if there is none."""
+        """Returns the entity's sensor, created with this limit [connections/s] if missing."""
         known = self._metrics.get_sensor(entity.sensor_name)
         if known is not None:
             return known
@@ -81,13 +81,13 @@ class ConnectionRates:
         return made
 
     def update(self, entity: ConnectionQuotaEntity, limit: int) -> None:
-        """Gives the entity's sensor another limit [connections/s], if there is one; what it recorded stays."""
+        """Changes the limit [connections/s] of the entity's sensor, if it exists; its usage is kept."""
         metric = self._metrics.metric(self._metric_name(entity))
         if metric is not None:
             metric.config = self._config(limit)
 
     def throttle_sensor(self, prefix: str, listener_name: str) -> Sensor:
-        """A listener's average of throttle times above 0 [ms]; the prefix is `ip-` for those of addresses."""
+        """Returns the sensor of a listener's average throttle time above 0 [ms]; the prefix is `ip-` for addresses."""
         made = self._metrics.sensor(f"{prefix}ConnectionRateThrottleTime-{listener_name}")
         description = "Tracking average throttle-time, out of non-zero throttle times, per listener"
         tags = {LISTENER_METRIC_TAG: listener_name}
@@ -96,7 +96,7 @@ class ConnectionRates:
         return made
 
     def record(self, sensor: Sensor, now_ms: int) -> int:
-        """Takes one connection; how long it has to wait for the rate to be kept [ms], one window at most."""
+        """Records one connection; returns how long it has to wait [ms], one window at most."""
         try:
             sensor.record(1.0, now_ms)
         except QuotaViolationError as error:
@@ -104,7 +104,7 @@ class ConnectionRates:
         return 0
 
     def unrecord(self, sensor: Sensor, now_ms: int) -> None:
-        """Takes one connection back."""
+        """Takes one connection back out of the rate."""
         sensor.record(-1.0, now_ms, check_quotas=False)
 
     def remove(self, *sensors: Sensor) -> None:
@@ -117,7 +117,7 @@ class ConnectionRates:
         self._metrics.remove_sensor(ConnectionQuotaEntity.ip(address).sensor_name)
 
     def ip_addresses(self) -> tuple[str, ...]:
-        """The addresses that have a sensor."""
+        """Returns the addresses that have a sensor."""
         return tuple(
             name.tags[IP_METRIC_TAG]
             for name in self._metrics.metrics()

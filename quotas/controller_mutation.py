@@ -1,4 +1,7 @@
-"""Quotas on partitions created and deleted (KIP-599): a token bucket, asked before anything is changed."""
+"""Quotas on partitions created and deleted (KIP-599): a token bucket, checked before anything is changed.
+
+For library users: `fleetgauge serve` has no such requests, and creates the manager only so that its limits can be set.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
@@ -36,7 +39,7 @@ class MutationQuotaExceededError(ThrottlingQuotaExceededError):
 
 
 class RequestHeader(Protocol):
-    """What the manager needs of a request's header. A client id of None is an empty one."""
+    """The fields of a request's header that the manager reads. A client id of None counts as empty."""
 
     @property
     def api_version(self) -> int:
@@ -50,11 +53,11 @@ class RequestHeader(Protocol):
 
 
 class ControllerMutationQuota(Protocol):
-    """What one request may change."""
+    """Quota of one request."""
 
     @property
     def is_exceeded(self) -> bool:
-        """True if the request was refused: its response says so for what is left undone."""
+        """True if the request was refused: its response carries the error for the remaining partitions."""
         ...
 
     def record(self, permits: float, now_ms: int | None = None) -> None:
@@ -66,12 +69,12 @@ class ControllerMutationQuota(Protocol):
         ...
 
     def throttle_time(self, now_ms: int | None = None) -> int:
-        """How long the client is to be held [ms] as of `now_ms`: less, the longer ago it was found."""
+        """Returns the remaining throttle time [ms] at `now_ms`."""
         ...
 
 
 class _UnboundedControllerMutationQuota:
-    """For when no quota is set."""
+    """Used while no quota is set."""
 
     __slots__ = ()
 
@@ -90,13 +93,13 @@ UNBOUNDED_CONTROLLER_MUTATION_QUOTA: Final[ControllerMutationQuota] = _Unbounded
 
 
 class AbstractControllerMutationQuota:
-    """Remembers the delay that a record led to, and when: a request may wait long before it is answered.
+    """Keeps the throttle time of a record and its time: a request may wait long for its response.
 
-    A delay of 12,000 ms, asked for 5,000 ms later, is 7,000.
+    A throttle time of 12,000 ms is 7,000 ms when read 5,000 ms later.
 
     Args:
-        time: read where a method is given no time.
-        quota_sensor: that of those who share the quota.
+        time: the monotonic clock for calls without `now_ms`.
+        quota_sensor: of the clients that share the quota.
     """
 
     __slots__ = ("_last_recorded_time_ms", "_last_throttle_time_ms", "_quota_sensor", "_time")
@@ -146,7 +149,7 @@ class StrictControllerMutationQuota(AbstractControllerMutationQuota):
 
 
 class PermissiveControllerMutationQuota(AbstractControllerMutationQuota):
-    """Lets everything through, and has the client held as soon as it is too much: for those that know no refusal."""
+    """Admits everything, and throttles once the bucket is exhausted: for clients that do not know the error."""
 
     __slots__ = ()
 
@@ -165,7 +168,7 @@ class PermissiveControllerMutationQuota(AbstractControllerMutationQuota):
 
 
 class ControllerMutationQuotaManager(ClientQuotaManager):
-    """Kafka's `ControllerMutationQuotaManager`: bursts are let through, and the average is held.
+    """Kafka's `ControllerMutationQuotaManager`: admits bursts, and limits the average.
 
     The limit is a number of partitions a second; the bucket holds as much as `num_quota_samples` windows bring. Metrics
     in the group `ControllerMutation`: `tokens` (below 0: over the quota), `mutation-rate` (its name in Kafka's brokers)
@@ -174,7 +177,7 @@ class ControllerMutationQuotaManager(ClientQuotaManager):
     Args:
         config: of `controller.quota.window.num` and `controller.quota.window.size.seconds`.
         metrics: where sensors and metrics are registered.
-        time: read where a method is given no time.
+        time: the monotonic clock for calls without `now_ms`.
         client_quota_callback: instead of the quotas that `update_quota` sets.
     """
 
@@ -190,13 +193,15 @@ class ControllerMutationQuotaManager(ClientQuotaManager):
     def new_quota_for(
         self, session: Session, header: RequestHeader, strict_since_version: int
     ) -> ControllerMutationQuota:
-        """What a request may change: a strict quota from that version on, since older clients do not know the error.
+        """Returns the quota of a request: strict from that version on, since older clients do not know the error.
 
         Args:
-            session: who sends it.
+            session: of the connection that sent the request.
             header: its version and client id.
             strict_since_version: one of the `..._STRICT_SINCE_VERSION`.
         """
+        if not hasattr(header, "api_version"):
+            raise TypeError(f"header must be a request's header, not {header!r}")
         is_strict = header.api_version >= strict_since_version
         new_quota_for = self.new_strict_quota_for if is_strict else self.new_permissive_quota_for
         return new_quota_for(session, header.client_id or "")
@@ -229,7 +234,7 @@ class ControllerMutationQuotaManager(ClientQuotaManager):
         return 0
 
     def throttle_time(self, error: QuotaViolationError, now_ms: int) -> int:
-        """How long [ms] it takes until the bucket is back at zero."""
+        """Returns the time [ms] until the bucket is back at zero."""
         return token_bucket_throttle_time(error)
 
     def _register_quota_metrics(self, metric_tags: Mapping[str, str], sensor: Sensor) -> None:

@@ -1,9 +1,10 @@
-"""The quotas that are set with the usual tools: on users, client ids and both, the most specific one first."""
+"""Quotas set with Kafka's tools: on users, client ids and both; the most specific one is in force."""
 
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from base.arguments import check_types
 from base.principal import KafkaPrincipal
 from quotas.callback import ClientQuotaCallback
 from quotas.entity import (
@@ -21,7 +22,7 @@ CLIENT_ID_QUOTA_ENABLED: Final = 1
 USER_QUOTA_ENABLED: Final = 2
 USER_CLIENT_ID_QUOTA_ENABLED: Final = 4
 CUSTOM_QUOTAS: Final = 8
-"""`ClientQuotaManager.quota_types_enabled` under a custom callback, whose levels nobody knows."""
+"""`ClientQuotaManager.quota_types_enabled` under a custom callback, whose levels are unknown."""
 
 USER_TAG: Final = "user"
 CLIENT_ID_TAG: Final = "client-id"
@@ -32,7 +33,7 @@ _USERS_CLIENTS_BY_DEFAULT: Final = KafkaQuotaEntity(DEFAULT_USER_ENTITY, DEFAULT
 
 
 class DefaultQuotaCallback(ClientQuotaCallback):
-    """Kafka's `DefaultQuotaCallback`: one for each quota manager, which calls the changing methods one at a time.
+    """Kafka's `DefaultQuotaCallback`: one per quota manager, which serialises the calls that change it.
 
     Of the quotas that match a request's user and client id, the first of these is in force:
 
@@ -47,12 +48,12 @@ class DefaultQuotaCallback(ClientQuotaCallback):
 
     A metric is tagged by the level that matched: under 3 and 6 every client id of a user shares one quota and its tag
     is empty, under 7 and 8 every user of a client id does. As in Kafka an empty tag means "any", so that a client that
-    sends no client id at all matches no level that names one, by default or not.
+    sends no client id matches no level with a client id, named or default.
 
-    Source: chapter 19, "Entity resolution order".
+    Source: KIP-55; Kafka's `ClientQuotaManager`, "Quota resolution order".
 
     Attributes:
-        quota_types_enabled: the levels at which any quota is set, as a sum of the `..._ENABLED` constants.
+        quota_types_enabled: the levels with at least one quota, as a sum of the `..._ENABLED` constants.
     """
 
     def __init__(self) -> None:
@@ -64,12 +65,13 @@ class DefaultQuotaCallback(ClientQuotaCallback):
         self, quota_type: ClientQuotaType, principal: KafkaPrincipal, client_id: str
     ) -> Mapping[str, str]:
         """See `ClientQuotaCallback.quota_metric_tags`."""
+        check_types(principal=(principal, KafkaPrincipal))
         return self.metric_tags(sanitize(principal.name), client_id)
 
     def metric_tags(self, sanitized_user: str, client_id: str) -> Mapping[str, str]:
-        """The tags of the level that matches.
+        """Returns the tags of the matching level.
 
-        While quotas are set at one level only, or at none, that level's tags are taken without looking at any quota.
+        While quotas exist at one level only, or at none, that level's tags are returned without a look-up.
         """
         enabled = self.quota_types_enabled
         if enabled in (NO_QUOTAS, CLIENT_ID_QUOTA_ENABLED):
@@ -82,6 +84,7 @@ class DefaultQuotaCallback(ClientQuotaCallback):
 
     def quota_limit(self, quota_type: ClientQuotaType, metric_tags: Mapping[str, str]) -> float | None:
         """See `ClientQuotaCallback.quota_limit`."""
+        check_types(metric_tags=(metric_tags, Mapping))
         user, client_id = metric_tags.get(USER_TAG), metric_tags.get(CLIENT_ID_TAG)
         if user is None or client_id is None:
             return None
@@ -93,21 +96,22 @@ class DefaultQuotaCallback(ClientQuotaCallback):
 
     def update_quota(self, quota_type: ClientQuotaType, quota_entity: KafkaQuotaEntity, new_value: float) -> None:
         """See `ClientQuotaCallback.update_quota`."""
+        check_types(quota_entity=(quota_entity, KafkaQuotaEntity))
         if quota_entity not in self._overridden_quotas:
             self._count(quota_entity, 1)
         self._overridden_quotas[quota_entity] = new_value
 
     def remove_quota(self, quota_type: ClientQuotaType, quota_entity: KafkaQuotaEntity) -> None:
-        """See `ClientQuotaCallback.remove_quota`; one that is not there is not missed."""
+        """See `ClientQuotaCallback.remove_quota`; a missing one is ignored."""
         if self._overridden_quotas.pop(quota_entity, None) is not None:
             self._count(quota_entity, -1)
 
     def quotas(self) -> dict[KafkaQuotaEntity, float]:
-        """Every quota that is set, as of now."""
+        """Returns a copy of all quotas."""
         return dict(self._overridden_quotas)
 
     def _matching_level(self, user: str, client_id: str) -> tuple[str, str]:
-        """User and client id, each empty where the first level that matches does not look at it."""
+        """Returns user and client id, each empty if the first matching level ignores it."""
         quotas = self._overridden_quotas
         user_entity, client_id_entity = UserEntity.from_sanitized(user), ClientIdEntity(client_id)
         for entity in (
@@ -123,7 +127,7 @@ class DefaultQuotaCallback(ClientQuotaCallback):
         return "", client_id
 
     def _count(self, entity: KafkaQuotaEntity, change: int) -> None:
-        """Keeps `quota_types_enabled`: a level is enabled while at least one entity of it has a quota."""
+        """Updates `quota_types_enabled`: a level is enabled while at least one of its entities has a quota."""
         level = _level(entity)
         self._active_entities[level] += change
         self.quota_types_enabled = sum(level for level, count in self._active_entities.items() if count > 0)
@@ -136,7 +140,7 @@ def _level(entity: KafkaQuotaEntity) -> int:
 
 
 def _levels_of(user: str, client_id: str) -> tuple[KafkaQuotaEntity, ...]:
-    """The entities whose quota those tags may stand for, the most specific first."""
+    """Returns the entities whose quota these tags may refer to, most specific first."""
     user_entity, client_id_entity = UserEntity.from_sanitized(user), ClientIdEntity(client_id)
     if user and client_id:
         return (

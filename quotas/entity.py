@@ -1,6 +1,6 @@
-"""Whom a quota is set for: users, client ids, both, and the defaults of each; and IP addresses.
+"""Quota entities: users, client ids, both, the defaults of each, and IP addresses; and Kafka's name sanitizer.
 
-In the words of `kafka-configs.sh`:
+As arguments of `kafka-configs.sh`:
 
 | arguments | here |
 |---|---|
@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import quote, unquote
 
+from base.arguments import check_types
+
 DEFAULT_NAME: Final = "<default>"
-"""How Kafka shows a default in logs and names; a user of this very name is sanitised and so a different one."""
+"""Kafka's name of a default in logs and metrics; a user of this name is sanitised and so differs."""
 
 
 class ConfigEntityType(enum.Enum):
-    """What a single part of a quota entity is; the value is the tools' `--entity-type`."""
+    """Type of one part of a quota entity; the value is `--entity-type` of Kafka's tools."""
 
     USER = "users"
     DEFAULT_USER = "users by default"
@@ -37,28 +39,28 @@ class ConfigEntity(Protocol):
 
     @property
     def name(self) -> str:
-        """The user, client id or address as it was configured; `<default>` for a default."""
+        """The user, client id or address as configured; `<default>` for a default."""
         ...
 
     @property
     def entity_type(self) -> ConfigEntityType:
-        """What `name` is the name of."""
+        """Type of the entity."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class UserEntity:
-    """One user. Kafka's class takes the name as metric tags have it; for that there is `from_sanitized`.
+    """One user, by the principal's name; `from_sanitized` takes the name in metric tags, as Kafka's class does.
 
     >>> UserEntity("CN=app, O=me") == UserEntity.from_sanitized("CN%3Dapp%2C%20O%3Dme")
     True
 
     Attributes:
-        name: as the principal has it.
-        sanitized_user: the name in the form of metric tags. Two users are the same if this is.
+        name: the principal's name.
+        sanitized_user: the name in metric tags. Users are equal if this is.
 
     Raises:
-        TypeError: the name is no text.
+        TypeError: the name is not a string.
     """
 
     name: str = field(compare=False)
@@ -76,7 +78,7 @@ class UserEntity:
 
     @classmethod
     def from_sanitized(cls, sanitized_user: str) -> "UserEntity":
-        """The user whose name metric tags have in this form."""
+        """Returns the user with this name in metric tags."""
         return cls(desanitize(sanitized_user))
 
     @property
@@ -90,10 +92,10 @@ class UserEntity:
 
 @dataclass(frozen=True, slots=True)
 class ClientIdEntity:
-    """One client id, as clients send it.
+    """One client id, as sent by clients.
 
     Raises:
-        TypeError: it is no text.
+        TypeError: it is not a string.
     """
 
     client_id: str
@@ -138,7 +140,7 @@ class IpEntity:
 
 @dataclass(frozen=True, slots=True)
 class DefaultEntity:
-    """Every user, client id or address without a quota of its own. There are three: the constants below."""
+    """Every user, client id or address without its own quota. The three constants below are the only instances."""
 
     entity_type: ConfigEntityType
     label: str
@@ -154,7 +156,7 @@ class DefaultEntity:
 
 DEFAULT_USER_ENTITY: Final = DefaultEntity(ConfigEntityType.DEFAULT_USER, "default user")
 DEFAULT_CLIENT_ID_ENTITY: Final = DefaultEntity(ConfigEntityType.DEFAULT_CLIENT_ID, "default client-id")
-"""Any client id, of any user or of the one that it is given with. Kafka's code calls it `DEFAULT_USER_CLIENT_ID`."""
+"""Any client id, of any user or of the user in the same entity. Kafka's code calls it `DEFAULT_USER_CLIENT_ID`."""
 DEFAULT_IP_ENTITY: Final = DefaultEntity(ConfigEntityType.DEFAULT_IP, "default ip")
 
 _USERS: Final = frozenset({ConfigEntityType.USER, ConfigEntityType.DEFAULT_USER})
@@ -170,8 +172,8 @@ class KafkaQuotaEntity:
         client_id_entity: None for a quota on users alone.
 
     Raises:
-        TypeError: one is no entity, for example a text.
-        ValueError: neither is given, or one is not what it stands for.
+        TypeError: one is not an entity, for example a string.
+        ValueError: neither is given, or one has the wrong entity type.
     """
 
     user_entity: ConfigEntity | None
@@ -185,12 +187,12 @@ class KafkaQuotaEntity:
 
     @property
     def config_entities(self) -> tuple[ConfigEntity, ...]:
-        """The parts that are given, the user first."""
+        """The given parts, the user first."""
         return tuple(part for part in (self.user_entity, self.client_id_entity) if part is not None)
 
     @property
     def sanitized_user(self) -> str:
-        """The user as metric tags have it; empty without one."""
+        """The user in metric tags; empty without one."""
         user = self.user_entity
         if user is None:
             return ""
@@ -198,12 +200,12 @@ class KafkaQuotaEntity:
 
     @property
     def client_id(self) -> str:
-        """The client id as metric tags have it; empty without one."""
+        """The client id in metric tags; empty without one."""
         return "" if self.client_id_entity is None else self.client_id_entity.name
 
     @property
     def has_default(self) -> bool:
-        """True if a part is a default, so that the quota is that of many."""
+        """True if a part is a default, so that the quota applies to many entities."""
         return DEFAULT_USER_ENTITY in self.config_entities or DEFAULT_CLIENT_ID_ENTITY in self.config_entities
 
     def __str__(self) -> str:
@@ -222,10 +224,10 @@ def _check(part: ConfigEntity | None, kinds: frozenset[ConfigEntityType], what: 
 
 
 def sanitize(name: str) -> str:
-    """`name` percent-encoded as Kafka's `Sanitizer` does: letters, digits and `.-_` stay.
+    """Percent-encodes `name` as Kafka's `Sanitizer` does: letters, digits and `.-_` stay.
 
-    A `:` is always encoded, so that sensors' names, which join tags by it, cannot be confused. A lone surrogate
-    becomes `%3F`, as in Java.
+    A `:` is always encoded, so that sensor names, which join tags by it, are unambiguous. A lone surrogate becomes
+    `%3F`, as in Java.
 
     >>> sanitize("CN=kafka client,O=*")
     'CN%3Dkafka%20client%2CO%3D%2A'
@@ -234,9 +236,10 @@ def sanitize(name: str) -> str:
 
 
 def desanitize(name: str) -> str:
-    """The name that `sanitize` was given.
+    """Reverses `sanitize`.
 
     >>> desanitize("CN%3Dkafka%20client%2CO%3D%2A")
     'CN=kafka client,O=*'
     """
+    check_types(name=(name, str))
     return unquote(name)

@@ -1,4 +1,4 @@
-"""Who is behind a request, as quotas see it. Keeps what clients make up from making up sensors without end."""
+"""Quota identities of requests: principal and client id, bounded in number, since clients choose their client ids."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -7,33 +7,33 @@ from base.principal import KafkaPrincipal
 from quotas.session import Session
 
 OTHER_CLIENTS: Final = "<others>"
-"""The client id under which those share quotas that come after too many."""
+"""Client id under which the clients beyond the bound share quotas."""
 
 MAX_IDENTITIES: Final = 16_384
-"""Pairs of a principal and a client id that have quotas of their own, in an hour."""
+"""Pairs of a principal and a client id with their own quotas, per hour."""
 
 MAX_CLIENT_ID_CHARACTERS: Final = 1_024
 _GENERATION_MS: Final = 3_600_000
-"""As long as the sensors of whoever records nothing live (`quotas.client_quota`)."""
+"""Lifetime of an inactive sensor (`quotas.client_quota`)."""
 
 
 class Identity(NamedTuple):
-    """What the methods of quota managers take."""
+    """Arguments of the quota managers' methods."""
 
     session: Session
     client_id: str
 
 
 class Identities:
-    """Gives each principal and client id their identity: always the same object, so that a session is made once.
+    """Maps each principal and client id to one `Identity` object, so that its session is created once.
 
-    A client id is whatever a client says. Under a default for client ids each has a quota, and a sensor, of its own:
-    who makes up a new one for every request would never be over its quota, and fill the memory. Beyond
-    `max_identities` pairs in one hour, further client ids are `<others>` and share what the defaults give that one;
-    those that a quota names are not. Of a longer client id the first 1,024 characters count.
+    Clients choose their client ids. Under a default quota for client ids each has a quota and a sensor of its own: a
+    client with a new id in every request would never exceed its quota, and would fill the memory. Beyond
+    `max_identities` pairs in one hour, further client ids become `<others>` and share its default quota, except those
+    that a quota names. Client ids are cut to 1,024 characters.
 
     Attributes:
-        shared: requests that were counted under `<others>`.
+        shared: requests counted under `<others>`.
     """
 
     def __init__(self, max_identities: int = MAX_IDENTITIES) -> None:
@@ -45,11 +45,11 @@ class Identities:
         self._previous: dict[tuple[KafkaPrincipal, str], Identity] = {}
 
     def name(self, client_ids: Iterable[str]) -> None:
-        """Those that have quotas of their own are never among the others."""
+        """Sets the client ids with quotas of their own, which never become `<others>`."""
         self._named = frozenset(client_ids)
 
     def of(self, principal: KafkaPrincipal, client_id: str, now_ms: int) -> Identity:
-        """The identity of a request at `now_ms` [ms, monotonic]."""
+        """Returns the identity of a request at `now_ms` [ms, monotonic]."""
         known = self._current.get((principal, client_id))
         return self._find(principal, client_id[:MAX_CLIENT_ID_CHARACTERS], now_ms) if known is None else known
 

@@ -1,8 +1,9 @@
-"""A registered metric: a name, what is measured, and the config under which it is measured."""
+"""A registered metric: its name, measurable and config."""
 
 import threading
 from typing import Final
 
+from base.arguments import check_types
 from base.clock import Time
 from quotas.metric_config import MetricConfig
 from quotas.metric_name import MetricName
@@ -10,14 +11,14 @@ from quotas.stats.stat import Gauge, Measurable
 
 
 class KafkaMetric:
-    """Kafka's `KafkaMetric`. Made by `Sensor.add` and `Metrics.add_metric`, never directly.
+    """Kafka's `KafkaMetric`. Created by `Sensor.add` and `Metrics.add_metric`, never directly.
 
     Attributes:
-        lock: taken by every reading; a sensor's metrics share it with its recording, so that a reader never sees
-            half a record, and changing the config never falls between a record and its quota check.
+        lock: held by every read; a sensor's metrics share it with its records, so that a reader never sees half a
+            record, and a config change never falls between a record and its quota check.
         metric_name: the name under which it is registered.
-        provider: what is measured, a `Measurable` or a gauge function.
-        measure: the measurable's method, for who holds `lock`; None for a gauge function.
+        provider: a `Measurable` or a gauge function.
+        measure: the measurable's method, for callers that hold `lock`; None for a gauge function.
     """
 
     __slots__ = ("_config", "_time", "lock", "measure", "metric_name", "provider")
@@ -34,22 +35,23 @@ class KafkaMetric:
         self.metric_name: Final = metric_name
         self.provider: Final = provider
         self._config = config
-        # Looked at once: telling a measurable from a function takes longer than measuring.
+        # Decided once: the isinstance check takes longer than measuring.
         self.measure: Final = provider.measure if isinstance(provider, Measurable) else None
         self._time = time
 
     @property
     def config(self) -> MetricConfig:
-        """The config in force. Setting another keeps what was recorded (chapter 19, "Key idea")."""
+        """The config in force. Setting another one keeps the recorded values."""
         return self._config
 
     @config.setter
     def config(self, config: MetricConfig) -> None:
+        check_types(config=(config, MetricConfig))
         with self.lock:
             self._config = config
 
     def metric_value(self, now_ms: int | None = None) -> object:
-        """The value at `now_ms` [ms, monotonic], by default now: a float, or whatever a gauge gives."""
+        """Returns the value at `now_ms` [ms, monotonic], by default now: a float, or the result of a gauge."""
         at_ms = self._time.hi_res_clock_ms() if now_ms is None else now_ms
         provider = self.provider
         with self.lock:
@@ -58,7 +60,7 @@ class KafkaMetric:
             return provider(self._config, at_ms)
 
     def measurable_value(self, now_ms: int | None = None) -> float:
-        """The value at `now_ms` [ms, monotonic], by default now, as a number.
+        """Returns the value at `now_ms` [ms, monotonic], by default now, as a number.
 
         Raises:
             TypeError: the metric is a gauge function.

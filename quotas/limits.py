@@ -1,7 +1,7 @@
-"""The values that a limit may have: Kafka's rules, and the sentences in which Kafka refuses everything else.
+"""Validation of limits: Kafka's rules, with Kafka's error messages.
 
 The rules of a broker's keys are those of Kafka's `ConfigDef`, the rules of an entity's keys those of its controller
-(`ClientQuotaControlManager`). The names and defaults of a broker's keys stand in `quotas.config`.
+(`ClientQuotaControlManager`). See `quotas.config` for the names and defaults of a broker's keys.
 """
 
 import math
@@ -9,23 +9,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from base.arguments import check_types
 from base.errors import InvalidConfigError
 from quotas.metric_config import INT_MAX, UNBOUNDED
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
 
 FRACTION_TOLERANCE: Final = 1e-6
-"""A limit in whole numbers may exceed one by this much."""
+"""An integral limit may exceed a whole number by this much."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntityQuotaKey:
-    """One limit that can be set for an entity, e.g. `producer_byte_rate` of a user.
+    """Key of one limit of an entity, e.g. `producer_byte_rate` of a user.
 
     Attributes:
         name: Kafka's key.
-        quota_type: the quota that it limits; None for the rate of connections.
-        default: what holds where nothing is set.
+        quota_type: the limited quota; None for the rate of connections.
+        default: the limit if none is set.
         maximum: the largest value allowed.
         integral: False where fractions are allowed.
     """
@@ -53,7 +54,7 @@ TELEMETRY_QUOTA_KEYS: Final[Mapping[str, EntityQuotaKey]] = {
         EntityQuotaKey("telemetry_push_rate", QuotaType.TELEMETRY_PUSH, UNBOUNDED, UNBOUNDED, integral=False),
     )
 }
-"""Fleetgauge's own, for users and client ids: a client pushes once in minutes, so that rates are fractions."""
+"""Fleetgauge's own keys, for users and client ids. A client pushes every few minutes, so that rates are fractions."""
 IP_QUOTA_KEYS: Final[Mapping[str, EntityQuotaKey]] = {
     "connection_creation_rate": EntityQuotaKey("connection_creation_rate", None, INT_MAX, INT_MAX, integral=True)
 }
@@ -69,17 +70,18 @@ _RATE_OF: Final = {
 
 
 def checked_quota_value(keys: Mapping[str, EntityQuotaKey], name: str, value: float) -> float:
-    """A limit for an entity, by the rules of Kafka's controller; NaN, which Kafka takes, is refused here.
+    """Checks a limit of an entity by the rules of Kafka's controller; NaN, which Kafka accepts, is refused here.
 
     Args:
-        keys: `USER_AND_CLIENT_QUOTA_KEYS` or `IP_QUOTA_KEYS`, whichever the entity takes.
+        keys: `USER_AND_CLIENT_QUOTA_KEYS` or `IP_QUOTA_KEYS`, depending on the entity.
         name: the key.
-        value: the limit. Where it has to be a whole number, one that is larger by 1e-6 at most is taken for it.
+        value: the limit. Where it has to be a whole number, it may be larger than one by up to 1e-6.
 
     Raises:
-        InvalidConfigError: the entity has no such key, or the value is no number, not above 0, too large, or a
-            fraction where whole numbers are asked for.
+        InvalidConfigError: the entity has no such key, or the value is not a number, not above 0, too large, or a
+            fraction where a whole number is required.
     """
+    check_types(keys=(keys, Mapping))
     key = keys.get(name)
     if key is None:
         raise InvalidConfigError(f"Invalid configuration key {name}; there are {', '.join(keys)}")
@@ -97,16 +99,16 @@ def checked_quota_value(keys: Mapping[str, EntityQuotaKey], name: str, value: fl
 
 
 def checked_number(name: str, value: object, minimum: int = 0, maximum: int = INT_MAX) -> int:
-    """The value of a broker's key that takes whole numbers, which may be written as text, as Kafka reads it.
+    """Checks the value of a broker's integer key, which may be written as text, as Kafka parses it.
 
     Args:
         name: the key.
-        value: what is set.
-        minimum: the smallest value allowed.
-        maximum: of Kafka's type of the key: `INT_MAX` for INT, `UNBOUNDED` for LONG.
+        value: the configured value.
+        minimum: smallest value.
+        maximum: largest value of the key's type in Kafka: `INT_MAX` for INT, `UNBOUNDED` for LONG.
 
     Raises:
-        InvalidConfigError: it is no whole number, or out of these bounds.
+        InvalidConfigError: it is not a whole number, or out of these bounds.
     """
     kind, bits = ("INT", 32) if maximum == INT_MAX else ("LONG", 64)
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -120,10 +122,10 @@ def checked_number(name: str, value: object, minimum: int = 0, maximum: int = IN
 
 
 def checked_client_quota(quota_type: QuotaType, quota: Quota) -> Quota:
-    """A limit of users and client ids, for the manager of that type.
+    """Checks a limit of users and client ids, for the manager of that type.
 
     Raises:
-        TypeError: it is no `Quota`.
+        TypeError: it is not a `Quota`.
         InvalidConfigError: its bound is not above 0.
     """
     if not _is_quota(quota).bound > 0:
@@ -132,10 +134,10 @@ def checked_client_quota(quota_type: QuotaType, quota: Quota) -> Quota:
 
 
 def checked_replication_quota(quota_type: str, quota: Quota) -> Quota:
-    """A throttle of replication, for the manager of that type; 0 lets nothing through.
+    """Checks a throttle of replication, for the manager of that type; 0 admits nothing.
 
     Raises:
-        TypeError: it is no `Quota`.
+        TypeError: it is not a `Quota`.
         InvalidConfigError: its bound is below 0.
     """
     bound = _is_quota(quota).bound

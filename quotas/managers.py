@@ -1,9 +1,10 @@
-"""All quota managers of a broker, made from one configuration."""
+"""All quota managers of a broker, created from one configuration."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from base.arguments import check_types
 from base.clock import Time
 from quotas.callback import ClientQuotaCallback, Cluster, load_callback
 from quotas.client_quota import ClientQuotaManager
@@ -17,7 +18,7 @@ from quotas.throttled_channel import ThrottledChannelReaper
 
 
 class ReaperDriver(Protocol):
-    """What calls a reaper when a channel is due; `quotas.drivers` has one for threads and one for event loops."""
+    """Calls a reaper when a channel is due; `quotas.drivers` has one for threads and one for event loops."""
 
     def start(self) -> None:
         """Reaps from now on."""
@@ -30,18 +31,18 @@ class ReaperDriver(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaManagers:
-    """Kafka's `QuotaFactory.QuotaManagers`. Made by `instantiate`.
+    """Kafka's `QuotaFactory.QuotaManagers`. Created by `instantiate`.
 
     Attributes:
-        fetch: bytes that are fetched.
-        produce: bytes that are produced.
+        fetch: bytes fetched.
+        produce: bytes produced.
         request: time on threads.
         controller_mutation: partitions created and deleted.
         leader: bytes that leaders send to throttled replicas.
         follower: bytes that throttled replicas fetch.
         alter_log_dirs: bytes that are moved between log directories.
         time: the clocks of all of them.
-        client_quota_callback: the one callback that all four ask, None for the default ones.
+        client_quota_callback: the callback shared by all four, None for the default ones.
     """
 
     fetch: ClientQuotaManager
@@ -63,17 +64,18 @@ class QuotaManagers:
         time: Time,
         callback_configs: Mapping[str, object] | None = None,
     ) -> "QuotaManagers":
-        """Makes all managers (Kafka's `QuotaFactory.instantiate`).
+        """Creates all managers (Kafka's `QuotaFactory.instantiate`).
 
         Args:
-            config: how they sample, and which callback they ask.
-            metrics: where they register sensors and metrics.
-            time: read where their methods are given no time.
-            callback_configs: what the callback's `configure` is given.
+            config: sampling and callback class.
+            metrics: registry of their sensors and metrics.
+            time: the monotonic clock for calls without `now_ms`.
+            callback_configs: passed to the callback's `configure`.
 
         Raises:
             InvalidConfigError: the callback cannot be used.
         """
+        check_types(config=(config, QuotaConfig))
         name = config.client_quota_callback_class
         callback = None if name is None else load_callback(name, callback_configs or {})
         return cls(
@@ -92,22 +94,23 @@ class QuotaManagers:
 
     @property
     def client_quota_managers(self) -> Sequence[ClientQuotaManager]:
-        """The four that throttle channels; each has a reaper to drive."""
+        """The four managers that throttle channels."""
         return (self.fetch, self.produce, self.request, self.controller_mutation)
 
     def client_quota_manager(self, quota_type: QuotaType) -> ClientQuotaManager:
-        """The manager of that type.
+        """Returns the manager of that type.
 
         Raises:
-            ValueError: it is no quota on clients.
+            ValueError: it is not a quota on clients.
         """
+        check_types(quota_type=(quota_type, QuotaType))
         for manager in self.client_quota_managers:
             if manager.quota_type is quota_type:
                 return manager
         raise ValueError(f"Not a client quota type: {quota_type.name}")
 
     def update_cluster_metadata(self, cluster: Cluster) -> None:
-        """Tells the callback of the partitions and their leaders, and brings limits up to date if it says so."""
+        """Passes partitions and leaders to the callback, and updates all limits if it returns True."""
         callback = self.client_quota_callback
         if callback is not None and callback.update_cluster_metadata(cluster):
             for manager in self.client_quota_managers:

@@ -8,9 +8,9 @@ _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class MetricName:
-    """Kafka's `MetricName`: equal by name, group and tags; the description is for readers alone.
+    """Kafka's `MetricName`: equal by name, group and tags; the description is not compared.
 
-    Immutable: the tags are copied. The hash is worked out once, since names are keys of the registry.
+    Immutable: the tags are copied. The hash is computed once, since names are keys of the registry.
     """
 
     __slots__ = ("_hash", "description", "group", "name", "tags")

@@ -3,7 +3,9 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
 
+from base.arguments import check_types
 from base.clock import SystemTime, Time
 from quotas.kafka_metric import KafkaMetric
 from quotas.metric_config import UNBOUNDED, MetricConfig
@@ -12,15 +14,13 @@ from quotas.metrics_reporter import MetricsReporter
 from quotas.sensor import Sensor
 from quotas.stats.stat import Gauge, Measurable
 
-__all__ = ["KafkaMetric", "MetricName", "Metrics", "MetricsReporter"]
-
 _logger = logging.getLogger(__name__)
 
 
 class Metrics:
-    """Kafka's `Metrics`: every sensor and metric of a process, by name. Safe for threads.
+    """Kafka's `Metrics`: the sensors and metrics of a process, by name. Safe for threads.
 
-    >>> from quotas.stats import CumulativeSum
+    >>> from quotas import CumulativeSum
     >>> metrics = Metrics()
     >>> sizes = metrics.sensor("message-sizes")
     >>> sizes.add(metrics.metric_name("message-size-total", "producer-metrics"), CumulativeSum())
@@ -29,17 +29,17 @@ class Metrics:
     >>> sizes.metrics[0].metric_value()
     1400.0
 
-    Like Kafka's it has one metric of its own: `count` in the group `kafka-metrics-count`.
+    Like Kafka's it registers one metric of its own: `count` in the group `kafka-metrics-count`.
 
     Args:
-        config: for everything that brings no config of its own.
-        time: the clocks; only its monotonic one is read.
-        reporters: told of every metric that comes and goes.
+        config: default for sensors and metrics without their own.
+        time: the clocks; only the monotonic one is read.
+        reporters: notified of every added and removed metric.
 
     Attributes:
         config: as given.
-        sensor_removals: how many sensors were removed so far: whoever keeps sensors at hand looks them up anew when
-            it has moved.
+        sensor_removals: number of sensors removed so far; callers that cache sensors compare it to invalidate their
+            cache.
     """
 
     def __init__(
@@ -48,9 +48,11 @@ class Metrics:
         time: Time | None = None,
         reporters: Sequence[MetricsReporter] = (),
     ) -> None:
+        check_types(config=(config, (MetricConfig, NoneType)))
         self.config = MetricConfig() if config is None else config
         self.sensor_removals = 0
         self._time: Time = SystemTime() if time is None else time
+        check_types(time=(self._time, "hi_res_clock_ms"))
         self._lock = threading.RLock()
         self._metrics: dict[MetricName, KafkaMetric] = {}
         self._sensors: dict[str, Sensor] = {}
@@ -64,7 +66,7 @@ class Metrics:
     def metric_name(
         self, name: str, group: str, description: str = "", tags: Mapping[str, str] | None = None
     ) -> MetricName:
-        """A name with the registry's default tags, over which `tags` win."""
+        """Returns a name with the registry's default tags; `tags` take precedence."""
         return MetricName(name, group, description, {**self.config.tags, **(tags or {})})
 
     def sensor(
@@ -74,13 +76,14 @@ class Metrics:
         inactive_sensor_expiration_time_seconds: int = UNBOUNDED,
         parents: Sequence[Sensor] = (),
     ) -> Sensor:
-        """The sensor of that name, made if there is none; one that exists stays as it is, whatever is asked.
+        """Returns the sensor of that name, created if missing. An existing one is returned unchanged: the other
+        arguments are ignored then.
 
         Args:
             name: unique in the registry.
-            config: for its metrics that bring none, by default the registry's.
-            inactive_sensor_expiration_time_seconds: it may be removed when nothing was recorded for longer [s].
-            parents: sensors that take every value recorded here too.
+            config: for its metrics without their own, by default the registry's.
+            inactive_sensor_expiration_time_seconds: it may be removed after this time without a record [s].
+            parents: sensors that record every value of this one too, also a value that violates this sensor's quota.
 
         Raises:
             ValueError: the parents share an ancestor.
@@ -100,11 +103,11 @@ class Metrics:
             return made
 
     def get_sensor(self, name: str) -> Sensor | None:
-        """The sensor of that name, if there is one."""
+        """Returns the sensor of that name, None if there is none."""
         return self._sensors.get(name)
 
     def remove_sensor(self, name: str) -> None:
-        """Removes the sensor, if there is one, its metrics, and the sensors whose parent it is."""
+        """Removes the sensor, if it exists, with its metrics and its child sensors."""
         sensor = self._sensors.get(name)
         if sensor is None:
             return
@@ -124,9 +127,9 @@ class Metrics:
             self.remove_sensor(child.name)
 
     def remove_expired_sensors(self, now_ms: int) -> int:
-        """Removes every sensor that has expired at `now_ms` [ms, monotonic]; how many those were.
+        """Removes every sensor that has expired at `now_ms` [ms, monotonic]; returns their number.
 
-        A call of the process's own timer; Kafka makes it from a thread every 30 s.
+        Call it from a timer; Kafka has a thread for it, every 30 s.
         """
         removed = 0
         for sensor in tuple(self._sensors.values()):
@@ -139,10 +142,10 @@ class Metrics:
     def add_metric(
         self, metric_name: MetricName, provider: Measurable | Gauge, config: MetricConfig | None = None
     ) -> KafkaMetric:
-        """Registers a metric that no sensor feeds: a measurable, or a function of config and monotonic time [ms].
+        """Registers a metric without a sensor: a measurable, or a function of config and monotonic time [ms].
 
         Raises:
-            ValueError: the name is registered already.
+            ValueError: the name is already registered.
         """
         metric = self._make_metric(metric_name, provider, config)
         if self.register_metric(metric) is not None:
@@ -152,7 +155,7 @@ class Metrics:
     def add_metric_if_absent(
         self, metric_name: MetricName, provider: Measurable | Gauge, config: MetricConfig | None = None
     ) -> KafkaMetric:
-        """The metric of that name, registered as `add_metric` does if there is none."""
+        """Returns the metric of that name, registered as by `add_metric` if missing."""
         metric = self._make_metric(metric_name, provider, config)
         return self.register_metric(metric) or metric
 
@@ -162,36 +165,38 @@ class Metrics:
             metric = self._metrics.pop(metric_name, None)
             if metric is not None:
                 for reporter in self._reporters:
-                    _tell(reporter.metric_removal, metric)
+                    _notify(reporter.metric_removal, metric)
             return metric
 
     def register_metric(self, metric: KafkaMetric) -> KafkaMetric | None:
-        """Registers `metric`; the one that already has its name, if there is one, and nothing is registered."""
+        """Registers `metric` and returns None; if its name is taken, returns the existing metric instead."""
+        check_types(metric=(metric, KafkaMetric))
         with self._lock:
             existing = self._metrics.setdefault(metric.metric_name, metric)
             if existing is not metric:
                 return existing
             for reporter in self._reporters:
-                _tell(reporter.metric_change, metric)
+                _notify(reporter.metric_change, metric)
             return None
 
     def metrics(self) -> dict[MetricName, KafkaMetric]:
-        """Every metric by name, as of now: the mapping is the caller's own."""
+        """Returns a copy of all metrics by name."""
         with self._lock:
             return dict(self._metrics)
 
     def metric(self, metric_name: MetricName) -> KafkaMetric | None:
-        """The metric of that name, if there is one."""
+        """Returns the metric of that name, None if there is none."""
         return self._metrics.get(metric_name)
 
     def add_reporter(self, reporter: MetricsReporter) -> None:
-        """Adds a reporter and gives it the metrics that are there."""
+        """Adds a reporter and passes it the existing metrics."""
+        check_types(reporter=(reporter, "init"))
         with self._lock:
             reporter.init(tuple(self._metrics.values()))
             self._reporters.append(reporter)
 
     def remove_reporter(self, reporter: MetricsReporter) -> None:
-        """Closes and forgets a reporter, if it is one of the registry's."""
+        """Closes and removes a reporter, if it was added."""
         with self._lock:
             if reporter in self._reporters:
                 self._reporters.remove(reporter)
@@ -210,8 +215,8 @@ class Metrics:
         return KafkaMetric(threading.RLock(), metric_name, provider, chosen, self._time)
 
 
-def _tell(notice: Callable[[KafkaMetric], None], metric: KafkaMetric) -> None:
-    """A reporter that fails costs a line in the log, neither the metric nor the other reporters."""
+def _notify(notice: Callable[[KafkaMetric], None], metric: KafkaMetric) -> None:
+    """Calls a reporter; its exception is logged, and affects neither the metric nor other reporters."""
     try:
         notice(metric)
     except Exception:

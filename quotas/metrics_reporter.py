@@ -1,4 +1,4 @@
-"""What a registry tells those who follow its metrics."""
+"""The interface of a registry's reporters."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,10 +7,10 @@ from quotas.kafka_metric import KafkaMetric
 
 
 class MetricsReporter(Protocol):
-    """The part of Kafka's `MetricsReporter` that a registry calls. Called with the registry's lock held."""
+    """The part of Kafka's `MetricsReporter` that a registry calls, with its lock held."""
 
     def init(self, metrics: Sequence[KafkaMetric]) -> None:
-        """The reporter was added; `metrics` are there already."""
+        """The reporter was added; `metrics` exist already."""
         ...
 
     def metric_change(self, metric: KafkaMetric) -> None:

@@ -1,4 +1,4 @@
-"""A bound on a metric. What is measured and what a violation leads to is said elsewhere."""
+"""A bound on a metric."""
 
 import math
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """An upper or a lower bound on a measured value (Kafka's `Quota`; chapter 19, "the quota check").
+    """An upper or a lower bound on a measured value (Kafka's `Quota`).
 
     Attributes:
         bound: the limit, in the unit of the metric: bytes/s, percent, or a token bucket's refill a second.
-        upper: True where the value may be at most `bound`, False where it must be at least that.
+        upper: True for an upper bound, False for a lower one.
 
     Raises:
-        TypeError: the bound is a text or a truth value (compiled, a truth value is taken for 0 or 1).
+        TypeError: the bound is a string or a bool (compiled, a bool counts as 0 or 1).
         ValueError: the bound is NaN.
     """
 
@@ -29,16 +29,16 @@ class Quota:
 
     @classmethod
     def upper_bound(cls, bound: float) -> "Quota":
-        """At most `bound`."""
+        """Returns an upper bound."""
         return cls(bound, upper=True)
 
     @classmethod
     def lower_bound(cls, bound: float) -> "Quota":
-        """At least `bound`."""
+        """Returns a lower bound."""
         return cls(bound, upper=False)
 
     def acceptable(self, value: float) -> bool:
-        """True if `value` keeps the bound; the bound itself does.
+        """True if `value` is within the bound, the bound included.
 
         >>> Quota.upper_bound(5).acceptable(5.0), Quota.upper_bound(5).acceptable(5.1)
         (True, False)

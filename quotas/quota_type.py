@@ -1,4 +1,4 @@
-"""What quotas are kept on."""
+"""Types of quotas."""
 
 import enum
 
@@ -6,7 +6,7 @@ import enum
 class ClientQuotaType(enum.Enum):
     """The quotas that a `ClientQuotaCallback` decides on (KIP-257; KIP-599 added the fourth).
 
-    The last two are Fleetgauge's own, so that whoever groups clients for Kafka's quotas groups them for these as well.
+    The last two are Fleetgauge's own, so that a callback groups clients for them as well.
     """
 
     PRODUCE = "Produce"
@@ -18,10 +18,10 @@ class ClientQuotaType(enum.Enum):
 
 
 class QuotaType(enum.Enum):
-    """All of Kafka's quotas, and two of our own. The value is a group of metrics, and how names of sensors begin.
+    """All of Kafka's quotas, and two of our own. The value is the metric group, and the prefix of sensor names.
 
-    `RLM_COPY` and `RLM_FETCH` throttle tiered storage, which nothing here has; they are named for completeness.
-    `TELEMETRY_BYTE` and `TELEMETRY_PUSH` are on what clients push of their metrics (KIP-714), and throttle no channel.
+    `RLM_COPY` and `RLM_FETCH` throttle tiered storage, which does not exist here; they are listed for completeness.
+    `TELEMETRY_BYTE` and `TELEMETRY_PUSH` limit client telemetry (KIP-714), and throttle no channel.
     """
 
     FETCH = "Fetch"
@@ -40,13 +40,13 @@ class QuotaType(enum.Enum):
         return self.value
 
     def to_client_quota_type(self) -> ClientQuotaType:
-        """The same as a quota on clients.
+        """Returns the corresponding `ClientQuotaType`.
 
         >>> QuotaType.PRODUCE.to_client_quota_type()
         <ClientQuotaType.PRODUCE: 'Produce'>
 
         Raises:
-            ValueError: it is none of those.
+            ValueError: there is none.
         """
         if self.name not in ClientQuotaType.__members__:
             raise ValueError(f"Not a client quota type: {self.name}")

@@ -1,6 +1,9 @@
-"""Throttles of replication and of moves between log directories: which replicas, and how many bytes a second.
+"""Throttles of replication and of moves between log directories: the throttled replicas, and bytes per second.
 
-Source: chapter 19, "Replication throttles"; KIP-73 for the forms of the throttled-replicas configs.
+For library users, except `ReplicationQuotaManager`, by which `exporters.delivery.rate` limits the delivery of a
+backlog.
+
+Source: KIP-73, also for the forms of the throttled-replicas configs.
 """
 
 import logging
@@ -10,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from base.arguments import check_types
 from base.clock import Time
 from base.errors import InvalidConfigError
 from quotas.limits import checked_replication_quota
@@ -31,7 +35,7 @@ LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG: Final = "leader.replication.thrott
 FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG: Final = "follower.replication.throttled.replicas"
 
 ALL_REPLICAS: Final = frozenset({-1})
-"""Marks every partition of a topic as throttled: what `*` stands for."""
+"""Marks every partition of a topic as throttled; written `*`."""
 
 _ALL: Final = "*"
 _REPLICA: Final = re.compile(r"([0-9]+):([0-9]+)")
@@ -41,7 +45,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationQuotaManagerConfig:
-    """How the throttled rate is sampled.
+    """Sampling of the throttled rate.
 
     Attributes:
         num_quota_samples: `replication.quota.window.num` or `alter.log.dirs.replication.quota.window.num`.
@@ -60,10 +64,10 @@ class ReplicationQuotaManagerConfig:
 
 
 class ReplicationQuotaManager:
-    """Kafka's `ReplicationQuotaManager`: asks before it moves bytes, and records what it moved. Safe for threads.
+    """Kafka's `ReplicationQuotaManager`: checked before bytes are moved, records the moved bytes. Safe for threads.
 
-    Nobody is muted: a fetcher leaves out the partitions that `is_throttled` while `is_quota_exceeded`, and records the
-    bytes of those that it took, over the quota or not.
+    It mutes no channel: a fetcher skips the partitions that are `is_throttled` while `is_quota_exceeded`, and records
+    the bytes of the others, over the quota or not.
 
     >>> from base.clock import MockTime
     >>> time = MockTime()
@@ -79,30 +83,35 @@ class ReplicationQuotaManager:
     False
 
     Args:
-        config: how the rate is sampled.
+        config: sampling of the rate.
         metrics: where the sensor is registered; it expires after an hour without a record.
-        quota_type: what is throttled. Its text is the sensor's name and the group of the metric `byte-rate`:
+        quota_type: its text is the sensor's name and the group of the metric `byte-rate`:
             `LeaderReplication`, `FollowerReplication` or `AlterLogDirsReplication`.
         time: the clocks; only the monotonic one is read.
     """
 
     def __init__(self, config: ReplicationQuotaManagerConfig, metrics: Metrics, quota_type: object, time: Time) -> None:
+        check_types(
+            config=(config, ReplicationQuotaManagerConfig),
+            metrics=(metrics, Metrics),
+            time=(time, "hi_res_clock_ms"),
+        )
         self._config = config
         self._metrics = metrics
         self._name = str(quota_type)
         self._time = time
-        # One lock for the quota and the making of the sensor: a sensor never begins with a quota that was replaced.
+        # One lock for the quota and the creation of the sensor: a new sensor never has a replaced quota.
         self._lock = threading.Lock()
         self._quota: Quota | None = None
         self._throttled: dict[str, frozenset[int]] = {}
         self._rate_metric_name = metrics.metric_name("byte-rate", self._name, f"Tracking byte-rate for {self._name}")
 
     def update_quota(self, quota: Quota | None) -> None:
-        """Sets the bound [B/s], None for no bound; what was recorded stays.
+        """Sets the bound [B/s], None for no bound; recorded usage is kept.
 
         Raises:
             InvalidConfigError: the bound is below 0.
-            TypeError: it is no `Quota`.
+            TypeError: it is not a `Quota`.
         """
         if quota is not None:
             checked_replication_quota(self._name, quota)
@@ -128,7 +137,7 @@ class ReplicationQuotaManager:
         return False
 
     def is_throttled(self, topic: str, partition: int) -> bool:
-        """True if the replica of this partition counts towards the quota, and has to ask it."""
+        """True if the replica of this partition is under the quota."""
         partitions = self._throttled.get(topic)
         return partitions is not None and (partitions is ALL_REPLICAS or partition in partitions)
 
@@ -137,20 +146,21 @@ class ReplicationQuotaManager:
         self._sensor().record(value, check_quotas=False)
 
     def mark_throttled(self, topic: str, partitions: Iterable[int] = ALL_REPLICAS) -> None:
-        """Throttles these partitions of a topic, by default all, instead of those that were throttled before."""
+        """Sets the throttled partitions of a topic, by default all."""
         chosen = frozenset(partitions)
         self._throttled[topic] = ALL_REPLICAS if chosen == ALL_REPLICAS else chosen
 
     def remove_throttle(self, topic: str) -> None:
-        """Throttles no partition of the topic any more."""
+        """Removes the throttle of the topic."""
         self._throttled.pop(topic, None)
 
     def update_throttled_replicas(self, topic: str, config_name: str, value: str, broker_id: int) -> None:
-        """Takes over a topic's throttled-replicas config; an empty one throttles nothing.
+        """Applies a topic's throttled-replicas config; an empty one throttles nothing.
 
         Raises:
-            InvalidConfigError: see `parse_throttled_replicas`. What was throttled stays so.
+            InvalidConfigError: see `parse_throttled_replicas`. Nothing is changed then.
         """
+        check_types(value=(value, str))
         if value.strip():
             self.mark_throttled(topic, parse_throttled_replicas(config_name, value, broker_id))
         else:
@@ -177,7 +187,7 @@ class ReplicationQuotaManager:
 
 
 def parse_throttled_replicas(config_name: str, value: str, broker_id: int) -> frozenset[int]:
-    """The partitions that a throttled-replicas config names for one broker.
+    """Returns the partitions that a throttled-replicas config names for one broker.
 
     >>> sorted(parse_throttled_replicas("leader.replication.throttled.replicas", "0:101,0:102,1:101,1:102", 102))
     [0, 1]
@@ -186,13 +196,14 @@ def parse_throttled_replicas(config_name: str, value: str, broker_id: int) -> fr
 
     Args:
         config_name: `leader.replication.throttled.replicas` or `follower.replication.throttled.replicas`.
-        value: `*`, or `partition:broker,...`; empty for none. Blanks around an entry mean nothing, and entries may be
-            followed by empty ones, as Kafka's validator has it.
-        broker_id: whose replicas are asked for.
+        value: `*`, or `partition:broker,...`; empty for none. Blanks around entries and empty entries at the
+            end are ignored, as in Kafka's validator.
+        broker_id: of the replicas.
 
     Raises:
         InvalidConfigError: `value` has neither form, or a number does not fit an int32.
     """
+    check_types(value=(value, str))
     entries = [entry.strip() for entry in value.split(",")]
     if entries == [_ALL]:
         return ALL_REPLICAS

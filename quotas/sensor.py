@@ -1,9 +1,10 @@
-"""Sensors: named accumulators of recorded values, with the check of their quotas."""
+"""Sensors: record values into statistics and check their quotas."""
 
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, overload
 
+from base.arguments import check_types
 from base.clock import Time
 from base.errors import FleetgaugeError
 from quotas.kafka_metric import KafkaMetric
@@ -19,11 +20,11 @@ _Step: TypeAlias = tuple[KafkaMetric, _Record, _RecordAndMeasure, bool]
 
 
 class QuotaViolationError(FleetgaugeError):
-    """A record moved a metric beyond its bound. The value stays recorded.
+    """A metric is out of its bound after a record. The value stays recorded.
 
     Attributes:
-        metric: the metric that is out of bounds.
-        value: what it measured; for a token bucket the tokens left, below zero.
+        metric: the metric out of its bound.
+        value: the measured value; for a token bucket the tokens left, below zero.
         bound: its quota's bound.
     """
 
@@ -38,19 +39,19 @@ class QuotaViolationError(FleetgaugeError):
 
 
 class Registry(Protocol):
-    """What a sensor needs of the `Metrics` that it belongs to."""
+    """The methods of `Metrics` that a sensor calls."""
 
     def register_metric(self, metric: KafkaMetric) -> KafkaMetric | None:
-        """Registers `metric`; the one that already has its name, if there is one, and nothing is registered."""
+        """See `Metrics.register_metric`."""
         ...
 
     def remove_metric(self, metric_name: MetricName) -> KafkaMetric | None:
-        """Unregisters and returns the metric, None if there is none of that name."""
+        """See `Metrics.remove_metric`."""
         ...
 
 
 class _FixedConfig:
-    """The config that a compound statistic records under, in the form of a metric's."""
+    """Config of a compound statistic, with the attribute of a metric."""
 
     __slots__ = ("_config",)
 
@@ -59,13 +60,13 @@ class _FixedConfig:
 
 
 class Sensor:
-    """Kafka's `Sensor`: every value recorded goes into all its statistics and into its parents'.
+    """Kafka's `Sensor`: records every value into all its statistics and into its parents.
 
-    Made by `Metrics.sensor`. Safe for threads: `lock` makes a record and its check one step.
+    Created by `Metrics.sensor`. Safe for threads: `lock` makes a record and its check one step.
 
     Attributes:
         name: unique within its `Metrics`.
-        parents: sensors that take every value recorded here.
+        parents: sensors that record every value of this one, also a value that violates this sensor's quota.
         lock: re-entrant, held while recording, checking and measuring; hold it to make `check_quotas` and `record`
             one step (KIP-599, strict quotas). A sensor's lock is taken before its parents', never after.
     """
@@ -95,10 +96,12 @@ class Sensor:
         time: Time,
         inactive_sensor_expiration_time_seconds: int,
     ) -> None:
+        for parent in parents:
+            check_types(parent=(parent, Sensor))
         self.name: Final = name
         self.parents: Final = tuple(parents)
         self.lock: Final = threading.RLock()
-        # Apart from `lock`, since a reporter that is told of a new metric may wait for a reader of metrics.
+        # Separate from `lock`: a reporter that is notified of a new metric may wait for a reader of metrics.
         self._structure_lock: Final = threading.RLock()
         self._registry = registry
         self._config = config
@@ -108,23 +111,24 @@ class Sensor:
         # Replaced as a whole, never changed in place: recording reads it without the structure's lock.
         self._recorders: tuple[tuple[_Record, KafkaMetric | _FixedConfig], ...] = ()
         self._checked: tuple[tuple[KafkaMetric, _Measure, bool], ...] = ()
-        # Recording and checking in one go, for a sensor without parents and compound statistics; None for others.
+        # Recording and checking in one pass, for a sensor without parents and compound statistics; None for others.
         self._steps: tuple[_Step, ...] | None = None if self.parents else ()
         self._metrics: dict[MetricName, KafkaMetric] = {}
         self._check_forest(set())
 
     def record(self, value: float = 1.0, time_ms: int | None = None, check_quotas: bool = True) -> None:
-        """Takes `value` into every statistic here and in the parents, then checks the quotas, here first.
+        """Records `value` in every statistic here and in the parents, then checks the quotas, here first.
 
         Args:
-            value: what is recorded; the negative of a value, recorded at the same time, takes that back.
-            time_ms: monotonic time [ms], by default now. Kafka gives wall time; here every quota is monotonic.
-            check_quotas: False records without a check.
+            value: the negative of an earlier value, recorded at the same time, takes that one back.
+            time_ms: monotonic time [ms], by default now. Kafka passes wall time; here that is an error that cannot be
+                detected: see the docstring of `quotas`.
+            check_quotas: False to record without a check.
 
         Raises:
             QuotaViolationError: a metric here or in a parent is out of its bound now. The value is recorded
-                everywhere all the same: Kafka leaves the parents out when the sensor itself is over, although it
-                documents that they receive every value, and taking such a value back would make them negative.
+                everywhere all the same, also in the parents. (Kafka skips the parents when the sensor itself is over,
+                although it documents that they receive every value; taking such a value back made them negative.)
         """
         at_ms = self._time.hi_res_clock_ms() if time_ms is None else time_ms
         steps = self._steps
@@ -133,7 +137,7 @@ class Sensor:
             return
         violation: QuotaViolationError | None = None
         lock = self.lock
-        lock.acquire()  # `with` costs twice as much, and this runs for every request
+        lock.acquire()  # `with` takes twice as long, and this runs for every request
         try:
             self._last_record_time_ms = at_ms
             if not check_quotas:
@@ -146,10 +150,10 @@ class Sensor:
                 if quota is None or violation is not None:  # measuring discards samples: not after the first
                     record(config, value, at_ms)
                     continue
-                # Statistics know nothing of each other, so that each can be measured when it has recorded.
+                # Statistics are independent, so that each can be measured right after its record.
                 measured = record_and_measure(config, value, at_ms)
                 if is_bucket:
-                    kept = measured >= 0  # of a bucket it counts whether tokens are left (KIP-599)
+                    kept = measured >= 0  # a bucket is checked for tokens left, not for its bound (KIP-599)
                 else:
                     kept = measured <= quota.bound if quota.upper else measured >= quota.bound
                 if not kept:
@@ -160,14 +164,14 @@ class Sensor:
             raise violation
 
     def check_and_record(self, value: float, time_ms: int) -> None:
-        """Takes `value` unless a quota of this sensor is violated already: one step, whoever else records (KIP-599).
+        """Records `value` unless a quota of this sensor is already violated; atomic (KIP-599).
 
         Args:
-            value: what is recorded.
+            value: the value.
             time_ms: monotonic time [ms].
 
         Raises:
-            QuotaViolationError: as `check_quotas` raises it; nothing is recorded.
+            QuotaViolationError: see `check_quotas`; nothing is recorded.
         """
         lock = self.lock
         lock.acquire()
@@ -178,10 +182,10 @@ class Sensor:
             lock.release()
 
     def check_quotas(self, time_ms: int | None = None) -> None:
-        """Checks this sensor's own metrics at `time_ms` [ms, monotonic, by default now], recording nothing.
+        """Checks this sensor's own metrics at `time_ms` [ms, monotonic, by default now], without a record.
 
         Raises:
-            QuotaViolationError: one of them is out of its bound; a token bucket when it is below zero.
+            QuotaViolationError: one of them is out of its bound; a token bucket if it is below zero.
         """
         at_ms = self._time.hi_res_clock_ms() if time_ms is None else time_ms
         with self.lock:
@@ -202,8 +206,8 @@ class Sensor:
         """Registers a statistic: `add(name, stat)`, or `add(compound)` for one with several measures.
 
         Args:
-            metric_name: the metric's name, or a compound statistic, which brings its names.
-            stat: what is fed with every recorded value.
+            metric_name: the metric's name, or a compound statistic, which has its own names.
+            stat: records every value.
             config: instead of the sensor's own.
 
         Returns:
@@ -217,20 +221,24 @@ class Sensor:
             if self.has_expired(self._time.hi_res_clock_ms()):
                 return False
             chosen = self._config if config is None else config
+            check_types(config=(chosen, MetricConfig))
             if not isinstance(metric_name, MetricName):
+                check_types(metric_name=(metric_name, (MetricName, CompoundStat)))
                 self._add_compound(metric_name, chosen)
             elif metric_name not in self._metrics:
                 if stat is None:
                     raise TypeError("a metric's name needs a statistic beside it")
+                check_types(stat=(stat, MeasurableStat))
                 metric = self._register(metric_name, stat, chosen)
                 self._add_step(metric, stat)
                 self._recorders = (*self._recorders, (stat.record, metric))
             return True
 
     def add_gauge(self, metric_name: MetricName, gauge: Gauge) -> bool:
-        """Registers what is worked out of this sensor's metrics when it is read: nothing is recorded or checked.
+        """Registers a function that is computed when it is read, under the sensor's lock; nothing is recorded or
+        checked.
 
-        It is read under the sensor's lock, and goes when the sensor goes. Returns and raises as `add` does.
+        It is removed with the sensor. Returns and raises as `add` does.
         """
         with self._structure_lock:
             if self.has_expired(self._time.hi_res_clock_ms()):
@@ -245,17 +253,17 @@ class Sensor:
 
     @property
     def has_metrics(self) -> bool:
-        """True if a statistic was ever added."""
+        """True if a statistic was added."""
         return bool(self._metrics)
 
     @property
     def metrics(self) -> tuple[KafkaMetric, ...]:
-        """The sensor's metrics, in the order in which they were added."""
+        """The sensor's metrics in the order of their addition."""
         return tuple(self._metrics.values())
 
     @property
     def structure_lock(self) -> "threading.RLock":
-        """Held while metrics are added and while the sensor is removed; before the registry's lock, never after."""
+        """Held while metrics are added or the sensor is removed; acquired before the registry's lock, never after."""
         return self._structure_lock
 
     def _record(self, value: float, time_ms: int) -> None:
@@ -292,7 +300,7 @@ class Sensor:
             if quota is None:
                 continue
             value = measure(config, time_ms)
-            # A bucket's bound is its refill rate: what counts is whether tokens are left (KIP-599).
+            # A bucket's bound is its refill rate: it is checked for tokens left (KIP-599).
             if value < 0 if is_bucket else not quota.acceptable(value):
                 raise QuotaViolationError(metric, value, quota.bound)
 
@@ -314,7 +322,7 @@ class Sensor:
         if steps is None:
             return
         if any(known.provider is stat for known, *_ in steps):
-            self._steps = None  # recorded twice: both have to be in before either is measured
+            self._steps = None  # recorded twice: both records come before either measurement
             return
         in_one = _in_one(stat)
         self._steps = (*steps, (metric, stat.record, in_one, isinstance(stat, TokenBucket)))
@@ -335,7 +343,7 @@ class Sensor:
         )
 
     def _check_forest(self, seen: set["Sensor"]) -> None:
-        """Refuses loops, and parents that share an ancestor: it would take every value twice."""
+        """Refuses circles, and parents that share an ancestor, which would record every value twice."""
         if self in seen:
             raise ValueError(f"Circular dependency in sensors: {self.name} is its own parent.")
         seen.add(self)
@@ -344,7 +352,7 @@ class Sensor:
 
 
 def _in_one(stat: MeasurableStat) -> _RecordAndMeasure:
-    """The statistic's own `record_and_measure`, unless a subclass of someone's has changed what that is made of."""
+    """Returns the statistic's `record_and_measure`, unless a subclass overrides a method that it replaces."""
     for kind in type(stat).__mro__:
         own = kind.__dict__
         if "record_and_measure" in own:

@@ -1,19 +1,20 @@
-"""Who sends a request, as quota managers see it."""
+"""The authenticated sender of a request."""
 
 from dataclasses import dataclass, field
 
+from base.arguments import check_types
 from base.principal import KafkaPrincipal
 from quotas.entity import sanitize
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Kafka's `Session`: made once a connection, since the sanitised name is worked out when it is made.
+    """Kafka's `Session`: create it once per connection, since it computes the sanitised name.
 
     Attributes:
-        principal: who is connected.
-        client_address: the other end; no quota here looks at it.
-        sanitized_user: the principal's name in the form of metric tags.
+        principal: of the connection.
+        client_address: of the connection; not used by quotas.
+        sanitized_user: the principal's name in metric tags.
     """
 
     principal: KafkaPrincipal
@@ -21,4 +22,5 @@ class Session:
     sanitized_user: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_types(principal=(self.principal, KafkaPrincipal))
         object.__setattr__(self, "sanitized_user", sanitize(self.principal.name))

@@ -1,8 +1,9 @@
-"""How long a client must wait until a quota that it violated is kept again."""
+"""Throttle times: the wait until a violated quota is met again."""
 
 import math
 from typing import Final
 
+from base.arguments import check_types
 from quotas.sensor import QuotaViolationError
 from quotas.stats.rate import Rate
 from quotas.stats.token_bucket import TokenBucket
@@ -12,42 +13,44 @@ MAX_THROTTLE_TIME_MS: Final = 2**31 - 1
 
 
 def throttle_time(error: QuotaViolationError, now_ms: int) -> int:
-    """The wait [ms] after which the rate that violated its quota is back at the bound, if nothing more is recorded.
+    """Returns the wait [ms] until the violating rate is back at its bound, if nothing more is recorded.
 
     With an observed rate O, a bound T and a window W, O * W / (W + X) = T gives X = (O - T) / T * W: 5.6 a second
     against 5 over 100,000 ms is 12,000 ms. Rounded half up as Java does, and never above `MAX_THROTTLE_TIME_MS`.
 
     Args:
-        error: what `Sensor.record` raised.
-        now_ms: monotonic time [ms], that of the record.
+        error: raised by `Sensor.record`.
+        now_ms: monotonic time of the record [ms].
 
     Raises:
-        TypeError: the metric is no `Rate`.
+        TypeError: the metric is not a `Rate`.
 
-    Source: chapter 19, "Recording & the throttle-time formula".
+    Source: KIP-13; Kafka's `QuotaUtils.throttleTime`.
     """
+    check_types(error=(error, QuotaViolationError))
     metric = error.metric
     rate = metric.provider
     if not isinstance(rate, Rate):
         raise TypeError(f"Metric {metric.metric_name} is not a Rate metric, value {rate}")
-    with metric.lock:  # finding the window discards old samples
+    with metric.lock:  # computing the window discards old samples
         window_ms = rate.window_size(metric.config, now_ms)
     return _wait(error.value - error.bound, error.bound, window_ms)
 
 
 def bounded_throttle_time(error: QuotaViolationError, max_throttle_time_ms: int, now_ms: int) -> int:
-    """`throttle_time`, but `max_throttle_time_ms` [ms] at most: one window for request and connection-rate quotas."""
+    """Returns `throttle_time`, at most `max_throttle_time_ms` [ms]: one window for requests and connection rates."""
     return min(throttle_time(error, now_ms), max_throttle_time_ms)
 
 
 def token_bucket_throttle_time(error: QuotaViolationError) -> int:
-    """The wait [ms] until an exhausted token bucket is back at zero: -60 tokens at 5 a second are 12,000 ms.
+    """Returns the wait [ms] until an exhausted token bucket is back at zero: -60 tokens at 5 a second are 12,000 ms.
 
     Raises:
-        TypeError: the metric is no `TokenBucket`.
+        TypeError: the metric is not a `TokenBucket`.
 
-    Source: KIP-599; chapter 19, "the token bucket".
+    Source: KIP-599.
     """
+    check_types(error=(error, QuotaViolationError))
     metric = error.metric
     bucket = metric.provider
     if not isinstance(bucket, TokenBucket):

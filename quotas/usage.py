@@ -1,10 +1,11 @@
-"""How much of every quota is used: one list over all kinds of quotas, for who shows it."""
+"""Usage of every quota with a limit, for status pages and metrics."""
 
 import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from base.arguments import check_types
 from quotas.connection_quota_config import UNLIMITED
 from quotas.connection_rates import METRICS_GROUP
 from quotas.kafka_metric import KafkaMetric
@@ -14,23 +15,23 @@ from quotas.quota import Quota
 from quotas.stats.token_bucket import TokenBucket
 
 CONNECTION_CREATION: Final = "ConnectionCreation"
-"""The kind of quota of the metrics in Kafka's group `socket-server-metrics`."""
+"""Kind of the quotas whose metrics are in Kafka's group `socket-server-metrics`."""
 
 _NO_LIMITS: Final = frozenset({0.0, float(UNLIMITED), float(UNBOUNDED)})
 
 MAX_MEASURED: Final = 1_000
-"""Metrics that are measured for one list: to measure takes some microseconds, on the loop."""
+"""Metrics measured per list: each measurement takes some microseconds on the loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaUsage:
-    """What those who share a quota use of it.
+    """Usage of one quota by the clients that share it.
 
     Attributes:
-        kind: `Request`, `TelemetryByte` and so on, as the quota's group of metrics.
-        tags: who they are: `user` and `client-id`, a callback's own tags, `ip`, `listener`, or nothing for the broker.
-        used: as it is measured now, in the unit of the limit; of a token bucket the tokens that are spent.
-        limit: in force now; of a token bucket its burst.
+        kind: metric group of the quota: `Request`, `TelemetryByte` and so on.
+        tags: of the entity: `user` and `client-id`, a callback's own tags, `ip`, `listener`, or empty for the broker.
+        used: measured now, in the unit of the limit; for a token bucket the spent tokens.
+        limit: in force now; for a token bucket its burst.
     """
 
     kind: str
@@ -45,7 +46,7 @@ class QuotaUsage:
 
     @property
     def entity(self) -> str:
-        """Who they are, in one text.
+        """The entity as one string.
 
         >>> QuotaUsage("Request", {"user": "alice", "client-id": ""}, 1.0, 2.0).entity
         'user=alice'
@@ -54,16 +55,17 @@ class QuotaUsage:
 
 
 def usages(metrics: Metrics, now_ms: int, most: int) -> tuple[list[QuotaUsage], int]:
-    """The usage of every quota with a limit, those nearest to it or furthest beyond first.
+    """Returns the usage of every quota with a limit, highest utilization first.
 
     Args:
         metrics: the registry of the quota managers.
         now_ms: monotonic time [ms].
-        most: how many are listed.
+        most: maximum length of the list.
 
     Returns:
-        The list, and how many were left out: beyond `most`, or not measured since there are more than `MAX_MEASURED`.
+        The list, and the number left out: beyond `most`, or not measured because of `MAX_MEASURED`.
     """
+    check_types(metrics=(metrics, Metrics))
     limited = list(_limited(metrics))
     measured = [_usage(metric, quota, now_ms) for metric, quota in limited[:MAX_MEASURED]]
     found = heapq.nlargest(most, measured, key=lambda each: each.utilization)

@@ -1,4 +1,4 @@
-"""How much of its quota someone uses: the metric by which one is warned before anybody is throttled."""
+"""The metric `quota-utilization`, for alerts before clients are throttled (KIP-1373)."""
 
 import math
 from typing import Final
@@ -12,18 +12,18 @@ from quotas.stats.stat import Gauge
 from quotas.stats.token_bucket import TokenBucket
 
 QUOTA_UTILIZATION: Final = "quota-utilization"
-"""The metric's name, beside the one that is under the quota and with its tags (KIP-1373)."""
+"""Name of the metric; group and tags are those of the metric under the quota."""
 
 
 def quota_utilization(usage: KafkaMetric) -> Gauge:
-    """Usage over limit [percent] of a metric that is under a quota: above 100 is over the quota. Not capped.
+    """Returns a gauge of usage over limit [percent] of a metric under a quota: above 100 is over the quota. Not capped.
 
-    15 MB/s under a limit of 10 MB/s are 150. NaN where there is no limit, or one that is not above zero. The limit is
-    the one in force, from the metric's config; no callback is asked.
+    15 MB/s under a limit of 10 MB/s are 150. NaN without a limit, or with one that is not above zero. The limit in
+    force is read from the metric's config, without a call to a callback.
 
-    Of a token bucket it is the share of the burst that is spent: 100 is an empty bucket, and what is above 100 is owed.
-    With a burst of 500, -60 tokens are 112. KIP-1373 leaves token buckets out, since a rate over the refill rate says
-    nothing about them.
+    For a token bucket it is the spent share of the burst: 100 is an empty bucket, above 100 is debt.
+    With a burst of 500, -60 tokens are 112. KIP-1373 excludes token buckets, for which a rate over the refill rate
+    is meaningless.
     """
 
     def measure(config: MetricConfig, now_ms: int) -> float:
@@ -42,7 +42,7 @@ def quota_utilization(usage: KafkaMetric) -> Gauge:
 
 
 def add_quota_utilization(metrics: Metrics, sensor: Sensor, usage_name: MetricName) -> None:
-    """Adds `quota-utilization` to `sensor`: beside its metric that is under the quota, with the same group and tags."""
+    """Adds `quota-utilization` to `sensor`, with the group and tags of its metric under the quota."""
     usage = metrics.metric(usage_name)
     if usage is not None:
         name = metrics.metric_name(

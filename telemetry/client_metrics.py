@@ -7,7 +7,7 @@ KIP-714's table ("Metrics") writes them `ClientMetricsThrottleCount` and the lik
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from quotas.metrics import MetricName, Metrics
+from quotas import MetricName, Metrics
 from quotas.sensor import Sensor
 from quotas.stats.meter import Meter
 from quotas.stats.windowed_sum import WindowedCount
@@ -59,24 +59,24 @@ INSTANCE_METRICS: Final = (
     *_meter_help(PLUGIN_ERROR),
     *_time_help(PLUGIN_EXPORT_TIME),
 )
-"""What Kafka keeps for each instance; here in total, and for each instance where that is asked for."""
+"""Kafka's metrics of each instance; here as totals, and per instance if configured."""
 
 TOTAL_METRICS: Final = (INSTANCE_COUNT_METRIC, *_meter_help(UNKNOWN_SUBSCRIPTION_REQUEST), *INSTANCE_METRICS)
-"""Every metric of the group that has no tag."""
+"""All metrics of the group without tags."""
 
 
 class ClientMetrics:
-    """Counts in total, and for up to `instances_max` client instances each; Kafka's eight an instance are 131,000 at
-    16,384.
+    """Totals, and metrics of up to `instances_max` client instances; Kafka's eight per instance would be 131,000 for
+    16,384 instances.
 
-    `plugin-export-*` and `plugin-error-*` count the push log like every other receiver, since it is the built-in one;
-    its `plugin-export-time` runs until the push is in the log. A payload that cannot be decompressed is a
-    `plugin-error`, as in Kafka, which decompresses for its plugins; one that is no OTLP is none, since Kafka does not
-    look. Times are monotonic [ms].
+    `plugin-export-*` and `plugin-error-*` include the push log, the built-in receiver; its `plugin-export-time`
+    runs until the push is in the log. A payload that cannot be decompressed is a
+    `plugin-error`, as in Kafka, which decompresses for its plugins; invalid OTLP is not counted, since Kafka does not
+    validate it. Times are monotonic [ms].
 
     Attributes:
-        instances: instances that have metrics of their own now.
-        left_out: instances that got none, since `instances_max` had them.
+        instances: number of instances with metrics of their own.
+        left_out: number of instances without, because of `instances_max`.
     """
 
     __slots__ = (
@@ -89,30 +89,30 @@ class ClientMetrics:
     )
 
     def __init__(self, metrics: Metrics, instance_count: Callable[[], int], instances_max: int = 0) -> None:
-        """Registers the metrics; `instance_count` is asked whenever the gauge of that name is read."""
+        """Registers the metrics; `instance_count` is called whenever the gauge of that name is read."""
         self._metrics = metrics
         self._instances_max = instances_max
         self.instances = 0
         self.left_out = 0
         metrics.add_metric(self._total_name(INSTANCE_COUNT_METRIC), lambda _config, _now_ms: float(instance_count()))
         self._unknown = self._meter(UNKNOWN_SUBSCRIPTION_REQUEST)
-        # The totals are kept as those of an instance are: plain numbers instead of four statistics under locks.
+        # The totals are plain numbers, like those of an instance, instead of four statistics under locks.
         self._totals = InstanceMetrics(now_ms=0)
         for index, metric in enumerate(INSTANCE_METRICS):
             metrics.add_metric(self._total_name(metric), _reader(self._totals, index))
 
     def record_unknown_subscription(self, now_ms: int) -> None:
-        """A push named a subscription id that is not the instance's."""
+        """Counts a push with another subscription id than the instance's."""
         self._unknown.record(1.0, now_ms)
 
     def record_throttle(self, own: InstanceMetrics | None, now_ms: int) -> None:
-        """A Get or a push of an instance came before it was due; `own` are the instance's metrics."""
+        """Counts a Get or a push of an instance before its interval; `own` are the instance's metrics."""
         self._totals.record_throttle(now_ms)
         if own is not None:
             own.record_throttle(now_ms)
 
     def record_plugin_export(self, own: InstanceMetrics | None, duration_ms: float, now_ms: int) -> None:
-        """A receiver took a push of an instance, in `duration_ms` [ms]."""
+        """Counts a push that a receiver exported in `duration_ms` [ms]."""
         self._totals.record_plugin_export(duration_ms, now_ms)
         if own is not None:
             own.record_plugin_export(duration_ms, now_ms)
@@ -122,13 +122,13 @@ class ClientMetrics:
         self._totals.record_plugin_exports(pushes, total_ms, longest_ms, now_ms)
 
     def record_plugin_error(self, own: InstanceMetrics | None, now_ms: int) -> None:
-        """A receiver failed on a push of an instance."""
+        """Counts a push on which a receiver failed."""
         self._totals.record_plugin_error(now_ms)
         if own is not None:
             own.record_plugin_error(now_ms)
 
     def values(self) -> dict[str, float]:
-        """The totals of now, by metric name."""
+        """Returns the current totals by metric name."""
         found = {}
         for name in TOTAL_METRICS:
             metric = self._metrics.metric(self._total_name(name))
@@ -138,9 +138,9 @@ class ClientMetrics:
         return found
 
     def admit(self, instance: ClientInstance, now_ms: int) -> None:
-        """Gives a new instance metrics of its own, where they are asked for and there is room for them.
+        """Registers metrics of a new instance, if configured and within `instances_max`.
 
-        Two senders under one instance id cannot both have them: the tag tells ids apart, and no more.
+        Of two senders with one instance id only the first has them, since the tag is the instance id.
         """
         if not self._instances_max:
             return
@@ -154,7 +154,7 @@ class ClientMetrics:
             self._metrics.add_metric(name, _reader(own, index))
 
     def dismiss(self, instance: ClientInstance) -> None:
-        """Takes away the metrics of an instance that is forgotten."""
+        """Removes the metrics of an instance that was removed."""
         if instance.metrics is None:
             return
         instance.metrics = None
@@ -163,7 +163,7 @@ class ClientMetrics:
             self._metrics.remove_metric(name)
 
     def close(self) -> None:
-        """Unregisters the totals; those of instances go with them."""
+        """Unregisters the totals; metrics of instances are removed with the instances."""
         for metric in (INSTANCE_COUNT_METRIC, *INSTANCE_METRICS):
             self._metrics.remove_metric(self._total_name(metric))
         self._metrics.remove_sensor(self._unknown.name)

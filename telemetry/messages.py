@@ -1,4 +1,4 @@
-"""The two requests as values: what is read of a push, what a Get is answered. Knows no wire format."""
+"""Fields of a PushTelemetry request, and the result of GetTelemetrySubscriptions, without the wire format."""
 
 import uuid
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTelemetrySubscriptionsResult:
-    """The answer to GetTelemetrySubscriptions (KIP-714, GetTelemetrySubscriptionsResponseV0).
+    """Result of GetTelemetrySubscriptions (KIP-714, GetTelemetrySubscriptionsResponseV0).
 
-    With an error only the instance id is filled in, which every answer echoes: the Java client throws on a zero id.
-    `throttle_time_ms` is 0 whatever the error, since some clients would stall the connection.
+    With an error only the instance id is set, which every response echoes: the Java client throws on a zero id.
+    `throttle_time_ms` is 0 whatever the error, since some clients would stall the connection otherwise.
     """
 
     error_code: ErrorCode
@@ -27,11 +27,11 @@ class GetTelemetrySubscriptionsResult:
 
 
 class PushRequest(Protocol):
-    """What is read of a PushTelemetry request; `kio`'s message is one."""
+    """The fields of a PushTelemetry request; `kio`'s message implements it."""
 
     @property
     def client_instance_id(self) -> uuid.UUID | None:
-        """None, or an id that is 0, is the wire's null."""
+        """None or the zero id: null on the wire."""
         ...
 
     @property
@@ -41,15 +41,15 @@ class PushRequest(Protocol):
 
     @property
     def terminating(self) -> bool:
-        """The client is closing."""
+        """True if the client is closing."""
         ...
 
     @property
     def compression_type(self) -> int:
-        """Kafka's number."""
+        """Number of the compression type."""
         ...
 
     @property
     def metrics(self) -> bytes | None:
-        """The payload; librdkafka before 2.10.1 can send NULL, which is a heartbeat."""
+        """The payload; librdkafka before 2.10.1 can send null, which counts as a heartbeat."""
         ...

@@ -1,4 +1,4 @@
-"""Why a Get or a push was refused: the answer on the wire, and the reason that an operator reads."""
+"""Refusals of a Get or a push: the error code in the response, and the reason for the operator."""
 
 from collections import Counter
 from typing import Final, NamedTuple
@@ -7,10 +7,10 @@ from base.errors import ErrorCode
 
 
 class Refusal(NamedTuple):
-    """One way to be refused.
+    """One kind of refusal.
 
-    `gives_back`: the refused push costs the client neither its turn nor its `terminating`, because a Get or a smaller
-    payload cures it, or because the fault is ours.
+    `gives_back`: the refused push uses up neither the client's interval nor its terminating push, because a Get or a
+    smaller payload resolves it, or because the fault is on this side.
     """
 
     error_code: ErrorCode
@@ -39,11 +39,11 @@ BROKEN_COMPRESSION: Final = Refusal(ErrorCode.INVALID_RECORD, "broken_compressio
 MALFORMED_METRICS: Final = Refusal(ErrorCode.INVALID_RECORD, "malformed_metrics_data")
 
 UNREADABLE: Final = frozenset({TOO_LARGE_DECOMPRESSED, INFLATED, BROKEN_COMPRESSION})
-"""Payloads that could not be decompressed, which Kafka counts as `plugin-error`: it decompresses for its plugins."""
+"""Payloads that cannot be decompressed, which Kafka counts as `plugin-error`, since it decompresses for its plugins."""
 
 
 class RefusalCounts:
-    """How often each refusal was given."""
+    """Counts of refusals."""
 
     __slots__ = ("_counts",)
 
@@ -51,11 +51,11 @@ class RefusalCounts:
         self._counts: Counter[Refusal] = Counter()
 
     def add(self, refusal: Refusal) -> None:
-        """Counts one."""
+        """Counts one refusal."""
         self._counts[refusal] += 1
 
     def snapshot(self) -> dict[str, dict[str, int]]:
-        """Counts by error code name, then by reason: `{"INVALID_RECORD": {"broken_compression": 3}}`."""
+        """Returns counts by error code name, then by reason: `{"INVALID_RECORD": {"broken_compression": 3}}`."""
         counts: dict[str, dict[str, int]] = {}
         for refusal, count in self._counts.items():
             counts.setdefault(refusal.error_code.name, {})[refusal.reason] = count

@@ -1,4 +1,4 @@
-"""The settings of this room, and the one home of their defaults."""
+"""The settings of client telemetry and their defaults."""
 
 from dataclasses import dataclass, field
 
@@ -9,23 +9,24 @@ from telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientMetricsSettings:
-    """The defaults of everything that can be set here; `fleetgauge.config` maps Kafka's keys onto it.
+    """Settings of `ClientMetricsManager`; `fleetgauge.config` maps Kafka's keys to them.
 
     Attributes:
         telemetry_max_bytes: largest payload as received [B] (`telemetry.max.bytes`).
         telemetry_max_decompressed_bytes: largest payload decompressed [B] (`telemetry.max.decompressed.bytes`).
-        max_compression_ratio: largest payload decompressed as a multiple of its size as received, beyond the first MiB.
-            Real ones reach 10 to 25 (CLIENTS.md); checking 16 MiB takes half a second that others wait, and is to
-            cost its sender some upload.
-        compression_types: accepted and announced in this order (`telemetry.compression.types`). NONE is always
+        max_compression_ratio: largest ratio of decompressed to received size, beyond the first MiB. Real payloads
+            reach 10 to 25. Validating 16 MiB blocks the loop for half a second, so a sender has to upload a
+            corresponding amount.
+        compression_types: accepted, and announced in this order (`telemetry.compression.types`). NONE is always
             accepted and never announced (KIP-714, AcceptedCompressionTypes).
-        cache_max_size: client instances remembered.
-        instance_metrics_max: instances that have metrics of their own beside the totals
+        cache_max_size: maximum number of client instances.
+        instance_metrics_max: maximum number of instances with metrics of their own besides the totals
             (`telemetry.client.instance.metrics.max`).
-        default_interval_ms: push interval of clients that no subscription matches [ms].
+        default_interval_ms: push interval of clients without a matching subscription [ms].
         delta_temporality: clients send sums as deltas.
-        sender_limits: what one address or principal may send with all its instances.
-        max_label_bytes: longest client-given label value in a push record [B, UTF-8]; the rest is cut and counted.
+        sender_limits: limits of one address or principal over all its instances.
+        max_label_bytes: longest client-given label value in a push record [B, UTF-8]; longer values are cut and
+            counted.
     """
 
     telemetry_max_bytes: int = 1 << 20

@@ -84,7 +84,8 @@ MODULES = (
     "quota",
     "quota_type",
     "session",
-    "stats",
+    "stats.rate",
+    "stats.token_bucket",
 )
 
 
@@ -114,8 +115,8 @@ class Engine:
 
     def candidates(self) -> Iterator[tuple[str, Calls]]:
         """Ours: a sensor at hand, and a manager that finds it by user and client id."""
-        stats = self.modules["stats"]
-        for kind, stat in (("bucket", stats.TokenBucket), ("rate", stats.Rate)):
+        bucket, rate = self.modules["stats.token_bucket"].TokenBucket, self.modules["stats.rate"].Rate
+        for kind, stat in (("bucket", bucket), ("rate", rate)):
             for samples in (11, 101):
                 for how in (CLOCK, GIVEN, WINDOW_EACH, UNCHECKED) if kind == "rate" else (CLOCK, GIVEN):
                     name = f"{self.prefix}sensor {kind} of {samples} windows, {how}"

@@ -20,7 +20,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from base.errors import InvalidConfigError
-from quotas.config import IP_QUOTA_KEYS, TELEMETRY_QUOTA_KEYS, USER_AND_CLIENT_QUOTA_KEYS, checked_quota_value
+from quotas import IP_QUOTA_KEYS, TELEMETRY_QUOTA_KEYS, USER_AND_CLIENT_QUOTA_KEYS, checked_quota_value
 from quotas.connection_quota_config import canonical_address
 from quotas.entity import (
     DEFAULT_CLIENT_ID_ENTITY,

@@ -10,8 +10,7 @@ from fleetgauge.config import ServiceConfig
 from fleetgauge.config.connections import parse_overrides, resolve_overrides
 from fleetgauge.config.security import ListenerKeys
 from fleetgauge.errors import ConfigError
-from quotas.connection_quota_config import check_listener_limits
-from quotas.connection_quotas import (
+from quotas import (
     Connection,
     ConnectionQuotaConfig,
     ConnectionQuotas,
@@ -20,6 +19,7 @@ from quotas.connection_quotas import (
     TooManyConnectionsError,
     Wait,
 )
+from quotas.connection_quota_config import check_listener_limits
 from quotas.drivers.asyncio_connections import AsyncioConnectionQuotas
 from quotas.metrics import Metrics
 from wire.connection_limits import Place, Refusal

@@ -12,9 +12,9 @@ from fleetgauge.config import ServiceConfig
 from fleetgauge.config.quotas import Entity, EntityLimit, read_limits
 from fleetgauge.errors import ConfigError
 from fleetgauge.listener.request_quota import RequestQuota
+from quotas import USER_AND_CLIENT_QUOTA_KEYS, QuotaConfig
 from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
 from quotas.client_quota import ClientQuotaManager
-from quotas.config import USER_AND_CLIENT_QUOTA_KEYS, QuotaConfig
 from quotas.connection_quotas import ConnectionQuotas
 from quotas.drivers.asyncio_reaper import AsyncioReaper
 from quotas.entity import ClientIdEntity, IpEntity, KafkaQuotaEntity

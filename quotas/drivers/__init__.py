@@ -1,1 +1,1 @@
-"""What runs the engine: threads and loops. The engine itself has neither, and works without these."""
+"""Drivers on threads and event loops. The engine itself has neither, and works without them."""

@@ -1,24 +1,26 @@
-"""Connection quotas for acceptors that are tasks of an event loop: who has to wait awaits."""
+"""Connection quotas for acceptors on an event loop: waiting is awaited."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from base.arguments import check_types
 from base.clock import Time
 from quotas.connection_decisions import Admit, Refuse, Wait
 from quotas.connection_quotas import Connection, ConnectionQuotas
 
 
 class AsyncioConnectionQuotas:
-    """`inc` and `dec` on one event loop; limits and other connections may change in other threads.
+    """`inc` and `dec` on one event loop; limits and other connections may change on other threads.
 
     Args:
-        quotas: decides.
+        quotas: makes the decisions.
         time: the clocks; only the monotonic one is read.
-        loop: on which `inc` is awaited.
+        loop: the loop of `inc`.
     """
 
     def __init__(self, quotas: ConnectionQuotas, time: Time, loop: asyncio.AbstractEventLoop) -> None:
+        check_types(quotas=(quotas, ConnectionQuotas), time=(time, "hi_res_clock_ms"))
         self.quotas: Final = quotas
         self._time = time
         self._loop = loop
@@ -28,23 +30,23 @@ class AsyncioConnectionQuotas:
     async def inc(
         self, listener_name: str, address: str | None = None, on_wait: Callable[[Wait], None] = lambda _: None
     ) -> Connection:
-        """Counts a connection that was just accepted, after the wait that the limits of listener and broker ask for.
+        """Counts an accepted connection, after the wait that the limits of listener and broker require.
 
-        A wait that is cancelled leaves nothing counted.
+        A cancelled wait leaves nothing counted.
 
         Args:
             listener_name: one that was added.
-            address: whose connection it is; None where `ConnectionQuotas.identify` will say that later.
-            on_wait: told of every wait when it begins.
+            address: of the client; None if `ConnectionQuotas.identify` sets it later.
+            on_wait: called at the start of every wait.
 
         Raises:
-            TooManyConnectionsError: its address has enough of them; close it.
-            ConnectionThrottledError: its address makes them too fast; hold it for `throttle_time_ms`, then close it.
+            TooManyConnectionsError: its address has reached its maximum; close it.
+            ConnectionThrottledError: its address exceeds its rate; close it after `throttle_time_ms`.
             LookupError: there is no such listener.
         """
         connection = self.quotas.arrive(listener_name, self._time.hi_res_clock_ms(), address)
         while True:
-            with self.quotas.lock:  # from the decision to the wait nobody can make room unnoticed
+            with self.quotas.lock:  # no room can be made unnoticed between decision and wait
                 decision = self.quotas.decide(connection, self._time.hi_res_clock_ms())
                 room = self._await_room() if decision == Wait(None) else None
             if isinstance(decision, Admit):
@@ -55,11 +57,11 @@ class AsyncioConnectionQuotas:
             await self._wait(decision, room)
 
     def dec(self, connection: Connection) -> None:
-        """Gives back a connection that was counted; see `ConnectionQuotas.dec`."""
+        """Ends the counting of a connection; see `ConnectionQuotas.dec`."""
         self.quotas.dec(connection)
 
     def close(self) -> None:
-        """Is told of nothing any more; nobody may be waiting."""
+        """Unsubscribes; no connection may be waiting."""
         self.quotas.unsubscribe(self._wake)
 
     def _await_room(self) -> asyncio.Future[None]:
@@ -77,7 +79,7 @@ class AsyncioConnectionQuotas:
             self._waiting.discard(room)
 
     def _wake(self) -> None:
-        """There may be room; called in any thread, with the quotas' lock held."""
+        """Called when there may be room, on any thread, with the quotas' lock held."""
         if self._waiting:
             self._loop.call_soon_threadsafe(self._wake_all)
 

@@ -1,7 +1,8 @@
-"""Unmutes throttled channels from an asyncio loop."""
+"""Unmutes throttled channels on an asyncio loop."""
 
 import asyncio
 
+from base.arguments import check_types
 from base.clock import Time
 from quotas.throttled_channel import ThrottledChannelReaper
 
@@ -9,17 +10,18 @@ from quotas.throttled_channel import ThrottledChannelReaper
 class AsyncioReaper:
     """One timer of the loop for one reaper: callbacks end their throttling on the loop.
 
-    Channels may be throttled from other threads, too. Made and closed on the loop's thread.
+    Channels may be throttled from other threads, too. Create and shut it down on the loop's thread.
 
     Args:
-        reaper: whose channels are unmuted.
-        time: the clock that the reaper's channels were given.
+        reaper: of the channels.
+        time: the clock of the reaper's channels.
         loop: by default the running one.
     """
 
     def __init__(
         self, reaper: ThrottledChannelReaper, time: Time, loop: asyncio.AbstractEventLoop | None = None
     ) -> None:
+        check_types(reaper=(reaper, ThrottledChannelReaper), time=(time, "hi_res_clock_ms"))
         self._reaper = reaper
         self._time = time
         self._loop = asyncio.get_running_loop() if loop is None else loop
@@ -31,14 +33,14 @@ class AsyncioReaper:
         self._set_timer()
 
     def shutdown(self) -> None:
-        """Unmutes every channel that is still held, and sets no timer again."""
+        """Unmutes every muted channel, and stops the timer."""
         self._reaper.delay_queue.on_wakeup(None)
         self._reaper.initiate_shutdown()
         self._cancel()
         self._reaper.reap(self._time.hi_res_clock_ms())
 
     def _wake(self) -> None:
-        # Always by way of the loop: a request handler that throttles is not the place to unmute others.
+        # Always through the loop: a request handler that throttles must not unmute other channels.
         self._loop.call_soon_threadsafe(self._set_timer)
 
     def _set_timer(self) -> None:

@@ -1,8 +1,12 @@
-"""Connection quotas for acceptors that are threads: who has to wait is blocked, as in Kafka."""
+"""Connection quotas for acceptors on threads: waiting blocks, as in Kafka.
+
+For library users: the listener of `fleetgauge serve` is asyncio (`asyncio_connections`).
+"""
 
 import threading
 from typing import Final
 
+from base.arguments import check_types
 from base.clock import Time
 from quotas.connection_decisions import Admit, Refuse
 from quotas.connection_quotas import Connection, ConnectionQuotas
@@ -11,9 +15,7 @@ from quotas.connection_quotas import Connection, ConnectionQuotas
 class BlockingConnectionQuotas:
     """Kafka's `inc` and `dec`. Safe for threads.
 
-    >>> from base.clock import SystemTime
-    >>> from quotas.connection_quotas import ConnectionQuotaConfig
-    >>> from quotas.metrics import Metrics
+    >>> from quotas import ConnectionQuotaConfig, Metrics, SystemTime
     >>> quotas = ConnectionQuotas(ConnectionQuotaConfig(max_connections=100), Metrics())
     >>> quotas.add_listener("EXTERNAL")
     >>> acceptor = BlockingConnectionQuotas(quotas, SystemTime())
@@ -21,25 +23,26 @@ class BlockingConnectionQuotas:
     >>> acceptor.dec(connection)
 
     Args:
-        quotas: decides.
+        quotas: makes the decisions.
         time: the clocks; only the monotonic one is read.
     """
 
     def __init__(self, quotas: ConnectionQuotas, time: Time) -> None:
+        check_types(quotas=(quotas, ConnectionQuotas), time=(time, "hi_res_clock_ms"))
         self._quotas: Final = quotas
         self._time = time
         self._changed = threading.Condition(quotas.lock)
         quotas.subscribe(self._changed.notify_all)
 
     def inc(self, listener_name: str, address: str) -> Connection:
-        """Counts a connection that was just accepted, after the wait that the limits of listener and broker ask for.
+        """Counts an accepted connection, after the wait that the limits of listener and broker require.
 
         Raises:
-            TooManyConnectionsError: its address has enough of them; close it.
-            ConnectionThrottledError: its address makes them too fast; hold it for `throttle_time_ms`, then close it.
+            TooManyConnectionsError: its address has reached its maximum; close it.
+            ConnectionThrottledError: its address exceeds its rate; close it after `throttle_time_ms`.
             LookupError: there is no such listener.
         """
-        with self._changed:  # from the decision to the wait nobody can make room unnoticed
+        with self._changed:  # no room can be made unnoticed between decision and wait
             connection = self._quotas.arrive(listener_name, self._time.hi_res_clock_ms(), address)
             while True:
                 decision = self._quotas.decide(connection, self._time.hi_res_clock_ms())
@@ -50,9 +53,9 @@ class BlockingConnectionQuotas:
                 self._changed.wait(None if decision.ms is None else decision.ms / 1_000)
 
     def dec(self, connection: Connection) -> None:
-        """Gives back a connection that was counted; see `ConnectionQuotas.dec`."""
+        """Ends the counting of a connection; see `ConnectionQuotas.dec`."""
         self._quotas.dec(connection)
 
     def close(self) -> None:
-        """Is told of nothing any more; nobody may be waiting."""
+        """Unsubscribes; no connection may be waiting."""
         self._quotas.unsubscribe(self._changed.notify_all)

@@ -1,20 +1,25 @@
-"""Unmutes throttled channels from a thread, as Kafka does."""
+"""Unmutes throttled channels on a thread, as Kafka does.
+
+For library users: `fleetgauge serve` uses `asyncio_reaper`.
+"""
 
 import threading
 
+from base.arguments import check_types
 from base.clock import Time
 from quotas.throttled_channel import ThrottledChannelReaper
 
 
 class ReaperThread:
-    """One daemon thread for one reaper, named as the reaper is. Sleeps until a channel is due.
+    """One daemon thread for one reaper, with its name. Sleeps until a channel is due.
 
     Args:
-        reaper: whose channels are unmuted, on this thread.
-        time: the clock that the reaper's channels were given.
+        reaper: of the channels, which are unmuted on this thread.
+        time: the clock of the reaper's channels.
     """
 
     def __init__(self, reaper: ThrottledChannelReaper, time: Time) -> None:
+        check_types(reaper=(reaper, ThrottledChannelReaper), time=(time, "hi_res_clock_ms"))
         self._reaper = reaper
         self._time = time
         self._woken = threading.Event()
@@ -26,7 +31,7 @@ class ReaperThread:
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Unmutes every channel that is still held, ends the thread and waits for it."""
+        """Unmutes every muted channel, ends the thread and waits for it."""
         self._reaper.initiate_shutdown()
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -34,10 +39,10 @@ class ReaperThread:
     def _run(self) -> None:
         queue = self._reaper.delay_queue
         while True:
-            self._woken.clear()  # before looking, so that a wake-up while looking is not lost
+            self._woken.clear()  # first, so that a later wake-up is not lost
             self._reaper.reap(self._time.hi_res_clock_ms())
             if queue.closed:
-                # Whoever added just before the close is in the queue by now, and whoever comes later unmutes itself.
+                # Channels added before the close are in the queue by now; later ones are unmuted by their own thread.
                 self._reaper.reap(self._time.hi_res_clock_ms())
                 return
             self._woken.wait(self._sleep_s(queue.next_end_time_ms))

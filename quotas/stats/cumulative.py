@@ -1,4 +1,4 @@
-"""Statistics that never forget: totals since the start, and the last value."""
+"""Statistics without windows: totals since the start, and the last value."""
 
 from quotas.metric_config import MetricConfig
 
@@ -16,7 +16,7 @@ class CumulativeSum:
         self._total += value
 
     def measure(self, config: MetricConfig, now_ms: int) -> float:
-        """The sum so far."""
+        """Returns the sum."""
         return self._total
 
 
@@ -43,5 +43,5 @@ class Value:
         self._value = value
 
     def measure(self, config: MetricConfig, now_ms: int) -> float:
-        """The value recorded last."""
+        """Returns the last value."""
         return self._value

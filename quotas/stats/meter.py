@@ -1,4 +1,4 @@
-"""A rate and a total in one."""
+"""A rate and a total in one statistic."""
 
 from collections.abc import Sequence
 
@@ -16,11 +16,11 @@ class Meter:
     Args:
         rate_metric_name: name of the rate.
         total_metric_name: name of the total.
-        unit: the unit of time that the rate is per.
-        rate_stat: `WindowedCount` counts records in both, whatever their values; the default sums the values.
+        unit: unit of time of the rate.
+        rate_stat: `WindowedCount` counts records in both, ignoring their values; the default sums the values.
 
     Raises:
-        TypeError: `rate_stat` is neither a sum nor a count.
+        TypeError: `rate_stat` is not a `WindowedSum` or `WindowedCount`.
     """
 
     __slots__ = ("_counts", "_rate", "_rate_metric_name", "_total", "_total_metric_name")
@@ -43,7 +43,7 @@ class Meter:
         self._total_metric_name = total_metric_name
 
     def stats(self) -> Sequence[NamedMeasurable]:
-        """The total, then the rate."""
+        """Returns the total, then the rate."""
         return (
             NamedMeasurable(self._total_metric_name, self._total),
             NamedMeasurable(self._rate_metric_name, self._rate),

@@ -1,4 +1,4 @@
-"""The ring of samples under every windowed statistic."""
+"""The ring of samples of all windowed statistics; average, maximum and minimum over it."""
 
 import math
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ _start_time_ms = attrgetter("start_time_ms")
 
 
 class Sample:
-    """What was recorded in one window.
+    """The records of one window.
 
     Attributes:
         value: the statistic's running value of the window.
-        event_count: how many records it holds.
-        start_time_ms: when the window began [ms, monotonic].
-        last_event_ms: when it last took a record [ms, monotonic]; its start while it has none.
+        event_count: number of records.
+        start_time_ms: start of the window [ms, monotonic].
+        last_event_ms: time of its last record [ms, monotonic]; its start before any.
     """
 
     __slots__ = ("event_count", "last_event_ms", "start_time_ms", "value")
@@ -25,7 +25,7 @@ class Sample:
         self.reset(initial_value, now_ms)
 
     def reset(self, initial_value: float, now_ms: int) -> None:
-        """Forgets everything and begins anew at `now_ms` [ms, monotonic]."""
+        """Clears the sample and restarts it at `now_ms` [ms, monotonic]."""
         self.value = initial_value
         self.event_count = 0
         self.start_time_ms = now_ms
@@ -35,13 +35,12 @@ class Sample:
 class SampledStat:
     """A value measured over the last `samples` windows (Kafka's `SampledStat`).
 
-    A window is full when `time_window_ms` have gone by since it began, or it has taken `event_window` records;
-    the next record opens another. One sample more than `samples` is kept, because the oldest window may reach into
-    the monitored time with only its end. Subclasses say what a record does to a sample, and how samples make one
-    value.
+    A window is full after `time_window_ms` or `event_window` records; the next record opens another. One sample more
+    than `samples` is kept, because the oldest window may reach into the monitored time with only its end. Subclasses
+    define how a record changes a sample, and how samples are combined.
 
-    What depends on the windows alone (which began first, when one can be obsolete) is kept until a window opens or
-    is emptied, so that measuring costs the same with 2 windows and with 100.
+    What depends on the windows alone (the oldest one, the time when one can be obsolete) is cached until a window opens
+    or is emptied, so that measuring costs the same with 2 windows and with 100.
     """
 
     __slots__ = ("_current", "_fresh_since_ms", "_index", "_initial_value", "_oldest", "_samples")
@@ -52,8 +51,8 @@ class SampledStat:
         self._index = 0
         self._current: Sample | None = None
         self._oldest: Sample | None = None
-        # No sample was last recorded to before this: the current one counts by its start, since it still moves, or by
-        # its last record if a thread with an older clock made that.
+        # Lower bound of the samples' last records: the current one counts by its start, since it still changes, or by
+        # its last record if a thread with an earlier clock reading made that.
         self._fresh_since_ms = UNBOUNDED
 
     def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
@@ -70,7 +69,7 @@ class SampledStat:
         sample.last_event_ms = time_ms
 
     def measure(self, config: MetricConfig, now_ms: int) -> float:
-        """The value over the windows that are not obsolete at `now_ms` [ms, monotonic]."""
+        """Returns the value over the windows that are not obsolete at `now_ms` [ms, monotonic]."""
         self.purge_obsolete_samples(config, now_ms)
         return self._combine(self._samples)
 
@@ -80,7 +79,7 @@ class SampledStat:
         return self.measure(config, time_ms)
 
     def oldest(self, now_ms: int) -> Sample:
-        """The sample that began first; made at `now_ms` [ms, monotonic] where there was none."""
+        """Returns the oldest sample; created at `now_ms` [ms, monotonic] if there is none."""
         if self._oldest is None:
             if self._current is None:
                 self._open_window(now_ms)
@@ -106,19 +105,19 @@ class SampledStat:
         self._windows_changed()
 
     def _window_at(self, config: MetricConfig, time_ms: int) -> Sample:
-        """The sample for a record at `time_ms`: the next one if there is none yet or the current one is full."""
+        """Returns the sample for a record at `time_ms`; opens a window if there is none or the current one is full."""
         sample = self._current
         if sample is None:
             return self._open_window(time_ms)
         if time_ms - sample.start_time_ms >= config.time_window_ms or sample.event_count >= config.event_window:
             self._index = (self._index + 1) % (config.samples + 1)
             return self._open_window(time_ms)
-        # Another thread read its clock before this window began: the window takes the record, with its time.
+        # Another thread read its clock before this window began: the record counts in the window, with its time.
         self._fresh_since_ms = min(self._fresh_since_ms, time_ms)
         return sample
 
     def _open_window(self, time_ms: int) -> Sample:
-        """Begins a window at the ring's index: in a new sample until the ring is complete, then in the oldest."""
+        """Opens a window at the ring's index: a new sample until the ring is complete, then the oldest."""
         if self._index >= len(self._samples):
             self._samples.append(Sample(self._initial_value, time_ms))
         else:
@@ -129,7 +128,7 @@ class SampledStat:
         return self._current
 
     def _windows_changed(self) -> None:
-        """Forgets what was kept about the windows: one has opened or was emptied."""
+        """Clears the cached facts about the windows: one was opened or emptied."""
         self._oldest = None
 
     def _update(self, sample: Sample, value: float) -> None:
@@ -137,7 +136,7 @@ class SampledStat:
         raise NotImplementedError
 
     def _combine(self, samples: Sequence[Sample]) -> float:
-        """Makes the measure of all samples; empty ones hold the initial value."""
+        """Combines all samples to the measure; empty ones hold the initial value."""
         raise NotImplementedError
 
 
@@ -162,7 +161,7 @@ class Avg(SampledStat):
 
 
 class Max(SampledStat):
-    """Greatest value recorded in the monitored windows, NaN without any (Kafka's `Max`)."""
+    """Largest value recorded in the monitored windows, NaN without any (Kafka's `Max`)."""
 
     __slots__ = ()
 
@@ -178,7 +177,7 @@ class Max(SampledStat):
 
 
 class Min(SampledStat):
-    """Least value recorded in the monitored windows, NaN without any (Kafka's `Min`)."""
+    """Smallest value recorded in the monitored windows, NaN without any (Kafka's `Min`)."""
 
     __slots__ = ()
 

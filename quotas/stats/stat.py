@@ -1,4 +1,4 @@
-"""What a statistic is: the interfaces that sensors record into and metrics read from."""
+"""Interfaces of statistics, which sensors record into and metrics read from; and units of time."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -10,22 +10,22 @@ from quotas.metric_name import MetricName
 
 @runtime_checkable
 class Measurable(Protocol):
-    """Something that can be measured as a number."""
+    """A source of a number."""
 
     def measure(self, config: MetricConfig, now_ms: int) -> float:
-        """The value at `now_ms` [ms, monotonic]. May discard samples that are out of the window by then."""
+        """The value at `now_ms` [ms, monotonic]. May discard samples that are obsolete by then."""
         ...
 
 
 Gauge: TypeAlias = Callable[[MetricConfig, int], object]
-"""A function of config and monotonic time [ms] whose result is the metric's value, a number or not."""
+"""A function of config and monotonic time [ms] that returns the metric's value, not necessarily a number."""
 
 
 class Stat(Protocol):
-    """Something that takes recorded values."""
+    """A recipient of recorded values."""
 
     def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
-        """Takes `value` as seen at `time_ms` [ms, monotonic]."""
+        """Records `value` at `time_ms` [ms, monotonic]."""
         ...
 
 
@@ -46,12 +46,12 @@ class CompoundStat(Stat, Protocol):
     """A statistic with several measures, for example a rate and a total."""
 
     def stats(self) -> Sequence[NamedMeasurable]:
-        """The measures, in the order in which they are registered."""
+        """Returns the measures in the order of registration."""
         ...
 
 
 class TimeUnit(enum.Enum):
-    """Java's `TimeUnit`, as far as rates use it; the value is the unit's length [ms]."""
+    """Java's `TimeUnit`; the value is the unit's length [ms]."""
 
     NANOSECONDS = 1e-6
     MICROSECONDS = 1e-3
@@ -62,7 +62,7 @@ class TimeUnit(enum.Enum):
     DAYS = 86_400_000.0
 
     def convert(self, duration_ms: float) -> float:
-        """`duration_ms` [ms] expressed in this unit.
+        """Converts `duration_ms` [ms] to this unit.
 
         >>> TimeUnit.SECONDS.convert(1_500)
         1.5

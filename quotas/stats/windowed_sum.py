@@ -1,4 +1,4 @@
-"""The sum over the windows."""
+"""Sum and count over the windows."""
 
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.stats.sampled_stat import Sample, SampledStat
@@ -7,8 +7,8 @@ from quotas.stats.sampled_stat import Sample, SampledStat
 class WindowedSum(SampledStat):
     """Sum of the values recorded in the monitored windows (Kafka's `WindowedSum`). Recording `-v` takes `v` back.
 
-    Every request is recorded here when quotas are set, so `record` is written out, and the closed windows are added up
-    once, when they change: always from the samples, since a total that is only ever corrected would drift.
+    Every request is recorded here when quotas are set, so `record` is inlined, and the sum of the closed windows is
+    cached until they change. It is always computed from the samples, since a running total would drift.
     """
 
     __slots__ = ("_closed_sum", "_settled_config", "_settled_from_ms", "_settled_until_ms")
@@ -16,7 +16,7 @@ class WindowedSum(SampledStat):
     def __init__(self) -> None:
         super().__init__(0.0)
         self._closed_sum: float | None = None
-        # Under this config a record from then until then goes into the current window, and empties no other.
+        # Under this config, a record in this span of time goes into the current window and makes no other obsolete.
         self._settled_config: MetricConfig | None = None
         self._settled_from_ms = 0
         self._settled_until_ms = 0
@@ -35,7 +35,7 @@ class WindowedSum(SampledStat):
         sample.last_event_ms = time_ms
 
     def measure(self, config: MetricConfig, now_ms: int) -> float:
-        """The sum over the windows that are not obsolete at `now_ms` [ms, monotonic]."""
+        """Returns the sum over the windows that are not obsolete at `now_ms` [ms, monotonic]."""
         current = self._current
         if current is None:
             return 0.0
@@ -61,7 +61,7 @@ class WindowedSum(SampledStat):
         return closed_sum + sample.value
 
     def _settle(self, config: MetricConfig, time_ms: int) -> tuple[Sample, float]:
-        """For a record that comes next: its window, and the sum of the others; both hold for some time after."""
+        """Returns the window of the next record, and the sum of the others; both are cached for some time."""
         window_ms = config.time_window_ms
         expire_age_ms = config.samples * window_ms
         sample = self._current
@@ -81,8 +81,8 @@ class WindowedSum(SampledStat):
         return sample, closed_sum
 
     def _look_through(self, config: MetricConfig, current: Sample, now_ms: int) -> float:
-        """`purge_obsolete_samples`, `oldest` and the sum of the closed windows, in one pass: of clients that come once
-        in a while, nearly every record opens a window.
+        """`purge_obsolete_samples`, `oldest` and the sum of the closed windows in one pass: for clients that send
+        rarely, nearly every record opens a window.
         """
         expire_age_ms = config.samples * config.time_window_ms
         self._settled_config = None
@@ -98,7 +98,7 @@ class WindowedSum(SampledStat):
             if sample is not current:
                 closed_sum += sample.value
                 since_ms = sample.last_event_ms
-            elif sample.last_event_ms < since_ms:  # a thread with an older clock made its last record
+            elif sample.last_event_ms < since_ms:  # its last record has an earlier clock reading
                 since_ms = sample.last_event_ms
             if since_ms < fresh_since_ms:
                 fresh_since_ms = since_ms

@@ -1,1 +1,1 @@
-"""What is known of clients in the field: their metrics, versions, names and dialects."""
+"""Known clients: their metrics, versions, names and dialects."""

@@ -1,7 +1,7 @@
-"""How the clients' dialects of one attribute are read as one: pure functions, the standard library alone.
+"""Normalises attributes that clients write differently: pure functions, standard library only.
 
-Here is what every reader of pushes needs, whatever it makes of them: node ids, the group's member, topics that come
-twice, values as text. Source: what real pushes of the Java client, librdkafka and franz-go hold.
+Node ids, group members, duplicated topics, values as text. Source: recorded pushes of the Java client, librdkafka and
+franz-go.
 """
 
 import base64
@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 BOOTSTRAP_NODE_ID: Final = -1
-"""Node id of every link that leads to no known broker: bootstrap servers (Java's `node--1`, `node--2`, ...; franz-go's
+"""Node id of connections to no known broker: bootstrap servers (Java's `node--1`, `node--2`, ...; franz-go's
 seeds) and librdkafka's bootstrap and logical brokers."""
 
 NODE_KEYS: Final = ("node_id", "node.id")
-"""The attribute that names the broker of a link: Java's and franz-go's, librdkafka's."""
+"""Attribute with the broker of a connection: Java's and franz-go's, librdkafka's."""
 MEMBER_KEYS: Final = ("group_member_id", "member_id")
-"""The attribute that names the member of a group: Java's and franz-go's, librdkafka's."""
+"""Attribute with the member of a group: Java's and franz-go's, librdkafka's."""
 
 _INT32_MAX: Final = 2**31 - 1
-# Java numbers a coordinator's link 2^31-1-id. No cluster numbers its brokers from the upper half of int32.
+# Java numbers a coordinator's connection 2^31-1-id. No cluster uses broker ids in the upper half of int32.
 _FIRST_COORDINATOR: Final = 2**30
 
 _NODE: Final = re.compile(r"(?:node-)?(?P<coordinator>\+)?(?P<number>-?[0-9]{1,10})")
@@ -29,7 +29,7 @@ Attributes = Mapping[str, str | None]
 
 
 def parse_node(text: str) -> tuple[int, bool] | None:
-    """Node id and whether the link is the one to a group's or transaction's coordinator; None for any other text.
+    """Returns the node id, and whether the connection is to a group or transaction coordinator; None for other text.
 
     >>> parse_node("node-1"), parse_node("node-2147483646"), parse_node("node-+1"), parse_node("1")
     ((1, False), (1, True), (1, True), (1, False))
@@ -50,7 +50,7 @@ def parse_node(text: str) -> tuple[int, bool] | None:
 
 
 def twin_families(attribute_sets: Iterable[Attributes]) -> tuple[dict[int, int], dict[int, int]]:
-    """Which attribute sets are those of a dotted topic, and which are what an underscored twin of them would have.
+    """Finds attribute sets of a dotted topic, and those of its underscored twin.
 
     Java consumers from 4.x send the metrics of topic `a.b` twice, the second time with topic `a_b`. Two sets belong
     to one family when they are equal but for the topic and the topics are equal once `.` is `_`.
@@ -78,8 +78,8 @@ def _numbered(
 
 
 def text_of(value: Any) -> str | None:
-    """The value of an attribute, an OTLP `AnyValue`, as text: numbers in decimal, `true` or `false`, base64 for bytes,
-    JSON for the nested ones; None if it has no value.
+    """Returns an OTLP `AnyValue` as text: numbers in decimal, `true` or `false`, base64 for bytes,
+    JSON for the nested ones; None without a value.
     """
     kind = value.WhichOneof("value")
     if kind == "string_value":

@@ -1,8 +1,8 @@
-"""Kafka's own metrics of its Java clients, as their metric registries name them; data only.
+"""Metrics of Kafka's Java clients under the names in their registries; data only.
 
-Read from producer, consumer (both group protocols), share consumer, admin and Streams clients 4.3.1 at work against a
-broker, at recording level TRACE. `standard_metrics` derives the telemetry names; nothing is written twice. The tag
-`client-id` is on every one of them and is never pushed. Metrics whose value is no number are not pushed, and left out.
+Read from running producer, consumer (both group protocols), share consumer, admin and Streams clients 4.3.1, at
+recording level TRACE. `standard_metrics` derives the telemetry names. The tag
+`client-id` is on every one of them and is never pushed. Metrics with a non-numeric value are never pushed, and omitted.
 """
 
 from typing import Final, NamedTuple
@@ -16,8 +16,8 @@ class JavaMetrics(NamedTuple):
     Attributes:
         roles: clients that have them.
         group: Kafka's group, JMX's `type`.
-        tags: that a data point may carry; the same metric may also come without, as a total.
-        names: Kafka's names, separated by blanks.
+        tags: of a data point; the same metric may also exist without them, as a total.
+        names: Kafka's names, separated by spaces.
     """
 
     roles: tuple[str, ...]

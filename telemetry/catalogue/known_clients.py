@@ -1,7 +1,6 @@
 """The shipped table of the client guard, and how an operator's `[client-guard.<name>]` changes it.
 
-A row stands here for a fault of a client that its broker can set off or prevent; what is merely a dialect is dealt with
-where pushes are read.
+A row is a fault of a client that its broker can trigger or prevent. See `dialects` for mere differences in format.
 """
 
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from wire.software import UNKNOWN_SOFTWARE
 _Choice = TypeVar("_Choice", GuardAction, GuardWhen)
 
 _LIBRDKAFKA: Final = "librdkafka|confluent-kafka-go|confluent-kafka-dotnet"
-"""Names under which librdkafka says its own version; its other bindings name it inside theirs (`...-rdkafka-2.5.0`)."""
+"""Names with librdkafka's own version; its other bindings include it in theirs (`...-rdkafka-2.5.0`)."""
 
 _ALL_OF_KAFKA: Final = ("org.apache.kafka.",)
 
@@ -103,7 +102,7 @@ SHIPPED: Final[tuple[GuardRule, ...]] = (
         source="https://github.com/confluentinc/librdkafka/pull/4912",
     ),
 )
-"""In this order: a rule looks at what those before it left."""
+"""Order matters: a rule is applied to the result of the ones before."""
 
 _KEYS: Final = (
     "software",
@@ -120,14 +119,15 @@ _KEYS: Final = (
 
 
 def guard_rules(configured: Mapping[str, Mapping[str, object]]) -> tuple[GuardRule, ...]:
-    """The rules in force: the shipped ones, changed or switched off by the operator's of their name, then the others.
+    """Returns the rules in force: the shipped ones, changed or disabled by configured ones of the same name, then the
+    others.
 
     Args:
-        configured: the tables `[client-guard.<name>]`; values are TOML's or texts. A shipped rule's table needs only
-            the keys that it changes; a rule of one's own needs `software` and `action`.
+        configured: the tables `[client-guard.<name>]`; values from TOML or strings. A shipped rule's table needs
+            only the changed keys; a new rule needs `software` and `action`.
 
     Raises:
-        InvalidConfigError: one sentence that names the rule, the key, the value and what is allowed.
+        InvalidConfigError: the message names the key, the value and the allowed values.
     """
     rules: dict[str, GuardRule] = {rule.name: rule for rule in SHIPPED}
     for name, given in configured.items():
@@ -143,7 +143,7 @@ def _parse_rule(name: str, given: Mapping[str, object], shipped: GuardRule | Non
     for key in given:
         if key not in _KEYS:
             raise InvalidConfigError(f"{key} is no key of a client guard rule; it has {', '.join(_KEYS)}")
-    rule = shipped or _rule_of_ones_own(name, given)
+    rule = shipped or _new_rule(name, given)
     changes: dict[str, Any] = {}
     for key in given.keys() - {"enabled"}:
         changes[_FIELDS.get(key, key)] = _value(key, given[key])
@@ -156,7 +156,7 @@ def _parse_rule(name: str, given: Mapping[str, object], shipped: GuardRule | Non
 _FIELDS: Final = {"compression": "compression_types"}
 
 
-def _rule_of_ones_own(name: str, given: Mapping[str, object]) -> GuardRule:
+def _new_rule(name: str, given: Mapping[str, object]) -> GuardRule:
     for key in ("software", "action"):
         if key not in given and str(given.get("enabled", "true")).lower() == "true":
             shipped = ", ".join(rule.name for rule in SHIPPED)
@@ -191,7 +191,7 @@ def _value(key: str, value: object) -> object:
 
 
 def _prefixes(value: object, text: str) -> tuple[str, ...]:
-    """A list may hold the empty prefix, which is all metrics for some clients; so is the empty text."""
+    """A list may contain the empty prefix, which requests all metrics from some clients, as does the empty string."""
     given = value if isinstance(value, list | tuple) else text.split(",")
     prefixes = {str(each).strip() for each in given}
     return (ALL_METRICS,) if ALL_METRICS in prefixes else tuple(sorted(prefixes))

@@ -126,11 +126,11 @@ _UNITS: Final = (
     (r"(.*-)?bytes?(-consumed)?(-total)?|buffer-total-bytes|(batch|record|request|fetch)-size-(avg|max)", "B"),
     (r"records-(lag|lead)(-avg|-max|-min)?|records-per-request-(avg|max)|records?-.*-total", "records"),
 )
-"""The first that matches the whole name; any other is a plain number."""
+"""The first full match applies; otherwise the unit is a plain number."""
 
 
 def split(name: str) -> tuple[str, str]:
-    """Kafka's name as a quantity and a statistic, which may be empty.
+    """Splits Kafka's name into a quantity and a statistic, which may be empty.
 
     >>> split("request-latency-avg"), split("rebalance-rate-per-hour"), split("assigned-partitions")
     (('request-latency', 'avg'), ('rebalance', 'rate-per-hour'), ('assigned-partitions', ''))
@@ -140,7 +140,8 @@ def split(name: str) -> tuple[str, str]:
 
 
 def unit_of(group: str, name: str) -> str | None:
-    """The unit of a metric's values: `ms`, `B`, `1/s`, ...; `1` for a plain number, None for Streams' own metrics.
+    """Returns the unit of a metric's values: `ms`, `B`, `1/s`, ...; `1` for a plain number, None for Streams' own
+    metrics.
 
     >>> unit_of("consumer-coordinator-metrics", "commit-latency-avg"), unit_of("consumer-metrics", "request-total")
     ('ms', '1')
@@ -151,12 +152,12 @@ def unit_of(group: str, name: str) -> str | None:
 
 
 def quantity_of(group: str, name: str) -> str | None:
-    """What a metric measures, whatever the statistic; None for Streams' own metrics."""
+    """Returns the measured quantity without the statistic; None for Streams' own metrics."""
     return None if group.startswith("stream-") else _QUANTITIES.get(split(name)[0])
 
 
 def meaning_of(group: str, name: str) -> str | None:
-    """What a metric says, in a few words; None for Streams' own metrics.
+    """Returns the meaning of a metric in a few words; None for Streams' own metrics.
 
     >>> meaning_of("consumer-metrics", "poll-idle-ratio-avg").partition(", ")[2]
     "on average over the client's last samples"

@@ -1,7 +1,7 @@
-"""Advice on subscriptions: prefixes under which no known client has a metric. They are never refused.
+"""Warnings about subscription prefixes under which no known client has a metric. They are never refused.
 
 Applications and Kafka Streams may have metrics of their own (KIP-1076), and the next client version has others; but a
-prefix that nobody answers is mostly a slip of the pen, and silence would be the only sign of it.
+prefix without any known metric is usually a typo, which would otherwise show only as missing data.
 """
 
 import difflib
@@ -16,12 +16,12 @@ _logger = logging.getLogger(__name__)
 
 _MAX_COMPARED_CHARACTERS: Final = 200
 _MAX_ADVISED: Final = 32
-"""Unknown prefixes of all subscriptions together that are looked at: each costs some 10 ms of comparing."""
+"""Maximum of unknown prefixes that are compared, over all subscriptions: each takes some 10 ms."""
 _SIMILARITY: Final = 0.6
 
 
 def nearest_prefix(prefix: str) -> str:
-    """The known prefix that was probably meant; empty where none is near.
+    """Returns the most similar known prefix; empty if none is similar.
 
     >>> nearest_prefix("producer.node."), nearest_prefix("org.apache.kafka.consumer-fetch-manager")
     ('org.apache.kafka.producer.node.', 'org.apache.kafka.consumer.fetch.manager')
@@ -38,7 +38,7 @@ def nearest_prefix(prefix: str) -> str:
 
 
 class PrefixAdvice:
-    """What of the subscriptions in force nobody is known to answer.
+    """The prefixes in force without a known metric.
 
     Attributes:
         unmatched: by resource, each such prefix and the nearest known one (or nothing).
@@ -48,7 +48,7 @@ class PrefixAdvice:
         self.unmatched: dict[str, dict[str, str]] = {}
 
     def review(self, requested: Mapping[str, Iterable[str]]) -> None:
-        """Looks at every resource's prefixes, and logs what is new; what was said once is not said again."""
+        """Checks the prefixes of all resources, and logs each new finding once."""
         unknown = (
             (name, each) for name, prefixes in requested.items() for each in prefixes if not is_known_prefix(each)
         )

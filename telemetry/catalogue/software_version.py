@@ -1,4 +1,4 @@
-"""Versions of client software, as clients say them in ApiVersions, and ranges of them. Knows no client and no rule.
+"""Versions of client software from ApiVersions, and version ranges.
 
 Clients write what they like there (`4.4.0`, `v1.22.2`, `2.16.1-rdkafka-2.16.0`, `7.6.0-ccs`), so nothing here raises
 for a client's text: what is no version is None.
@@ -43,7 +43,7 @@ def parse_version(text: str) -> SoftwareVersion | None:
 
 
 def version_of_part(text: str, part: str) -> str | None:
-    """What a version says of a part that the client is built on, behind the last `<part>-`; None where it says nothing.
+    """Returns the version of a library inside a client, after the last `<part>-`; None if it is not named.
 
     >>> version_of_part("2.5.0-rdkafka-2.5.0", "rdkafka")
     '2.5.0'

@@ -1,7 +1,7 @@
-"""The metrics that clients are known to send: KIP-714's standard and required ones, and Kafka's own beyond them.
+"""The metrics of known clients: KIP-714's standard and required ones, and Kafka's other metrics.
 
 One table: telemetry name, type, attributes, roles, required or not, unit and meaning, and Kafka's own (JMX) name, from
-which the rule below derives the telemetry name. The standard library alone, so that other rooms may use it.
+which the rule below derives the telemetry name. Standard library only, so that Spark executors can use it.
 """
 
 import bisect
@@ -15,13 +15,13 @@ from telemetry.catalogue.java_metrics import JAVA_METRICS
 from telemetry.catalogue.meanings import meaning_of, quantity_of, unit_of
 
 KAFKA_PREFIX: Final = "org.apache.kafka."
-"""Begins every telemetry name that is derived from one of Kafka's (KIP-714, Naming)."""
+"""Prefix of every telemetry name derived from one of Kafka's (KIP-714, Naming)."""
 
 Client = Literal["java", "librdkafka", "franz-go"]
 ROLES: Final = ("producer", "consumer", "share-consumer", "admin", "streams")
 
 _ALL: Final = frozenset({"*", ""})
-"""Both ask for everything: the one alone in a subscription, the other as a prefix."""
+"""Both request all metrics: `*` alone in a subscription, the empty string as a prefix."""
 
 _REQUIRED: Final = frozenset(
     {
@@ -33,8 +33,8 @@ _REQUIRED: Final = frozenset(
         ("consumer-node-metrics", "request-latency-max"),
     }
 )
-"""KIP-714, Standard producer and consumer metrics: every client must have them. The KIP marks them by bold type, which
-the copy at hand has lost; an issue of another client (Dekaf, 1005) lists these six, unchecked against the KIP."""
+"""KIP-714, Standard producer and consumer metrics: every client must have them. The KIP marks them in
+bold; these six are from an issue of another client (Dekaf, 1005), not checked against the KIP."""
 
 _STANDARD: Final = _REQUIRED | frozenset(
     {
@@ -93,26 +93,26 @@ _OTHER_CLIENTS: Final[Mapping[Client, Mapping[str, Mapping[str, str]]]] = {
         },
     },
 }
-"""What clients that are not Kafka's have, by role and Kafka's group: librdkafka 2.16, franz-go 1.22."""
+"""Metrics of other clients by role and Kafka's group: librdkafka 2.16, franz-go 1.22."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownMetric:
-    """One metric that some client is known to send.
+    """One metric of at least one known client.
 
     Attributes:
-        name: the telemetry name, which subscriptions are about.
+        name: the telemetry name, matched by subscriptions.
         type: `sum` or `gauge`, as Java sends it.
-        attributes: that its data points may carry.
+        attributes: of its data points.
         roles: clients that have it.
-        is_standard: KIP-714 says that clients should have it.
-        is_required: KIP-714 says that clients must have it.
+        is_standard: a standard metric of KIP-714, which clients should have.
+        is_required: a required metric of KIP-714, which clients must have.
         kafka_group: of Kafka's own (JMX) name.
         kafka_name: Kafka's own (JMX) name.
-        clients: implementations that are known to have it.
-        unit: of its values, `1` for a plain number; None where it is not known.
-        quantity: what is measured, in a few words; None where it is not known.
-        meaning: the same with the statistic.
+        clients: implementations known to have it.
+        unit: of its values, `1` for a plain number; None if unknown.
+        quantity: the measured quantity in a few words; None if unknown.
+        meaning: quantity and statistic.
     """
 
     name: str
@@ -130,9 +130,9 @@ class KnownMetric:
 
 
 def telemetry_name(group: str, name: str) -> str:
-    """The telemetry name of a Kafka metric (KIP-714, Naming; kafka-clients' `TelemetryMetricNamingConvention`).
+    """Returns the telemetry name of a Kafka metric (KIP-714, Naming; kafka-clients' `TelemetryMetricNamingConvention`).
 
-    Lower case; the group without `-metrics`, wherever that stands behind the first word; every `-` becomes a dot.
+    Lower case; the group without `-metrics` at any position after the first word; every `-` becomes a dot.
 
     >>> telemetry_name("consumer-coordinator-metrics", "rebalance-latency-max")
     'org.apache.kafka.consumer.coordinator.rebalance.latency.max'
@@ -144,18 +144,18 @@ def telemetry_name(group: str, name: str) -> str:
 
 
 def attribute_name(tag: str) -> str:
-    """The telemetry attribute of a Kafka tag: lower case, `-` becomes `_` (KIP-714, Naming)."""
+    """Returns the telemetry attribute of a Kafka tag: lower case, `-` becomes `_` (KIP-714, Naming)."""
     return tag.lower().replace("-", "_")
 
 
 def metric_type(name: str) -> Literal["sum", "gauge"]:
-    """The type under which Java sends a Kafka metric: a cumulative count is a sum, and Kafka names those `-total`."""
+    """Returns the OTLP type of a Kafka metric in Java: cumulative counts, named `-total`, are sums."""
     return "sum" if name.endswith("-total") else "gauge"
 
 
 @cache
 def known_metrics() -> tuple[KnownMetric, ...]:
-    """The table: producer, consumer, share consumer, admin, Streams; by group and name within."""
+    """Returns the table: producer, consumer, share consumer, admin, Streams; ordered by group and name."""
     others = _clients_by_metric()
     found = {}
     for roles, group, tags, names in JAVA_METRICS:
@@ -189,13 +189,13 @@ def _clients_by_metric() -> Mapping[tuple[str, str], tuple[Client, ...]]:
 
 
 def selected(prefixes: Iterable[str]) -> tuple[KnownMetric, ...]:
-    """The known metrics that a subscription with these prefixes asks for: `*` and the empty prefix ask for all."""
+    """Returns the known metrics that match these prefixes; `*` and the empty prefix match all."""
     wanted = tuple("" if prefix in _ALL else prefix for prefix in prefixes)
     return tuple(metric for metric in known_metrics() if metric.name.startswith(wanted))
 
 
 def is_known_prefix(prefix: str) -> bool:
-    """True if some known client has a metric under `prefix`."""
+    """True if a known client has a metric under `prefix`."""
     names = _sorted_names()
     first = bisect.bisect_left(names, "" if prefix in _ALL else prefix)
     return first < len(names) and (prefix in _ALL or names[first].startswith(prefix))
@@ -208,7 +208,7 @@ def _sorted_names() -> tuple[str, ...]:
 
 @cache
 def known_prefixes() -> tuple[str, ...]:
-    """Every prefix that ends at a dot, and every whole name: what an operator might have meant."""
+    """Returns every prefix that ends at a dot, and every whole name, as candidates for corrections."""
     found = set()
     for metric in known_metrics():
         parts = metric.name.split(".")
@@ -218,7 +218,7 @@ def known_prefixes() -> tuple[str, ...]:
 
 
 def serves_every_role(client: Client, prefix: str) -> bool:
-    """True if a client of this implementation has a metric under `prefix` whether it is a producer or a consumer."""
+    """True if a client of this implementation has a metric under `prefix` both as a producer and as a consumer."""
     by_role = _OTHER_CLIENTS[client]
     return all(_has_any(by_role[role], prefix) for role in ("producer", "consumer"))
 

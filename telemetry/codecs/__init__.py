@@ -1,12 +1,11 @@
-"""The five codecs of a push, each bounded while it decompresses."""
+"""The five codecs of a push, with bounds enforced during decompression."""
 
 from collections.abc import Callable
 from functools import partial
 
 from telemetry.codecs.bounds import too_large
 from telemetry.codecs.compression_type import CompressionType
-from telemetry.codecs.gzip import decompress_gzip
-from telemetry.codecs.lz4 import decompress_lz4
+from telemetry.codecs.framed import decompress_gzip, decompress_lz4
 from telemetry.codecs.snappy import decompress_snappy
 from telemetry.codecs.zstd import ZstdDecompressor
 
@@ -14,10 +13,10 @@ __all__ = ["CompressionType", "decompressors"]
 
 
 def decompressors(max_bytes: int) -> dict[CompressionType, Callable[[bytes], bytes]]:
-    """One function for each compression type; none returns more than `max_bytes` [B].
+    """Returns a decompression function per compression type; none returns more than `max_bytes` [B].
 
-    The functions raise InvalidRecordError for bytes that are not of their codec, or not all of them, and
-    TelemetryTooLargeError beyond the bound. They share a context: not for several threads at once.
+    The functions raise InvalidRecordError for corrupt or incomplete input, and TelemetryTooLargeError beyond the bound.
+    They share a context: not for several threads at once.
     """
     return {
         CompressionType.NONE: partial(_plain, max_bytes=max_bytes),

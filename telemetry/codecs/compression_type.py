@@ -1,4 +1,4 @@
-"""The compression types that a push may name, with Kafka's numbers."""
+"""Compression types of a push, with Kafka's numbers."""
 
 import enum
 
@@ -14,5 +14,5 @@ class CompressionType(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """The name as configs and push records write it, for example `zstd`."""
+        """The name in configs and push records, for example `zstd`."""
         return self.name.lower()

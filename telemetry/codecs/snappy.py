@@ -13,14 +13,14 @@ _XERIAL_HEADER_BYTES: Final = 16
 
 _BLOCK_LENGTH = struct.Struct(">i")
 _MAX_EXPANSION: Final = 22
-"""A copy of 64 bytes takes 3: no snappy block stands for more than 21.4 times its length."""
+"""A copy of 64 bytes takes 3 bytes: no snappy block decompresses to more than 21.4 times its length."""
 
 
 def decompress_snappy(data: bytes, max_bytes: int) -> bytes:
-    """The decompressed bytes, of a raw block or of every xerial block.
+    """Returns the decompressed bytes of a raw block or of all xerial blocks.
 
     Raises:
-        InvalidRecordError: no snappy, cut off, or followed by something else.
+        InvalidRecordError: not snappy, truncated, or followed by other data.
         TelemetryTooLargeError: more than `max_bytes` [B].
     """
     if data.startswith(XERIAL_MAGIC):
@@ -35,7 +35,7 @@ def _decompress_xerial(data: bytes, max_bytes: int) -> bytes:
     for _ in range(MAX_BLOCKS):
         if position == len(data):
             return b"".join(chunks)
-        if data.startswith(XERIAL_MAGIC, position):  # streams may be joined: a header between blocks
+        if data.startswith(XERIAL_MAGIC, position):  # streams may be concatenated: a header between blocks
             position += _XERIAL_HEADER_BYTES
             continue
         block, position = _next_block(data, position)
@@ -46,7 +46,7 @@ def _decompress_xerial(data: bytes, max_bytes: int) -> bytes:
 
 
 def _next_block(data: bytes, position: int) -> tuple[bytes, int]:
-    """The xerial block at `position`, and where the next one begins."""
+    """Returns the xerial block at `position`, and the position of the next one."""
     start = position + _BLOCK_LENGTH.size
     if start > len(data):
         raise broken("snappy", "it is cut off")
@@ -69,7 +69,7 @@ def _decompress_block(block: bytes, room: int, max_bytes: int) -> bytes:
 
 
 def _stated_length(block: bytes) -> int:
-    """The decompressed length [B] at the head of a raw block: a little-endian varint of up to 32 bits."""
+    """Returns the decompressed length [B] from the head of a raw block: a little-endian varint of up to 32 bits."""
     length = 0
     for index, byte in enumerate(block[:5]):
         length |= (byte & 0x7F) << (7 * index)

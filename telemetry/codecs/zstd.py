@@ -7,17 +7,17 @@ import zstandard
 from telemetry.codecs.bounds import MAX_FRAMES, broken, too_large, too_many_frames
 
 SLICE_BYTES: Final = 512
-"""Input handed over at a time. A zstd block of 4 bytes can stand for 128 KiB, so a slice adds at most 16 MiB."""
+"""Input per call. A zstd block of 4 bytes can decompress to 128 KiB, so a slice adds at most 16 MiB."""
 
 AT_ONCE_BYTES: Final = 1 << 20
-"""A single frame that states no more than this is decompressed in one call, which is faster than slices."""
+"""A single frame with at most this content size is decompressed in one call, which is faster than slices."""
 
 _MIN_WINDOW_BYTES: Final = 8 << 20
-"""RFC 8878 recommends that every decoder take windows of 8 MiB; levels up to 19 need no more."""
+"""RFC 8878 recommends that decoders support windows of 8 MiB; levels up to 19 need at most that."""
 
 
 class ZstdDecompressor:
-    """Decompresses with one reused context (a fresh one for each push costs five times as much).
+    """Decompresses with one reused context (a new one per push takes five times as long).
 
     `zstandard.ZstdDecompressor.decompress(max_output_size=n)` ignores n when the frame states its content size,
     so the stated size is checked first; without one the frame is decompressed in slices of the input.
@@ -27,7 +27,7 @@ class ZstdDecompressor:
     __slots__ = ("_at_once", "_context", "_max_bytes", "_max_window_bytes")
 
     def __init__(self, max_bytes: int) -> None:
-        """Makes one that returns at most `max_bytes` [B]."""
+        """Creates a decompressor that returns at most `max_bytes` [B]."""
         self._max_bytes = max_bytes
         window = max(_MIN_WINDOW_BYTES, 1 << (max_bytes - 1).bit_length())
         self._max_window_bytes = min(window, 1 << zstandard.WINDOWLOG_MAX)
@@ -35,11 +35,11 @@ class ZstdDecompressor:
         self._at_once = self._context.decompress
 
     def __call__(self, data: bytes) -> bytes:
-        """The decompressed bytes.
+        """Returns the decompressed bytes.
 
         Raises:
-            InvalidRecordError: no zstd, cut off, or followed by something else.
-            TelemetryTooLargeError: more than the bound, or a window of more than it.
+            InvalidRecordError: not zstd, truncated, or followed by other data.
+            TelemetryTooLargeError: more than the bound, or a window larger than the bound.
         """
         try:
             stated = zstandard.frame_content_size(data)
@@ -49,7 +49,7 @@ class ZstdDecompressor:
                 try:
                     return self._at_once(data, allow_extra_data=False)
                 except zstandard.ZstdError:
-                    pass  # several frames, or a broken one: the slow way tells
+                    pass  # several frames, or a corrupt one: decided below
             return self._frames(data)
         except zstandard.ZstdError as error:
             if self._wants_a_larger_window(data):
@@ -57,7 +57,9 @@ class ZstdDecompressor:
             raise broken("zstd", error) from None
 
     def _wants_a_larger_window(self, data: bytes) -> bool:
-        """True if the first frame is well-formed and only its level too high: no reason to mute a client for good."""
+        """True if the first frame is valid and only needs a larger window, which must not stop a client's telemetry for
+        good.
+        """
         try:
             return zstandard.get_frame_parameters(data).window_size > self._max_window_bytes
         except zstandard.ZstdError:
@@ -74,7 +76,7 @@ class ZstdDecompressor:
         raise too_many_frames("zstd")
 
     def _frame(self, data: bytes, position: int, room: int, chunks: list[bytes]) -> tuple[int, int]:
-        """Decompresses the frame at `position` into `chunks`; returns where the next begins and what room is left."""
+        """Decompresses the frame at `position` into `chunks`; returns the next position and the room left."""
         frame = self._context.decompressobj()
         while position < len(data):
             piece = data[position : position + SLICE_BYTES]

@@ -1,4 +1,4 @@
-"""The plugin interface under one name: what a reporter implements, how it is loaded, and who calls it."""
+"""The plugin interface: what a reporter implements, its loading, and the class that calls it."""
 
 from telemetry.plugin.api import (
     CONTENT_TYPE,

@@ -1,4 +1,4 @@
-"""Kafka's interfaces for those who receive client telemetry: reporters, receivers, and what they are given.
+"""Kafka's interfaces for plugins that receive client telemetry: reporters, receivers, exporters, and their arguments.
 
 Names and order of calls are Kafka's: `configure`, `context_change`, `init`, then `client_receiver` or
 `client_telemetry_exporter` once, then `export_metrics` for every push (KIP-714, Client telemetry receiver; KIP-1217).
@@ -21,7 +21,7 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 def _digest(parts: Iterable[str]) -> bytes:
-    """BLAKE2b of the parts, each behind its length, so that no two lists have the same text."""
+    """Returns BLAKE2b of the length-prefixed parts, so that different lists have different input."""
     hashed = hashlib.blake2b(digest_size=_SENDER_BYTES)
     for part in parts:
         content = part.encode(errors="surrogatepass")
@@ -31,21 +31,21 @@ def _digest(parts: Iterable[str]) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Who sent a request, and how (Kafka's `AuthorizableRequestContext` and what its implementation adds).
+    """Sender of a request (Kafka's `AuthorizableRequestContext` and the fields of its implementation).
 
     Attributes:
         listener_name: the receiving listener, for example `PLAINTEXT`.
         security_protocol: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`.
-        principal: whom the connection authenticated as.
-        client_id: of the request's header; empty where the client sent none.
-        client_software_name: of ApiVersions v3 and later, for example `apache-kafka-java`.
-        client_software_version: of ApiVersions v3 and later.
+        principal: authenticated principal of the connection.
+        client_id: from the request's header; empty if the client sent none.
+        client_software_name: from ApiVersions v3 and later, for example `apache-kafka-java`.
+        client_software_version: from ApiVersions v3 and later.
         client_address: the connection's source address.
         client_port: the connection's source port.
         connection_id: unique among the open connections of this node.
-        correlation_id: of the request's header.
-        sender: digest [16 B] of principal, client id and source address, which tell one sender from another under the
-            same instance id, on whatever connection. The software does too, where a connection has named it.
+        correlation_id: from the request's header.
+        sender: digest [16 B] of principal, client id and source address, which distinguish senders with the same
+            instance id across connections; so does the software, if the connection has announced it.
     """
 
     listener_name: str
@@ -73,14 +73,14 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTelemetryPayload:
-    """One push as a receiver sees it.
+    """One push, as passed to a receiver.
 
     Attributes:
         client_instance_id: the KIP-714 id of the client.
         is_terminating: the client is closing; this is its last push.
-        content_type: what `data` is.
+        content_type: of `data`.
         data: the client's own OTLP `MetricsData`, decompressed, validated, without the broker's labels. Empty for a
-            heartbeat, by which a receiver tells a client without matching metrics from a silent one.
+            heartbeat, which distinguishes a client without matching metrics from a silent one.
     """
 
     client_instance_id: uuid.UUID
@@ -91,11 +91,11 @@ class ClientTelemetryPayload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTelemetryContext:
-    """What an exporter is told of a push (KIP-1217).
+    """Context of a push for an exporter (KIP-1217).
 
     Attributes:
-        push_interval_ms: the interval in force for the client [ms]: how long its series may stay silent.
-        authorizable_request_context: who sent it.
+        push_interval_ms: the client's push interval in force [ms], the expected gap between its data points.
+        authorizable_request_context: the sender.
     """
 
     push_interval_ms: int
@@ -104,7 +104,7 @@ class ClientTelemetryContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsContext:
-    """Where the metrics of this process come from (KIP-606).
+    """Identity of this process for its metrics (KIP-606).
 
     Attributes:
         namespace: `kafka.server`.
@@ -117,13 +117,13 @@ class MetricsContext:
 
 @runtime_checkable
 class MetricsReporter(Protocol):
-    """Kafka's `MetricsReporter`. Derive from it to write only the methods that are wanted."""
+    """Kafka's `MetricsReporter`. Derive from it to implement only some of the methods."""
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Called first, with every configured key; unknown keys too, so that a reporter may have its own."""
+        """Called first, with every configured key, including unknown ones, so that a reporter may have its own."""
 
     def init(self, metrics: Sequence[KafkaMetric]) -> None:
-        """`metrics` are there already."""
+        """`metrics` exist already."""
 
     def metric_change(self, metric: KafkaMetric) -> None:
         """A metric of this process was added."""
@@ -132,22 +132,22 @@ class MetricsReporter(Protocol):
         """A metric of this process was removed."""
 
     def context_change(self, context: MetricsContext) -> None:
-        """Called before any receiver is asked for."""
+        """Called before `client_receiver` and `client_telemetry_exporter`."""
 
     def close(self) -> None:
-        """The process stops, or the reporter was removed."""
+        """The process is stopping, or the reporter was removed."""
 
 
 @runtime_checkable
 class ClientTelemetryReceiver(Protocol):
-    """Takes pushes (KIP-714, Client telemetry receiver)."""
+    """Receives pushes (KIP-714, Client telemetry receiver)."""
 
     def export_metrics(self, context: RequestContext, payload: ClientTelemetryPayload) -> Awaitable[None] | None:
-        """Called for every accepted push, in order and one call at a time, on a thread of the reporter's own.
+        """Called for every accepted push, in order and one call at a time, on the reporter's own thread.
 
         A coroutine function, and an awaitable that is returned, runs on the listener's loop and must not block it. The
-        client's response never waits; after `plugin.export.timeout.ms` an awaitable is cancelled, and a call that has
-        not begun is given up. What is raised is counted and logged, and never reaches the client.
+        client's response never waits for it. After `plugin.export.timeout.ms` an awaitable is cancelled, and a call
+        that has not begun is dropped. Exceptions are counted and logged, and never reach the client.
         """
         ...
 
@@ -157,13 +157,13 @@ class ClientTelemetry(Protocol):
     """A reporter that also receives client telemetry (KIP-714, Client telemetry receiver)."""
 
     def client_receiver(self) -> ClientTelemetryReceiver | None:
-        """Called once, after `context_change`; None receives nothing."""
+        """Called once, after `context_change`; None for no pushes."""
         ...
 
 
 @runtime_checkable
 class ClientTelemetryExporter(Protocol):
-    """Takes pushes with their interval (KIP-1217)."""
+    """Receives pushes with their interval (KIP-1217)."""
 
     def export_metrics(
         self, context: ClientTelemetryContext, payload: ClientTelemetryPayload
@@ -174,7 +174,7 @@ class ClientTelemetryExporter(Protocol):
 
 @runtime_checkable
 class ClientTelemetryExporterProvider(Protocol):
-    """A reporter that exports client telemetry (KIP-1217). One that is also a `ClientTelemetry` is asked for this."""
+    """A reporter that exports client telemetry (KIP-1217). If it is also a `ClientTelemetry`, this one is used."""
 
     def client_telemetry_exporter(self) -> ClientTelemetryExporter | None:
         """Called once, after `context_change`; None exports nothing."""

@@ -20,14 +20,16 @@ from telemetry.plugin.api import (
 _logger = logging.getLogger(__name__)
 
 ERROR_LOG_INTERVAL_MS: Final = 60_000
-"""A receiver that keeps failing is logged once in so long [ms]; every failure is counted."""
+"""Time between two log lines about a failing receiver [ms]; every failure is counted."""
 
 MAX_PENDING_EXPORTS: Final = 10_000
 MAX_PENDING_BYTES: Final = 64 << 20
-"""What one reporter may leave unfinished, in pushes and in their decompressed payloads [B]; beyond, it gets no push."""
+"""Maximum of unfinished exports of one reporter, in pushes and decompressed bytes; beyond it, further pushes are
+skipped.
+"""
 
 Export = Callable[[RequestContext, ClientTelemetryPayload, int], Awaitable[None] | None]
-"""A receiver as one function: who pushed, what, and the push interval in force [ms]."""
+"""A receiver as one function of sender, payload, and the push interval in force [ms]."""
 
 Isolate = Callable[[str, Export], Export]
 """Makes of a receiver that could block, with its reporter's name, one that cannot."""
@@ -37,7 +39,7 @@ class ExportStats(Protocol):
     """Where exports are counted; `telemetry.client_metrics.ClientMetrics` is one."""
 
     def record_plugin_export(self, own: InstanceMetrics | None, duration_ms: float, now_ms: int) -> None:
-        """A push was exported, in so long [ms]; `own` are its instance's metrics, if it has any."""
+        """Counts an export and its duration [ms]; `own` are the instance's metrics, if it has any."""
         ...
 
     def record_plugin_error(self, own: InstanceMetrics | None, now_ms: int) -> None:
@@ -46,7 +48,7 @@ class ExportStats(Protocol):
 
 
 class _BehindError(Exception):
-    """A reporter is given no more pushes until it finishes some."""
+    """A reporter has too many unfinished exports; the push is skipped."""
 
 
 class _Registered:
@@ -74,9 +76,9 @@ class _Registered:
 class ClientTelemetryExporterPlugin:
     """Kafka's `ClientTelemetryExporterPlugin`: the receivers of all registered reporters behind one call.
 
-    Every receiver gets every push; what one of them raises is counted, logged at most once a minute for it, and
-    reaches neither the client nor the next receiver. One that does not finish what it was given is passed over until
-    it does, which is counted and logged in the same way. A removed reporter is called no more.
+    Every receiver is passed every push. Its exceptions are counted, logged at most once a minute per receiver, and
+    reach neither the client nor the next receiver. A receiver with too many unfinished exports is skipped until some
+    finish, which is counted and logged in the same way. A removed reporter is not called again.
 
     Attributes:
         is_empty: True if no reporter receives telemetry.
@@ -85,8 +87,7 @@ class ClientTelemetryExporterPlugin:
     def __init__(self, time: Time | None = None, isolate: Isolate | None = None) -> None:
         """Starts without receivers; `time` measures how long exports take.
 
-        What `isolate` makes of a receiver is called in its place; coroutine functions are called as they are, since
-        calling one runs nothing yet.
+        `isolate` wraps each receiver, except coroutine functions, since calling one runs nothing yet.
         """
         self._time: Time = SystemTime() if time is None else time
         self._isolate = isolate
@@ -95,13 +96,13 @@ class ClientTelemetryExporterPlugin:
         self._stats: ExportStats | None = None
 
     def attach(self, stats: ExportStats) -> None:
-        """Has exports and their failures counted in `stats`."""
+        """Sets the counters of exports and failures."""
         self._stats = stats
 
     def add(self, reporter: MetricsReporter) -> bool:
-        """Registers a reporter; True if it receives telemetry, by either of Kafka's interfaces.
+        """Registers a reporter; True if it receives telemetry through one of Kafka's interfaces.
 
-        Whatever the reporter raises when it is asked for its receiver goes to the caller.
+        Exceptions of the reporter's `client_receiver` or `client_telemetry_exporter` propagate to the caller.
         """
         export, could_block = _export_of(reporter)
         if export is None:
@@ -113,12 +114,12 @@ class ClientTelemetryExporterPlugin:
         return True
 
     def remove(self, reporter: MetricsReporter) -> None:
-        """Unregisters a reporter; one that is not registered is no error."""
+        """Unregisters a reporter; an unknown one is ignored."""
         self._registered = tuple(each for each in self._registered if each.reporter is not reporter)
         self.is_empty = not self._registered
 
     def errors(self) -> dict[str, int]:
-        """Failed exports by the name of the reporter's class, for `fleetgauge status`."""
+        """Returns failed exports by the name of the reporter's class, for `fleetgauge status`."""
         counts: dict[str, int] = {}
         for each in self._registered:
             counts[each.name] = counts.get(each.name, 0) + each.errors
@@ -131,11 +132,12 @@ class ClientTelemetryExporterPlugin:
         push_interval_ms: int,
         own: InstanceMetrics | None = None,
     ) -> tuple[Awaitable[None], ...]:
-        """Calls every receiver, and returns what is still to be awaited. Raises nothing; nor do the awaitables.
+        """Calls every receiver, and returns the awaitables of unfinished exports. Raises nothing, nor do the
+        awaitables.
 
         Args:
-            context: who pushed.
-            payload: what was pushed.
+            context: the sender.
+            payload: of the push.
             push_interval_ms: the interval in force for the client [ms].
             own: the metrics of the client's instance, if it has any.
         """
@@ -209,8 +211,8 @@ def _export_of(reporter: MetricsReporter) -> tuple[Export | None, bool]:
         def export(
             context: RequestContext, payload: ClientTelemetryPayload, interval_ms: int
         ) -> Awaitable[None] | None:
-            told = ClientTelemetryContext(push_interval_ms=interval_ms, authorizable_request_context=context)
-            return exporter.export_metrics(told, payload)
+            push = ClientTelemetryContext(push_interval_ms=interval_ms, authorizable_request_context=context)
+            return exporter.export_metrics(push, payload)
 
         return export, not inspect.iscoroutinefunction(exporter.export_metrics)
     if isinstance(reporter, ClientTelemetry):

@@ -1,4 +1,4 @@
-"""Finds the class behind a name in `metric.reporters`, and makes a reporter of it."""
+"""Loads the reporters named in `metric.reporters`."""
 
 import importlib
 from importlib.metadata import entry_points
@@ -13,14 +13,14 @@ _METHODS: Final = ("configure", "init", "metric_change", "metric_removal", "cont
 
 
 def load_reporter(name: str) -> MetricsReporter:
-    """Makes the reporter that `name` stands for.
+    """Instantiates the reporter with this name.
 
     Args:
         name: `package.module.Class`, `package.module:Class`, or the name of an entry point of the group
             `fleetgauge.metric_reporters`.
 
     Raises:
-        InvalidConfigError: it is not found, does not import, cannot be made without arguments, or is no reporter.
+        InvalidConfigError: it is not found, cannot be imported or instantiated without arguments, or is not a reporter.
     """
     found = _find(name)
     if not callable(found):
@@ -28,7 +28,7 @@ def load_reporter(name: str) -> MetricsReporter:
     try:
         reporter = found()
     except Exception as error:
-        raise _cannot(name, f"it cannot be made without arguments: {_said(error)}") from error
+        raise _cannot(name, f"it cannot be made without arguments: {_text(error)}") from error
     missing = [method for method in _METHODS if not callable(getattr(reporter, method, None))]
     if missing:
         raise _cannot(name, f"it is no MetricsReporter, {', '.join(missing)} is missing")
@@ -40,7 +40,7 @@ def _find(name: str) -> Any:
         try:
             return entry_point.load()
         except Exception as error:
-            raise _cannot(name, f"its entry point {entry_point.value} does not load: {_said(error)}") from error
+            raise _cannot(name, f"its entry point {entry_point.value} does not load: {_text(error)}") from error
     module_name, separator, class_name = name.rpartition(":" if ":" in name else ".")
     if not separator or not module_name or not class_name:
         raise _cannot(name, f"it is neither a dotted path nor an entry point of the group {ENTRY_POINT_GROUP}")
@@ -49,10 +49,10 @@ def _find(name: str) -> Any:
     except AttributeError as error:
         raise _cannot(name, f"the module {module_name} has no {class_name}") from error
     except Exception as error:
-        raise _cannot(name, f"the module {module_name} does not import: {_said(error)}") from error
+        raise _cannot(name, f"the module {module_name} does not import: {_text(error)}") from error
 
 
-def _said(error: Exception) -> str:
+def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 

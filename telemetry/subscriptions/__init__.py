@@ -1,1 +1,1 @@
-"""Client-metrics subscriptions: which client is asked for which metrics, at which interval."""
+"""Client-metrics subscriptions: the metrics and push interval requested from each client."""

@@ -1,8 +1,8 @@
-"""The known-bad-client guard: what a client is asked for, where its software cannot take what the operator asks.
+"""The client guard: changes subscriptions for client software with known faults.
 
-Rules are data: the shipped table stands in `known_clients`, an operator's rules come from the configuration and replace
-those of the same name. A rule looks at the software name and version that a client said in ApiVersions, and at what it
-would be asked for. Evaluated when an instance is (re)subscribed, never for a push.
+Rules are data: `known_clients` has the shipped table; rules from the configuration replace those of the same name. A
+rule matches the software name and version from ApiVersions, and the subscription. Rules are evaluated when an instance
+is (re)subscribed, never for a push.
 """
 
 import enum
@@ -22,21 +22,21 @@ from telemetry.subscriptions.subscription_id import subscription_checksum
 _logger = logging.getLogger(__name__)
 
 _MAX_KNOWN_SOFTWARE: Final = 1_024
-"""Names and versions whose rules are remembered; of more, the rules are looked up each time."""
+"""Software names and versions whose rules are cached; beyond that they are looked up each time."""
 
 _MAX_GUARDED: Final = 4_096
 _MAX_LOGGED: Final = 256
-"""Pairs of a rule and a software version that are logged; status counts the others too."""
+"""Pairs of a rule and a software version that are logged; the status counts all."""
 
 _LOGGED_CHARACTERS: Final = 100
 
 
 _pattern = lru_cache(maxsize=256)(compile_pattern)
-"""Compiled once: software that is not remembered is looked up anew at each subscription."""
+"""Cached, since software beyond `_MAX_KNOWN_SOFTWARE` is matched again at each subscription."""
 
 
 class GuardAction(enum.StrEnum):
-    """What a rule does to a subscription."""
+    """Effect of a rule on a subscription."""
 
     WITHHOLD = "withhold"
     REWRITE = "rewrite"
@@ -44,10 +44,10 @@ class GuardAction(enum.StrEnum):
 
 
 class GuardWhen(enum.StrEnum):
-    """Of which subscriptions a rule speaks. One that asks for nothing is never touched.
+    """Subscriptions to which a rule applies; never to an empty one.
 
-    `one-prefix-for-all` is the crash of librdkafka 2.5.0 turned round: the rule acts unless there is one prefix alone
-    under which producers and consumers of librdkafka both have metrics, for the node cannot tell which of them asks.
+    `not-one-prefix-for-all` avoids the crash of librdkafka 2.5.0: the rule applies unless there is a single prefix
+    under which both producers and consumers of librdkafka have metrics, since the node cannot distinguish them.
     """
 
     ALWAYS = "always"
@@ -61,17 +61,17 @@ class GuardRule:
     """One row of the guard's table.
 
     Attributes:
-        name: of the rule, as an operator names it to change it or to switch it off.
+        name: of the rule, used in the configuration to change or disable it.
         software: RE2 pattern for the whole software name.
-        part: a library that clients are built on, `rdkafka`: where a software version names it (`2.5.0-rdkafka-2.5.0`),
-            the rule is for that client whatever its name, and `versions` are the library's.
-        versions: for which versions. A version that cannot be read counts as one of them: what protects does no harm.
-        action: what is done.
-        when: for which subscriptions.
-        metrics: prefixes that a rewrite asks for instead, sorted; None leaves them.
-        compression_types: codecs that a rewrite announces instead, as far as the node takes them; None leaves them.
-        reason: why, in a sentence.
-        source: where that can be read.
+        part: a library inside clients, `rdkafka`: if a software version names it (`2.5.0-rdkafka-2.5.0`), the rule
+            matches whatever the client's name, and `versions` are the library's.
+        versions: matching versions. An unparsable version matches, since the rules do no harm.
+        action: effect on the subscription.
+        when: matching subscriptions.
+        metrics: prefixes that a rewrite requests instead, sorted; None keeps them.
+        compression_types: codecs that a rewrite announces instead, as far as the node accepts them; None keeps them.
+        reason: one sentence.
+        source: link to the report of the fault.
     """
 
     name: str
@@ -86,7 +86,7 @@ class GuardRule:
     source: str = ""
 
     def concerns(self, software_name: str, software_version: str) -> bool:
-        """True if the rule is for this software."""
+        """True if the rule matches this software."""
         version = version_of_part(software_version, self.part) if self.part else None
         if version is None:
             if _pattern(self.software).fullmatch(software_name) is None:
@@ -96,7 +96,7 @@ class GuardRule:
         return parsed is None or self.versions.contains(parsed)
 
     def acts_on(self, metrics: tuple[str, ...]) -> bool:
-        """True if the rule speaks of a subscription to these prefixes."""
+        """True if the rule applies to a subscription to these prefixes."""
         if not metrics:
             return False
         if self.when is GuardWhen.ALL_METRICS:
@@ -108,7 +108,7 @@ class GuardRule:
         return True
 
     def applied_to(self, subscription: EffectiveSubscription) -> EffectiveSubscription:
-        """What the client is asked for under this rule."""
+        """Returns the subscription under this rule."""
         if self.action is GuardAction.WITHHOLD:
             return replace(subscription, metrics=(), guarded_by=(*subscription.guarded_by, self.name))
         changes: dict[str, Any] = {"guarded_by": (*subscription.guarded_by, self.name)}
@@ -121,11 +121,11 @@ class GuardRule:
 
 
 _GuardedKey = tuple[EffectiveSubscription, tuple[str, ...], tuple[GuardRule, ...]]
-"""A subscription with the names of its resources, which its equality leaves out, and the rules that are applied."""
+"""A subscription, the names of its resources (not part of its equality), and the applied rules."""
 
 
 class ClientGuard:
-    """The rules in force, and what they did. Not for several threads."""
+    """The rules in force, and counts of their effects. Not for several threads."""
 
     __slots__ = ("_applied", "_by_software", "_guarded", "_logged", "_rules")
 
@@ -137,7 +137,7 @@ class ClientGuard:
         self._applied: dict[str, int] = {}
 
     def install(self, rules: Iterable[GuardRule]) -> bool:
-        """Takes other rules; True if they differ, so that every client is to be evaluated again. Counts stay."""
+        """Replaces the rules; True if they differ, so that every client has to be evaluated again. Counts are kept."""
         rules = tuple(rules)
         if rules == self._rules:
             return False
@@ -150,7 +150,7 @@ class ClientGuard:
     def guarded(
         self, subscription: EffectiveSubscription, software_name: str, software_version: str
     ) -> EffectiveSubscription:
-        """What a client of this software is asked for in place of `subscription`; mostly the same object."""
+        """Returns the subscription for a client of this software; mostly the same object."""
         rules = self._rules_for(software_name, software_version)
         if not rules:
             return subscription
@@ -166,7 +166,7 @@ class ClientGuard:
         return guarded
 
     def counters(self) -> dict[str, dict[str, str | int]]:
-        """By rule that was ever applied: its action, its reason, and to how many (re)subscriptions it was applied."""
+        """Returns action, reason and number of affected (re)subscriptions per rule that was ever applied."""
         by_name = {rule.name: rule for rule in self._rules}
         return {
             name: {
@@ -205,7 +205,7 @@ class ClientGuard:
 
 
 def _apply(subscription: EffectiveSubscription, rules: tuple[GuardRule, ...]) -> EffectiveSubscription:
-    """Every rule in turn looks at what those before it left."""
+    """Applies the rules in order, each to the result of the one before."""
     guarded = subscription
     for rule in rules:
         if rule.acts_on(guarded.metrics):
@@ -214,11 +214,11 @@ def _apply(subscription: EffectiveSubscription, rules: tuple[GuardRule, ...]) ->
 
 
 def _checksum(guarded: EffectiveSubscription) -> int:
-    """What the id of a rewritten subscription is made of.
+    """Returns the checksum of a rewritten subscription.
 
-    The empty prefix asks for all, and so counts as `*`: franz-go's id is the one that Kafka would give it, and differs
-    from that of a withheld subscription. Codecs have no part in Kafka's id; here they do, so that a client whose codecs
-    changed asks anew.
+    The empty prefix requests all metrics, and so counts as `*`: franz-go's id is the one that Kafka would assign, and
+    differs from that of a withheld subscription. Codecs are not part of Kafka's id; here they are, so that a client
+    fetches its subscription again after a change of its codecs.
     """
     metrics = [prefix or ALL_METRICS for prefix in guarded.metrics]
     if guarded.compression_types is not None:

@@ -1,6 +1,6 @@
-"""Telemetry quotas: who pushes more than the limits allow is given a longer interval, and refused if it keeps to none.
+"""Telemetry quotas: clients over a limit get a longer push interval, and are refused if they ignore it.
 
-Nothing here mutes a connection. The rule, with a worked example, stands in `docs/quotas-at-work.md`. Times are
+No connection is muted. See docs/quotas-at-work.md for the rule and a worked example. Times are
 monotonic [ms].
 """
 
@@ -14,34 +14,34 @@ from quotas.sensor import QuotaViolationError
 from telemetry.plugin.api import RequestContext
 
 INTERVALS_BETWEEN_CHANGES: Final = 5
-"""A changed interval changes the subscription id: the client's next push is refused, and it asks again."""
+"""A changed interval changes the subscription id: the client's next push is refused, and it sends another Get."""
 
 MAX_FACTOR: Final = 65_536
-"""100 ms, the shortest interval, times this is beyond the longest; further doublings would change nothing."""
+"""The shortest interval of 100 ms times this exceeds the longest one, so larger factors have no effect."""
 
 RETURN_AT: Final = 0.8
-"""An interval is halved when what would then come takes at most this share of every limit. At the limit itself clients
-would go to and fro."""
+"""An interval is halved if the resulting demand takes at most this share of every limit. At 1 the interval would
+oscillate."""
 
 MIN_KEPT_MS: Final = 60_000
-"""For so long, and for five intervals, a quota's last client may be away and finds its interval again."""
+"""Minimum time for which a quota's factor is kept after its last client disconnected; at least five intervals."""
 
 MAX_GONE: Final = 16_384
-"""Instances that are gone whose latest push is remembered."""
+"""Disconnected instances whose latest push is remembered."""
 
 _MICRO: Final = 1_000_000
 _PUSHES, _BYTES = 0, 1
 
 
 class Pace:
-    """What an instance has to do with telemetry quotas; kept with it (`ClientInstance.pace`).
+    """Interval scaling of one instance (`ClientInstance.pace`).
 
     Attributes:
-        base_interval_ms: the interval that it is configured for.
-        factor: what that is multiplied by, a power of two.
-        changed_ms: when `factor` was last changed; None before the first time.
-        shares: what it adds to those with whom it shares a quota, of pushes and of bytes.
-        previous_push_ms: its latest push before it was forgotten, as at a reconnect; None if none is known.
+        base_interval_ms: the configured interval.
+        factor: multiplier of the interval, a power of two.
+        changed_ms: time of the last change of `factor`; None before the first.
+        shares: its contribution to the demand on its quotas of pushes and of bytes.
+        previous_push_ms: its latest push before it was removed, for example at a reconnect; None if unknown.
     """
 
     __slots__ = ("base_interval_ms", "changed_ms", "factor", "previous_push_ms", "shares")
@@ -54,12 +54,12 @@ class Pace:
         self.previous_push_ms: int | None = None
 
     def had_waited(self, push_interval_ms: int, now_ms: int) -> bool:
-        """True if the client has kept to its interval on a connection that is gone."""
+        """True if the client kept to its interval on an earlier connection."""
         return self.previous_push_ms is not None and now_ms - self.previous_push_ms >= push_interval_ms
 
 
 class Paced(Protocol):
-    """A client instance, as far as it is looked at here."""
+    """The attributes of a client instance that are used here."""
 
     instance_id: uuid.UUID
     sender: bytes
@@ -68,13 +68,13 @@ class Paced(Protocol):
 
 
 class _Sharers:
-    """Those who share a quota.
+    """The clients that share a quota.
 
     Attributes:
-        clients: how many instances.
-        demand: what they would send at their configured intervals, in millionths of pushes or bytes a second; when the
-            last of them has gone, what it would, so that it finds its factor again.
-        kept_until_ms: when they are forgotten if there is none of them.
+        clients: number of instances.
+        demand: what they would send at their configured intervals, in millionths of pushes or bytes per second; after
+            the last one disconnected, its demand, so that it gets its factor back.
+        kept_until_ms: time of their removal if there are no clients.
     """
 
     __slots__ = ("clients", "demand", "kept_until_ms")
@@ -91,12 +91,12 @@ class TelemetryPace:
     Args:
         pushes: the manager of `telemetry_push_rate`.
         payloads: the manager of `telemetry_byte_rate`.
-        identities: who is behind a request.
+        identities: quota identities of requests.
 
     Attributes:
-        enabled: False while no telemetry quota is set: then nothing is recorded, and no interval lengthened.
-        slowed: instances with a longer interval than the configured one.
-        changes: intervals that were changed.
+        enabled: False without a telemetry quota: nothing is recorded, and no interval lengthened.
+        slowed: number of instances with a longer interval than configured.
+        changes: number of changed intervals.
     """
 
     def __init__(self, pushes: ClientQuotaManager, payloads: ClientQuotaManager, identities: Identities) -> None:
@@ -109,11 +109,13 @@ class TelemetryPace:
         self.quotas_changed()
 
     def quotas_changed(self) -> None:
-        """Looks again whether any quota is set."""
+        """Updates `enabled` after a change of quotas."""
         self.enabled = any(manager.quotas_enabled for manager in self._managers)
 
     def begin(self, instance_id: uuid.UUID, context: RequestContext, base_interval_ms: int, now_ms: int) -> Pace | None:
-        """The pace of a new instance: the factor that those with whom it shares need now. None without any quota."""
+        """Returns the interval scaling of a new instance, with the factor required by its quota; None without any
+        quota.
+        """
         if not self.enabled:
             return None
         pace = Pace(base_interval_ms, _factor_for(self._load(context, now_ms)))
@@ -122,10 +124,10 @@ class TelemetryPace:
         return pace
 
     def changes_interval(self, instance: Paced, context: RequestContext, interval_ms: int, now_ms: int) -> bool:
-        """Changes the factor of an instance, if it is time; True if it did.
+        """Changes the factor of an instance if needed and due; True if it did.
 
-        Up in one step to what is needed, down by one half at a time; in either case once in five of the intervals
-        that the client has, `interval_ms` [ms].
+        Increases in one step to the needed factor, decreases by halves; either at most once in five of the client's
+        current intervals, `interval_ms` [ms].
         """
         pace = instance.pace
         if pace is None:
@@ -145,7 +147,7 @@ class TelemetryPace:
         return True
 
     def has_room(self, context: RequestContext, now_ms: int) -> bool:
-        """True if what was pushed of late, by all who share, is within every limit."""
+        """True if the recent pushes of all clients that share the quotas are within every limit."""
         try:
             for _, sensors in self._sensors(context, now_ms):
                 sensors.quota_sensor.check_quotas(now_ms)
@@ -165,7 +167,7 @@ class TelemetryPace:
             _keep(self._share(pace, kind, sensors.quota_sensor.name, demand), pace, now_ms)
 
     def leave(self, instance: Paced) -> None:
-        """Forgets an instance, but for when it last pushed: it may come again on another connection."""
+        """Removes an instance, except the time of its last push: it may reconnect."""
         pace = instance.pace
         if pace is not None:
             last_push_ms = pace.previous_push_ms if instance.last_push_ms is None else instance.last_push_ms
@@ -178,13 +180,13 @@ class TelemetryPace:
                 self._unshare(pace, kind)
 
     def expire(self, now_ms: int) -> None:
-        """Forgets those who share a quota with nobody any more."""
+        """Removes quotas without clients after their time."""
         for known in self._sharers:
             for name in [name for name, each in known.items() if not each.clients and now_ms >= each.kept_until_ms]:
                 del known[name]
 
     def _sensors(self, context: RequestContext, now_ms: int) -> list[tuple[int, ClientSensors]]:
-        """Of each quota that is set anywhere, what those record into with whom the client shares it."""
+        """Returns the client's sensors for each type of quota that is set."""
         session, client_id = self._identities.of(context.principal, context.client_id, now_ms)
         return [
             (kind, manager.get_or_create_quota_sensors(session, client_id))
@@ -193,7 +195,7 @@ class TelemetryPace:
         ]
 
     def _share(self, pace: Pace, kind: int, name: str, demand: int) -> _Sharers:
-        """Puts an instance's demand in the place of what it had before, perhaps with others."""
+        """Replaces the demand of an instance, which may have moved to another quota."""
         known = self._sharers[kind]
         sharers = known.get(name)
         if sharers is None:
@@ -218,7 +220,7 @@ class TelemetryPace:
                 sharers.demand -= demand
 
     def _load(self, context: RequestContext, now_ms: int) -> float:
-        """Demand over limit, of the quota that is nearest to its limit or furthest beyond."""
+        """Returns the largest ratio of demand to limit."""
         load = 0.0
         for kind, sensors in self._sensors(context, now_ms):
             sharers = self._sharers[kind].get(sensors.quota_sensor.name)
@@ -236,13 +238,13 @@ class TelemetryPace:
 
 
 def _keep(sharers: _Sharers, pace: Pace, now_ms: int) -> None:
-    """Has them remembered for as long as a client of this pace may take to come back and find its factor again."""
+    """Extends their time so that a client with this interval can reconnect and get its factor back."""
     away_ms = max(MIN_KEPT_MS, INTERVALS_BETWEEN_CHANGES * pace.base_interval_ms * pace.factor)
     sharers.kept_until_ms = max(sharers.kept_until_ms, now_ms + away_ms)
 
 
 def _factor_for(load: float) -> int:
-    """The smallest power of two by which intervals have to grow for a demand of `load` limits to be within one.
+    """Returns the smallest power of two by which intervals have to grow for a demand of `load` times the limit.
 
     >>> [_factor_for(load) for load in (0.5, 1.0, 1.1, 5.0)]
     [1, 1, 2, 8]

@@ -1,4 +1,4 @@
-"""Which clients a subscription is for: the `match` of a client-metrics resource, on RE2."""
+"""The `match` of a client-metrics resource, evaluated by RE2."""
 
 import base64
 import re
@@ -14,7 +14,7 @@ from base.errors import InvalidConfigError
 from telemetry.push_record import format_instance_id
 
 _MAX_PATTERN_MEMORY_BYTES: Final = 1 << 20
-"""Bounds the compiled form of one pattern; a larger one is refused as illegal."""
+"""Bounds the compiled form of one pattern; a larger one is refused."""
 
 
 class ClientMatchingParam(StrEnum):
@@ -33,11 +33,11 @@ _QUOTED_PART = re.compile(r'[^=,]*=\s*"(?:[^"]|"")*"\s*(?=,|\Z)')
 _PLAIN_PART = re.compile(r"[^,]*")
 
 ClientAttributes = Mapping[ClientMatchingParam, tuple[str, ...]]
-"""For each selector the forms of the client's value; one of them has to match."""
+"""The forms of the client's value per selector; one of them has to match."""
 
 
 def instance_id_forms(instance_id: uuid.UUID) -> tuple[str, ...]:
-    """Every form in which clients log an instance id, Kafka's own first.
+    """Returns every form in which clients log an instance id, Kafka's own first.
 
     URL-safe base64 (Java), standard base64 without and with padding (librdkafka), 32 hex digits (franz-go), and the
     hyphenated form.
@@ -48,10 +48,10 @@ def instance_id_forms(instance_id: uuid.UUID) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """One `name=pattern` of a match; the pattern has to match the whole value."""
+    """One `name=pattern` of a `match`; the pattern has to match the whole value."""
 
     param: ClientMatchingParam
-    pattern: Any  # an re2 pattern; the package publishes no types
+    pattern: Any  # an re2 pattern; untyped package
 
     def matches(self, attributes: ClientAttributes) -> bool:
         """True if the pattern matches the whole of one form of the client's value."""
@@ -59,21 +59,21 @@ class Selector:
 
 
 def parse_match(text: str) -> tuple[Selector, ...]:
-    r"""Reads a `match`: `client_software_name=kafka_python,client_software_version=1\.2\..*`.
+    r"""Parses a `match`: `client_software_name=kafka_python,client_software_version=1\.2\..*`.
 
-    A value may stand in double quotes, and then hold `,` and `=` (`client_id="a=b,c"`, `client_id="x{2,3}"`); a
-    quote in it is doubled. A selector that is given twice has to match twice (Kafka keeps the last one, against
+    A value may be in double quotes, and then contain `,` and `=` (`client_id="a=b,c"`, `client_id="x{2,3}"`); a
+    quote in it is doubled. Repeated selectors all have to match (Kafka keeps the last one, against
     KIP-714's "all of the selectors").
 
     Raises:
         InvalidConfigError: with Kafka's text, for an unknown selector, a missing or second `=`, or a pattern that
-            RE2 does not take.
+            RE2 does not accept.
     """
     return tuple(_parse_selector(part) for part in _split_outside_quotes(text)) if text.strip() else ()
 
 
 def _split_outside_quotes(text: str) -> Iterator[str]:
-    """Splits at the commas outside quoted values. A quote opens a value only as the first thing behind its `=`."""
+    """Splits at the commas outside quoted values. A quote starts a quoted value only directly after the `=`."""
     position = 0
     while position <= len(text):
         part = _QUOTED_PART.match(text, position) or _PLAIN_PART.match(text, position)
@@ -96,10 +96,10 @@ def _parse_selector(part: str) -> Selector:
 
 
 def compile_pattern(text: str) -> Any:
-    """Compiles a pattern by RE2: linear in time, bounded in memory, silent on standard error.
+    """Compiles a pattern with RE2: linear time, bounded memory, no output on standard error.
 
     Raises:
-        InvalidConfigError: RE2 does not take it, or it would take too much memory.
+        InvalidConfigError: RE2 does not accept it, or it would take too much memory.
     """
     try:
         return re2.compile(text, _re2_options())
@@ -115,5 +115,5 @@ def _re2_options() -> Any:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MAX_PATTERN_MEMORY_BYTES
-    options.never_capture = True  # only whether it matches is asked, which RE2 answers several times faster
+    options.never_capture = True  # only a yes or no is needed, which is several times faster
     return options

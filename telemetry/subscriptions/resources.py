@@ -1,4 +1,4 @@
-"""The client-metrics resources: what operators configured, and what of it one client is asked for."""
+"""The client-metrics resources as configured, and the effective subscription of one client."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ INTERVAL_MS_CONFIG: Final = "interval.ms"
 MATCH_CONFIG: Final = "match"
 
 INTERVAL_MS_DEFAULT: Final = 300_000
-"""A subscription's interval where none is configured [ms]."""
+"""Interval of a subscription without a configured one [ms]."""
 
 INTERVAL_MS_MIN: Final = 100
 INTERVAL_MS_MAX: Final = 3_600_000
@@ -23,7 +23,7 @@ ALL_METRICS: Final = "*"
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _MAX_EFFECTIVE: Final = 4_096
-"""Distinct effective subscriptions that are shared between instances; more are made and not shared."""
+"""Effective subscriptions shared between instances; beyond that each instance has its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +31,11 @@ class Subscription:
     """One client-metrics resource (KIP-714, Client metrics configuration).
 
     Attributes:
-        name: groups the properties, and means nothing else.
-        properties: as they were configured, for a describe.
-        metrics: metric name prefixes; `*` asks for all; empty asks for none.
+        name: groups the properties.
+        properties: as configured, for a describe.
+        metrics: metric name prefixes; `*` requests all; empty requests none.
         interval_ms: push interval [ms].
-        selectors: all have to match; none matches every client.
+        selectors: all have to match; without selectors every client matches.
     """
 
     name: str
@@ -45,21 +45,21 @@ class Subscription:
     selectors: tuple[Selector, ...]
 
     def matches(self, attributes: ClientAttributes) -> bool:
-        """True if the subscription is for this client."""
+        """True if the subscription matches this client."""
         return all(selector.matches(attributes) for selector in self.selectors)
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSubscription:
-    """What one client is asked for: the union of all that match it.
+    """The union of all subscriptions that match one client.
 
     Attributes:
         metrics: sorted prefixes without repeats, or `("*",)`, or empty.
-        push_interval_ms: the smallest configured interval of those that match [ms].
-        checksum: what the client's subscription id is made of.
-        names: the resources that match, sorted. Not compared: under other names it is the same subscription.
-        compression_types: announced instead of the node's; None for nearly all clients (`client_guard`).
-        guarded_by: the rules of the client guard that were applied.
+        push_interval_ms: the smallest configured interval of the matching ones [ms].
+        checksum: input of the client's subscription id.
+        names: the matching resources, sorted. Not compared: renaming a resource does not change the subscription.
+        compression_types: announced in place of the node's; None for nearly all clients (`client_guard`).
+        guarded_by: the applied rules of the client guard.
     """
 
     metrics: tuple[str, ...]
@@ -71,10 +71,10 @@ class EffectiveSubscription:
 
 
 def parse_subscription(name: str, properties: Mapping[str, str]) -> Subscription:
-    """Checks the properties of one resource and reads them.
+    """Validates and parses the properties of one resource.
 
     Raises:
-        InvalidConfigError: with Kafka's own texts, which its tools print.
+        InvalidConfigError: with Kafka's messages, which its tools print.
     """
     if not name:
         raise InvalidConfigError("Subscription name can't be empty")
@@ -93,7 +93,7 @@ def parse_subscription(name: str, properties: Mapping[str, str]) -> Subscription
 
 
 def check_subscription(name: str, properties: Mapping[str, str]) -> None:
-    """Checks the properties of one resource without keeping them.
+    """Validates the properties of one resource.
 
     Raises:
         InvalidConfigError: see `parse_subscription`.
@@ -102,7 +102,7 @@ def check_subscription(name: str, properties: Mapping[str, str]) -> None:
 
 
 def _is_unicode(text: str) -> bool:
-    """False for bytes that Python smuggles into text: an environment variable or an argument that is no UTF-8."""
+    """False for surrogate escapes: from an environment variable or an argument that is not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -111,7 +111,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _parse_metrics(text: str) -> tuple[str, ...]:
-    """The prefixes of a comma-separated list. An empty entry (a comma too many) asks for nothing."""
+    """Parses a comma-separated list of prefixes; empty entries are ignored."""
     return tuple(prefix for prefix in (part.strip() for part in text.split(",")) if prefix)
 
 
@@ -122,7 +122,7 @@ def _parse_interval(text: str | None) -> int:
         raise InvalidConfigError(
             f"Invalid value {text} for configuration {INTERVAL_MS_CONFIG}: Not a number of type INT"
         )
-    interval_ms = int(text.strip())  # Python's `int` knows fewer characters as blank than `strip` does
+    interval_ms = int(text.strip())  # `int` strips fewer kinds of white space than `strip`
     if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX:
         raise InvalidConfigError(
             f"Invalid value {interval_ms} for {INTERVAL_MS_CONFIG}, interval must be between 100 and 3600000 (1 hour)"
@@ -134,23 +134,23 @@ class Subscriptions:
     """All client-metrics resources by name.
 
     Attributes:
-        version: goes up with every change; an instance that was evaluated under an older one is evaluated again.
+        version: incremented with every change; instances evaluated under an older one are evaluated again.
     """
 
     __slots__ = ("_by_name", "_default_interval_ms", "_shared", "version")
 
     def __init__(self, default_interval_ms: int = INTERVAL_MS_DEFAULT) -> None:
-        """Starts without any; `default_interval_ms` [ms] is given to clients that nothing matches."""
+        """Starts empty; `default_interval_ms` [ms] applies to clients without a matching subscription."""
         self._by_name: dict[str, Subscription] = {}
         self._default_interval_ms = default_interval_ms
         self._shared: dict[tuple[tuple[str, ...], int, tuple[str, ...]], EffectiveSubscription] = {}
         self.version = 0
 
     def update(self, name: str, properties: Mapping[str, str]) -> None:
-        """Sets one resource; empty `properties` remove it. What changes nothing leaves the version alone.
+        """Sets one resource; empty `properties` remove it. Without a change the version stays.
 
         Raises:
-            InvalidConfigError: see `parse_subscription`; nothing is changed then.
+            InvalidConfigError: see `parse_subscription`; nothing is changed.
         """
         resources = dict(self._by_name)
         if properties:
@@ -160,15 +160,15 @@ class Subscriptions:
         self._install(resources)
 
     def replace(self, resources: Mapping[str, Mapping[str, str]]) -> None:
-        """Sets all resources at once; those that are not named are removed, those without properties too.
+        """Replaces all resources; those without properties are removed.
 
         Raises:
-            InvalidConfigError: one of them is bad; nothing is changed then.
+            InvalidConfigError: one of them is invalid; nothing is changed.
         """
         self._install({name: parse_subscription(name, given) for name, given in resources.items() if given})
 
     def reevaluate(self) -> None:
-        """Has every instance evaluated again, as after a change of what stands between it and the resources."""
+        """Causes every instance to be evaluated again, for example after a change of the client guard."""
         self.version += 1
 
     def _install(self, resources: dict[str, Subscription]) -> None:
@@ -183,22 +183,22 @@ class Subscriptions:
         return {name: dict(subscription.properties) for name, subscription in resources.items()}
 
     def names(self) -> tuple[str, ...]:
-        """The names of all resources, sorted."""
+        """Returns the names of all resources, sorted."""
         return tuple(sorted(self._by_name))
 
     def properties(self, name: str) -> Mapping[str, str]:
-        """The configured properties of a resource; empty for an unknown name."""
+        """Returns the configured properties of a resource; empty for an unknown name."""
         subscription = self._by_name.get(name)
         return subscription.properties if subscription else {}
 
     def requested_prefixes(self) -> dict[str, tuple[str, ...]]:
-        """The metric prefixes of every resource, by its name."""
+        """Returns the metric prefixes of every resource by name."""
         return {name: subscription.metrics for name, subscription in self._by_name.items()}
 
     def effective_for(self, attributes: ClientAttributes) -> EffectiveSubscription:
-        """The union of all subscriptions that match a client.
+        """Returns the union of all subscriptions that match a client.
 
-        Its interval is the smallest of theirs; the default stands where none matches, and is no ceiling (KIP-714,
+        Its interval is the smallest of theirs; the default applies if none matches, and is not an upper bound (KIP-714,
         Metrics subscription; Kafka itself never gives more than 300,000 ms).
         """
         matching = [each for each in self._by_name.values() if each.matches(attributes)]

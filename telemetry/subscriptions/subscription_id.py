@@ -1,4 +1,4 @@
-"""The subscription id: a checksum of what a client is asked for, bound to the client."""
+"""The subscription id: a checksum of the requested metrics and interval, combined with the instance id."""
 
 import uuid
 from collections.abc import Iterable
@@ -10,9 +10,9 @@ _MASK_64 = 0xFFFFFFFFFFFFFFFF
 
 
 def subscription_checksum(metrics: Iterable[str], push_interval_ms: int) -> int:
-    """CRC32C [unsigned 32 bits] of the metric prefixes and the interval [ms], written as Kafka writes them.
+    """Returns CRC32C [unsigned 32 bits] of the metric prefixes and the interval [ms] in Kafka's text form.
 
-    The text is Java's form of the sorted list with the interval behind it: `[*]1000`, `[a.b, b.c]2000`.
+    The text is Java's form of the sorted list followed by the interval: `[*]1000`, `[a.b, b.c]2000`.
     """
     return crc32c(f"[{', '.join(sorted(metrics))}]{push_interval_ms}".encode())
 
@@ -24,10 +24,10 @@ def java_uuid_hash(instance_id: uuid.UUID) -> int:
 
 
 def subscription_id(checksum: int, instance_id: uuid.UUID) -> int:
-    """The id [signed int32] that a client with `instance_id` is given for a subscription with this checksum.
+    """Returns the subscription id [signed int32] of a client for a subscription with this checksum.
 
-    Bit-identical with Kafka's for one prefix; Kafka does not sort several (KIP-714, SubscriptionId; chapter 19,
-    "Subscriptions & the subscription id").
+    Bit-identical with Kafka's for one prefix; Kafka does not sort several (KIP-714, SubscriptionId; Kafka's
+    `ClientMetricsManager.computeSubscriptionId`).
 
     >>> subscription_id(subscription_checksum(["*"], 1000), uuid.UUID("4e6fb54c-b8e6-4517-889b-e15b99c09c20"))
     -715571303

@@ -6,8 +6,14 @@ from support.quota_oracle import Script
 
 from base.clock import MockTime
 from base.errors import InvalidConfigError
-from quotas.config import IP_QUOTA_KEYS, USER_AND_CLIENT_QUOTA_KEYS, QuotaConfig, checked_quota_value
-from quotas.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
+from quotas import (
+    IP_QUOTA_KEYS,
+    USER_AND_CLIENT_QUOTA_KEYS,
+    ConnectionQuotaConfig,
+    ConnectionQuotas,
+    QuotaConfig,
+    checked_quota_value,
+)
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType

@@ -5,15 +5,24 @@ import random
 from support.quota_oracle import START_MS, Script, limited_wait
 
 from base.clock import MockTime
-from quotas.connection_quotas import (
+from quotas import (
     Admit,
+    Avg,
     Connection,
     ConnectionQuotaConfig,
     ConnectionQuotas,
+    CumulativeSum,
     Decision,
+    Max,
+    Min,
+    Rate,
     Refuse,
+    SimpleRate,
+    TokenBucket,
     TooManyConnectionsError,
     Wait,
+    WindowedCount,
+    WindowedSum,
 )
 from quotas.connection_rates import METRICS_GROUP
 from quotas.metric_config import UNBOUNDED, MetricConfig
@@ -21,17 +30,6 @@ from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.replication import ReplicationQuotaManager, ReplicationQuotaManagerConfig
 from quotas.sensor import QuotaViolationError
-from quotas.stats import (
-    Avg,
-    CumulativeSum,
-    Max,
-    Min,
-    Rate,
-    SimpleRate,
-    TokenBucket,
-    WindowedCount,
-    WindowedSum,
-)
 from quotas.stats.stat import TimeUnit
 from quotas.throttle_time import throttle_time, token_bucket_throttle_time
 

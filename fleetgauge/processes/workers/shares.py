@@ -21,7 +21,7 @@ from annotated_types import Ge
 
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
-from quotas.config import USER_AND_CLIENT_QUOTA_KEYS
+from quotas import USER_AND_CLIENT_QUOTA_KEYS
 
 DIVIDED: Final = (
     "client_instances_max",

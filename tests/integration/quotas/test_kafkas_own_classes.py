@@ -9,8 +9,7 @@ from support.quota_oracle import QuotaOracle, Script, same
 from support.quota_scenarios import connection_script, replication_script, sensor_script
 
 from base.errors import InvalidConfigError
-from quotas.config import USER_AND_CLIENT_QUOTA_KEYS, checked_quota_value
-from quotas.connection_quotas import ConnectionQuotaConfig
+from quotas import USER_AND_CLIENT_QUOTA_KEYS, ConnectionQuotaConfig, checked_quota_value
 
 pytestmark = pytest.mark.integration
 

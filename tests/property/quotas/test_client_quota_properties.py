@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from support.quotas import DEFAULT, Channel, session, set_quota, value_of
 
 from base.clock import MockTime
+from quotas import Avg, MeasurableStat, Rate, SimpleRate, TokenBucket, WindowedCount, WindowedSum
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
 from quotas.controller_mutation import ControllerMutationQuotaManager
 from quotas.metric_config import MetricConfig
@@ -14,7 +15,6 @@ from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
 from quotas.sensor import QuotaViolationError, Sensor
-from quotas.stats import Avg, MeasurableStat, Rate, SimpleRate, TokenBucket, WindowedCount, WindowedSum
 from quotas.throttled_channel import ThrottledChannelReaper
 
 ALICE = session("alice")

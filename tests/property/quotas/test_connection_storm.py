@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from base.clock import MockTime
-from quotas.connection_quotas import (
+from quotas import (
     Admit,
     Connection,
     ConnectionQuotaConfig,

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from base.clock import MockTime
+from quotas import Avg, Max, Min, Rate, SampledStat, TokenBucket, WindowedCount, WindowedSum
 from quotas.metric_config import MetricConfig
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.sensor import QuotaViolationError, Sensor
-from quotas.stats import Avg, Max, Min, Rate, SampledStat, TokenBucket, WindowedCount, WindowedSum
 from quotas.throttle_time import throttle_time, token_bucket_throttle_time
 
 CONFIGS = st.builds(

@@ -9,7 +9,7 @@ from fleetgauge.config import ConfigError, load_config
 from fleetgauge.config.connections import resolve_overrides
 from fleetgauge.config.sizes import Machine
 from fleetgauge.listener.connection_limits import NodeConnectionLimits
-from quotas.connection_quotas import UNLIMITED
+from quotas import UNLIMITED
 from quotas.metrics import Metrics
 from wire.connection_limits import Refusal
 

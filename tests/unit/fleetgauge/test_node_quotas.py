@@ -14,7 +14,7 @@ from base.principal import KafkaPrincipal
 from fleetgauge.cli.status import _quotas
 from fleetgauge.config import ConfigError, load_config
 from fleetgauge.listener.node_quotas import NodeQuotas
-from quotas.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
+from quotas import ConnectionQuotaConfig, ConnectionQuotas
 from quotas.default_quota_callback import DefaultQuotaCallback
 from quotas.entity import KafkaQuotaEntity
 from quotas.metric_config import UNBOUNDED

@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 
 from base.clock import SystemTime
-from quotas.connection_quotas import (
-    ConnectionQuotaConfig,
-    ConnectionQuotas,
-    ConnectionThrottledError,
-    TooManyConnectionsError,
-    Wait,
-)
+from quotas import ConnectionQuotaConfig, ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError, Wait
 from quotas.drivers.asyncio_connections import AsyncioConnectionQuotas
 from quotas.drivers.blocking_connections import BlockingConnectionQuotas
 from quotas.metrics import Metrics

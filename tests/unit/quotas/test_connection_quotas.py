@@ -6,7 +6,7 @@ import pytest
 
 from base.clock import MockTime
 from base.errors import InvalidConfigError
-from quotas.connection_quotas import (
+from quotas import (
     UNLIMITED,
     Admit,
     Connection,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from base.clock import MockTime, SystemTime
-from quotas.connection_quotas import Admit, Connection, ConnectionQuotaConfig, ConnectionQuotas, Decision, Wait
+from quotas import Admit, Connection, ConnectionQuotaConfig, ConnectionQuotas, Decision, Wait
 from quotas.connection_rates import ConnectionRates
 from quotas.drivers.blocking_connections import BlockingConnectionQuotas
 from quotas.metrics import Metrics

@@ -3,11 +3,11 @@ import logging
 import pytest
 
 from base.clock import MockTime
+from quotas import Avg, CumulativeSum, Max, Rate, Value
 from quotas.kafka_metric import KafkaMetric
 from quotas.metric_config import MetricConfig
 from quotas.metric_name import MetricName
 from quotas.metrics import Metrics
-from quotas.stats import Avg, CumulativeSum, Max, Rate, Value
 
 
 class Reporter:

@@ -6,8 +6,7 @@ from support.quotas import Channel, session, set_quota
 
 from base.clock import MockTime, Time
 from base.errors import InvalidConfigError
-from quotas.client_quota import ClientQuotaManagerConfig
-from quotas.config import (
+from quotas import (
     IP_QUOTA_KEYS,
     QUOTA_KEYS,
     TOPIC_QUOTA_KEYS,
@@ -16,6 +15,7 @@ from quotas.config import (
     QuotaConfig,
     checked_quota_value,
 )
+from quotas.client_quota import ClientQuotaManagerConfig
 from quotas.drivers.reaper_thread import ReaperThread
 from quotas.managers import QuotaManagers
 from quotas.metrics import Metrics

@@ -8,12 +8,12 @@ from support.interleaving import Meeting
 from support.quotas import CONFIG, Channel, session, set_quota
 
 from base.clock import MockTime
+from quotas import TokenBucket
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
 from quotas.controller_mutation import ControllerMutationQuotaManager, MutationQuotaExceededError
 from quotas.default_quota_callback import DefaultQuotaCallback
 from quotas.metrics import Metrics
 from quotas.quota_type import QuotaType
-from quotas.stats import TokenBucket
 from quotas.throttled_channel import ThrottledChannelReaper
 
 ALICE = session("alice")

@@ -2,9 +2,7 @@ import math
 
 import pytest
 
-from quotas.metric_config import MetricConfig
-from quotas.metric_name import MetricName
-from quotas.stats import (
+from quotas import (
     Avg,
     CumulativeCount,
     CumulativeSum,
@@ -18,6 +16,8 @@ from quotas.stats import (
     WindowedCount,
     WindowedSum,
 )
+from quotas.metric_config import MetricConfig
+from quotas.metric_name import MetricName
 from quotas.stats.stat import TimeUnit
 
 CONFIG = MetricConfig(samples=2, time_window_ms=1_000)

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from base.clock import MockTime
+from quotas import Avg, CumulativeCount, CumulativeSum, Max, Meter, Rate, TokenBucket, WindowedSum
 from quotas.metric_config import MetricConfig
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.sensor import QuotaViolationError, Sensor
-from quotas.stats import Avg, CumulativeCount, CumulativeSum, Max, Meter, Rate, TokenBucket, WindowedSum
 
 UPPER_TEN = MetricConfig(samples=2, time_window_ms=1_000, quota=Quota.upper_bound(10))
 

@@ -1,11 +1,11 @@
 import pytest
 
 from base.clock import MockTime
+from quotas import Avg, MeasurableStat, Rate, TokenBucket
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.sensor import QuotaViolationError, Sensor
-from quotas.stats import Avg, MeasurableStat, Rate, TokenBucket
 from quotas.stats.stat import TimeUnit
 from quotas.throttle_time import (
     MAX_THROTTLE_TIME_MS,
