@@ -9,13 +9,8 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-from exporters.console import console_exporter
 from exporters.delivery.outcome import Exporter
-from exporters.kafka.exporter import kafka_topic_exporter
-from exporters.landing.exporter import landing_exporter
 from exporters.options import ExporterConfigError, Options
-from exporters.otlp.exporter import otlp_exporter
-from exporters.prometheus.exporter import prometheus_exporter
 from exporters.self_metrics import SELF_METRICS, self_metrics_settings
 
 ENTRY_POINT_GROUP: Final = "fleetgauge.exporters"
@@ -24,14 +19,14 @@ ENTRY_POINT_GROUP: Final = "fleetgauge.exporters"
 Factory = Callable[[str, Mapping[str, object]], Exporter]
 """Makes an exporter of its name and its keys; connects to nothing yet, and raises `ExporterConfigError`."""
 
-EXPORTER_TYPES: Final[Mapping[str, Factory]] = {
-    "console": console_exporter,
-    "kafka_topic": kafka_topic_exporter,
-    "landing": landing_exporter,
-    "otlp": otlp_exporter,
-    "prometheus": prometheus_exporter,
+EXPORTER_TYPES: Final[Mapping[str, str]] = {
+    "console": "exporters.console:console_exporter",
+    "kafka_topic": "exporters.kafka.exporter:kafka_topic_exporter",
+    "landing": "exporters.landing.exporter:landing_exporter",
+    "otlp": "exporters.otlp.exporter:otlp_exporter",
+    "prometheus": "exporters.prometheus.exporter:prometheus_exporter",
 }
-"""Type -> factory of (name, key -> value)."""
+"""Type -> factory of (name, key -> value), imported when it is configured."""
 
 _DRAIN_RATE: Final = "drain.rate.bytes"
 _PIPELINE_KEYS: Final = frozenset({_DRAIN_RATE})
@@ -86,7 +81,7 @@ def pipeline_settings(name: str, values: Mapping[str, object]) -> PipelineSettin
 
 def _factory(name: str, kind: object) -> Factory:
     if isinstance(kind, str) and kind in EXPORTER_TYPES:
-        return EXPORTER_TYPES[kind]
+        return _callable(name, kind, _at_path(EXPORTER_TYPES[kind]))
     installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if isinstance(kind, str) and kind in installed:
         return _callable(name, kind, _loaded(name, kind, installed[kind].load))

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-import grpc
+from typing import TYPE_CHECKING, Final
 
 from base.errors import FleetgaugeError
+
+if TYPE_CHECKING:
+    import grpc
 
 CA_FILE: Final = "tls.ca.file"
 CERT_FILE: Final = "tls.cert.file"
@@ -65,12 +66,14 @@ class TlsFiles:
         self._load_own(context)
         return context
 
-    def credentials(self) -> grpc.ChannelCredentials:
+    def credentials(self) -> "grpc.ChannelCredentials":
         """For gRPC, which does not say itself what is wrong with a file.
 
         Raises:
             TlsFilesError: as of `context`.
         """
+        import grpc  # not for OTLP over HTTP, which has TLS files, too
+
         lenient = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         lenient.set_ciphers("ALL:@SECLEVEL=0")  # how strong a key has to be is not OpenSSL's to say here
         if self.ca_file is not None:

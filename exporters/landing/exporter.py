@@ -9,16 +9,14 @@ meanwhile, and by its push id, or its place in the log, the file is found that h
 """
 
 import errno
+import functools
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Final
-
-import pyarrow as pa
-import structlog
-from pyarrow import parquet as pq
 
 from base.clock import SystemTime, Time
 from base.redaction import without_credentials
@@ -26,28 +24,19 @@ from exporters.common_options import batch_settings, retry_settings
 from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry
 from exporters.delivery.retry import RetrySettings
 from exporters.landing.retention import MIN_RETENTION_MS, LandingRetention
-from exporters.landing.schema import (
-    DICTIONARY_COLUMNS,
-    LANDING_SCHEMA,
-    STATISTICS_COLUMNS,
-    partition_of,
-    record_batch,
-)
-from exporters.landing.storage import STORAGE_ERRORS, LandingStorage, open_storage
+from exporters.landing.storage import LandingStorage, open_storage, storage_errors
 from exporters.options import Options
 from push_log.log import Batch
 from telemetry.push_record import PushRecord
-
-log = structlog.get_logger(__name__)
-
-_ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
-"""Metrics of one row group [B]: what is converted at a time, and what one Spark task reads at least."""
 
 _IN_LOG: Final = re.compile(
     r"pushes-(?P<log>.*?)(?P<first>\d{20}-\d{10})_(?P=log)(?P<last>\d{20}-\d{10})"
     r"-[0-9a-f]{16}(?P<writer>[0-9a-f]{8})[0-9a-f]{8}\.parquet"
 )
 """The name of a file whose place is in an embedded log, where it sorts as the log does (`push_log.position`)."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_HOUR_US: Final = 3_600_000_000
 
 _REASONS: Final = {
     errno.ENOSPC: "no_space",
@@ -78,10 +67,6 @@ class LandingSettings:
         default_factory=lambda: BatchSettings(max_bytes=64 * 1024 * 1024, max_records=100_000, linger_ms=60_000)
     )
     retry: RetrySettings = field(default_factory=RetrySettings)
-
-
-class _BadRecordError(Exception):
-    """A record that no schema fits; the text says why."""
 
 
 class LandingExporter:
@@ -125,17 +110,19 @@ class LandingExporter:
 
     def export(self, batch: Batch) -> Outcome:
         """Writes the batch's files, and returns when they are safe on the disk."""
+        from exporters.landing.parquet import BadRecordError, encoded  # pyarrow: 40 MiB, for the first batch alone
+
         partitions, refused = _partitioned(batch.records)
         try:
             storage = self._prepared()
             left = {
                 partition: self._unwritten(storage, partition, rows, batch) for partition, rows in partitions.items()
             }
-            for partition, push_id, data in _encoded(left):
+            for partition, push_id, data in encoded(left):
                 storage.publish(partition, _file_name(batch, push_id), data)
-        except _BadRecordError as error:
+        except BadRecordError as error:
             return Refused(reason="bad_record", detail=str(error))
-        except (*STORAGE_ERRORS, MemoryError) as error:
+        except storage_errors(MemoryError) as error:
             where = without_credentials(self.settings.path)
             return Retry(reason=_reason(error), detail=f"cannot write to {where}: {_first_line(error)}")
         if self._written:
@@ -157,13 +144,15 @@ class LandingExporter:
         first row of a file, which is named for it; or a row within a file, where the batches after the crash were
         smaller and another crash came before they reached that file's end.
         """
+        from exporters.landing.parquet import push_ids
+
         names = storage.files(partition)
         while rows := [row for row in rows if row.push_id not in self._written] if self._written else rows:
             name = next((name for name in names if _may_hold(name, rows[0], batch)), None)
             if name is None:
                 break
             del names[name]
-            found = _push_ids(storage, partition, name)
+            found = push_ids(storage, partition, name)
             if not found.isdisjoint(row.push_id for row in rows):
                 self._written |= found
         return rows
@@ -174,25 +163,6 @@ class LandingExporter:
             storage.start()
             self._started = True
         return storage
-
-
-def encode(records: Sequence[PushRecord]) -> pa.Buffer:
-    """The records as one Parquet file.
-
-    Raises:
-        pyarrow.ArrowException: a record does not fit the schema.
-    """
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink,
-        LANDING_SCHEMA,
-        compression="zstd",
-        use_dictionary=DICTIONARY_COLUMNS,  # type: ignore[arg-type]  # the stubs leave the list out
-        write_statistics=STATISTICS_COLUMNS,
-    ) as writer:
-        for rows in _row_groups(records):
-            writer.write_batch(record_batch(rows))
-    return sink.getvalue()
 
 
 def landing_exporter(name: str, values: Mapping[str, object]) -> LandingExporter:
@@ -216,9 +186,27 @@ def landing_exporter(name: str, values: Mapping[str, object]) -> LandingExporter
     try:
         with suppress(OSError):  # of a network or a machine that may be put right: each batch tries again, and says so
             exporter.open()
-    except (pa.ArrowException, ValueError) as error:
+    except storage_errors(ValueError) as error:
         raise options.error("path", path, f"expected a path, or a URI that pyarrow.fs knows: {error}") from error
     return exporter
+
+
+def partition_of(received_at: int) -> str:
+    """The folder of a push received at `received_at` [us since the epoch], by the hour in UTC.
+
+    >>> partition_of(1_700_000_000_000_000)
+    'date=2023-11-14/hour=22'
+
+    Raises:
+        OverflowError: the time is beyond the year 9999 or before the year 1.
+    """
+    return _hour_partition(received_at // _HOUR_US)
+
+
+@functools.lru_cache(maxsize=64)
+def _hour_partition(hours: int) -> str:
+    moment = _EPOCH + timedelta(hours=hours)
+    return f"date={moment:%Y-%m-%d}/hour={moment:%H}"
 
 
 def _partitioned(records: Sequence[PushRecord]) -> tuple[dict[str, list[PushRecord]], tuple[RefusedRecord, ...]]:
@@ -233,39 +221,6 @@ def _partitioned(records: Sequence[PushRecord]) -> tuple[dict[str, list[PushReco
     return partitions, tuple(refused)
 
 
-def _encoded(partitions: Mapping[str, list[PushRecord]]) -> list[tuple[str, str, pa.Buffer]]:
-    """Folder, first push id and content of each file, all of them before the first is written.
-
-    Raises:
-        _BadRecordError: a record does not fit the schema.
-        MemoryError: there is no room, which is no fault of a record.
-    """
-    try:
-        return [(partition, rows[0].push_id, encode(rows)) for partition, rows in partitions.items() if rows]
-    except MemoryError:  # pyarrow's own is an ArrowException too
-        raise
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise _BadRecordError(str(error)) from error
-
-
-def _push_ids(storage: LandingStorage, partition: str, name: str) -> set[str]:
-    """The push ids of a file; none if it cannot be read as one of ours, and is to be written anew.
-
-    Raises:
-        OSError, pyarrow.ArrowException: the storage does not give it now.
-    """
-    with storage.open(partition, name) as file:
-        data = file.read_buffer()  # apart from the parsing, which has OSError for a damaged file too
-    try:
-        table = pq.read_table(pa.BufferReader(data), columns=["push_id"])
-        return set(map(str, table.column("push_id").to_pylist()))
-    except MemoryError:
-        raise
-    except (*STORAGE_ERRORS, KeyError) as error:
-        log.warning("a file of the landing zone cannot be read", file=f"{partition}/{name}", problem=str(error))
-        return set()
-
-
 def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "memory"
@@ -275,17 +230,6 @@ def _reason(error: Exception) -> str:
 def _first_line(error: Exception) -> str:
     """What an error says, without the pages that some storages add, and without a secret."""
     return without_credentials(next(iter(str(error).splitlines()), type(error).__name__))
-
-
-def _row_groups(records: Sequence[PushRecord]) -> Iterator[Sequence[PushRecord]]:
-    start = size = 0
-    for index, record in enumerate(records):
-        size += len(record.metrics)
-        if size >= _ROW_GROUP_BYTES:
-            yield records[start : index + 1]
-            start, size = index + 1, 0
-    if start < len(records):
-        yield records[start:]
 
 
 def _file_name(batch: Batch, first_push_id: str) -> str:

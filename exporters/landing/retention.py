@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from base.clock import Time
-from exporters.landing.storage import STORAGE_ERRORS, LandingStorage
+from exporters.landing.storage import LandingStorage, storage_errors
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ class LandingRetention:
         now_us = min(self._time.microseconds(), now_ms * 1_000 + self._offset_us)
         try:
             self._remove(storage, now_us - self._retention_us)
-        except STORAGE_ERRORS as error:
+        except storage_errors() as error:
             log.warning("old files of the landing zone cannot be removed now", problem=str(error))
 
     def _remove(self, storage: LandingStorage, before_us: int) -> None:

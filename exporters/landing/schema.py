@@ -3,17 +3,12 @@
 Spark reads it with an explicit schema of its own (`fleet.schemas`), Parquet's types are said here alone.
 """
 
-import functools
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 
 from telemetry.push_record import PushRecord
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_HOUR_US: Final = 3_600_000_000
 
 _COLUMNS: Final[tuple[tuple[str, pa.DataType, bool], ...]] = (
     ("push_id", pa.string(), False),
@@ -63,21 +58,3 @@ def _array(values: Sequence[object], field: "pa.Field[Any]") -> "pa.Array[Any]":
     if array.null_count and not field.nullable:
         raise pa.ArrowInvalid(f"{field.name} is missing, and no push is without it")
     return array
-
-
-def partition_of(received_at: int) -> str:
-    """The folder of a push received at `received_at` [us since the epoch], by the hour in UTC.
-
-    >>> partition_of(1_700_000_000_000_000)
-    'date=2023-11-14/hour=22'
-
-    Raises:
-        OverflowError: the time is beyond the year 9999 or before the year 1.
-    """
-    return _hour_partition(received_at // _HOUR_US)
-
-
-@functools.lru_cache(maxsize=64)
-def _hour_partition(hours: int) -> str:
-    moment = _EPOCH + timedelta(hours=hours)
-    return f"date={moment:%Y-%m-%d}/hour={moment:%H}"

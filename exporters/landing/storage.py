@@ -7,13 +7,14 @@ it, the mode of the landing zone's root decides: another user's Spark reads what
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
-import pyarrow as pa
-from pyarrow import fs as pa_fs
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 WRITING: Final = "_writing"
 """Folder of unfinished files, in the landing zone's root and so in its file system."""
@@ -22,14 +23,13 @@ _URI: Final = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://")
 
 _BROKEN_USER_INFO: Final = re.compile(r"(?:s3|gs|gcs|abfss?)://[^/@]*:[^/@]*/.*@")
 
-_DELAYED_OPEN: Final = "allow_delayed_open"
 
-_VISIBLE_WHEN_CLOSED: Final = frozenset({"s3", "gcs"})
-"""Object stores, in which an upload appears as a whole or not at all and a rename is a copy."""
-
-STORAGE_ERRORS: Final = (OSError, pa.ArrowException)
-"""What any method of a storage may raise where `OSError` is said: pyarrow has errors of its own for what a kind of file
-system cannot do, or answers in an unexpected way."""
+def storage_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """`others`, and what any method of a storage may raise where `OSError` is said: pyarrow has errors of its own for
+    what a kind of file system cannot do, or answers in an unexpected way. They are raised only where it is imported.
+    """
+    pyarrow = sys.modules.get("pyarrow")
+    return (OSError, *others) if pyarrow is None else (OSError, pyarrow.ArrowException, *others)
 
 
 class LandingStorage(Protocol):
@@ -43,7 +43,7 @@ class LandingStorage(Protocol):
         """
         ...
 
-    def publish(self, partition: str, name: str, data: pa.Buffer) -> None:
+    def publish(self, partition: str, name: str, data: "pa.Buffer") -> None:
         """Makes `data` readable as `partition`/`name`, for good; replaces a file of that name.
 
         Raises:
@@ -59,7 +59,7 @@ class LandingStorage(Protocol):
         """
         ...
 
-    def open(self, partition: str, name: str) -> pa.NativeFile:
+    def open(self, partition: str, name: str) -> "BinaryIO | pa.NativeFile":
         """A file that was published, for reading.
 
         Raises:
@@ -100,23 +100,14 @@ def open_storage(path: str, writer: str) -> LandingStorage:
         return LocalStorage(Path(path), folder)
     if _BROKEN_USER_INFO.match(path):  # which may still be read as a URI, of a bucket that is named like the key's id
         raise ValueError("a / in the secret key is written as %2F")
-    filesystem, root = _from_uri(path)
+    from exporters.landing.remote_storage import RemoteStorage, from_uri  # pyarrow.fs, which a local path does not need
+
+    filesystem, root = from_uri(path)
     if filesystem.type_name == "local":
         return LocalStorage(Path(root), folder)
     if not root:
         raise ValueError("it names no bucket or folder")
     return RemoteStorage(filesystem, root.rstrip("/"), folder)
-
-
-def _from_uri(path: str) -> tuple[pa_fs.FileSystem, str]:
-    """The file system of a URI, and the path within it; for S3 one that uploads a small file when it is closed, in one
-    request in place of three.
-    """
-    if path.startswith("s3://") and f"{_DELAYED_OPEN}=" not in path:
-        # pyarrow before 21 does not know it; and what else is wrong is to be said of the path itself.
-        with suppress(pa.ArrowInvalid):
-            return pa_fs.FileSystem.from_uri(f"{path}{'&' if '?' in path else '?'}{_DELAYED_OPEN}=true")
-    return pa_fs.FileSystem.from_uri(path)
 
 
 class LocalStorage:
@@ -132,7 +123,7 @@ class LocalStorage:
         for leftover in self._writing.iterdir():
             leftover.unlink()
 
-    def publish(self, partition: str, name: str, data: pa.Buffer) -> None:
+    def publish(self, partition: str, name: str, data: "pa.Buffer") -> None:
         """See `LandingStorage.publish`. File and folder are synced to the disk before it returns."""
         unfinished = self._writing / name
         folder = self._root / partition
@@ -160,9 +151,9 @@ class LocalStorage:
                     found[entry.name] = entry.stat().st_size
         return found
 
-    def open(self, partition: str, name: str) -> pa.NativeFile:
+    def open(self, partition: str, name: str) -> BinaryIO:
         """See `LandingStorage.open`."""
-        return pa.OSFile(str(self._root / partition / name), "r")
+        return (self._root / partition / name).open("rb")
 
     def partitions(self) -> list[str]:
         """See `LandingStorage.partitions`."""
@@ -186,81 +177,6 @@ class LocalStorage:
         _make_folder(folder)
         for each in missing:
             _open_up(each, self._mode())
-
-
-class RemoteStorage:
-    """Any other `pyarrow.fs` file system.
-
-    Args:
-        filesystem: what to write with.
-        root: path within it.
-        writer: name of this writer's folder for unfinished files.
-    """
-
-    def __init__(self, filesystem: pa_fs.FileSystem, root: str, writer: str) -> None:
-        self._filesystem = filesystem
-        self._root = root
-        self._writing = f"{root}/{WRITING}/{writer}"
-        self._renames = filesystem.type_name not in _VISIBLE_WHEN_CLOSED
-
-    def start(self) -> None:
-        """See `LandingStorage.start`."""
-        if self._renames:
-            self._filesystem.create_dir(self._writing, recursive=True)
-            self._filesystem.delete_dir_contents(self._writing)
-
-    def publish(self, partition: str, name: str, data: pa.Buffer) -> None:
-        """See `LandingStorage.publish`."""
-        final = f"{self._root}/{partition}/{name}"
-        if not self._renames:
-            self._write(final, data)
-            return
-        unfinished = f"{self._writing}/{name}"
-        try:
-            self._write(unfinished, data)
-            self._filesystem.create_dir(f"{self._root}/{partition}", recursive=True)
-            self._filesystem.move(unfinished, final)
-        except STORAGE_ERRORS:
-            with suppress(*STORAGE_ERRORS):
-                self._filesystem.delete_file(unfinished)
-            raise
-
-    def files(self, partition: str) -> dict[str, int]:
-        """See `LandingStorage.files`."""
-        return {info.base_name: info.size or 0 for info in self._below(partition) if info.is_file}
-
-    def open(self, partition: str, name: str) -> pa.NativeFile:
-        """See `LandingStorage.open`."""
-        return self._filesystem.open_input_file(f"{self._root}/{partition}/{name}")
-
-    def partitions(self) -> list[str]:
-        """See `LandingStorage.partitions`."""
-        dates = [info.base_name for info in self._below("") if info.base_name.startswith("date=")]
-        return [
-            f"{date}/{info.base_name}"
-            for date in dates
-            for info in self._below(date)
-            if info.base_name.startswith("hour=")
-        ]
-
-    def remove(self, partition: str, names: Iterable[str]) -> None:
-        """See `LandingStorage.remove`."""
-        for name in names:
-            with suppress(FileNotFoundError):
-                self._filesystem.delete_file(f"{self._root}/{partition}/{name}")
-        for folder in (partition, partition.partition("/")[0]):
-            if self._below(folder):
-                return
-            with suppress(OSError):  # an object store has no folders, but may have a marker for one
-                self._filesystem.delete_dir(f"{self._root}/{folder}")
-
-    def _below(self, folder: str) -> list[pa_fs.FileInfo]:
-        path = f"{self._root}/{folder}".rstrip("/")
-        return self._filesystem.get_file_info(pa_fs.FileSelector(path, allow_not_found=True))
-
-    def _write(self, path: str, data: pa.Buffer) -> None:
-        with self._filesystem.open_output_stream(path) as stream:
-            stream.write(data)
 
 
 def _open_up(path: Path, mode: int) -> None:

@@ -7,6 +7,7 @@ Source: OTLP specification.
 import importlib.metadata
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Protocol
 
 import structlog
@@ -14,8 +15,6 @@ import structlog
 from exporters.delivery.outcome import Delivered, Outcome, RefusedRecord, Retry, TooLarge, reach_tcp
 from exporters.labels import Labeller
 from exporters.otlp.endpoint import HTTP_PROTOBUF
-from exporters.otlp.grpc_transport import GrpcTransport
-from exporters.otlp.http_transport import HttpTransport
 from exporters.otlp.settings import OtlpSettings, otlp_options, otlp_settings
 from exporters.protobuf_wire import MalformedPayloadError
 from exporters.tls_files import TlsFilesError
@@ -51,7 +50,11 @@ def make_transport(settings: OtlpSettings) -> OtlpTransport:
     """The transport of `settings.protocol`."""
     user_agent = f"fleetgauge/{importlib.metadata.version('fleetgauge')}"
     if settings.protocol == HTTP_PROTOBUF:
+        from exporters.otlp.http_transport import HttpTransport  # urllib3
+
         return HttpTransport(settings, user_agent)
+    from exporters.otlp.grpc_transport import GrpcTransport  # gRPC: 27 MiB
+
     return GrpcTransport(settings, user_agent)
 
 
@@ -64,7 +67,11 @@ class OtlpExporter:
         self.batch = settings.batch
         self.retry = settings.retry
         self._labeller = Labeller(settings.labels)
-        self._transport = make_transport(settings)
+
+    @cached_property
+    def _transport(self) -> OtlpTransport:
+        """Made at the start: to check a configuration an exporter is made in processes that deliver nothing."""
+        return make_transport(self.settings)
 
     @property
     def destination(self) -> str:

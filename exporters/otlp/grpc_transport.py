@@ -8,8 +8,9 @@ import grpc
 
 from exporters.delivery.outcome import Outcome, Retry
 from exporters.otlp.endpoint import OtlpEndpoint
+from exporters.otlp.grpc_status import failure, not_connected
 from exporters.otlp.settings import OtlpSettings
-from exporters.otlp.status import failure, not_connected, success
+from exporters.otlp.status import success
 from exporters.tls_files import TlsFiles, TlsFilesError
 
 EXPORT_METHOD: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"

@@ -18,8 +18,9 @@ from urllib3.exceptions import HTTPError
 from urllib3.response import BaseHTTPResponse
 
 from exporters.delivery.outcome import Outcome, Retry
+from exporters.otlp.http_status import http_failure
 from exporters.otlp.settings import OtlpSettings
-from exporters.otlp.status import closed_at_once, http_failure, success, tls_fault
+from exporters.otlp.status import closed_at_once, success, tls_fault
 from exporters.tls_files import TlsFilesError
 
 _MAX_RESPONSE_BYTES: Final = 65_536
