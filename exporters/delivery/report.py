@@ -5,7 +5,7 @@ from typing import Any
 import structlog
 
 from base.clock import Time
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from exporters.delivery.stats import DeliveryCounters, PipelineState
 from exporters.exporter import Delivered, Refusal, Refused, Retry, TooLarge, bounded_text
 from push_log.log import Batch
@@ -31,7 +31,7 @@ class DeliveryReport:
         self.log: Any = structlog.get_logger(__name__).bind(exporter=exporter)
         self._destination = destination
         self._time = time
-        self._limiter = CalmLog()
+        self._limiter = LogLimiter()
 
     def failed(self, failure: Failure) -> bool:
         """Counts a failed attempt; returns True if it was logged."""
@@ -95,7 +95,7 @@ class DeliveryReport:
         return count > 0
 
     def _occurrences(self, kind: str) -> int:
-        return self._limiter.occurrences(kind, now_ms=self._time.hi_res_clock_ms())
+        return self._limiter.admit(kind, self._time.hi_res_clock_ms())
 
 
 def _texts(problem: Failure | Refusal) -> dict[str, str]:
