@@ -1,12 +1,12 @@
-"""An exporter of one's own: sends pushes as JSON to a web server, in one POST a batch. docs/write-an-exporter.md.
+"""An example of your own exporter: sends pushes as JSON to a web server, one POST per batch. docs/write-an-exporter.md.
 
     [exporters.hook]
     type = "webhook_exporter:webhook_exporter"      # the module must be importable, for example by PYTHONPATH
     url = "http://localhost:8080/pushes"
 
-The body is `{"pushes": [...]}`: of each push who sent it, when it came, and its metrics, OTLP `MetricsData` in base64.
-The server answers 2xx when it has them all. It may name pushes that it will never take, `{"refused": [{"push_id": ...,
-"reason": ..., "detail": ...}]}`: those go to the dead letters.
+The body is `{"pushes": [...]}`: for each push its client, its time of receipt, and its metrics, OTLP `MetricsData` in
+base64. The server answers 2xx when it has them all. It may name pushes that it rejects permanently, `{"refused":
+[{"push_id": ..., "reason": ..., "detail": ...}]}`: those become dead letters.
 """
 
 import base64
@@ -18,14 +18,25 @@ from collections.abc import Mapping
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from exporters.exporter import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry, RetrySettings, TooLarge
-from exporters.options import Options, batch_settings, retry_settings
-from push_log.log import Batch
-from telemetry.push_record import PushRecord
+from exporters import (
+    Batch,
+    BatchSettings,
+    Delivered,
+    Options,
+    Outcome,
+    PushRecord,
+    Refused,
+    RefusedRecord,
+    Retry,
+    RetrySettings,
+    TooLarge,
+    batch_settings,
+    retry_settings,
+)
 
 DEFAULT_BATCH = BatchSettings(max_bytes=1_000_000, max_records=1_000, linger_ms=500)
-TELLS_OF_US = {401: "check its credentials", 403: "check its credentials", 404: "check its url", 405: "check its url"}
-"""Answers that say nothing against the pushes: they wait in the log until an operator has put things right."""
+OUR_FAULT = {401: "check its credentials", 403: "check its credentials", 404: "check its url", 405: "check its url"}
+"""Answers that are not the pushes' fault: they wait in the log until an operator has solved the problem."""
 
 
 class WebhookExporter:
@@ -43,10 +54,10 @@ class WebhookExporter:
         self._closed = False
 
     def start(self) -> None:
-        """Nothing to prepare: the connection is made with the first batch, where a failure has a reason."""
+        """Does nothing: the first batch connects, and can return a failure with its reason."""
 
     def export(self, batch: Batch) -> Outcome:
-        """One POST. What the network does to it is a reason to try again, never an exception."""
+        """Sends one POST. A network fault is a reason to retry, never an exception."""
         body = json.dumps({"pushes": [as_object(record) for record in batch.records]}).encode()
         try:
             status, retry_after, answer = self._post(body)
@@ -103,22 +114,22 @@ class WebhookExporter:
 
 
 def outcome(status: int, retry_after: str | None, answer: bytes) -> Outcome:
-    """What an answer means for the batch."""
+    """The outcome for an answer."""
     if 200 <= status < 300:
         return Delivered(refused=refused_records(answer))
-    said = f"answered {status}: {answer[:200].decode(errors='replace')}"
+    detail = f"answered {status}: {answer[:200].decode(errors='replace')}"
     if status == 413:
-        return TooLarge(reason="too_large", detail=said)
-    if status in TELLS_OF_US:
-        return Retry(reason=f"http_{status}", detail=f"{said} ({TELLS_OF_US[status]})")
+        return TooLarge(reason="too_large", detail=detail)
+    if status in OUR_FAULT:
+        return Retry(reason=f"http_{status}", detail=f"{detail} ({OUR_FAULT[status]})")
     if 400 <= status < 500 and status not in (408, 425, 429):
-        return Refused(reason=f"http_{status}", detail=said)
+        return Refused(reason=f"http_{status}", detail=detail)
     after_ms = int(retry_after) * 1_000 if retry_after is not None and retry_after.isdecimal() else None
-    return Retry(reason=f"http_{status}", detail=said, after_ms=after_ms)
+    return Retry(reason=f"http_{status}", detail=detail, after_ms=after_ms)
 
 
 def refused_records(answer: bytes) -> tuple[RefusedRecord, ...]:
-    """The pushes that the server names as refused; none where it names none, or answers with something else."""
+    """The pushes that the server rejects; none if the answer has another form."""
     try:
         named = json.loads(answer)["refused"]
         return tuple(
@@ -130,12 +141,12 @@ def refused_records(answer: bytes) -> tuple[RefusedRecord, ...]:
 
 
 def as_object(record: PushRecord) -> dict[str, object]:
-    """A push as JSON has it."""
+    """A push as a JSON object."""
     return {**record._asdict(), "metrics": base64.b64encode(record.metrics).decode()}
 
 
 def webhook_exporter(name: str, values: Mapping[str, object]) -> WebhookExporter:
-    """Makes the exporter out of the keys of `[exporters.<name>]`: `url`, `timeout.ms`, and those that all types have.
+    """Makes an exporter from the keys of `[exporters.<name>]`: `url`, `timeout.ms`, and those that all types share.
 
     Raises:
         ExporterConfigError: a key is unknown, `url` is missing, or a value is not allowed.

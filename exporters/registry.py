@@ -1,6 +1,6 @@
-"""The types of exporter that `[exporters.<name>]` can name: our own, those of installed packages, any by dotted path.
+"""The types of exporter for `[exporters.<name>]`: built-in ones, those of installed packages, and any by dotted path.
 
-What a pipeline does for every exporter is set in the same table; an exporter does not see those keys.
+The same table has the keys of the pipeline; exporters do not see those.
 """
 
 import importlib
@@ -9,29 +9,24 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-from exporters.console import console_exporter
 from exporters.exporter import Exporter
-from exporters.kafka.exporter import kafka_topic_exporter
-from exporters.landing.exporter import landing_exporter
 from exporters.options import ExporterConfigError, Options
-from exporters.otlp.exporter import otlp_exporter
-from exporters.prometheus.exporter import prometheus_exporter
 from exporters.self_metrics import SELF_METRICS, self_metrics_settings
 
 ENTRY_POINT_GROUP: Final = "fleetgauge.exporters"
-"""Where a package names its types: `webhook = "fleetgauge_webhook:webhook_exporter"`."""
+"""Entry points by which a package names its types: `webhook = "fleetgauge_webhook:webhook_exporter"`."""
 
 Factory = Callable[[str, Mapping[str, object]], Exporter]
-"""Makes an exporter of its name and its keys; connects to nothing yet, and raises `ExporterConfigError`."""
+"""Makes an exporter from its name and keys, without connecting; raises `ExporterConfigError`."""
 
-EXPORTER_TYPES: Final[Mapping[str, Factory]] = {
-    "console": console_exporter,
-    "kafka_topic": kafka_topic_exporter,
-    "landing": landing_exporter,
-    "otlp": otlp_exporter,
-    "prometheus": prometheus_exporter,
+EXPORTER_TYPES: Final[Mapping[str, str]] = {
+    "console": "exporters.console:console_exporter",
+    "kafka_topic": "exporters.kafka.exporter:kafka_topic_exporter",
+    "landing": "exporters.landing.exporter:landing_exporter",
+    "otlp": "exporters.otlp.exporter:otlp_exporter",
+    "prometheus": "exporters.prometheus.exporter:prometheus_exporter",
 }
-"""Type -> factory of (name, key -> value)."""
+"""Type -> factory, imported when it is configured."""
 
 _DRAIN_RATE: Final = "drain.rate.bytes"
 _PIPELINE_KEYS: Final = frozenset({_DRAIN_RATE})
@@ -39,18 +34,18 @@ _PIPELINE_KEYS: Final = frozenset({_DRAIN_RATE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSettings:
-    """What every type of exporter has.
+    """Settings of an exporter's pipeline.
 
     Attributes:
-        drain_rate_bytes: at which rate a backlog is delivered (key `drain.rate.bytes`), decompressed metrics of pushes
-            [B/s]; None, the default, is as fast as the destination takes it.
+        drain_rate_bytes: rate at which a backlog is delivered (key `drain.rate.bytes`) [B/s of decompressed metrics];
+            None, the default, is without limit.
     """
 
     drain_rate_bytes: int | None = None
 
 
 def build_exporter(name: str, values: Mapping[str, object]) -> Exporter:
-    """Makes the exporter that the table `[exporters.<name>]` describes; connects to nothing yet.
+    """Makes the exporter of the table `[exporters.<name>]`, without connecting.
 
     Raises:
         ExporterConfigError: `type` is missing or unknown, or the type's own keys are wrong.
@@ -61,10 +56,10 @@ def build_exporter(name: str, values: Mapping[str, object]) -> Exporter:
 
 
 def check_exporter(name: str, values: Mapping[str, object]) -> None:
-    """Checks the table `[exporters.<name>]`, of whatever type; connects to nothing.
+    """Checks the table `[exporters.<name>]` of any type, without connecting.
 
     Raises:
-        ExporterConfigError: as `build_exporter`, to which `self_metrics` is unknown, since no push log feeds it.
+        ExporterConfigError: as `build_exporter`; `self_metrics`, which does not read the push log, is known here, too.
     """
     if values.get("type") == SELF_METRICS:
         self_metrics_settings(name, values)
@@ -73,20 +68,18 @@ def check_exporter(name: str, values: Mapping[str, object]) -> None:
 
 
 def pipeline_settings(name: str, values: Mapping[str, object]) -> PipelineSettings:
-    """What the table `[exporters.<name>]` says of the pipeline.
+    """Reads the keys of the pipeline in the table `[exporters.<name>]`.
 
     Raises:
         ExporterConfigError: a value is not allowed.
     """
-    options = Options(name, values)
-    if _DRAIN_RATE not in values:
-        return PipelineSettings()
-    return PipelineSettings(drain_rate_bytes=options.integer(_DRAIN_RATE, 0, minimum=1, maximum=2**63 - 1))
+    rate = Options(name, values).optional_integer(_DRAIN_RATE, minimum=1, maximum=2**63 - 1)
+    return PipelineSettings(drain_rate_bytes=rate)
 
 
 def _factory(name: str, kind: object) -> Factory:
     if isinstance(kind, str) and kind in EXPORTER_TYPES:
-        return EXPORTER_TYPES[kind]
+        return _callable(name, kind, _at_path(EXPORTER_TYPES[kind]))
     installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if isinstance(kind, str) and kind in installed:
         return _callable(name, kind, _loaded(name, kind, installed[kind].load))
@@ -107,12 +100,12 @@ def _at_path(path: str) -> object:
 def _loaded(name: str, kind: str, load: Callable[[], Any]) -> object:
     try:
         return load()
-    except Exception as error:  # a stranger's module may raise anything while it is imported
+    except Exception as error:  # an unknown module may raise anything while it is imported
         problem = f"it cannot be loaded: {type(error).__name__}: {error}"
         raise ExporterConfigError(name, "type", kind, problem) from error
 
 
 def _callable(name: str, kind: str, found: object) -> Factory:
     if not callable(found):
-        raise ExporterConfigError(name, "type", kind, "it is no factory: expected a callable of name and keys")
+        raise ExporterConfigError(name, "type", kind, "it is not a factory: expected a callable of name and keys")
     return found

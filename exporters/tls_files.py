@@ -1,15 +1,16 @@
-"""The PEM files with which a receiver is reached over TLS, and what is wrong with one that cannot be used."""
+"""PEM files for TLS connections to a receiver, with errors that name the file and the fault."""
 
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-import grpc
+from typing import TYPE_CHECKING, Final
 
 from base.errors import FleetgaugeError
+
+if TYPE_CHECKING:
+    import grpc
 
 CA_FILE: Final = "tls.ca.file"
 CERT_FILE: Final = "tls.cert.file"
@@ -24,7 +25,7 @@ class TlsFilesError(FleetgaugeError):
     Attributes:
         key: the key of `[exporters.<name>]` that names it.
         path: the file.
-        problem: what is wrong with it.
+        problem: the fault.
     """
 
     def __init__(self, key: str, path: Path, problem: str) -> None:
@@ -39,11 +40,11 @@ class TlsFilesError(FleetgaugeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """PEM files for `https`, read anew for each connection, so that the next one uses a certificate that was renewed.
+    """PEM files for `https`, read for each connection, so that a renewed certificate is used with the next one.
 
     Attributes:
-        ca_file: whom to trust; the system's authorities when None.
-        cert_file: our own certificate chain, for mutual TLS; None where `key_file` is.
+        ca_file: trusted authorities; None is the system's.
+        cert_file: the client certificate chain, for mutual TLS; None where `key_file` is.
         key_file: its private key, without a password.
     """
 
@@ -52,10 +53,10 @@ class TlsFiles:
     key_file: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """For HTTP.
+        """The context for HTTP.
 
         Raises:
-            TlsFilesError: a file cannot be read, or holds something else.
+            TlsFilesError: a file cannot be read, or has other content.
         """
         if self.ca_file is None:
             context = ssl.create_default_context()
@@ -65,14 +66,16 @@ class TlsFiles:
         self._load_own(context)
         return context
 
-    def credentials(self) -> grpc.ChannelCredentials:
-        """For gRPC, which does not say itself what is wrong with a file.
+    def credentials(self) -> "grpc.ChannelCredentials":
+        """The credentials for gRPC, whose own errors do not tell what is wrong with a file.
 
         Raises:
-            TlsFilesError: as of `context`.
+            TlsFilesError: as for `context`.
         """
+        import grpc  # not for OTLP over HTTP, which has TLS files, too
+
         lenient = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        lenient.set_ciphers("ALL:@SECLEVEL=0")  # how strong a key has to be is not OpenSSL's to say here
+        lenient.set_ciphers("ALL:@SECLEVEL=0")  # only the format is checked here, not the strength of keys
         if self.ca_file is not None:
             _load_certificates(lenient, CA_FILE, self.ca_file)
         self._load_own(lenient)
@@ -95,18 +98,18 @@ def _load_certificates(context: ssl.SSLContext, key: str, path: Path) -> None:
 
 @contextmanager
 def _named(key: str, path: Path, problem: str) -> Iterator[None]:
-    """Has what OpenSSL says without a name told of this file."""
+    """Translates OpenSSL's errors, which name no file, to errors of this file."""
     try:
         yield
     except ssl.SSLError as error:
-        said = f" (OpenSSL says {error.reason})" if error.reason else ""
-        raise TlsFilesError(key, path, problem + said) from error
+        reason = f" (OpenSSL: {error.reason})" if error.reason else ""
+        raise TlsFilesError(key, path, problem + reason) from error
     except OSError as error:
         raise TlsFilesError(key, path, f"cannot be read: {error.strerror}") from error
 
 
 def _no_password() -> bytes:
-    """Without it OpenSSL asks the terminal, and waits."""
+    """Prevents OpenSSL from asking for a password on the terminal."""
     return b""
 
 

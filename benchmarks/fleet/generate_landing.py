@@ -24,8 +24,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.fleet.shapes import CLIENTS, Numbers, Shape, load_shape
-from exporters.landing.exporter import LandingSettings, encode
-from exporters.landing.schema import partition_of
+from exporters.landing.exporter import LandingSettings, partition_of
+from exporters.landing.parquet import encode
 from telemetry.push_record import PushIds, PushRecord, format_instance_id
 
 BEGIN: Final = datetime(2026, 3, 1, tzinfo=UTC)

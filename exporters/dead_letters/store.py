@@ -125,12 +125,12 @@ class DeadLetters:
             PushLogError: it cannot be written now; the pushes are delivered again.
         """
         with self._transaction():
-            gone = sum(
+            deleted = sum(
                 self._delete("exporter = ? AND push_id = ?", (exporter, push_id)).get(exporter, 0)
                 for push_id in push_ids
             )
-            self._count("replayed", {exporter: gone})
-        return gone
+            self._count("replayed", {exporter: deleted})
+        return deleted
 
     def asked(self) -> frozenset[str]:
         """The exporters that have letters to replay now.
@@ -165,9 +165,9 @@ class DeadLetters:
             PushLogError: it cannot be written now.
         """
         with self._transaction():
-            gone = self._delete(*_chosen(exporter, reason, ids))
-            self._count("dropped", gone)
-        return sum(gone.values())
+            deleted = self._delete(*_chosen(exporter, reason, ids))
+            self._count("dropped", deleted)
+        return sum(deleted.values())
 
     def drop_aged(self) -> None:
         """Deletes letters that are too old both by the wall clock and by the monotonic time that `Ages` has counted.
@@ -187,12 +187,12 @@ class DeadLetters:
         if not self._rows(f"SELECT 1 FROM letters WHERE {aged} LIMIT 1", bounds):  # noqa: S608
             return
         with self._transaction():
-            gone = self._delete(
+            deleted = self._delete(
                 f"id IN (SELECT id FROM letters WHERE {aged} LIMIT ?)",  # noqa: S608
                 (*bounds, _AGED_AT_ONCE),
             )
-            self._count("lost_by_age", gone)
-        log.warning("dead_letters.expired", bound="dead.letter.retention.ms", letters=gone)
+            self._count("lost_by_age", deleted)
+        log.warning("dead_letters.expired", bound="dead.letter.retention.ms", letters=deleted)
 
     def letters(
         self, *, exporter: str = "", reason: str = "", ids: Sequence[int] = (), before: int | None = None, limit: int
@@ -303,10 +303,10 @@ class DeadLetters:
         if size_bytes > self._settings.retention_bytes // 2:
             return False
         while self._used_bytes() + size_bytes > self._settings.retention_bytes:
-            gone = self._delete("id = (SELECT id FROM letters ORDER BY refused_at, id LIMIT 1)", ())
-            if not gone:
+            deleted = self._delete("id = (SELECT id FROM letters ORDER BY refused_at, id LIMIT 1)", ())
+            if not deleted:
                 return True  # only the empty tables are left
-            self._count("lost_by_bytes", gone)
+            self._count("lost_by_bytes", deleted)
         return True
 
     def _used_bytes(self) -> int:

@@ -1,51 +1,41 @@
-"""The Spark landing zone: push records as they are, in Parquet, by the hour of receipt (DESIGN, "Exporters").
+"""Exports push records as Parquet files for Spark, unchanged, by the hour of receipt (docs/destinations.md, landing).
 
-`<path>/date=YYYY-MM-DD/hour=HH/pushes-<first position>_<last position>-<push id>.parquet`: whole files only, one for
-each hour that a batch touches. Names sort as the log does; the push id of the first row keeps files of different
-nodes, and of a log that was begun anew, apart.
+`<path>/date=YYYY-MM-DD/hour=HH/pushes-<first position>_<last position>-<push id>.parquet`: complete files only, one for
+each hour in a batch. Names sort as the log does; the push id of the first row distinguishes files of different nodes,
+and of a log that was replaced.
 
-Nothing is written twice: a batch that comes again after a crash begins with the same push, whatever else has joined it
-meanwhile, and by its push id, or its place in the log, the file is found that holds what was written already.
+No push is written twice: a batch that is delivered again after a crash begins with the same push, also if it is longer
+than before. By that push's id, or by the position in the log, the file is found that already has it.
 """
 
 import errno
+import functools
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final
-
-import pyarrow as pa
-import structlog
-from pyarrow import parquet as pq
 
 from base.clock import SystemTime, Time
 from base.redaction import without_credentials
 from exporters.exporter import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry, RetrySettings
 from exporters.landing.retention import MIN_RETENTION_MS, LandingRetention
-from exporters.landing.schema import (
-    DICTIONARY_COLUMNS,
-    LANDING_SCHEMA,
-    STATISTICS_COLUMNS,
-    partition_of,
-    record_batch,
-)
-from exporters.landing.storage import STORAGE_ERRORS, LandingStorage, open_storage
+from exporters.landing.storage import LandingStorage, LocalStorage, storage_errors
 from exporters.options import Options, batch_settings, retry_settings
 from push_log.log import Batch
 from telemetry.push_record import PushRecord
-
-log = structlog.get_logger(__name__)
-
-_ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
-"""Metrics of one row group [B]: what is converted at a time, and what one Spark task reads at least."""
 
 _IN_LOG: Final = re.compile(
     r"pushes-(?P<log>.*?)(?P<first>\d{20}-\d{10})_(?P=log)(?P<last>\d{20}-\d{10})"
     r"-[0-9a-f]{16}(?P<writer>[0-9a-f]{8})[0-9a-f]{8}\.parquet"
 )
-"""The name of a file whose place is in an embedded log, where it sorts as the log does (`push_log.position`)."""
+"""Name of a file from an embedded log, whose positions sort as the log does."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_HOUR_US: Final = 3_600_000_000
 
 _REASONS: Final = {
     errno.ENOSPC: "no_space",
@@ -56,16 +46,21 @@ _REASONS: Final = {
 }
 
 
+_URI: Final = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://")
+
+_BROKEN_USER_INFO: Final = re.compile(r"(?:s3|gs|gcs|abfss?)://[^/@]*:[^/@]*/.*@")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingSettings:
     """A `landing` exporter's settings; the keys are those of `[exporters.<name>]`.
 
     Attributes:
         path: root of the landing zone, a local path or a `pyarrow.fs` URI (key `path`).
-        writer: name of the folder for unfinished files, the same after a restart and no other writer's (key
-            `writer.id`); the host's name and the exporter's when None.
+        writer: name of the folder for unfinished files, the same after a restart and unique to this writer (key
+            `writer.id`); None is the host's name and the exporter's.
         retention_ms: folders of hours that ended longer ago are removed (key `retention.ms`) [ms]; None keeps all.
-        batch: keys `batch.max.bytes`, `batch.max.records`, `linger.ms`: when a file is closed.
+        batch: keys `batch.max.bytes`, `batch.max.records`, `linger.ms`: limits of a file.
         retry: keys `retry.backoff.ms`, `retry.backoff.max.ms`.
     """
 
@@ -78,12 +73,8 @@ class LandingSettings:
     retry: RetrySettings = field(default_factory=RetrySettings)
 
 
-class _BadRecordError(Exception):
-    """A record that no schema fits; the text says why."""
-
-
 class LandingExporter:
-    """Writes one landing zone. What goes wrong with the storage holds pushes back, and never speaks against them."""
+    """Writes to one landing zone. A fault of the storage delays pushes, and never rejects them."""
 
     def __init__(
         self, name: str, settings: LandingSettings, *, storage: LandingStorage | None = None, time: Time | None = None
@@ -100,15 +91,15 @@ class LandingExporter:
 
     @property
     def destination(self) -> str:
-        """The path, without what may be secret in it."""
+        """The path, without secrets."""
         return without_credentials(self.settings.path)
 
     def open(self) -> LandingStorage:
-        """Finds the file system that the path names; the first time may ask for it over the network.
+        """The file system of the path; the first call may look it up over the network.
 
         Raises:
-            ValueError, pyarrow.ArrowException: there is no such kind, or the path is none of it.
-            OSError: it cannot be reached now, or misses something on this machine.
+            ValueError, pyarrow.ArrowException: the kind of file system is unknown, or the path is invalid for it.
+            OSError: it cannot be reached now, or lacks something on this machine.
         """
         if self._storage is None:
             settings = self.settings
@@ -116,24 +107,29 @@ class LandingExporter:
         return self._storage
 
     def start(self) -> None:
-        """Nothing yet: the storage is prepared with the first batch, where a failure has a reason."""
+        """Does nothing: the first batch prepares the storage, and can return a failure with its reason."""
 
     def close(self) -> None:
-        """Nothing is held open between two batches."""
+        """Does nothing: no file is open between two batches."""
 
     def export(self, batch: Batch) -> Outcome:
-        """Writes the batch's files, and returns when they are safe on the disk."""
+        """Writes the batch's files, and returns when they are synced to the disk."""
+        from exporters.landing.parquet import (  # pyarrow takes 40 MiB: not before the first batch
+            BadRecordError,
+            encoded,
+        )
+
         partitions, refused = _partitioned(batch.records)
         try:
             storage = self._prepared()
             left = {
                 partition: self._unwritten(storage, partition, rows, batch) for partition, rows in partitions.items()
             }
-            for partition, push_id, data in _encoded(left):
+            for partition, push_id, data in encoded(left):
                 storage.publish(partition, _file_name(batch, push_id), data)
-        except _BadRecordError as error:
+        except BadRecordError as error:
             return Refused(reason="bad_record", detail=str(error))
-        except (*STORAGE_ERRORS, MemoryError) as error:
+        except storage_errors(MemoryError) as error:
             where = without_credentials(self.settings.path)
             return Retry(reason=_reason(error), detail=f"cannot write to {where}: {_first_line(error)}")
         if self._written:
@@ -143,25 +139,27 @@ class LandingExporter:
         return Delivered(refused=refused)
 
     def counters(self) -> dict[str, int]:
-        """What retention has removed so far; nothing without retention."""
+        """Counts of what retention has removed; empty without retention."""
         return self._retention.counters() if self._retention else {}
 
     def _unwritten(
         self, storage: LandingStorage, partition: str, rows: list[PushRecord], batch: Batch
     ) -> list[PushRecord]:
-        """The rows that no file holds yet.
+        """The rows that are in no file yet.
 
-        What comes again after a crash begins where the cursor stands. If its first row was written at all, it is the
-        first row of a file, which is named for it; or a row within a file, where the batches after the crash were
-        smaller and another crash came before they reached that file's end.
+        After a crash, delivery restarts at the cursor. If the first row was written before, it is the first row of a
+        file, which has its push id in the name; or it is a row within a file, if the batches after the crash were
+        smaller and a second crash happened before they reached that file's end.
         """
+        from exporters.landing.parquet import push_ids
+
         names = storage.files(partition)
         while rows := [row for row in rows if row.push_id not in self._written] if self._written else rows:
             name = next((name for name in names if _may_hold(name, rows[0], batch)), None)
             if name is None:
                 break
             del names[name]
-            found = _push_ids(storage, partition, name)
+            found = push_ids(storage, partition, name)
             if not found.isdisjoint(row.push_id for row in rows):
                 self._written |= found
         return rows
@@ -172,25 +170,6 @@ class LandingExporter:
             storage.start()
             self._started = True
         return storage
-
-
-def encode(records: Sequence[PushRecord]) -> pa.Buffer:
-    """The records as one Parquet file.
-
-    Raises:
-        pyarrow.ArrowException: a record does not fit the schema.
-    """
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink,
-        LANDING_SCHEMA,
-        compression="zstd",
-        use_dictionary=DICTIONARY_COLUMNS,  # type: ignore[arg-type]  # the stubs leave the list out
-        write_statistics=STATISTICS_COLUMNS,
-    ) as writer:
-        for rows in _row_groups(records):
-            writer.write_batch(record_batch(rows))
-    return sink.getvalue()
 
 
 def landing_exporter(name: str, values: Mapping[str, object]) -> LandingExporter:
@@ -212,11 +191,55 @@ def landing_exporter(name: str, values: Mapping[str, object]) -> LandingExporter
     options.finish()
     exporter = LandingExporter(name, settings)
     try:
-        with suppress(OSError):  # of a network or a machine that may be put right: each batch tries again, and says so
+        with suppress(OSError):  # it may be repaired: each batch tries again, and returns the reason
             exporter.open()
-    except (pa.ArrowException, ValueError) as error:
+    except storage_errors(ValueError) as error:
         raise options.error("path", path, f"expected a path, or a URI that pyarrow.fs knows: {error}") from error
     return exporter
+
+
+def open_storage(path: str, writer: str) -> LandingStorage:
+    """The storage of a landing zone.
+
+    Args:
+        path: a local path, or a URI that `pyarrow.fs` knows (`file:`, `s3:`, `gs:`, `hdfs:`, ...).
+        writer: name of the writer, the same after a restart; unique among the live exporters of a landing zone.
+
+    Raises:
+        ValueError, pyarrow.ArrowException: the kind of file system is unknown, or the path is invalid for it.
+        OSError: it cannot be reached now.
+    """
+    folder = re.sub(r"[^A-Za-z0-9-]", "-", writer)
+    if not _URI.match(path):
+        return LocalStorage(Path(path), folder)
+    if _BROKEN_USER_INFO.match(path):  # which may still parse as a URI, with the key's id as bucket
+        raise ValueError("a / in the secret key is written as %2F")
+    from exporters.landing.remote_storage import RemoteStorage, from_uri  # pyarrow.fs
+
+    filesystem, root = from_uri(path)
+    if filesystem.type_name == "local":
+        return LocalStorage(Path(root), folder)
+    if not root:
+        raise ValueError("it names no bucket or folder")
+    return RemoteStorage(filesystem, root.rstrip("/"), folder)
+
+
+def partition_of(received_at: int) -> str:
+    """The folder of a push received at `received_at` [us since the epoch], by the hour in UTC.
+
+    >>> partition_of(1_700_000_000_000_000)
+    'date=2023-11-14/hour=22'
+
+    Raises:
+        OverflowError: the time is beyond the year 9999 or before the year 1.
+    """
+    return _hour_partition(received_at // _HOUR_US)
+
+
+@functools.lru_cache(maxsize=64)
+def _hour_partition(hours: int) -> str:
+    moment = _EPOCH + timedelta(hours=hours)
+    return f"date={moment:%Y-%m-%d}/hour={moment:%H}"
 
 
 def _partitioned(records: Sequence[PushRecord]) -> tuple[dict[str, list[PushRecord]], tuple[RefusedRecord, ...]]:
@@ -231,39 +254,6 @@ def _partitioned(records: Sequence[PushRecord]) -> tuple[dict[str, list[PushReco
     return partitions, tuple(refused)
 
 
-def _encoded(partitions: Mapping[str, list[PushRecord]]) -> list[tuple[str, str, pa.Buffer]]:
-    """Folder, first push id and content of each file, all of them before the first is written.
-
-    Raises:
-        _BadRecordError: a record does not fit the schema.
-        MemoryError: there is no room, which is no fault of a record.
-    """
-    try:
-        return [(partition, rows[0].push_id, encode(rows)) for partition, rows in partitions.items() if rows]
-    except MemoryError:  # pyarrow's own is an ArrowException too
-        raise
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise _BadRecordError(str(error)) from error
-
-
-def _push_ids(storage: LandingStorage, partition: str, name: str) -> set[str]:
-    """The push ids of a file; none if it cannot be read as one of ours, and is to be written anew.
-
-    Raises:
-        OSError, pyarrow.ArrowException: the storage does not give it now.
-    """
-    with storage.open(partition, name) as file:
-        data = file.read_buffer()  # apart from the parsing, which has OSError for a damaged file too
-    try:
-        table = pq.read_table(pa.BufferReader(data), columns=["push_id"])
-        return set(map(str, table.column("push_id").to_pylist()))
-    except MemoryError:
-        raise
-    except (*STORAGE_ERRORS, KeyError) as error:
-        log.warning("a file of the landing zone cannot be read", file=f"{partition}/{name}", problem=str(error))
-        return set()
-
-
 def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "memory"
@@ -271,19 +261,8 @@ def _reason(error: Exception) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says, without the pages that some storages add, and without a secret."""
+    """The first line of an error, without secrets; some storages add pages of text."""
     return without_credentials(next(iter(str(error).splitlines()), type(error).__name__))
-
-
-def _row_groups(records: Sequence[PushRecord]) -> Iterator[Sequence[PushRecord]]:
-    start = size = 0
-    for index, record in enumerate(records):
-        size += len(record.metrics)
-        if size >= _ROW_GROUP_BYTES:
-            yield records[start : index + 1]
-            start, size = index + 1, 0
-    if start < len(records):
-        yield records[start:]
 
 
 def _file_name(batch: Batch, first_push_id: str) -> str:
@@ -296,15 +275,15 @@ def _name_end(first_push_id: str) -> str:
 
 
 def _may_hold(name: str, row: PushRecord, batch: Batch) -> bool:
-    """True if a file begins with this row, or comes from a place in the embedded log that the batch is from too.
+    """True if a file begins with this row, or has positions of the embedded log that the batch has, too.
 
-    The logs of several nodes have the same places: a push id's writer tells theirs from ours.
+    The logs of several nodes have the same positions: the writer in the push id distinguishes them.
     """
     if name.endswith(_name_end(row.push_id)):
         return True
-    written, coming = _IN_LOG.fullmatch(name), _IN_LOG.fullmatch(_file_name(batch, row.push_id))
-    if written is None or coming is None:
+    written, new = _IN_LOG.fullmatch(name), _IN_LOG.fullmatch(_file_name(batch, row.push_id))
+    if written is None or new is None:
         return False
-    if (written["log"], written["writer"]) != (coming["log"], coming["writer"]):
+    if (written["log"], written["writer"]) != (new["log"], new["writer"]):
         return False
-    return written["first"] <= coming["last"] and coming["first"] <= written["last"]
+    return written["first"] <= new["last"] and new["first"] <= written["last"]

@@ -1,6 +1,6 @@
-"""Removes what is too old from a landing zone: our own files of an hour, once the hour has ended long enough ago.
+"""Deletes old files of a landing zone: our own files of an hour, a set time after the end of the hour.
 
-Files of other names stay, and so does a folder that holds one: who compacts a landing zone sees to what that makes.
+Files with other names stay, and so do their folders: a job that compacts a landing zone manages its own files.
 """
 
 import re
@@ -10,23 +10,23 @@ from typing import Final
 import structlog
 
 from base.clock import Time
-from exporters.landing.storage import STORAGE_ERRORS, LandingStorage
+from exporters.landing.storage import LandingStorage, storage_errors
 
 log = structlog.get_logger(__name__)
 
 MIN_RETENTION_MS: Final = 3_600_000
-"""Less would take away what the analysis has not read yet [ms]."""
+"""Less would delete files that the analysis has not read yet [ms]."""
 
-_LOOK_EVERY_MS: Final = 60_000
-_MAX_FILES_A_LOOK: Final = 1_000
-"""So that removing holds up no delivery for long; the rest goes at the next look."""
+_CHECK_EVERY_MS: Final = 60_000
+_MAX_FILES_PER_CHECK: Final = 1_000
+"""Limit per check, so that deleting does not delay delivery for long; the rest follows at the next check."""
 _HOUR_US: Final = 3_600_000_000
 _OUR_FILE: Final = re.compile(r"pushes-.*\.parquet")
 _PARTITION: Final = re.compile(r"date=(\d{4}-\d{2}-\d{2})/hour=(\d{2})")
 
 
 class LandingRetention:
-    """The upkeep of one landing zone; several nodes may see to the same one.
+    """The retention of one landing zone, which several nodes may share.
 
     Args:
         retention_ms: how long after its end an hour is kept [ms].
@@ -41,24 +41,24 @@ class LandingRetention:
         self._files = self._bytes = 0
 
     def counters(self) -> dict[str, int]:
-        """What was removed so far: files, and their bytes."""
+        """Number of deleted files, and their bytes."""
         return {"retired_files": self._files, "retired_bytes": self._bytes}
 
     def keep(self, storage: LandingStorage) -> None:
-        """Removes what is due, at most once a minute. A failure is logged, and tried again with the next look."""
+        """Deletes old files, at most once a minute. A failure is logged; the next check tries again."""
         now_ms = self._time.hi_res_clock_ms()
         if self._due_ms is not None and now_ms < self._due_ms:
             return
-        self._due_ms = now_ms + _LOOK_EVERY_MS
-        # A wall clock that jumps ahead after the start removes nothing early, and one that is set back waits.
+        self._due_ms = now_ms + _CHECK_EVERY_MS
+        # A wall clock that jumps ahead after the start deletes nothing early, and one that is set back delays deletion.
         now_us = min(self._time.microseconds(), now_ms * 1_000 + self._offset_us)
         try:
             self._remove(storage, now_us - self._retention_us)
-        except STORAGE_ERRORS as error:
-            log.warning("old files of the landing zone cannot be removed now", problem=str(error))
+        except storage_errors() as error:
+            log.warning("landing.retention_failed", problem=str(error))
 
     def _remove(self, storage: LandingStorage, before_us: int) -> None:
-        left = _MAX_FILES_A_LOOK
+        left = _MAX_FILES_PER_CHECK
         for partition in sorted(storage.partitions()):
             end_us = _end_of(partition)
             if end_us is None or end_us > before_us or left <= 0:
@@ -71,11 +71,11 @@ class LandingRetention:
             self._files += len(names)
             self._bytes += size
             if names:
-                log.info("removed old files of the landing zone", folder=partition, files=len(names), bytes=size)
+                log.info("landing.files_deleted", folder=partition, files=len(names), bytes=size)
 
 
 def _end_of(partition: str) -> int | None:
-    """When the hour of a folder ended [us since the epoch]; None where the folder is of no hour.
+    """End of a folder's hour [us since the epoch]; None if the name is not that of an hour.
 
     >>> _end_of("date=2023-11-14/hour=22")
     1700002800000000

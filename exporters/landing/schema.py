@@ -1,19 +1,14 @@
-"""The landing zone's form: a push record a row, columns named and ordered as `PushRecord._fields`.
+"""The schema of the landing zone: one row per push record, columns named and ordered as `PushRecord._fields`.
 
-Spark reads it with an explicit schema of its own (`fleet.schemas`), Parquet's types are said here alone.
+Spark reads it with its own explicit schema (`fleet.schemas`); Parquet's types are defined only here.
 """
 
-import functools
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 
 from telemetry.push_record import PushRecord
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_HOUR_US: Final = 3_600_000_000
 
 _COLUMNS: Final[tuple[tuple[str, pa.DataType, bool], ...]] = (
     ("push_id", pa.string(), False),
@@ -38,16 +33,16 @@ _COLUMNS: Final[tuple[tuple[str, pa.DataType, bool], ...]] = (
 )
 
 LANDING_SCHEMA: Final = pa.schema([pa.field(name, kind, nullable=nullable) for name, kind, nullable in _COLUMNS])
-"""Nullable is what a receiver may not know, as `PushRecord` says."""
+"""Columns are nullable if the receiver may not know the value, see `PushRecord`."""
 
 DICTIONARY_COLUMNS: Final = [
     name for name, kind, _ in _COLUMNS if kind == pa.string() and name != "push_id"
-]  # `push_id` is unique and `metrics` nearly so: a dictionary would only be in the way
+]  # `push_id` is unique and `metrics` nearly so: a dictionary would only cost
 STATISTICS_COLUMNS: Final = ["received_at"]
 
 
 def record_batch(records: Sequence[PushRecord]) -> pa.RecordBatch:
-    """The records as rows.
+    """Converts the records to rows.
 
     Raises:
         pyarrow.ArrowInvalid: a value does not fit its column, for example a number beyond int32.
@@ -61,23 +56,5 @@ def record_batch(records: Sequence[PushRecord]) -> pa.RecordBatch:
 def _array(values: Sequence[object], field: "pa.Field[Any]") -> "pa.Array[Any]":
     array: pa.Array[Any] = pa.array(values, type=field.type)
     if array.null_count and not field.nullable:
-        raise pa.ArrowInvalid(f"{field.name} is missing, and no push is without it")
+        raise pa.ArrowInvalid(f"{field.name} is missing: every push must have it")
     return array
-
-
-def partition_of(received_at: int) -> str:
-    """The folder of a push received at `received_at` [us since the epoch], by the hour in UTC.
-
-    >>> partition_of(1_700_000_000_000_000)
-    'date=2023-11-14/hour=22'
-
-    Raises:
-        OverflowError: the time is beyond the year 9999 or before the year 1.
-    """
-    return _hour_partition(received_at // _HOUR_US)
-
-
-@functools.lru_cache(maxsize=64)
-def _hour_partition(hours: int) -> str:
-    moment = _EPOCH + timedelta(hours=hours)
-    return f"date={moment:%Y-%m-%d}/hour={moment:%H}"

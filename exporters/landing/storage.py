@@ -1,50 +1,45 @@
-"""Puts whole files into a landing zone: what a reader can see is complete, always.
+"""Writes complete files to a landing zone: readers never see a partial file.
 
-A local file is written under `_writing/`, which Spark and pyarrow ignore, synced, and renamed into place. Who may read
-it, the mode of the landing zone's root decides: another user's Spark reads what was made for it.
+A local file is written under `_writing/`, which Spark and pyarrow ignore, synced, and renamed into place. The mode of
+the landing zone's root decides who may read it, for example another user's Spark.
 """
 
 import os
-import re
 import stat
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
-import pyarrow as pa
-from pyarrow import fs as pa_fs
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 WRITING: Final = "_writing"
-"""Folder of unfinished files, in the landing zone's root and so in its file system."""
+"""Folder of unfinished files, in the landing zone's root and therefore in its file system."""
 
-_URI: Final = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://")
 
-_BROKEN_USER_INFO: Final = re.compile(r"(?:s3|gs|gcs|abfss?)://[^/@]*:[^/@]*/.*@")
-
-_DELAYED_OPEN: Final = "allow_delayed_open"
-
-_VISIBLE_WHEN_CLOSED: Final = frozenset({"s3", "gcs"})
-"""Object stores, in which an upload appears as a whole or not at all and a rename is a copy."""
-
-STORAGE_ERRORS: Final = (OSError, pa.ArrowException)
-"""What any method of a storage may raise where `OSError` is said: pyarrow has errors of its own for what a kind of file
-system cannot do, or answers in an unexpected way."""
+def storage_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """`others`, and what any method of a storage may raise where `OSError` is documented: pyarrow has its own errors
+    for unsupported operations and unexpected answers of a file system. They are raised only if it is imported.
+    """
+    pyarrow = sys.modules.get("pyarrow")
+    return (OSError, *others) if pyarrow is None else (OSError, pyarrow.ArrowException, *others)
 
 
 class LandingStorage(Protocol):
-    """Where the files go."""
+    """A storage for the files."""
 
     def start(self) -> None:
-        """Makes the root, and removes what an earlier process of the same writer left unfinished.
+        """Creates the root, and removes unfinished files of an earlier process of the same writer.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: it cannot be created.
         """
         ...
 
-    def publish(self, partition: str, name: str, data: pa.Buffer) -> None:
-        """Makes `data` readable as `partition`/`name`, for good; replaces a file of that name.
+    def publish(self, partition: str, name: str, data: "pa.Buffer") -> None:
+        """Makes `data` durable and readable as `partition`/`name`; replaces a file of that name.
 
         Raises:
             OSError: it cannot be written; nothing of it is visible.
@@ -52,15 +47,15 @@ class LandingStorage(Protocol):
         ...
 
     def files(self, partition: str) -> dict[str, int]:
-        """The visible files of a partition, with their sizes [B]; none where there is no such folder.
+        """The visible files of a partition, with their sizes [B]; empty if the folder does not exist.
 
         Raises:
             OSError: it cannot be listed.
         """
         ...
 
-    def open(self, partition: str, name: str) -> pa.NativeFile:
-        """A file that was published, for reading.
+    def open(self, partition: str, name: str) -> "BinaryIO | pa.NativeFile":
+        """Opens a published file for reading.
 
         Raises:
             OSError: it cannot be opened.
@@ -68,7 +63,7 @@ class LandingStorage(Protocol):
         ...
 
     def partitions(self) -> list[str]:
-        """The folders `date=.../hour=...` that there are.
+        """The existing folders `date=.../hour=...`.
 
         Raises:
             OSError: they cannot be listed.
@@ -76,51 +71,16 @@ class LandingStorage(Protocol):
         ...
 
     def remove(self, partition: str, names: Iterable[str]) -> None:
-        """Removes these files, and the partition's folders where nothing else is left in them.
+        """Removes these files, and the partition's folders if they are then empty.
 
         Raises:
-            OSError: a file cannot be removed; one that is gone already is no matter.
+            OSError: a file cannot be removed; a missing one is ignored.
         """
         ...
 
 
-def open_storage(path: str, writer: str) -> LandingStorage:
-    """The storage of a landing zone.
-
-    Args:
-        path: a local path, or a URI that `pyarrow.fs` knows (`file:`, `s3:`, `gs:`, `hdfs:`, ...).
-        writer: who writes, the same after a restart; no two live exporters of one landing zone share it.
-
-    Raises:
-        ValueError, pyarrow.ArrowException: no such kind of file system, or a path that is none of it.
-        OSError: it cannot be reached now.
-    """
-    folder = re.sub(r"[^A-Za-z0-9-]", "-", writer)
-    if not _URI.match(path):
-        return LocalStorage(Path(path), folder)
-    if _BROKEN_USER_INFO.match(path):  # which may still be read as a URI, of a bucket that is named like the key's id
-        raise ValueError("a / in the secret key is written as %2F")
-    filesystem, root = _from_uri(path)
-    if filesystem.type_name == "local":
-        return LocalStorage(Path(root), folder)
-    if not root:
-        raise ValueError("it names no bucket or folder")
-    return RemoteStorage(filesystem, root.rstrip("/"), folder)
-
-
-def _from_uri(path: str) -> tuple[pa_fs.FileSystem, str]:
-    """The file system of a URI, and the path within it; for S3 one that uploads a small file when it is closed, in one
-    request in place of three.
-    """
-    if path.startswith("s3://") and f"{_DELAYED_OPEN}=" not in path:
-        # pyarrow before 21 does not know it; and what else is wrong is to be said of the path itself.
-        with suppress(pa.ArrowInvalid):
-            return pa_fs.FileSystem.from_uri(f"{path}{'&' if '?' in path else '?'}{_DELAYED_OPEN}=true")
-    return pa_fs.FileSystem.from_uri(path)
-
-
 class LocalStorage:
-    """A folder of this machine, or one that is mounted."""
+    """A local or mounted folder."""
 
     def __init__(self, root: Path, writer: str) -> None:
         self._root = root
@@ -132,7 +92,7 @@ class LocalStorage:
         for leftover in self._writing.iterdir():
             leftover.unlink()
 
-    def publish(self, partition: str, name: str, data: pa.Buffer) -> None:
+    def publish(self, partition: str, name: str, data: "pa.Buffer") -> None:
         """See `LandingStorage.publish`. File and folder are synced to the disk before it returns."""
         unfinished = self._writing / name
         folder = self._root / partition
@@ -160,9 +120,9 @@ class LocalStorage:
                     found[entry.name] = entry.stat().st_size
         return found
 
-    def open(self, partition: str, name: str) -> pa.NativeFile:
+    def open(self, partition: str, name: str) -> BinaryIO:
         """See `LandingStorage.open`."""
-        return pa.OSFile(str(self._root / partition / name), "r")
+        return (self._root / partition / name).open("rb")
 
     def partitions(self) -> list[str]:
         """See `LandingStorage.partitions`."""
@@ -173,7 +133,7 @@ class LocalStorage:
         hour = self._root / partition
         for name in names:
             (hour / name).unlink(missing_ok=True)
-        with suppress(OSError):  # something is left, or somebody else was quicker
+        with suppress(OSError):  # it is not empty, or was already removed
             hour.rmdir()
             hour.parent.rmdir()
 
@@ -181,95 +141,20 @@ class LocalStorage:
         return stat.S_IMODE(self._root.stat().st_mode)
 
     def _make_partition(self, folder: Path) -> None:
-        """Makes a folder `date=.../hour=...` for those for whom the landing zone is."""
+        """Creates a folder `date=.../hour=...` with the mode of the root."""
         missing = [each for each in (folder.parent, folder) if not each.is_dir()]
         _make_folder(folder)
         for each in missing:
             _open_up(each, self._mode())
 
 
-class RemoteStorage:
-    """Any other `pyarrow.fs` file system.
-
-    Args:
-        filesystem: what to write with.
-        root: path within it.
-        writer: name of this writer's folder for unfinished files.
-    """
-
-    def __init__(self, filesystem: pa_fs.FileSystem, root: str, writer: str) -> None:
-        self._filesystem = filesystem
-        self._root = root
-        self._writing = f"{root}/{WRITING}/{writer}"
-        self._renames = filesystem.type_name not in _VISIBLE_WHEN_CLOSED
-
-    def start(self) -> None:
-        """See `LandingStorage.start`."""
-        if self._renames:
-            self._filesystem.create_dir(self._writing, recursive=True)
-            self._filesystem.delete_dir_contents(self._writing)
-
-    def publish(self, partition: str, name: str, data: pa.Buffer) -> None:
-        """See `LandingStorage.publish`."""
-        final = f"{self._root}/{partition}/{name}"
-        if not self._renames:
-            self._write(final, data)
-            return
-        unfinished = f"{self._writing}/{name}"
-        try:
-            self._write(unfinished, data)
-            self._filesystem.create_dir(f"{self._root}/{partition}", recursive=True)
-            self._filesystem.move(unfinished, final)
-        except STORAGE_ERRORS:
-            with suppress(*STORAGE_ERRORS):
-                self._filesystem.delete_file(unfinished)
-            raise
-
-    def files(self, partition: str) -> dict[str, int]:
-        """See `LandingStorage.files`."""
-        return {info.base_name: info.size or 0 for info in self._below(partition) if info.is_file}
-
-    def open(self, partition: str, name: str) -> pa.NativeFile:
-        """See `LandingStorage.open`."""
-        return self._filesystem.open_input_file(f"{self._root}/{partition}/{name}")
-
-    def partitions(self) -> list[str]:
-        """See `LandingStorage.partitions`."""
-        dates = [info.base_name for info in self._below("") if info.base_name.startswith("date=")]
-        return [
-            f"{date}/{info.base_name}"
-            for date in dates
-            for info in self._below(date)
-            if info.base_name.startswith("hour=")
-        ]
-
-    def remove(self, partition: str, names: Iterable[str]) -> None:
-        """See `LandingStorage.remove`."""
-        for name in names:
-            with suppress(FileNotFoundError):
-                self._filesystem.delete_file(f"{self._root}/{partition}/{name}")
-        for folder in (partition, partition.partition("/")[0]):
-            if self._below(folder):
-                return
-            with suppress(OSError):  # an object store has no folders, but may have a marker for one
-                self._filesystem.delete_dir(f"{self._root}/{folder}")
-
-    def _below(self, folder: str) -> list[pa_fs.FileInfo]:
-        path = f"{self._root}/{folder}".rstrip("/")
-        return self._filesystem.get_file_info(pa_fs.FileSelector(path, allow_not_found=True))
-
-    def _write(self, path: str, data: pa.Buffer) -> None:
-        with self._filesystem.open_output_stream(path) as stream:
-            stream.write(data)
-
-
 def _open_up(path: Path, mode: int) -> None:
-    with suppress(PermissionError):  # a file system that has modes of its own
+    with suppress(PermissionError):  # a file system with fixed modes
         path.chmod(mode)
 
 
 def _make_folder(folder: Path) -> None:
-    """Makes a folder with its parents, and syncs each parent that got a new entry."""
+    """Creates a folder with its parents, and syncs each parent that has a new entry."""
     if folder.is_dir():
         return
     if folder.parent != folder:

@@ -1,12 +1,13 @@
-"""Labelled pushes, joined and sent as raw bytes over OTLP (DESIGN, "Exporters").
+"""Exports labelled pushes over OTLP as encoded bytes.
 
-Nothing is parsed and serialised again: `labels` makes bytes that are a whole request when put one after the other.
-Source: OTLP specification.
+Nothing is parsed and encoded again: the concatenated results of `labels` are a complete request. Source: OTLP
+specification.
 """
 
 import importlib.metadata
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Protocol
 
 import structlog
@@ -14,8 +15,6 @@ import structlog
 from exporters.exporter import Delivered, Outcome, RefusedRecord, Retry, TooLarge, reach_tcp
 from exporters.labels import Labeller
 from exporters.otlp.endpoint import HTTP_PROTOBUF
-from exporters.otlp.grpc_transport import GrpcTransport
-from exporters.otlp.http_transport import HttpTransport
 from exporters.otlp.settings import OtlpSettings, otlp_options, otlp_settings
 from exporters.protobuf_wire import MalformedPayloadError
 from exporters.tls_files import TlsFilesError
@@ -24,14 +23,14 @@ from push_log.log import Batch
 log = structlog.get_logger(__name__)
 
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
-"""Where gRPC looks for a proxy."""
+"""Variables that name a proxy for gRPC."""
 
 
 class OtlpTransport(Protocol):
-    """Brings requests to one receiver. `open` and `send` come from one thread, `close` from any."""
+    """Sends requests to one receiver. `open` and `send` come from one thread, `close` from any."""
 
     def open(self) -> None:
-        """Reads the TLS files; whether the receiver is there shows at the first request.
+        """Reads the TLS files; the first request connects.
 
         Raises:
             TlsFilesError: a TLS file cannot be used.
@@ -39,7 +38,7 @@ class OtlpTransport(Protocol):
         ...
 
     def send(self, request: bytes) -> Outcome:
-        """Sends an encoded `ExportMetricsServiceRequest`, and says what became of it. Blocks for a bounded time."""
+        """Sends an encoded `ExportMetricsServiceRequest`, and returns its outcome. Blocks for a bounded time."""
         ...
 
     def close(self) -> None:
@@ -51,7 +50,11 @@ def make_transport(settings: OtlpSettings) -> OtlpTransport:
     """The transport of `settings.protocol`."""
     user_agent = f"fleetgauge/{importlib.metadata.version('fleetgauge')}"
     if settings.protocol == HTTP_PROTOBUF:
+        from exporters.otlp.http_transport import HttpTransport  # urllib3
+
         return HttpTransport(settings, user_agent)
+    from exporters.otlp.grpc_transport import GrpcTransport  # gRPC: 27 MiB
+
     return GrpcTransport(settings, user_agent)
 
 
@@ -64,7 +67,11 @@ class OtlpExporter:
         self.batch = settings.batch
         self.retry = settings.retry
         self._labeller = Labeller(settings.labels)
-        self._transport = make_transport(settings)
+
+    @cached_property
+    def _transport(self) -> OtlpTransport:
+        """Created by `start`: processes that only check the configuration create exporters, too."""
+        return make_transport(self.settings)
 
     @property
     def destination(self) -> str:
@@ -72,24 +79,24 @@ class OtlpExporter:
         return str(self.settings.endpoint)
 
     def reach(self) -> Retry | None:
-        """Looks whether the receiver's port can be connected to. See `outcome.Exporter`."""
-        if any(os.environ.get(name) for name in _PROXIES):  # gRPC may go there in its place
+        """Checks that the receiver's port accepts connections. See `Exporter`."""
+        if any(os.environ.get(name) for name in _PROXIES):  # gRPC may connect to the proxy instead
             return None
         return reach_tcp(self.settings.endpoint.host.strip("[]"), self.settings.endpoint.port)
 
     def start(self) -> None:
-        """Says if a TLS file cannot be used; whether the receiver is there shows at the first export."""
+        """Logs a TLS file that cannot be used; the first export connects."""
         try:
             self._transport.open()
-        except TlsFilesError as error:  # each export tries again: the file may be put right meanwhile
-            log.warning("cannot connect before a TLS file is put right", exporter=self.name, problem=str(error))
+        except TlsFilesError as error:  # each export tries again: the file may be corrected meanwhile
+            log.warning("otlp.tls_file_unusable", exporter=self.name, problem=str(error))
 
     def close(self) -> None:
         """Ends a running call and the connection; may be called twice."""
         self._transport.close()
 
     def export(self, batch: Batch) -> Outcome:
-        """Sends the batch in one call. A batch of heartbeats alone makes none."""
+        """Sends the batch in one call; a batch of heartbeats alone needs none."""
         payloads, refused = self._labelled(batch)
         size = sum(map(len, payloads))
         if size > self.settings.max_request_bytes and len(batch.records) > 1:
@@ -116,9 +123,9 @@ def otlp_exporter(name: str, values: Mapping[str, object], environment: Mapping[
     """Makes an exporter from the keys of `[exporters.<name>]`, which `OtlpSettings` lists.
 
     Args:
-        name: the exporter's.
-        values: the keys; they win over the variables.
-        environment: where the standard `OTEL_EXPORTER_OTLP_*` variables are looked for.
+        name: the exporter's name.
+        values: the keys, which take precedence over the variables.
+        environment: has the standard `OTEL_EXPORTER_OTLP_*` variables.
 
     Raises:
         ExporterConfigError: a key is unknown, or a value is not allowed.

@@ -8,8 +8,9 @@ import grpc
 
 from exporters.exporter import Outcome, Retry
 from exporters.otlp.endpoint import OtlpEndpoint
+from exporters.otlp.grpc_status import failure, not_connected
 from exporters.otlp.settings import OtlpSettings
-from exporters.otlp.status import failure, not_connected, success
+from exporters.otlp.status import success
 from exporters.tls_files import TlsFiles, TlsFilesError
 
 EXPORT_METHOD: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
@@ -21,11 +22,11 @@ _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # As often as a Go server allows by default; a shorter time is answered with GOAWAY.
+    # The minimum that a Go server allows by default; it answers a shorter time with GOAWAY.
     ("grpc.keepalive_time_ms", 300_000),
-    # Also how long unacknowledged bytes may wait before the connection counts as dead (TCP_USER_TIMEOUT).
+    # Also the time after which a connection with unacknowledged bytes is closed (TCP_USER_TIMEOUT).
     ("grpc.keepalive_timeout_ms", 5_000),
-    # A channel that is opened anew gets a connection of its own, not the pooled one that was given up.
+    # A new channel gets its own connection, not the pooled one of the previous channel.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
 )
@@ -51,8 +52,8 @@ class GrpcTransport:
     """Sends requests to one OTLP/gRPC receiver, one call at a time.
 
     Args:
-        settings: where and how.
-        user_agent: our name.
+        settings: endpoint and options.
+        user_agent: value of the header.
     """
 
     def __init__(self, settings: OtlpSettings, user_agent: str) -> None:
@@ -80,7 +81,7 @@ class GrpcTransport:
             return Retry(reason="tls_files", detail=str(error))
         except grpc.RpcError as error:
             return self._failed(error)
-        except ValueError as error:  # gRPC's way to say that the channel was closed meanwhile
+        except ValueError as error:  # raised by gRPC if the channel was closed meanwhile
             return Retry(reason="cancelled", detail=str(error))
         return success(response)
 
@@ -92,10 +93,10 @@ class GrpcTransport:
 
     def _failed(self, error: grpc.RpcError) -> Outcome:
         code, details, tls = error.code(), error.details() or "", self._settings.endpoint.tls
-        # A channel holds the TLS files as they were when it was made; and after a time-out it may be a dead one.
+        # A channel keeps the TLS files that it was created with, and after a timeout its connection may be dead.
         is_stale = tls and (code in _UNAUTHORISED or not_connected(code, details))
         if is_stale or code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            with self._lock:  # the next call makes another
+            with self._lock:  # the next call creates another
                 self._drop_channel()
         trailers = [(datum.key, datum.value) for datum in error.trailing_metadata() or ()]
         return failure(code, details, trailers, tls=tls)

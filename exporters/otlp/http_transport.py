@@ -1,6 +1,6 @@
-"""OTLP over HTTP: one connection, kept open and made anew when it fails. Source: OTLP specification, "OTLP/HTTP".
+"""OTLP over HTTP: one persistent connection, replaced when it fails. Source: OTLP specification, "OTLP/HTTP".
 
-Requests are protobuf; JSON is not spoken. Redirects are not followed, and proxies named by variables are not used.
+Requests are protobuf, not JSON. Redirects are not followed, and proxies named by variables are not used.
 """
 
 import gzip
@@ -18,14 +18,15 @@ from urllib3.exceptions import HTTPError
 from urllib3.response import BaseHTTPResponse
 
 from exporters.exporter import Outcome, Retry
+from exporters.otlp.http_status import http_failure
 from exporters.otlp.settings import OtlpSettings
-from exporters.otlp.status import closed_at_once, http_failure, success, tls_fault
+from exporters.otlp.status import closed_at_once, success, tls_fault
 from exporters.tls_files import TlsFilesError
 
 _MAX_RESPONSE_BYTES: Final = 65_536
-"""Of an answer's body; who says more is cut off, and the connection is not used again [B]."""
+"""Limit of an answer's body; a longer one is cut, and the connection is not used again [B]."""
 _GZIP_LEVEL: Final = 1
-"""Metrics repeat themselves: more effort costs far more time than it saves bytes."""
+"""Metrics repeat themselves: a higher level costs far more time than it saves bytes."""
 
 _COMPRESSORS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "none": lambda body: body,
@@ -42,8 +43,8 @@ class HttpTransport:
     """Sends requests to one OTLP/HTTP receiver, one at a time.
 
     Args:
-        settings: where and how.
-        user_agent: our name.
+        settings: endpoint and options.
+        user_agent: value of the header.
     """
 
     def __init__(self, settings: OtlpSettings, user_agent: str) -> None:
@@ -79,7 +80,7 @@ class HttpTransport:
         try:
             with self._bounded(late):
                 response, body = self._post(self._compress(request))
-            if late.is_set():  # a head that is cut short reads like a whole one
+            if late.is_set():  # a truncated head looks like a complete one
                 raise TimeoutError
         except TlsFilesError as error:
             return Retry(reason="tls_files", detail=str(error))
@@ -89,7 +90,7 @@ class HttpTransport:
         if 200 <= response.status < 300:
             return success(body)
         if response.status in _UNAUTHORISED:
-            self._drop()  # the next one is made with the client certificate as it is then
+            self._drop()  # the next connection reads the client certificate again
         tls = self._settings.endpoint.tls
         return http_failure(response.status, response.headers.get("retry-after"), body, tls=tls)
 
@@ -97,7 +98,7 @@ class HttpTransport:
         """See `OtlpTransport.close`."""
         self._closed = True
         self._shut()
-        if self._sending.acquire(blocking=False):  # else whoever sends sees to the rest
+        if self._sending.acquire(blocking=False):  # else the running `send` closes the connection
             self._drop()
             self._sending.release()
 
@@ -111,7 +112,7 @@ class HttpTransport:
 
     @contextmanager
     def _bounded(self, late: threading.Event) -> Iterator[None]:
-        """Ends the connection when the time is over: a socket's own time-out begins anew with every byte."""
+        """Closes the connection after the timeout: a socket's own timeout restarts with every byte."""
 
         def end() -> None:
             late.set()
@@ -129,7 +130,7 @@ class HttpTransport:
         connection = self._connected()
         if connection.is_closed:
             _connect(connection)
-        # A receiver that refuses a request before it has read it answers, and closes.
+        # A receiver that rejects a request before it has read it answers, and closes.
         with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
             connection.request(
                 "POST", self._settings.endpoint.path, body=body, headers=self._headers, preload_content=False
@@ -141,7 +142,7 @@ class HttpTransport:
         return response, answer[:_MAX_RESPONSE_BYTES]
 
     def _connected(self) -> _Connection:
-        """The connection, made anew where the receiver has closed it meanwhile, and then not connected yet."""
+        """The connection; a new one, not connected yet, if the receiver has closed it meanwhile."""
         with self._lock:
             if self._closed:
                 raise ConnectionAbortedError("the exporter is closed")
@@ -168,17 +169,17 @@ class HttpTransport:
             connection.close()
 
     def _shut(self) -> None:
-        """Has a request that waits for its socket fail now; from any thread."""
+        """Makes a request that waits for its socket fail now; from any thread."""
         with self._lock:
             found = None if self._connection is None else self._connection.sock
         if found is not None:
             with suppress(OSError):
-                # Not SSLSocket's own: that one would have the thread that reads go on without TLS.
+                # Not SSLSocket's own, which would make the reading thread continue without TLS.
                 socket.socket.shutdown(found, socket.SHUT_RDWR)
 
 
 def _connect(connection: _Connection) -> None:
-    """Connects, TLS handshake and all; not within the request, where a connection that ends may have been answered."""
+    """Connects, including TLS; not within the request, where a closed connection may have an answer."""
     try:
         connection.connect()
     except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:

@@ -109,11 +109,11 @@ class PrometheusExporter:
             if self._state is None:
                 return Retry(reason="closed", detail="the exporter is not started, or closed")
             refused = self._apply(batch, self._state)
-            if self._state.begins_anew:
+            if self._state.needs_full_save:
                 self._table.change_all()
             changes = self._table.take_changes()
             try:
-                self._state.save(changes.saved, [encode_key(key) for key in changes.gone], self._applied)
+                self._state.save(changes.saved, [encode_key(key) for key in changes.removed], self._applied)
             except StateError as error:
                 self._applied = [record._replace(metrics=b"") for record in self._applied]  # they may be kept for long
                 self._table.give_back(changes)

@@ -38,10 +38,10 @@ _OWN_COUNTERS: Final = {
     "folded_points": (
         "Data points that were counted in a series that is not theirs alone, or twice in their push, by cause."
     ),
-    "repeated_pushes": "Pushes that came again, and were not counted again.",
-    "resets": "Counts that began anew.",
-    "gaps": "Pushes before which another one of their client is missing.",
-    "expired_clients": "Clients whose series went, by cause.",
+    "repeated_pushes": "Pushes that were delivered again, and not counted again.",
+    "resets": "Counts that were reset.",
+    "gaps": "Pushes whose predecessor is missing.",
+    "expired_clients": "Removed clients, by cause.",
 }
 """The exporter's own metrics, without `_OWN`: name -> help. The counters are the fields of `Counts`."""
 

@@ -76,9 +76,9 @@ class TakenPushes:
         self._batches.append((newest_received_at, batch))
         self._ids |= batch
         while len(self._ids) > _KEPT_IDS and len(self._batches) > 1:
-            until, gone = self._batches.popleft()
-            self._ids -= gone
-            self.forget(dict.fromkeys(map(_writer_of, gone), until))
+            until, removed = self._batches.popleft()
+            self._ids -= removed
+            self.forget(dict.fromkeys(map(_writer_of, removed), until))
 
     def forget(self, until: Mapping[bytes, int]) -> None:
         """Raises the limits of forgotten pushes, by writer."""
@@ -122,7 +122,7 @@ class StateFile:
 
     Attributes:
         taken: the pushes that were applied.
-        begins_anew: the file was damaged and renamed, so the next `save` must be given every client.
+        needs_full_save: the file was damaged and renamed, so the next `save` must be given every client.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -133,7 +133,7 @@ class StateFile:
         """
         self._path = path
         self.taken = TakenPushes()
-        self.begins_anew = False
+        self.needs_full_save = False
         self._connection: apsw.Connection | None = None
         if path is None:
             return
@@ -158,7 +158,7 @@ class StateFile:
             self._connection = self._another(self._path, error)
             return []
 
-    def save(self, clients: Sequence[SavedClient], gone: Sequence[str], records: Sequence[PushRecord]) -> None:
+    def save(self, clients: Sequence[SavedClient], removed: Sequence[str], records: Sequence[PushRecord]) -> None:
         """Saves a batch's changes and its applied pushes, all or nothing.
 
         Raises:
@@ -168,12 +168,12 @@ class StateFile:
         ids = [encoded_id(record) for record in records]
         if self._path is not None:
             try:
-                self._write(self._path, clients, gone, newest, ids)
+                self._write(self._path, clients, removed, newest, ids)
             except _DamagedError as error:
-                self.begins_anew = True
+                self.needs_full_save = True
                 self._connection = self._another(self._path, error)
                 raise
-            self.begins_anew = False
+            self.needs_full_save = False
         self.taken.newly_forgotten.clear()
         if ids:
             self.taken.add(newest, ids)
@@ -193,7 +193,7 @@ class StateFile:
             path.rename(path.with_name(path.name + ".corrupt"))
             for side in ("-wal", "-shm"):
                 path.with_name(path.name + side).unlink(missing_ok=True)
-        consequence = "all clients are saved again" if self.begins_anew else "the counters restart"
+        consequence = "all clients are saved again" if self.needs_full_save else "the counters restart"
         log.error("prometheus.state_damaged", consequence=consequence, reason=str(error))
         return _open(path)
 
@@ -214,21 +214,21 @@ class StateFile:
         return [SavedClient(_text(client), _text(layout), cast(bytes, state or b"")) for client, layout, state in rows]
 
     def _write(
-        self, path: Path, clients: Sequence[SavedClient], gone: Sequence[str], newest: int, ids: Sequence[bytes]
+        self, path: Path, clients: Sequence[SavedClient], removed: Sequence[str], newest: int, ids: Sequence[bytes]
     ) -> None:
         if self._connection is None:
             self._connection = _open(path)  # the previous one was renamed, and a new one could not be opened then
         with _translated(path), self._connection:
-            if self.begins_anew:
+            if self.needs_full_save:
                 self._remember_again(self._connection)
-            self._save(self._connection, clients, gone)
+            self._save(self._connection, clients, removed)
             if ids:
                 self._remember(self._connection, newest, b"".join(ids))
             self._note_forgotten(self._connection)
 
-    def _save(self, connection: apsw.Connection, clients: Sequence[SavedClient], gone: Sequence[str]) -> None:
-        connection.executemany("DELETE FROM layouts WHERE client = ?", [(key,) for key in gone])
-        connection.executemany("DELETE FROM states WHERE client = ?", [(key,) for key in gone])
+    def _save(self, connection: apsw.Connection, clients: Sequence[SavedClient], removed: Sequence[str]) -> None:
+        connection.executemany("DELETE FROM layouts WHERE client = ?", [(key,) for key in removed])
+        connection.executemany("DELETE FROM states WHERE client = ?", [(key,) for key in removed])
         layouts = [(each.key, each.layout) for each in clients if each.layout is not None]
         _write_rows(connection, "INSERT OR REPLACE INTO layouts VALUES ", layouts)
         _write_rows(connection, "INSERT OR REPLACE INTO states VALUES ", [(each.key, each.state) for each in clients])
@@ -283,7 +283,9 @@ def _translated(path: Path | None) -> Iterator[None]:
     except apsw.BusyError as error:
         raise StateError(f"{path} is in use by another exporter; give each a state.file of its own") from error
     except (apsw.Error, OSError) as error:
-        raise StateError(f"{path} cannot be used: {error}; if that lasts, move it away to begin anew") from error
+        raise StateError(
+            f"{path} cannot be used: {error}; if that lasts, move it away to restart its counters"
+        ) from error
 
 
 def _open(path: Path) -> apsw.Connection:
@@ -302,7 +304,7 @@ def _opened(path: Path) -> apsw.Connection:
         version = connection.execute("PRAGMA user_version").get
         if version > VERSION:
             raise StateError(
-                f"{path} was written by a newer Fleetgauge (version {version}); move it away to begin anew"
+                f"{path} was written by a newer Fleetgauge (version {version}); move it away to restart its counters"
             )
         with connection:
             connection.execute(_CREATE)

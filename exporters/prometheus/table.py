@@ -76,7 +76,7 @@ class Changes(NamedTuple):
 
     clients: list[Client]
     saved: list[SavedClient]
-    gone: list[ClientKey]
+    removed: list[ClientKey]
 
 
 class SeriesTable:
@@ -100,7 +100,7 @@ class SeriesTable:
         self._families = Families(settings, own_names)
         self._identities: dict[str, ClientKey] = {}
         self._dirty: dict[ClientKey, Client] = {}
-        self._gone: dict[ClientKey, None] = {}
+        self._removed: dict[ClientKey, None] = {}
         self._unwritten: OrderedDict[ClientKey, Client] = OrderedDict()
         """Clients whose lines on the page are out of date, in the order of their changes."""
         self._sweep_due_ms = 0
@@ -152,7 +152,7 @@ class SeriesTable:
         return binding.shape.read(record.metrics) if binding else None
 
     def apply_alike(self, record: PushRecord, push: AlikePush, now: Moment) -> bool:
-        """Applies the result of `alike` as `apply` would; False if the push was overtaken, or its series are gone."""
+        """Applies the result of `alike` as `apply` would; False if the push was overtaken or has no series."""
         with self._lock:
             client = self._clients.get(_key(record))
             if client is None or client.binding is None:
@@ -203,9 +203,9 @@ class SeriesTable:
             saved = [encode_client(client, self._families.description) for client in clients]
             for client in clients:
                 client.layout_changed = False
-            changes = Changes(clients, saved, list(self._gone))
+            changes = Changes(clients, saved, list(self._removed))
             self._dirty.clear()
-            self._gone.clear()
+            self._removed.clear()
             return changes
 
     def publish(self, changes: Changes) -> None:
@@ -219,7 +219,7 @@ class SeriesTable:
     def give_back(self, changes: Changes) -> None:
         """Keeps changes that could not be saved for the next `take_changes`."""
         with self._lock:
-            self._gone.update(dict.fromkeys(key for key in changes.gone if key not in self._clients))
+            self._removed.update(dict.fromkeys(key for key in changes.removed if key not in self._clients))
             for client in changes.clients:
                 if self._clients.get(client.key) is client:
                     client.layout_changed = True
@@ -233,7 +233,7 @@ class SeriesTable:
             client = self._folded if saved.key == FOLDED else saved
             if client is saved:
                 if not self._admit(client):
-                    self._gone[saved.key] = None
+                    self._removed[saved.key] = None
                     return
                 client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now)
             left_out = 0
@@ -311,7 +311,7 @@ class SeriesTable:
         if not self._families.has_room(_INFO_COST):
             return False
         self._clients[client.key] = client
-        self._gone.pop(client.key, None)
+        self._removed.pop(client.key, None)
         self._dirty[client.key] = client
         client.cost = _INFO_COST
         self._families.cost += _INFO_COST
@@ -448,7 +448,7 @@ class SeriesTable:
         self._forget_identity(client)
         self._dirty.pop(client.key, None)
         self._unwritten.pop(client.key, None)
-        self._gone[client.key] = None
+        self._removed[client.key] = None
 
 
 def _apply_numbers(client: Client, binding: Binding, push: AlikePush) -> int:

@@ -1,28 +1,65 @@
-"""The command line: `fleetgauge`. One file a command; this one joins them and turns our errors into one sentence."""
+"""The command line: `fleetgauge`. One file per command; this one lists them and turns our errors into one sentence."""
 
 import importlib
 import sys
-from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 from base.errors import FleetgaugeError
-from fleetgauge.cli.clients import clients
-from fleetgauge.cli.credentials import credentials
-from fleetgauge.cli.demo import demo
-from fleetgauge.cli.export import export
-from fleetgauge.cli.exporters import exporters
-from fleetgauge.cli.log import app as log
-from fleetgauge.cli.metrics import metrics
-from fleetgauge.cli.serve import serve
-from fleetgauge.cli.show_config import show_config
-from fleetgauge.cli.status import status
-from terminal.options import HELP, Command
+from terminal.lazy_commands import LazyCommand, LazyGroup
+from terminal.options import HELP
 from terminal.text import printable
+
+
+class _Commands(LazyGroup):
+    """A command is imported when it runs: `--help` needs none of them, and `status` does not need the node."""
+
+    lazy: ClassVar = {
+        "serve": LazyCommand(
+            "fleetgauge.cli.serve:serve", "Run a node: listen for Kafka clients, log what they push, deliver it."
+        ),
+        "export": LazyCommand(
+            "fleetgauge.cli.export:export",
+            "Deliver the pushes on a Kafka topic, which the broker plugin writes (or fleetgauge serve with "
+            "push.log=kafka).",
+        ),
+        "status": LazyCommand(
+            "fleetgauge.cli.status:status",
+            "Show a running serve or export: what came in, what was refused and why, the push log, every exporter.",
+        ),
+        "clients": LazyCommand(
+            "fleetgauge.cli.clients:clients",
+            "Show the client instances of a running node: who, from where, asked for what, last push, last error, "
+            "state.",
+        ),
+        "exporters": LazyCommand(
+            "fleetgauge.cli.exporters:exporters",
+            "Show how the exporters of a running node do, and of every fleetgauge export beside it.",
+        ),
+        "log": LazyCommand("fleetgauge.cli.log:app", "Read the push log, whether a node runs or not."),
+        "config": LazyCommand(
+            "fleetgauge.cli.show_config:show_config",
+            "Check a configuration and print it whole: every key, its value in force and its meaning, as TOML.",
+        ),
+        "metrics": LazyCommand(
+            "fleetgauge.cli.metrics:metrics",
+            "Show the metrics that clients are known to send, by the names that subscriptions use.",
+        ),
+        "credentials": LazyCommand(
+            "fleetgauge.cli.credentials:credentials",
+            "Make the lines of one SASL user for the configuration file, [sasl.users.NAME].",
+        ),
+        "demo": LazyCommand(
+            "fleetgauge.cli.demo:demo",
+            "Show the whole way of a push with real clients: node, OTLP server, landing zone, and tables by PySpark.",
+        ),
+    }
+
 
 app = typer.Typer(
     name="fleetgauge",
+    cls=_Commands,
     help="A sink for Kafka client telemetry (KIP-714): receives what clients push, keeps it in a durable log, "
     "delivers it, and says how the fleet of clients is doing.",
     no_args_is_help=True,
@@ -30,16 +67,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=HELP,
 )
-app.command(cls=Command)(serve)
-app.command(cls=Command)(export)
-app.command(cls=Command)(status)
-app.command(cls=Command)(clients)
-app.command(cls=Command)(exporters)
-app.add_typer(log, name="log")
-app.command(name="config", cls=Command)(show_config)
-app.command(cls=Command)(metrics)
-app.command(cls=Command)(credentials)
-app.command(cls=Command)(demo)
 
 
 @app.command(
@@ -62,6 +89,8 @@ def fleet(context: typer.Context) -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # imports email: for this option alone
+
         typer.echo(f"fleetgauge {version('fleetgauge')}")
         raise typer.Exit
 

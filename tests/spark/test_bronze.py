@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
 
-from exporters.landing.exporter import encode
-from exporters.landing.schema import partition_of
+from exporters.landing.exporter import partition_of
+from exporters.landing.parquet import encode
 from fleet.bronze import read_landing
 from fleet.errors import LandingError
 from fleet.schemas import BRONZE, PUSH_RECORD

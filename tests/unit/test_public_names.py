@@ -1,4 +1,4 @@
-"""`quotas` and `telemetry` as libraries: one import for every public name, and none that costs more than it needs."""
+"""The public names of quotas, telemetry and exporters: one import for each, and none that costs more than needed."""
 
 import ast
 import importlib
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("quotas", "telemetry")
+PACKAGES = ("quotas", "telemetry", "exporters")
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -38,6 +38,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error(package: str) -> None:
     [
         ("import quotas", ("quotas.metrics", "quotas.entity", "asyncio")),
         ("from quotas import Metrics", ("quotas.managers", "quotas.drivers", "asyncio")),
+        ("from exporters import Delivered, Options", ("exporters.delivery", "structlog", "google", "grpc", "pyarrow")),
         ("import telemetry.push_record", ("quotas", "telemetry.manager", "kio", "google", "re2")),
         ("import telemetry.catalogue.dialects", ("quotas", "telemetry.manager", "kio", "google", "re2")),
     ],

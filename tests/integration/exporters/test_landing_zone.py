@@ -18,9 +18,10 @@ from support.push_log import push_record
 
 from base.clock import MockTime
 from exporters.exporter import Delivered, Refused, Retry
-from exporters.landing.exporter import LandingExporter, LandingSettings, landing_exporter
-from exporters.landing.schema import LANDING_SCHEMA, partition_of
-from exporters.landing.storage import WRITING, LocalStorage, RemoteStorage
+from exporters.landing.exporter import LandingExporter, LandingSettings, landing_exporter, partition_of
+from exporters.landing.remote_storage import RemoteStorage
+from exporters.landing.schema import LANDING_SCHEMA
+from exporters.landing.storage import WRITING, LocalStorage
 from push_log.log import Batch
 from telemetry.push_record import PushIds, PushRecord
 

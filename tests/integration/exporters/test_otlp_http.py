@@ -94,7 +94,7 @@ def rejecting(points: int) -> bytes:
         ),
         (
             lambda to: to.reply(302, Location="http://127.0.0.1:1/"),
-            Retry(reason="http_302", detail="(check the endpoint: no OTLP receiver says that)"),
+            Retry(reason="http_302", detail="(check the endpoint: no OTLP receiver answers so)"),
         ),
     ],
 )

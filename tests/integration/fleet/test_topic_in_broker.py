@@ -17,7 +17,7 @@ from support.fleet_commands import FleetCommands
 from support.kafka_broker import KafkaBroker, free_ports
 from support.standing_tables import rows
 
-from exporters.landing.exporter import encode
+from exporters.landing.parquet import encode
 from fleet.errors import JarError, JavaError
 from fleet.session import check_java
 from fleet.tables.delta import delta_jars

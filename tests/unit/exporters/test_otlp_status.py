@@ -8,7 +8,9 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
 from exporters.exporter import Delivered, Refused, Retry, TooLarge
-from exporters.otlp.status import MAX_SERVER_DELAY_MS, failure, http_failure, success, tls_fault
+from exporters.otlp.grpc_status import failure
+from exporters.otlp.http_status import http_failure
+from exporters.otlp.status import MAX_SERVER_DELAY_MS, success, tls_fault
 
 
 def trailers(seconds: int, nanos: int = 0) -> list[tuple[str, str | bytes]]:

@@ -71,7 +71,7 @@ def test_our_own_types_come_first() -> None:
         (7, "expected one of"),
         ("no_such_module:factory", "it cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
         ("shop_exporters:missing", "it cannot be loaded: AttributeError: .*missing"),
-        ("shop_exporters:no_factory", "it is no factory: expected a callable"),
+        ("shop_exporters:no_factory", "it is not a factory: expected a callable"),
         ("broken_exporters:factory", "it cannot be loaded: RuntimeError: no licence"),
         ("broken", "it cannot be loaded: RuntimeError: no licence"),
         (":", "it cannot be loaded: ValueError"),

@@ -22,7 +22,8 @@ def commands(app: typer.Typer) -> Iterator[tuple[tuple[str, ...], Any]]:
     while waiting:
         words, command = waiting.pop()
         yield words, command
-        waiting += [((*words, name), each) for name, each in getattr(command, "commands", {}).items()]
+        for name, each in getattr(command, "commands", {}).items():
+            waiting.append(((*words, name), command.load(name) if hasattr(command, "load") else each))
 
 
 OURS = [pytest.param(words, id=" ".join(words) or "fleetgauge") for words, _ in commands(fleetgauge)]

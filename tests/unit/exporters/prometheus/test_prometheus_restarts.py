@@ -350,7 +350,9 @@ def test_a_disk_that_fails_for_a_while_costs_nothing(
     for _ in range(3):
         outcome = export(exporter, push(99, counter(1)))
         assert isinstance(outcome, Retry)
-        assert outcome.detail.endswith("cannot be used: Input/output error; if that lasts, move it away to begin anew")
+        assert outcome.detail.endswith(
+            "cannot be used: Input/output error; if that lasts, move it away to restart its counters"
+        )
     monkeypatch.undo()
     outcomes = [export(exporter, push(99, counter(1))) for _ in range(3)]
     assert outcomes[1:] == [Delivered(), Delivered()], "the first one may find the damaged file still"
@@ -388,7 +390,7 @@ def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:
     database = apsw.Connection(str(tmp_path / "state.db"))
     database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(StateError, match=r"newer Fleetgauge \(version 99\); move it away to begin anew"):
+    with pytest.raises(StateError, match=r"newer Fleetgauge \(version 99\); move it away to restart its counters"):
         StateFile(tmp_path / "state.db")
 
 

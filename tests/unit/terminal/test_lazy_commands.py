@@ -1,0 +1,53 @@
+"""Commands are imported when they run; the list of commands says what their own help says."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.main import get_command
+
+from fleetgauge.cli import app
+
+GROUP = get_command(app)
+NOT_FOR_HELP = {
+    *(
+        "asyncio",
+        "google.protobuf",
+        "pydantic",
+        "structlog",
+        "fleetgauge.config",
+        "fleetgauge.cli.serve",
+        "telemetry",
+        "wire",
+    )
+}
+
+
+@pytest.mark.parametrize("name", list(GROUP.lazy))  # type: ignore[attr-defined]
+def test_the_list_of_commands_says_what_the_help_of_the_command_says(name: str) -> None:
+    command = GROUP.load(name)  # type: ignore[attr-defined]
+    said = " ".join(command.help.split("\n\n")[0].split())
+    assert GROUP.lazy[name].summary == said  # type: ignore[attr-defined]
+    assert command.name == name
+
+
+def test_an_unknown_command_is_refused_with_the_nearest_one() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "fleetgauge", "statu"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 2
+    assert "Did you mean 'status'?" in ran.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_help_and_version_import_no_command_and_no_room(words: list[str]) -> None:
+    script = f"""
+import sys
+from fleetgauge.cli import app
+try:
+    app({words!r})
+finally:
+    print("imported:", *({NOT_FOR_HELP!r} & sys.modules.keys()))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.splitlines()[-1] == "imported:"
