@@ -11,8 +11,9 @@ process of its own), and time per operation [ns], the median of rounds in which 
 - `hit`: look an entry up, make it the most recently used one, and extend its deadline where there is one: each request.
 - `replace`: add an entry to a full map, which drops another one: each new client when the cache is full.
 
-`ratios` are to `ordered_dict`, or for those with deadlines to `ordered_dict_and_queue`, within each round. Prints one
-JSON object.
+`hit_ratio` and `replace_ratio` are to `ordered_dict`, or for those with deadlines to `ordered_dict_and_queue`, within
+each round. `keys`: a lookup in a plain dict by the bytes of an id, by its integer, and by its `uuid.UUID` [ns]. Prints
+one JSON object.
 """
 
 import argparse
@@ -26,6 +27,7 @@ import statistics
 import subprocess
 import sys
 import time
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, MutableMapping
 from multiprocessing.connection import Connection
@@ -220,13 +222,38 @@ def _figures(name: str, taken: dict[str, list[tuple[float, float]]]) -> dict[str
     return {**figures, **ratios}
 
 
+def keys(size: int, rounds: int) -> dict[str, int]:
+    """A lookup by each form of an id [ns], with key objects that were not hashed before."""
+    ids = [uuid.uuid4() for _ in range(size)]
+    forms: dict[str, Callable[[uuid.UUID], Any]] = {
+        "bytes": lambda each: bytes(bytearray(each.bytes)),
+        "int": lambda each: int(each.int),
+        "uuid": lambda each: uuid.UUID(int=each.int),
+    }
+    tables = {name: {form(each): each for each in ids} for name, form in forms.items()}
+    taken: dict[str, list[float]] = {name: [] for name in forms}
+    for _ in range(rounds):
+        for name, form in forms.items():
+            table, asked = tables[name], [form(each) for each in ids]
+            started = time.thread_time_ns()
+            for key in asked:
+                table[key]
+            taken[name].append((time.thread_time_ns() - started) / size)
+    return {name: round(statistics.median(each)) for name, each in taken.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", type=int, nargs="+", default=[16_384, 200_000])
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
     results: list[dict[str, Any]] = [
-        {"entries": size, "bytes_per_entry": memory(size), "times": times(size, arguments.rounds)}
+        {
+            "entries": size,
+            "bytes_per_entry": memory(size),
+            "times": times(size, arguments.rounds),
+            "keys": keys(size, 9),
+        }
         for size in arguments.entries
     ]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
