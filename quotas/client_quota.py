@@ -184,7 +184,7 @@ class ClientQuotaManager:
     def unrecord_quota_sensor(self, session: Session, client_id: str, value: float, now_ms: int | None = None) -> None:
         """Takes back what was recorded, given the time of the record: for a fetch whose answer is empty after all.
 
-        Source: chapter 19, 'The fetch "unrecord" subtlety'.
+        Source: Kafka's `ClientQuotaManager.unrecordQuotaSensor`.
         """
         self.get_or_create_quota_sensors(session, client_id).quota_sensor.record(-value, now_ms, False)
 

@@ -3,7 +3,7 @@
 A connection *arrives* (its creation is recorded), then has to *wait* until the rates are kept and there is room for
 it, and is *admitted* or *refused*. Who waits, and how, is the drivers' matter: `quotas.drivers`.
 
-Source: chapter 19, "Connection quotas inside the acceptor"; KIP-402, KIP-612.
+Source: Kafka's `ConnectionQuotas` in `SocketServer`; KIP-402, KIP-612.
 """
 
 import threading

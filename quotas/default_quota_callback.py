@@ -49,7 +49,7 @@ class DefaultQuotaCallback(ClientQuotaCallback):
     is empty, under 7 and 8 every user of a client id does. As in Kafka an empty tag means "any", so that a client that
     sends no client id at all matches no level that names one, by default or not.
 
-    Source: chapter 19, "Entity resolution order".
+    Source: Kafka documentation, "Quota Configuration" (order of precedence); KIP-55.
 
     Attributes:
         quota_types_enabled: the levels at which any quota is set, as a sum of the `..._ENABLED` constants.

@@ -40,7 +40,7 @@ class KafkaMetric:
 
     @property
     def config(self) -> MetricConfig:
-        """The config in force. Setting another keeps what was recorded (chapter 19, "Key idea")."""
+        """The config in force. Setting another keeps what was recorded (Kafka's `KafkaMetric.config`)."""
         return self._config
 
     @config.setter

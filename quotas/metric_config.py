@@ -19,7 +19,7 @@ INT_MAX: Final = 2**31 - 1
 their rates, of percentages and of rates of mutations.
 """
 INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS: Final = 3_600
-"""Who records nothing for longer [s] begins anew (chapter 19, "Gotchas")."""
+"""Who records nothing for longer [s] begins anew (Kafka's `ClientQuotaManager`, inactive sensors)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """An upper or a lower bound on a measured value (Kafka's `Quota`; chapter 19, "the quota check").
+    """An upper or a lower bound on a measured value (Kafka's `Quota`, checked by `Sensor.checkQuotas`).
 
     Attributes:
         bound: the limit, in the unit of the metric: bytes/s, percent, or a token bucket's refill a second.

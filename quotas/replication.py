@@ -1,6 +1,6 @@
 """Throttles of replication and of moves between log directories: which replicas, and how many bytes a second.
 
-Source: chapter 19, "Replication throttles"; KIP-73 for the forms of the throttled-replicas configs.
+Source: Kafka's `ReplicationQuotaManager`; KIP-73 for the forms of the throttled-replicas configs.
 """
 
 import logging

@@ -24,7 +24,7 @@ def throttle_time(error: QuotaViolationError, now_ms: int) -> int:
     Raises:
         TypeError: the metric is no `Rate`.
 
-    Source: chapter 19, "Recording & the throttle-time formula".
+    Source: Kafka's `QuotaUtils.throttleTime`.
     """
     metric = error.metric
     rate = metric.provider
@@ -46,7 +46,7 @@ def token_bucket_throttle_time(error: QuotaViolationError) -> int:
     Raises:
         TypeError: the metric is no `TokenBucket`.
 
-    Source: KIP-599; chapter 19, "the token bucket".
+    Source: KIP-599; Kafka's `ControllerMutationQuotaManager.throttleTimeMs`.
     """
     metric = error.metric
     bucket = metric.provider

@@ -15,8 +15,8 @@ class ClientMetricsSettings:
         telemetry_max_bytes: largest payload as received [B] (`telemetry.max.bytes`).
         telemetry_max_decompressed_bytes: largest payload decompressed [B] (`telemetry.max.decompressed.bytes`).
         max_compression_ratio: largest payload decompressed as a multiple of its size as received, beyond the first MiB.
-            Real ones reach 10 to 25 (CLIENTS.md); checking 16 MiB takes half a second that others wait, and is to
-            cost its sender some upload.
+            Real ones reach 10 to 25; checking 16 MiB takes half a second that others wait, and is to cost its sender
+            some upload (docs/decisions/018-bounded-validation.md).
         compression_types: accepted and announced in this order (`telemetry.compression.types`). NONE is always
             accepted and never announced (KIP-714, AcceptedCompressionTypes).
         cache_max_size: client instances remembered.

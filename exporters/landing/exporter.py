@@ -1,4 +1,6 @@
-"""The Spark landing zone: push records as they are, in Parquet, by the hour of receipt (DESIGN, "Exporters").
+"""The Spark landing zone: push records as they are, in Parquet, by the hour of receipt.
+
+docs/decisions/009-landing-zone-form.md gives the reasons for this form.
 
 `<path>/date=YYYY-MM-DD/hour=HH/pushes-<first position>_<last position>-<push id>.parquet`: whole files only, one for
 each hour that a batch touches. Names sort as the log does; the push id of the first row keeps files of different

@@ -1,4 +1,4 @@
-"""Labelled pushes, joined and sent as raw bytes over OTLP (DESIGN, "Exporters").
+"""Labelled pushes, joined and sent as raw bytes over OTLP (docs/destinations.md).
 
 Nothing is parsed and serialised again: `labels` makes bytes that are a whole request when put one after the other.
 Source: OTLP specification.

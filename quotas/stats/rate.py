@@ -80,7 +80,7 @@ class Rate:
         an absurdly high rate. With 2 samples of 1,000 ms and three records of 1 at 0, 30 and 60 ms, the rate at 60 ms
         is 3 / (0.060 + 1) = 2.83 a second, not 3 / 0.060 = 50.
 
-        Source: chapter 19, "the sampled Rate and the quota check".
+        Source: Kafka's `Rate.windowSize` (docs/decisions/011-kafka-compatible-quota-windows.md).
         """
         self.stat.purge_obsolete_samples(config, now_ms)
         return self._span_ms(config, now_ms - self.stat.oldest(now_ms).start_time_ms)

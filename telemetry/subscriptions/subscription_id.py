@@ -26,8 +26,8 @@ def java_uuid_hash(instance_id: uuid.UUID) -> int:
 def subscription_id(checksum: int, instance_id: uuid.UUID) -> int:
     """The id [signed int32] that a client with `instance_id` is given for a subscription with this checksum.
 
-    Bit-identical with Kafka's for one prefix; Kafka does not sort several (KIP-714, SubscriptionId; chapter 19,
-    "Subscriptions & the subscription id").
+    Bit-identical with Kafka's for one prefix; Kafka does not sort several (KIP-714, SubscriptionId; Kafka's
+    `ClientMetricsManager`).
 
     >>> subscription_id(subscription_checksum(["*"], 1000), uuid.UUID("4e6fb54c-b8e6-4517-889b-e15b99c09c20"))
     -715571303

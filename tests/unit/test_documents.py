@@ -1,4 +1,4 @@
-"""What documents and comments point to exists: links, anchors, files of the repository."""
+"""What documents and comments point to exists: links, anchors, files of the repository; nothing else is cited."""
 
 import re
 import subprocess
@@ -10,15 +10,21 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tests/fuzz/README.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tests/fuzz/README.md", "tests/golden/README.md")),
 ]
 SOURCES = {".py", ".java", ".md", ".sh", ".toml", ".xml", ".yml"}
+HISTORY = "CHANGELOG.md"
+"""It may name what was there once."""
 
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _DOCUMENT = re.compile(r"\bdocs/[\w./-]*\w")
 _ROOMS = "base|wire|quotas|telemetry|push_log|exporters|fleetgauge|fleet|terminal|bridge|tests|benchmarks|examples"
 _FILE = re.compile(rf"(?<![\w/.-])(?:{_ROOMS})/[\w./-]+\.(?:py|java|md|toml|yml|json)\b")
+_NOT_HERE = re.compile(
+    r"\b(?:DESIGN|MEASURED|HOUSE|REAL_KAFKA|REAL_PARTS)\b|\b(?:CLIENTS|STYLE|VERDICTS)\.md\b|\b[Cc]hapter \d+"
+)
+"""Documents of the project's beginnings, which readers of the repository do not have."""
 
 
 def anchors(page: Path) -> set[str]:
@@ -69,6 +75,16 @@ def test_every_document_that_a_source_names_exists() -> None:
         if not (ROOT / name).exists()
     }
     assert not missing
+
+
+def test_no_document_is_cited_that_readers_do_not_have() -> None:
+    cited = {
+        f"{path.relative_to(ROOT)}: {found[0]}"
+        for path in tracked()
+        if path.name != HISTORY
+        for found in _NOT_HERE.finditer(path.read_text(errors="replace"))
+    }
+    assert not cited
 
 
 def test_every_decision_is_in_the_index_of_documents() -> None:
