@@ -2,7 +2,7 @@
 
 Both logs keep these interfaces: the embedded one (SQLite segments) and a Kafka topic. What receives a push appends it;
 every exporter reads at its own pace from its own durable cursor. Order is the log's order, delivery is at least once,
-`PushRecord.push_id` is the key by which repeats are dropped (DESIGN, "Push log").
+`PushRecord.push_id` is the key by which repeats are dropped (docs/delivery.md).
 """
 
 from collections.abc import Callable, Sequence

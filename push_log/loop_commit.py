@@ -1,6 +1,6 @@
 """One commit on the listener's loop for all pushes of one of its iterations (`push.log.flush = os`).
 
-A commit of five rows takes 20 us, and a thread was no faster (docs/decisions, "Commits run on the loop").
+A commit of five rows takes 20 us, and a thread was no faster (docs/decisions/001-commit-on-the-loop.md).
 """
 
 from push_log.group_commit import GroupCommit

@@ -2,7 +2,7 @@
 `wire.tcp_channel`.
 
 The accept loop is our own, one connection at a time, since connection quotas stand between the accept and the first
-byte: who has to wait keeps those behind it in the backlog (chapter 19, connection quotas inside the acceptor).
+byte: who has to wait keeps those behind it in the backlog (KIP-402, KIP-612).
 """
 
 import asyncio

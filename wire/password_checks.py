@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import structlog
+from cachetools import LRUCache
 
 from wire.sasl.mechanism import PasswordCheck
 
@@ -38,7 +39,7 @@ class PasswordChecks:
         self._waiting_count = 0
         self._is_busy = False
         self._executor: ThreadPoolExecutor | None = None
-        self._suspects: OrderedDict[str, None] = OrderedDict()  # the latest wrong password last
+        self._suspects: LRUCache[str, None] = LRUCache(_MAX_SUSPECTS)  # networks whose latest password was wrong
 
     def submit(
         self, check: PasswordCheck, network: str, loop: asyncio.AbstractEventLoop
@@ -126,5 +127,3 @@ class PasswordChecks:
         self._suspects.pop(network, None)
         if not is_right:
             self._suspects[network] = None
-            if len(self._suspects) > _MAX_SUSPECTS:
-                self._suspects.popitem(last=False)

@@ -5,7 +5,7 @@
 Three brokers of one version stand side by side: one whose reporter does nothing with a push (the base: without any
 reporter no client would push), one with the plugin, and one with the plugin whose topic cannot be reached, so that it
 drops what its buffer cannot hold. In every round each of them is driven in turn, in an order that changes, while
-`clients` raw clients push 1.4 kB (S of MEASURED) a second each to the one that is measured: by Kafka's own
+`clients` raw clients push 1.4 kB a second each to the one that is measured: by Kafka's own
 ProducerPerformance at a fixed rate for the latency, then as fast as it can for the throughput. Ratios to the base are
 those of one round; their medians are printed, with every figure, as one JSON object.
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/exporters/bench_topic_export.py [--records 100000] [--version 4.3.1] [--rounds 5]
 
-A real broker holds `records` push records (S of MEASURED: 1.4 kB, 12 points) before the export starts. Each
+A real broker holds `records` push records (S: 1.4 kB, 12 points) before the export starts. Each
 destination is timed alone, from the first record delivered to the last, as the export's own status tells it. Then the
 topic is read by a reader alone, in turn with and without the register of the clients (`SeenClients`): the ratio of both
 rates, in CPU time, is what `fleetgauge clients` costs where no destination costs anything. Prints one JSON object.

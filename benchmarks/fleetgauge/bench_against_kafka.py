@@ -2,12 +2,12 @@
 
     python benchmarks/fleetgauge/bench_against_kafka.py [--seconds 2] [--rounds 3] [--rates 1000 ...] [--within 230]
 
-Both are driven by the same generator over loopback, one after the other, in an order that changes, with S of MEASURED
-(1.4 kB, 10 points, zstd) on 2,000 connections: first as fast as they answer, then at so many pushes a second,
-whatever they answer. Without `--rates` these are 0.3, 0.5 and 0.8 of what the slower of the two answered in the
-warm-up. The node validates, counts and logs each push before it answers (its exporter process delivers to the landing
-zone meanwhile); the broker parses, labels and serialises it, as every receiver must, and keeps nothing. An echo on a
-loop like the node's is the measure of the generator itself.
+Both are driven by the same generator over loopback, one after the other, in an order that changes, with S of
+docs/performance.md (1.4 kB, 10 points, zstd) on 2,000 connections: first as fast as they answer, then at so many
+pushes a second, whatever they answer. Without `--rates` these are 0.3, 0.5 and 0.8 of what the slower of the two
+answered in the warm-up. The node validates, counts and logs each push before it answers (its exporter process delivers
+to the landing zone meanwhile); the broker parses, labels and serialises it, as every receiver must, and keeps nothing.
+An echo on a loop like the node's is the measure of the generator itself.
 
 Every figure is printed when it is there; the JSON object with medians and ratios comes at the end, or with what there
 is when the time `--within` [s] is over or a signal ends the run. What was started is stopped in every case.

@@ -1,8 +1,9 @@
 """The segment that is written: made beforehand, opened when its turn comes, closed without a checkpoint.
 
-Traps (MEASURED.md): with automatic checkpoints the commits of 20 rows have a p99 of 2.2 ms, without 0.19 ms; and the
-last connection to close a file checkpoints it, on the listener's loop. So there is neither: the write-ahead log holds
-the whole segment until the exporter process checkpoints it, sealed.
+With automatic checkpoints the commits of 20 rows have a p99 of 2.2 ms, without 0.19 ms
+(docs/decisions/001-commit-on-the-loop.md); and the last connection to close a file checkpoints it, on the listener's
+loop. So there is neither: the write-ahead log holds the whole segment until the exporter process checkpoints it,
+sealed.
 
 `flush=os` runs with synchronous OFF: the writer never checkpoints, and what SQLite would sync apart from checkpoints
 is the header of the write-ahead log alone, which costs a loop iteration for nothing. A torn tail is found by the

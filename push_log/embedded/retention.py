@@ -1,6 +1,7 @@
 """Keeping the log within its bounds, from the exporter process: the listener's loop never waits for it.
 
-Whole segments go, never rows (MEASURED.md: deleting 15,000 rows holds the writer for 129 ms, unlinking costs nothing).
+Whole segments go, never rows (docs/decisions/002-sqlite-segments-as-push-log.md: deleting 15,000
+rows holds the writer up for 129 ms, unlinking costs nothing).
 """
 
 from collections import Counter

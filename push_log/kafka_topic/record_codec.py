@@ -1,4 +1,4 @@
-"""A push record as a record of a Kafka topic, and back (DESIGN, "Push record").
+"""A push record as a record of a Kafka topic, and back (docs/push-log-kafka.md).
 
 Key: the 22-character client instance id, so that a client's pushes keep their order. Value: `metrics`, empty for a
 heartbeat, never null. Headers: every other field under its name, as UTF-8 text; a field that is None has no header.

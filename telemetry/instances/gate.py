@@ -44,7 +44,7 @@ class Gate:
     """Lets through what is due, and nothing twice. Times are monotonic [ms].
 
     A push is due when it follows a Get that no push has consumed, or a full interval after the last push (KIP-714,
-    Throttling and rate-limiting; chapter 19, "Push-interval gating"). With an interval of 60,000 ms, a Get at 0 and
+    Throttling and rate-limiting; Kafka's `ClientMetricsInstance`). With an interval of 60,000 ms, a Get at 0 and
     a push at 31,000 (the client's jitter), the next push is due at 91,000. A Get is due a full interval after the
     last request of either kind, and always after an error that a Get cures.
 

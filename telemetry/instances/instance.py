@@ -70,7 +70,7 @@ class SharedTexts:
 
 
 class ClientInstance:
-    """The state of one client instance (KIP-714, Client identification; chapter 19, "Instance lifecycle").
+    """The state of one client instance (KIP-714, Client identification; Kafka's `ClientMetricsInstance`).
 
     The counters are plain numbers, so that a push costs no more for them; what they add up to stands in
     `telemetry.instances.inventory`.

@@ -8,9 +8,10 @@ monotonic [ms].
 
 import logging
 import math
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
+
+from cachetools import LRUCache
 
 from base.log_limiter import LogLimiter
 from base.principal import ANONYMOUS
@@ -117,8 +118,8 @@ class SenderBounds:
 
     def __init__(self, limits: SenderLimits) -> None:
         self._limits = limits
-        self._by_ip: OrderedDict[str, Allowance] = OrderedDict()
-        self._by_principal: OrderedDict[str, Allowance] = OrderedDict()
+        self._by_ip: LRUCache[str, Allowance] = LRUCache(MAX_SENDERS)
+        self._by_principal: LRUCache[str, Allowance] = LRUCache(MAX_SENDERS)
         share = limits.log_bytes // FIRST_PUSHES_SHARE
         self._first_pushes = Bucket(share // _HOUR_S, share, 0)
         self._limiter = LogLimiter(_WARNING_INTERVAL_MS, max_lines=_WARNINGS)
@@ -177,12 +178,8 @@ class SenderBounds:
         )
 
 
-def _found(known: OrderedDict[str, Allowance], name: str, byte_rate: int, instance_rate: int, now_ms: int) -> Allowance:
+def _found(known: LRUCache[str, Allowance], name: str, byte_rate: int, instance_rate: int, now_ms: int) -> Allowance:
     allowance = known.get(name)
     if allowance is None:
         allowance = known[name] = Allowance(byte_rate, instance_rate, now_ms)
-        if len(known) > MAX_SENDERS:
-            known.popitem(last=False)
-    else:
-        known.move_to_end(name)
     return allowance

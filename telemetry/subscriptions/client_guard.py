@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
+from cachetools import LRUCache
+
 from telemetry.catalogue.software_version import VersionRange, parse_version, version_of_part
 from telemetry.catalogue.standard_metrics import serves_every_role
 from telemetry.codecs import CompressionType
@@ -25,6 +27,8 @@ _MAX_KNOWN_SOFTWARE: Final = 1_024
 """Software names and versions whose rules are cached; beyond that they are looked up each time."""
 
 _MAX_GUARDED: Final = 4_096
+"""Subscriptions that are cached as rules changed them."""
+
 _MAX_LOGGED: Final = 256
 """Pairs of a rule and a software version that are logged; the status counts all."""
 
@@ -131,8 +135,8 @@ class ClientGuard:
 
     def __init__(self, rules: Iterable[GuardRule]) -> None:
         self._rules = tuple(rules)
-        self._by_software: dict[tuple[str, str], tuple[GuardRule, ...]] = {}
-        self._guarded: dict[_GuardedKey, EffectiveSubscription] = {}
+        self._by_software: LRUCache[tuple[str, str], tuple[GuardRule, ...]] = LRUCache(_MAX_KNOWN_SOFTWARE)
+        self._guarded: LRUCache[_GuardedKey, EffectiveSubscription] = LRUCache(_MAX_GUARDED)
         self._logged: set[tuple[str, str, str]] = set()
         self._applied: dict[str, int] = {}
 
@@ -157,10 +161,7 @@ class ClientGuard:
         key = (subscription, subscription.names, rules)
         guarded = self._guarded.get(key)
         if guarded is None:
-            guarded = _apply(subscription, rules)
-            if len(self._guarded) >= _MAX_GUARDED:
-                self._guarded.clear()  # after many edits of the subscriptions
-            self._guarded[key] = guarded
+            guarded = self._guarded[key] = _apply(subscription, rules)
         for name in guarded.guarded_by:
             self._count(name, software_name, software_version)
         return guarded
@@ -181,9 +182,7 @@ class ClientGuard:
         key = (name, version)
         rules = self._by_software.get(key)
         if rules is None:
-            rules = tuple(rule for rule in self._rules if rule.concerns(name, version))
-            if len(self._by_software) < _MAX_KNOWN_SOFTWARE:
-                self._by_software[key] = rules
+            rules = self._by_software[key] = tuple(rule for rule in self._rules if rule.concerns(name, version))
         return rules
 
     def _count(self, rule_name: str, software_name: str, software_version: str) -> None:

@@ -5,8 +5,9 @@ monotonic [ms].
 """
 
 import uuid
-from collections import OrderedDict
 from typing import Final, Protocol
+
+from cachetools import FIFOCache
 
 from quotas.client_quota import ClientQuotaManager, ClientSensors
 from quotas.identities import Identities
@@ -102,7 +103,7 @@ class TelemetryPace:
     def __init__(self, pushes: ClientQuotaManager, payloads: ClientQuotaManager, identities: Identities) -> None:
         self._managers = (pushes, payloads)
         self._identities = identities
-        self._gone: OrderedDict[bytes, int] = OrderedDict()
+        self._gone: FIFOCache[bytes, int] = FIFOCache(MAX_GONE)
         self._sharers: tuple[dict[str, _Sharers], dict[str, _Sharers]] = ({}, {})
         self.slowed = 0
         self.changes = 0
@@ -173,8 +174,6 @@ class TelemetryPace:
             last_push_ms = pace.previous_push_ms if instance.last_push_ms is None else instance.last_push_ms
             if last_push_ms is not None:
                 self._gone[instance.instance_id.bytes + instance.sender] = last_push_ms
-                if len(self._gone) > MAX_GONE:
-                    self._gone.popitem(last=False)
             self.slowed -= pace.factor > 1
             for kind in (_PUSHES, _BYTES):
                 self._unshare(pace, kind)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from cachetools import LRUCache
+
 from base.errors import InvalidConfigError
 from telemetry.subscriptions.match import ClientAttributes, Selector, parse_match
 from telemetry.subscriptions.subscription_id import subscription_checksum
@@ -130,6 +132,10 @@ def _parse_interval(text: str | None) -> int:
     return interval_ms
 
 
+_SharedKey = tuple[tuple[str, ...], int, tuple[str, ...]]
+"""Metrics, interval [ms] and resource names of an effective subscription."""
+
+
 class Subscriptions:
     """All client-metrics resources by name.
 
@@ -143,7 +149,7 @@ class Subscriptions:
         """Starts empty; `default_interval_ms` [ms] applies to clients without a matching subscription."""
         self._by_name: dict[str, Subscription] = {}
         self._default_interval_ms = default_interval_ms
-        self._shared: dict[tuple[tuple[str, ...], int, tuple[str, ...]], EffectiveSubscription] = {}
+        self._shared: LRUCache[_SharedKey, EffectiveSubscription] = LRUCache(_MAX_EFFECTIVE)
         self.version = 0
 
     def update(self, name: str, properties: Mapping[str, str]) -> None:
@@ -210,9 +216,8 @@ class Subscriptions:
         key = (metrics, interval_ms, names)
         shared = self._shared.get(key)
         if shared is None:
-            shared = EffectiveSubscription(metrics, interval_ms, subscription_checksum(metrics, interval_ms), names)
-            if len(self._shared) < _MAX_EFFECTIVE:
-                self._shared[key] = shared
+            checksum = subscription_checksum(metrics, interval_ms)
+            shared = self._shared[key] = EffectiveSubscription(metrics, interval_ms, checksum, names)
         return shared
 
 

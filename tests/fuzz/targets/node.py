@@ -45,7 +45,7 @@ from wire.tcp_channel import TcpChannel
 MAX_INSTANCES = 6
 MAX_BUFFERED_BYTES = 8_192
 ANSWERS = {0, 42, 76, 87, 89, 117, 118}
-"""What a client may ever read in an answer to 71 or 72 (DESIGN: the fleet is safe from us)."""
+"""What a client may ever read in an answer to 71 or 72 (docs/decisions/016-error-codes-that-clients-survive.md)."""
 
 _GET, _PUSH = 71, 72
 _SUBSCRIPTIONS = (
