@@ -1,6 +1,6 @@
 """The exporter process: `python -m fleetgauge.processes.exporter_process`, started by `exporter_supervisor`.
 
-It reads one line of JSON, its `Job`, from standard input, runs a pipeline for each exporter in a thread of its own,
+It reads its `Job`, one line, from standard input, runs a pipeline for each exporter in a thread of its own,
 sees to the push log's upkeep, and prints its status as a line of JSON once a second. It leaves signals to its
 parent. A line `{"stop": deadline_ms}` has it deliver what is in the log and end; the end of the pipe says that the
 parent is gone: it finishes the batches under way and ends; where it has none yet, since a predecessor still holds the
@@ -201,7 +201,7 @@ def main() -> None:
     line = sys.stdin.readline()
     if not line:
         return
-    job = Job.model_validate_json(line)
+    job = Job.from_line(line)
     configure_logging(job.logging.level, job.logging.format, job.logging.secrets)
     structlog.contextvars.bind_contextvars(process="exporters")
     os.nice(_NICENESS)

@@ -37,7 +37,7 @@ class ExporterSupervisor:
     """
 
     def __init__(self, job: Job, time: Time) -> None:
-        self._job = job.model_dump_json().encode() + b"\n"
+        self._job = job.to_line().encode() + b"\n"
         self._wanted = bool(job.exporters)
         self._time = time
         self._process: asyncio.subprocess.Process | None = None
