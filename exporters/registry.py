@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-from exporters.delivery.outcome import Exporter
+from exporters.exporter import Exporter
 from exporters.options import ExporterConfigError, Options
 from exporters.self_metrics import SELF_METRICS, self_metrics_settings
 

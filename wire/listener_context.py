@@ -1,19 +1,24 @@
 """What the connections of one listener share: its settings, its counters, its loop, and the list of themselves."""
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from base.log_limiter import LogLimiter
 from wire.api_table import ApiTable
 from wire.channel import RequestHandler
 from wire.connection_limits import NO_LIMITS, ConnectionLimits
 from wire.held_sockets import HeldSockets
-from wire.listener_counters import ListenerCounters, LogLimiter
+from wire.listener_counters import ListenerCounters
 from wire.listener_settings import ListenerSettings
 from wire.request_buffers import RequestBuffers
 from wire.unread_responses import UnreadResponses
 
 if TYPE_CHECKING:
     from wire.tcp_channel import TcpChannel
+
+
+LOG_INTERVAL_MS: Final = 1_000
+"""Time between two log lines about the same fault of peers [ms]."""
 
 
 class Clock(Protocol):
@@ -77,7 +82,7 @@ class ListenerContext:
         self.counters = counters
         self.limits = limits
         self.held = HeldSockets(loop)
-        self.limiter = LogLimiter()
+        self.limiter = LogLimiter(LOG_INTERVAL_MS)
         self.requests = requests or RequestBuffers(
             settings.queued_max_request_bytes, settings.request_receive_timeout_ms
         )

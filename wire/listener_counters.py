@@ -1,12 +1,9 @@
-"""What a listener counts, and how often it may write about its malformed peers."""
+"""What a listener counts."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from typing import Any, Final
 
 from wire.api_table import ApiKey
-
-_LOG_INTERVAL_MS: Final = 1_000
 
 _API_NAMES: Final[dict[int, str]] = {key.value: key.name for key in ApiKey}
 
@@ -83,34 +80,3 @@ class AuthenticationCounters:
             "successful_authentications": self.successful_authentications,
             "successful_reauthentications": self.successful_reauthentications,
         }
-
-
-class LogLimiter:
-    """At most one line a second for each reason, with the number of those that were left out.
-
-    >>> limiter = LogLimiter()
-    >>> [limiter.admit("short_frame", now_ms) for now_ms in (0, 10, 20, 1_000)]
-    [1, 0, 0, 3]
-    """
-
-    __slots__ = ("_last_ms", "_unsaid")
-
-    def __init__(self) -> None:
-        self._last_ms: dict[str, int] = {}
-        self._unsaid: Counter[str] = Counter()
-
-    def admit(self, reason: str, now_ms: int) -> int:
-        """Counts one case; returns how many a line now stands for, or 0 when none may be written."""
-        last_ms = self._last_ms.get(reason)
-        if last_ms is not None and now_ms - last_ms < _LOG_INTERVAL_MS:
-            self._unsaid[reason] += 1
-            return 0
-        self._last_ms[reason] = now_ms
-        return self._unsaid.pop(reason, 0) + 1
-
-    def overdue(self, now_ms: int) -> Iterator[tuple[str, int]]:
-        """The reasons whose left-out cases no line has told for a second, with their number; they count as told."""
-        for reason in list(self._unsaid):
-            if now_ms - self._last_ms[reason] >= _LOG_INTERVAL_MS:
-                self._last_ms[reason] = now_ms
-                yield reason, self._unsaid.pop(reason)

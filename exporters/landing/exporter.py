@@ -16,16 +16,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from base.clock import SystemTime, Time
 from base.redaction import without_credentials
-from exporters.common_options import batch_settings, retry_settings
-from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry
-from exporters.delivery.retry import RetrySettings
+from exporters.exporter import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry, RetrySettings
 from exporters.landing.retention import MIN_RETENTION_MS, LandingRetention
-from exporters.landing.storage import LandingStorage, open_storage, storage_errors
-from exporters.options import Options
+from exporters.landing.storage import LandingStorage, LocalStorage, storage_errors
+from exporters.options import Options, batch_settings, retry_settings
 from push_log.log import Batch
 from telemetry.push_record import PushRecord
 
@@ -34,6 +33,10 @@ _IN_LOG: Final = re.compile(
     r"-[0-9a-f]{16}(?P<writer>[0-9a-f]{8})[0-9a-f]{8}\.parquet"
 )
 """The name of a file whose place is in an embedded log, where it sorts as the log does (`push_log.position`)."""
+
+_URI: Final = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://")
+
+_BROKEN_USER_INFO: Final = re.compile(r"(?:s3|gs|gcs|abfss?)://[^/@]*:[^/@]*/.*@")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR_US: Final = 3_600_000_000
@@ -189,6 +192,32 @@ def landing_exporter(name: str, values: Mapping[str, object]) -> LandingExporter
     except storage_errors(ValueError) as error:
         raise options.error("path", path, f"expected a path, or a URI that pyarrow.fs knows: {error}") from error
     return exporter
+
+
+def open_storage(path: str, writer: str) -> LandingStorage:
+    """The storage of a landing zone.
+
+    Args:
+        path: a local path, or a URI that `pyarrow.fs` knows (`file:`, `s3:`, `gs:`, `hdfs:`, ...).
+        writer: who writes, the same after a restart; no two live exporters of one landing zone share it.
+
+    Raises:
+        ValueError, pyarrow.ArrowException: no such kind of file system, or a path that is none of it.
+        OSError: it cannot be reached now.
+    """
+    folder = re.sub(r"[^A-Za-z0-9-]", "-", writer)
+    if not _URI.match(path):
+        return LocalStorage(Path(path), folder)
+    if _BROKEN_USER_INFO.match(path):  # which may still be read as a URI, of a bucket that is named like the key's id
+        raise ValueError("a / in the secret key is written as %2F")
+    from exporters.landing.remote_storage import RemoteStorage, from_uri  # pyarrow.fs, which a local path does not need
+
+    filesystem, root = from_uri(path)
+    if filesystem.type_name == "local":
+        return LocalStorage(Path(root), folder)
+    if not root:
+        raise ValueError("it names no bucket or folder")
+    return RemoteStorage(filesystem, root.rstrip("/"), folder)
 
 
 def partition_of(received_at: int) -> str:

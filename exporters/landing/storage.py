@@ -5,7 +5,6 @@ it, the mode of the landing zone's root decides: another user's Spark reads what
 """
 
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterable
@@ -18,10 +17,6 @@ if TYPE_CHECKING:
 
 WRITING: Final = "_writing"
 """Folder of unfinished files, in the landing zone's root and so in its file system."""
-
-_URI: Final = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://")
-
-_BROKEN_USER_INFO: Final = re.compile(r"(?:s3|gs|gcs|abfss?)://[^/@]*:[^/@]*/.*@")
 
 
 def storage_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
@@ -82,32 +77,6 @@ class LandingStorage(Protocol):
             OSError: a file cannot be removed; one that is gone already is no matter.
         """
         ...
-
-
-def open_storage(path: str, writer: str) -> LandingStorage:
-    """The storage of a landing zone.
-
-    Args:
-        path: a local path, or a URI that `pyarrow.fs` knows (`file:`, `s3:`, `gs:`, `hdfs:`, ...).
-        writer: who writes, the same after a restart; no two live exporters of one landing zone share it.
-
-    Raises:
-        ValueError, pyarrow.ArrowException: no such kind of file system, or a path that is none of it.
-        OSError: it cannot be reached now.
-    """
-    folder = re.sub(r"[^A-Za-z0-9-]", "-", writer)
-    if not _URI.match(path):
-        return LocalStorage(Path(path), folder)
-    if _BROKEN_USER_INFO.match(path):  # which may still be read as a URI, of a bucket that is named like the key's id
-        raise ValueError("a / in the secret key is written as %2F")
-    from exporters.landing.remote_storage import RemoteStorage, from_uri  # pyarrow.fs, which a local path does not need
-
-    filesystem, root = from_uri(path)
-    if filesystem.type_name == "local":
-        return LocalStorage(Path(root), folder)
-    if not root:
-        raise ValueError("it names no bucket or folder")
-    return RemoteStorage(filesystem, root.rstrip("/"), folder)
 
 
 class LocalStorage:

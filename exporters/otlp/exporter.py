@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from exporters.delivery.outcome import Delivered, Outcome, RefusedRecord, Retry, TooLarge, reach_tcp
+from exporters.exporter import Delivered, Outcome, RefusedRecord, Retry, TooLarge, reach_tcp
 from exporters.labels import Labeller
 from exporters.otlp.endpoint import HTTP_PROTOBUF
 from exporters.otlp.settings import OtlpSettings, otlp_options, otlp_settings

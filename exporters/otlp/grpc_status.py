@@ -9,7 +9,7 @@ from typing import Final
 
 import grpc
 
-from exporters.delivery.outcome import Outcome, Refused, Retry, TooLarge
+from exporters.exporter import Outcome, Refused, Retry, TooLarge
 from exporters.otlp.status import MAX_SERVER_DELAY_MS, closed_at_once, contents, tls_fault
 from exporters.protobuf_wire import MalformedPayloadError, fields, read_varint
 

@@ -11,7 +11,7 @@ from typing import Final
 from urllib3.exceptions import HTTPError
 from urllib3.util import Retry as Retries
 
-from exporters.delivery.outcome import Outcome, Refused, Retry, TooLarge
+from exporters.exporter import Outcome, Refused, Retry, TooLarge
 from exporters.otlp.status import BEGIN_WITH_HTTPS, MAX_MESSAGE, MAX_SERVER_DELAY_MS, contents
 from exporters.protobuf_wire import MalformedPayloadError
 

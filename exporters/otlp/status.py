@@ -9,7 +9,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
-from exporters.delivery.outcome import Delivered, Retry
+from exporters.exporter import Delivered, Retry
 from exporters.protobuf_wire import fields
 
 MAX_SERVER_DELAY_MS: Final = 300_000

@@ -12,7 +12,7 @@ from typing import Final
 import apsw
 import structlog
 
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from push_log.embedded.ages import Ages
 from push_log.embedded.cursors import Cursors, CursorState
 from push_log.embedded.damage import set_aside
@@ -76,7 +76,7 @@ class Retention:
         self._directory = directory or LogDirectory(settings.dir)
         self._stuck: set[int] = set()
         self._absent_are_said = False
-        self._calm = CalmLog()
+        self._calm = LogLimiter()
         self._ages = Ages(settings.dir / _AGES, settings.retention_ms)
         self._cursors = Cursors(settings.dir)
 
@@ -219,7 +219,7 @@ class Retention:
         try:
             return self._ages.aged(live[-1] - 1, now_ms)
         except PushLogError as error:
-            if count := self._calm.occurrences("ages", now_ms=now_ms):
+            if count := self._calm.admit("ages", now_ms):
                 log.warning(
                     "no segment of the push log is dropped for its age now", problem=str(error), occurrences=count
                 )

@@ -9,12 +9,13 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
 from base.clock import Time
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from push_log.group_commit import (
     DEFAULT_ACK_TIMEOUT_MS,
     DEFAULT_MAX_PENDING_BYTES,
@@ -24,8 +25,8 @@ from push_log.kafka_topic.clients import make_admin, make_producer, text_of
 from push_log.kafka_topic.record_codec import encode_record
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.kafka_topic.topic import ensure_topic
-from push_log.log import OnDone, PushLogError, PushLogFullError, PushLogTimeoutError
-from telemetry.push_record import PushRecord
+from push_log.log import Answer, PushLogError, PushLogFullError, PushLogTimeoutError
+from telemetry.push import Push
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -60,21 +61,6 @@ class RecordProducer(Protocol):
     def list_topics(self, topic: str | None = ..., timeout: float = ...) -> Any:
         """Connects, and learns who leads the topic's partitions."""
         ...
-
-
-class _Push:
-    """One push on its way; called by the producer when its record was delivered, or will never be."""
-
-    __slots__ = ("_appender", "deadline_ms", "on_done", "size_bytes")
-
-    def __init__(self, appender: "KafkaTopicAppender", on_done: OnDone, size_bytes: int, deadline_ms: int) -> None:
-        self._appender = appender
-        self.on_done: OnDone | None = on_done
-        self.size_bytes = size_bytes
-        self.deadline_ms = deadline_ms
-
-    def __call__(self, error: "KafkaError | None", _message: object) -> None:
-        self._appender._delivered(self, error)
 
 
 class KafkaTopicAppender:
@@ -119,7 +105,7 @@ class KafkaTopicAppender:
         self._find_topic = find_topic or _topic_finder(settings)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="push-log-topic")
         self._producer: RecordProducer | None = None
-        self._untold: deque[_Push] = deque()
+        self._untold: deque[Push] = deque()
         self._pending_records = 0
         self._pending_bytes = 0
         self._problem: str | None = f"topic {settings.topic} was not reached yet"
@@ -136,7 +122,8 @@ class KafkaTopicAppender:
             "refused_full": 0,
             "refused_away": 0,
         }
-        self._calm = CalmLog()
+        self._calm = LogLimiter()
+        self.answer: Answer = lambda _pushes, _error: None
 
     @property
     def pending(self) -> int:
@@ -159,18 +146,18 @@ class KafkaTopicAppender:
         assert self._search is not None
         await asyncio.wait([self._search], timeout=within_s)
 
-    def append(self, record: PushRecord, encoded: bytes | None, on_done: OnDone) -> None:
+    def append(self, push: Push) -> PushLogError | None:
         """See `PushAppender.append`. The producer compresses whole batches, so `encoded` is of no use here."""
-        push = _Push(self, on_done, len(record.metrics), self._time.hi_res_clock_ms() + self._ack_timeout_ms)
-        error = self._refusal(push.size_bytes) or self._produce(record, push)
+        size_bytes = len(push.metrics)
+        error = self._refusal(size_bytes) or self._produce(push)
         if error is not None:
             self._report(error)
-            self._tell(on_done, error)
-            return
+            return error
         self._untold.append(push)
         self._pending_records += 1
-        self._pending_bytes += push.size_bytes
+        self._pending_bytes += size_bytes
         self._schedule_poll(_POLL_EVERY_S)
+        return None
 
     async def drain(self) -> None:
         """Waits until every push that was appended is answered."""
@@ -207,11 +194,11 @@ class KafkaTopicAppender:
             )
         return None
 
-    def _produce(self, record: PushRecord, push: _Push) -> PushLogError | None:
+    def _produce(self, push: Push) -> PushLogError | None:
         assert self._producer is not None, "there is a producer before `problem` goes"
-        key, value, headers = encode_record(record)
+        key, value, headers = encode_record(push.record)
         try:
-            self._producer.produce(self._topic, value, key, headers=headers, on_delivery=push)
+            self._producer.produce(self._topic, value, key, headers=headers, on_delivery=partial(self._delivered, push))
         except BufferError:
             self._counts["refused_full"] += 1
             return PushLogFullError("the Kafka producer's queue is full")
@@ -238,10 +225,10 @@ class KafkaTopicAppender:
 
     def _expire(self) -> None:
         """Answers what has waited too long. What was appended first is due first."""
-        now_ms = self._time.hi_res_clock_ms()
-        while self._untold and (self._untold[0].on_done is None or self._untold[0].deadline_ms <= now_ms):
+        oldest_ms = self._time.hi_res_clock_ms() - self._ack_timeout_ms
+        while self._untold and (self._untold[0].is_answered or self._untold[0].taken_at_ms <= oldest_ms):
             push = self._untold.popleft()
-            if push.on_done is None:
+            if push.is_answered:
                 continue
             self._counts["timed_out"] += 1
             error = PushLogTimeoutError(f"topic {self._topic} took longer than {self._ack_timeout_ms} ms")
@@ -254,10 +241,11 @@ class KafkaTopicAppender:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    def _delivered(self, push: _Push, error: "KafkaError | None") -> None:
+    def _delivered(self, push: Push, error: "KafkaError | None", _message: object) -> None:
+        """Called by the producer when a record was delivered, or will never be."""
         self._pending_records -= 1
-        self._pending_bytes -= push.size_bytes
-        if push.on_done is None:
+        self._pending_bytes -= len(push.metrics)
+        if push.is_answered:
             self._counts["logged_late"] += error is None
             return
         if error is None:
@@ -270,16 +258,12 @@ class KafkaTopicAppender:
         self._look_for_topic()
         self._settle(push, failure)
 
-    def _settle(self, push: _Push, error: PushLogError | None) -> None:
-        on_done, push.on_done = push.on_done, None
-        if on_done is not None:
-            self._tell(on_done, error)
-
-    def _tell(self, on_done: OnDone, error: Exception | None) -> None:
+    def _settle(self, push: Push, error: PushLogError | None) -> None:
+        push.is_answered = True
         try:
-            on_done(error)
-        except Exception as fault:  # noqa: BLE001  # one sender's fault is not the next one's
-            self._loop.call_exception_handler({"message": "a push's completion failed", "exception": fault})
+            self.answer((push,), error)
+        except Exception as fault:  # noqa: BLE001  a fault in answering must not stop the log
+            self._loop.call_exception_handler({"message": "answering a push failed", "exception": fault})
 
     def _on_error(self, error: "KafkaError") -> None:
         """The producer lost something beside records: after a fatal error it is of no more use, and another is made."""
@@ -330,7 +314,7 @@ class KafkaTopicAppender:
         self._say("a push could not be logged; clients are told to try again", str(error), kind=type(error).__name__)
 
     def _say(self, event: str, reason: str, *, kind: str = "") -> None:
-        if count := self._calm.occurrences(f"{event} {kind}", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._calm.admit(f"{event} {kind}", self._time.hi_res_clock_ms()):
             log.error(event, reason=reason, occurrences=count)
 
 

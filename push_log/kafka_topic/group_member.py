@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import structlog
 
 from base.clock import Time
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from push_log.kafka_topic.clients import make_consumer, text_of
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.kafka_topic.shares import Gap, Shares
@@ -101,7 +101,7 @@ class GroupMember:
         self._away: str | None = None
         self._denied: str | None = None
         self._look_due_ms = 0
-        self._calm = CalmLog()
+        self._calm = LogLimiter()
         self._log = log.bind(exporter=exporter)
         self._consumer = self._make_consumer(self._on_error)
         self._joined = False
@@ -220,7 +220,7 @@ class GroupMember:
             step()
         except Exception as error:  # noqa: BLE001  # the cursor is durable: another consumer goes on from it
             self._away, self._suspect = f"the consumer of topic {self._topic} failed: {error}", True
-            if self._calm.occurrences("failed", now_ms=self._time.hi_res_clock_ms()):
+            if self._calm.admit("failed", self._time.hi_res_clock_ms()):
                 self._log.exception("the consumer of the push log's topic failed, and another is made")
             return False
         return True
@@ -336,7 +336,7 @@ class GroupMember:
         if error.code() in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED):
             self._denied = f"cannot read topic {self._topic}: {text}"
         self._suspect = True
-        if count := self._calm.occurrences(f"consumer {error.code()}", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._calm.admit(f"consumer {error.code()}", self._time.hi_res_clock_ms()):
             self._log.warning("the consumer of the push log's topic has a problem", reason=text, occurrences=count)
 
     def _look_for_topic(self) -> None:

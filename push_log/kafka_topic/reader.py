@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from base.clock import SystemTime, Time
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from push_log.kafka_topic.group_member import GroupMember, MakeConsumer, RebalancingError
 from push_log.kafka_topic.offsets import TopicOffsets
 from push_log.kafka_topic.record_codec import BadRecord, Headers, MalformedRecordError, decode_record
@@ -63,7 +63,7 @@ class KafkaTopicReader:
         self._last_lag = Lag(records=0, bytes=None, oldest_received_at=None)
         self._bad: Counter[str] = Counter()
         self._bad_lock = threading.Lock()
-        self._calm = CalmLog()
+        self._calm = LogLimiter()
         self._log = log.bind(exporter=exporter)
         self._offsets = offsets or TopicOffsets(settings)
         self._member = GroupMember(settings, exporter, self._time, self._beginning_of, consumer)
@@ -220,7 +220,7 @@ class KafkaTopicReader:
         )
         with self._bad_lock:
             self._bad[bad.reason] += 1
-        if count := self._calm.occurrences(f"bad {bad.reason}", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._calm.admit(f"bad {bad.reason}", self._time.hi_res_clock_ms()):
             self._log.warning(
                 "a record of the topic is no push record and is set aside: it stays where it is",
                 reason=bad.reason,
