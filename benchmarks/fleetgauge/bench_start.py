@@ -86,7 +86,7 @@ class Checkout:
         return {"help_s": took_s, "help_cpu_s": cpu_s}
 
     def _serve(self, idle_s: float) -> dict[str, Any]:
-        with tempfile.TemporaryDirectory() as made:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
             directory, port = Path(made), free_port()
             (directory / "node.toml").write_text(CONFIG.format(port=port))
             command = [*self._command, "serve", "--config", "node.toml"]
@@ -109,6 +109,7 @@ class Checkout:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(20)
                 process.kill()
+                process.wait()
         return found
 
 
