@@ -150,7 +150,7 @@ def memory(pid: int) -> dict[str, Any]:
     found: dict[str, dict[str, float]] = {}
     for each in (pid, *children(pid)):
         words = Path(f"/proc/{each}/cmdline").read_bytes().decode().split("\0")
-        name = next((word.rpartition(".")[2] for word in words if word.endswith("_process")), "listener")
+        name = "listener" if each == pid else words[words.index("-m") + 1].removeprefix("fleetgauge.")
         read = Path(f"/proc/{each}/smaps_rollup").read_text()
         found[name] = {
             f"{kind.lower()}_MiB": sum(map(int, re.findall(rf"^{kind}:\s+(\d+)", read, re.MULTILINE))) / 1024
