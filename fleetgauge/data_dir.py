@@ -187,6 +187,21 @@ class DataDirectory:
         partial.replace(self.meta_properties)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPlace:
+    """One of the logs in a data directory.
+
+    Attributes:
+        name: `node`, where a node without workers writes it, or `worker-<number>`.
+        dir: where it lies.
+        is_abandoned: nobody writes it any more, since `workers` was changed.
+    """
+
+    name: str
+    dir: Path
+    is_abandoned: bool
+
+
 @contextmanager
 def _sentence(path: Path) -> Iterator[None]:
     """Turns an error of the operating system into one sentence that names the file."""

@@ -34,6 +34,10 @@ _IN_LOG: Final = re.compile(
 )
 """Name of a file from an embedded log, whose positions sort as the log does."""
 
+_URI: Final = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://")
+
+_BROKEN_USER_INFO: Final = re.compile(r"(?:s3|gs|gcs|abfss?)://[^/@]*:[^/@]*/.*@")
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR_US: Final = 3_600_000_000
 
@@ -44,11 +48,6 @@ _REASONS: Final = {
     errno.EPERM: "permission",
     errno.EROFS: "permission",
 }
-
-
-_URI: Final = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://")
-
-_BROKEN_USER_INFO: Final = re.compile(r"(?:s3|gs|gcs|abfss?)://[^/@]*:[^/@]*/.*@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The command line: `fleetgauge`. One file per command; this one lists them and turns our errors into one sentence."""
 
-import importlib
+import importlib.util
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Annotated, ClassVar
 
 import typer
@@ -87,11 +88,18 @@ def fleet(context: typer.Context) -> None:
     commands.app(args=context.args or ["--help"], prog_name="fleetgauge fleet")
 
 
+def _form() -> str:
+    """How this installation was built: `hatch_build.py` compiles `base.clock` with the other modules, or none."""
+    clock = importlib.util.find_spec("base.clock")
+    is_compiled = clock is not None and str(clock.origin).endswith(tuple(EXTENSION_SUFFIXES))
+    return "compiled" if is_compiled else "pure Python"
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version  # imports email: for this option alone
 
-        typer.echo(f"fleetgauge {version('fleetgauge')}")
+        typer.echo(f"fleetgauge {version('fleetgauge')} ({_form()})")
         raise typer.Exit
 
 

@@ -1,6 +1,7 @@
 """`fleetgauge export`: the exporters alone, reading the topic, until SIGTERM or SIGINT."""
 
 from fleetgauge.cli.options import ConfigFile, Overrides, config_reader
+from fleetgauge.lean_imports import import_structlog
 
 
 def export(config: ConfigFile = None, override: Overrides = None) -> None:
@@ -13,6 +14,7 @@ def export(config: ConfigFile = None, override: Overrides = None) -> None:
 
     SIGTERM and SIGINT stop it in order: what it has is delivered within shutdown.timeout.ms, then it leaves its groups.
     """
-    from fleetgauge.exporting import export_until_stopped  # half the program: other commands start without it
+    import_structlog()
+    from fleetgauge.exporting import export_until_stopped  # without rich
 
     export_until_stopped(config_reader(config, override))

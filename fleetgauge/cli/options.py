@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 
 if TYPE_CHECKING:
     from fleetgauge.config import ServiceConfig
     from fleetgauge.config.reader import ConfigReader
+    from fleetgauge.data_dir import DataDirectory
 
 ConfigFile = Annotated[
     Path | None,
@@ -46,12 +46,14 @@ LogDirs = Annotated[
 ]
 
 
-def data_directory(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> DataDirectory:
+def data_directory(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> "DataDirectory":
     """The data directory that a command is to look at.
 
     Raises:
         ConfigError: the configuration cannot be read, or the directory does not exist.
     """
+    from fleetgauge.data_dir import DataDirectory  # structlog, which `serve` imports in its own way
+
     root = log_dirs if log_dirs is not None else read_config(config, override).log_dirs
     if not root.is_dir():
         raise ConfigError(

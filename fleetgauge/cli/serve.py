@@ -1,6 +1,7 @@
 """`fleetgauge serve`: runs a node until SIGTERM or SIGINT; SIGHUP rereads the configuration."""
 
 from fleetgauge.cli.options import ConfigFile, Overrides, config_reader
+from fleetgauge.lean_imports import import_structlog
 
 
 def serve(config: ConfigFile = None, override: Overrides = None) -> None:
@@ -16,6 +17,7 @@ def serve(config: ConfigFile = None, override: Overrides = None) -> None:
     shutdown.timeout.ms. SIGHUP rereads subscriptions, users, limits and log level; a bad file is refused whole, and
     keys that need a restart are named in the log.
     """
-    from fleetgauge.serving import serve_until_stopped  # half the program: other commands start without it
+    import_structlog()
+    from fleetgauge.serving import serve_until_stopped  # without rich
 
     serve_until_stopped(config_reader(config, override))

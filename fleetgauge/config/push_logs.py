@@ -1,11 +1,10 @@
 """The push log's settings out of the configuration, one function for each kind of log, and where the logs lie."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from exporters.dead_letters.letter import DeadLetterSettings
 from fleetgauge.config.model import ServiceConfig
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.data_dir import DataDirectory, LogPlace
 from push_log.embedded.inspect import holds_pushes, is_log, undelivered
 from push_log.embedded.settings import PushLogSettings
 from push_log.kafka_topic.settings import KafkaTopicSettings
@@ -22,21 +21,6 @@ def embedded_settings(config: ServiceConfig) -> PushLogSettings:
         flush=config.push_log_flush,
         min_free_bytes=config.push_log_min_free_bytes,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogPlace:
-    """One of the logs in a data directory.
-
-    Attributes:
-        name: `node`, where a node without workers writes it, or `worker-<number>`.
-        dir: where it lies.
-        is_abandoned: nobody writes it any more, since `workers` was changed.
-    """
-
-    name: str
-    dir: Path
-    is_abandoned: bool
 
 
 def embedded_logs(config: ServiceConfig) -> tuple[LogPlace, ...]:

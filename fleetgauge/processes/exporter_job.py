@@ -1,25 +1,25 @@
-"""The job of the exporter process, which its parent sends as one line of JSON."""
+"""The job of the exporter process: plain values that its parent makes from the configuration and sends as one line.
 
+The exporter process does not import the configuration's model, which needs pydantic and the listener's rooms.
+"""
+
+import base64
+import pickle
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Literal
 
 from exporters.dead_letters.letter import DeadLetterSettings
-from fleetgauge.config import ServiceConfig
-from fleetgauge.config.push_logs import (
-    LogPlace,
-    dead_letter_settings,
-    embedded_logs,
-    embedded_settings,
-    topic_settings,
-)
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.data_dir import DataDirectory, LogPlace
 from push_log.embedded.settings import PushLogSettings
 from push_log.kafka_topic.settings import KafkaTopicSettings
 
+if TYPE_CHECKING:
+    from fleetgauge.config import ServiceConfig
 
-class LoggingJob(BaseModel):
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingJob:
     """How the process logs.
 
     Attributes:
@@ -33,7 +33,8 @@ class LoggingJob(BaseModel):
     secrets: frozenset[str]
 
 
-class ClientsJob(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientsJob:
     """The inventory of the clients whose pushes the process reads.
 
     Attributes:
@@ -45,7 +46,8 @@ class ClientsJob(BaseModel):
     max_size: int
 
 
-class Job(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
     """The exporters to run, and the push log that they read.
 
     Attributes:
@@ -71,8 +73,10 @@ class Job(BaseModel):
     clients: ClientsJob | None = None
 
     @classmethod
-    def of(cls, config: ServiceConfig, instance: str = "") -> "Job":
+    def of(cls, config: "ServiceConfig", instance: str = "") -> "Job":
         """The job that a configuration describes."""
+        from fleetgauge.config.push_logs import dead_letter_settings, embedded_logs, embedded_settings, topic_settings
+
         logs = () if config.push_log == "kafka" else embedded_logs(config)
         return cls(
             log_dirs=config.log_dirs.absolute(),
@@ -90,15 +94,26 @@ class Job(BaseModel):
         )
 
     @classmethod
-    def of_export(cls, config: ServiceConfig, number: int) -> "Job":
+    def of_export(cls, config: "ServiceConfig", number: int) -> "Job":
         """The job of export `number` of the data directory."""
         data = DataDirectory(config.log_dirs.absolute())
         clients = ClientsJob(socket=data.export_clients_socket(number), max_size=config.client_instances_max)
         job = cls.of(config, f"{data.identifier}-{number}")
-        return job.model_copy(update={"node_socket": data.export_socket(number), "clients": clients})
+        return replace(job, node_socket=data.export_socket(number), clients=clients)
 
     @classmethod
-    def of_node(cls, config: ServiceConfig) -> "Job":
+    def of_node(cls, config: "ServiceConfig") -> "Job":
         """The job of the process beside a node's listeners, which may share a topic with `fleetgauge export`."""
         instance = f"{DataDirectory(config.log_dirs).identifier}-serve" if config.push_log == "kafka" else ""
         return cls.of(config, instance)
+
+    def to_line(self) -> str:
+        """The job as one line of text, for a child process."""
+        return base64.b64encode(pickle.dumps(self)).decode()
+
+    @classmethod
+    def from_line(cls, line: str) -> "Job":
+        """The job that the parent process wrote; for its pipe alone, since a pickle may run code."""
+        job = pickle.loads(base64.b64decode(line))  # noqa: S301  # written by the parent process
+        assert isinstance(job, cls)
+        return job

@@ -14,7 +14,7 @@ import structlog
 from base.clock import Time
 from base.errors import FleetgaugeError
 from fleetgauge.admin.topic_inventory import TopicInventory
-from fleetgauge.config.push_logs import LogPlace
+from fleetgauge.data_dir import LogPlace
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.inspect import CursorStats, added_stats, all_stats
 from push_log.embedded.joint_retention import JointRetention

@@ -1,6 +1,6 @@
 """The exporter process: `python -m fleetgauge.processes.exporter_process`, started by `exporter_supervisor`.
 
-It reads one line of JSON, its `Job`, from standard input, runs a pipeline for each exporter in a thread of its own,
+It reads its `Job`, one line, from standard input, runs a pipeline for each exporter in a thread of its own,
 keeps the push log's retention, and reports its status as a line of JSON once a second. It leaves signals to its
 parent. At a line `{"stop": deadline_ms}` it delivers what is in the log, and ends. When standard input ends, the parent
 has ended: it finishes the batches under way, and ends; while a predecessor still holds the log, it ends at once.
@@ -217,7 +217,7 @@ def main() -> None:
     line = sys.stdin.readline()
     if not line:
         return
-    job = Job.model_validate_json(line)
+    job = Job.from_line(line)
     configure_logging(job.logging.level, job.logging.format, job.logging.secrets)
     structlog.contextvars.bind_contextvars(process="exporters")
     os.nice(_NICENESS)

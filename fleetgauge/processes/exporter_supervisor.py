@@ -27,7 +27,7 @@ class ExporterSupervisor(ChildProcess):
 
     def __init__(self, job: Job, time: Time) -> None:
         super().__init__("exporters", self.command, time)
-        self._job_line = job.model_dump_json().encode() + b"\n"
+        self._job_line = job.to_line().encode() + b"\n"
         self._wanted = bool(job.exporters)
         self._reported_ms: int | None = None
         self.has_reported = False

@@ -44,7 +44,7 @@ def exporter_process(job: Job, **options: Any) -> Iterator[subprocess.Popen[byte
         **options,
     ) as process:
         try:
-            say(process, job.model_dump_json())
+            say(process, job.to_line())
             yield process
         finally:
             process.kill()

@@ -1,4 +1,4 @@
-"""The wheel with compiled modules: it can be built, and a node made of it does what one in plain Python does."""
+"""The wheel as users install it, with compiled modules: rooms pass their tests on it, and a node does the same."""
 
 import os
 import shutil
@@ -14,16 +14,23 @@ from support.raw_client import ZSTD, RawClient
 from zstandard import ZstdCompressor
 
 pytestmark = [
-    pytest.mark.soak,
+    pytest.mark.integration,
     pytest.mark.timeout(3600),
     pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler"),
 ]
 ROOT = Path(__file__).parents[3]
 CONFIG = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 100\n'
+ON_THE_WHEEL = [
+    *(f"tests/{kind}/{room}" for kind in ("unit", "property") for room in ("quotas", "telemetry", "wire")),
+    *("tests/golden", "tests/property/test_ways_of_a_push.py"),
+]
+"""The tests that run on the wheel as well. Those of `push_log` derive a helper from the compiled log writer, so its
+modules are tried by what replays recorded frames."""
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked wheel. It is built in this environment; the test below builds as pip and uv do."""
     directory = tmp_path_factory.mktemp("compiled")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory / "dist")],
@@ -32,56 +39,84 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=True,
         timeout=1_800,
     )
-    (wheel,) = (directory / "dist").glob("*.whl")
+    return unpacked(directory / "dist", directory / "installed")
+
+
+def unpacked(dist: Path, directory: Path) -> Path:
+    (wheel,) = dist.glob("*.whl")
     assert not wheel.name.endswith("none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(directory / "installed")
-    return directory / "installed"
+        archive.extractall(directory)
+    return directory
+
+
+def python(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python with the modules of the wheel before those of the checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1_800,
+    )
+
+
+def compiled_names(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)).partition(".")[0] for path in directory.rglob("*.so")}
 
 
 def test_every_module_that_is_named_is_compiled_and_loaded(installed: Path) -> None:
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     modules = [path.removesuffix(".py").replace("/", ".") for path in named["hooks"]["custom"]["modules"]]
     script = "import importlib, sys; print([importlib.import_module(name).__file__ for name in sys.argv[1:]])"
-    ran = subprocess.run(
-        [sys.executable, "-P", "-c", script, *modules],
-        env={**os.environ, "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ran.stdout.count(str(installed)) == ran.stdout.count(".so'") == len(modules)
+    ran = python(installed, "-c", script, *modules)
+    assert ran.stdout.count(str(installed)) == ran.stdout.count(".so'") == len(modules), ran.stderr
 
 
-def test_the_compiled_quota_engine_passes_its_own_tests(installed: Path) -> None:
+def test_the_version_says_which_form_is_installed(installed: Path) -> None:
+    assert python(installed, "-m", "fleetgauge", "--version").stdout.strip().endswith("(compiled)")
+    assert python(ROOT, "-m", "fleetgauge", "--version").stdout.strip().endswith("(pure Python)")
+
+
+def test_the_rooms_pass_their_tests_on_the_wheel(installed: Path) -> None:
     """All but those that put something in the place of a class's parts."""
-    paths = [str(ROOT / "tests" / kind / "quotas") for kind in ("unit", "property")]
-    ran = subprocess.run(
-        [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not replaces", *paths],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1_800,
+    ran = python(
+        installed,
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not replaces and not soak"),
+        *("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *ON_THE_WHEEL),
     )
     assert ran.returncode == 0, ran.stdout[-8000:]
     assert " passed" in ran.stdout
 
 
-def test_compiled_modules_do_what_the_golden_cases_say(installed: Path) -> None:
-    paths = [str(ROOT / "tests" / path) for path in ("golden", "property/test_ways_of_a_push.py")]
+@pytest.mark.soak
+def test_an_isolated_build_compiles_the_same_modules(installed: Path, tmp_path: Path) -> None:
+    """As `pip install .` and `uv pip install .` build: only with what the build itself requires."""
+    environment = {**os.environ, "FLEETGAUGE_COMPILE": "1"}
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(tmp_path / "dist"), str(ROOT)]
+    subprocess.run(pip, env=environment, check=True, timeout=1_800)
+    assert compiled_names(unpacked(tmp_path / "dist", tmp_path / "isolated")) == compiled_names(installed)
+
+
+@pytest.mark.parametrize(("variable", "builds"), [("", True), ("0", True), ("1", False)])
+def test_without_a_compiler_the_wheel_is_pure_python_unless_it_has_to_be_compiled(
+    variable: str, builds: bool, tmp_path: Path
+) -> None:
     ran = subprocess.run(
-        [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", *paths],
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(installed)},
+        env={**os.environ, "FLEETGAUGE_COMPILE": variable, "CC": "/nowhere/cc"},
         capture_output=True,
         text=True,
         check=False,
-        timeout=1_800,
+        timeout=300,
     )
-    assert ran.returncode == 0, ran.stdout[-8000:]
-    assert " passed" in ran.stdout
+    assert (ran.returncode == 0) is builds, ran.stderr
+    assert [path.name.endswith("none-any.whl") for path in tmp_path.glob("*.whl")] == [True] * builds
+    assert ("is built as pure Python, since" in ran.stdout + ran.stderr) is (variable == "")
 
 
 def test_a_node_of_compiled_modules_answers_refuses_and_logs_as_ever(

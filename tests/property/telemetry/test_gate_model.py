@@ -21,8 +21,13 @@ def push_is_due(history: list[tuple[str, int]], now_ms: int) -> bool:
 
 def trace(gate: Gate) -> dict[str, object]:
     """Everything that a gate with one connection remembers."""
-    own = {name: getattr(gate, name) for name in Gate.__slots__ if name != "seat"}
-    return own | {f"seat.{name}": getattr(gate.seat, name) for name in Seat.__slots__}
+    own = {name: getattr(gate, name) for name in attributes(Gate) if name != "seat"}
+    return own | {f"seat.{name}": getattr(gate.seat, name) for name in attributes(Seat)}
+
+
+def attributes(kind: type) -> tuple[str, ...]:
+    """The attributes of a class with slots; compiled classes name them in another way."""
+    return getattr(kind, "__mypyc_attrs__", None) or kind.__slots__
 
 
 @given(steps=steps)

@@ -304,7 +304,7 @@ def test_the_parts_of_a_secret_are_hidden_too(write: Callable[[str], Path]) -> N
     assert hide(line, config.secrets()) == " ".join([HIDDEN] * 8)
     assert hide("reference-one-tail-of-it", config.secrets()) == HIDDEN, "the whole goes before its parts"
     assert hide("service 123456", config.secrets()) == "service 123456"
-    job = Job.model_validate_json(Job.of(config).model_dump_json())
+    job = Job.from_line(Job.of(config).to_line())
     of_exporters = hide(line, job.logging.secrets)
     assert of_exporters == " ".join(["reference-one", *[HIDDEN] * 7]), "what is no exporter's is not handed on"
 

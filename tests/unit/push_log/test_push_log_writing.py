@@ -245,6 +245,7 @@ def test_after_the_logs_directory_was_removed_no_push_is_acknowledged_into_files
             log.path.mkdir(exist_ok=True)
 
 
+@pytest.mark.replaces
 def test_a_damaged_head_is_left_and_pushes_go_on_in_a_new_segment(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = log.writer()
     log.write(writer, 3)

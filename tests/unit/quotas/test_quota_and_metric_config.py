@@ -24,6 +24,7 @@ def test_quotas_are_equal_by_bound_and_direction() -> None:
     assert str(Quota.lower_bound(2)) == "lower=2.0"
 
 
+@pytest.mark.replaces
 def test_a_bound_that_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="NaN"):
         Quota.upper_bound(math.nan)

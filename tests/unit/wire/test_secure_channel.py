@@ -163,6 +163,7 @@ class Bench:
         return dict(self.context.counters.closed)
 
 
+@pytest.mark.replaces
 def test_requests_wait_for_the_password_check_and_are_served_under_the_new_name() -> None:
     bench = Bench()
     bench.channel.data_received(API_VERSIONS + HANDSHAKE + login(b"\0alice\0secret") + METADATA)
@@ -179,6 +180,7 @@ def test_requests_wait_for_the_password_check_and_are_served_under_the_new_name(
     assert dict(bench.context.counters.requests) == {18: 1, 17: 1, 36: 1, 3: 1}
 
 
+@pytest.mark.replaces
 def test_the_time_of_an_exchange_is_told_apart_and_what_comes_before_its_end_is_not_authenticated() -> None:
     bench = Bench()
     bench.handler.request_clock = iter(range(0, 1_000, 10)).__next__
@@ -188,6 +190,7 @@ def test_the_time_of_an_exchange_is_told_apart_and_what_comes_before_its_end_is_
     assert bench.handler.exempt_ns == [10, 10], "the handshake and the login, a reading of the clock each"
 
 
+@pytest.mark.replaces
 def test_a_failure_is_told_after_the_delay_and_nothing_more_is_served() -> None:
     bench = Bench()
     with capture_logs() as logs:
@@ -206,6 +209,7 @@ def test_a_failure_is_told_after_the_delay_and_nothing_more_is_served() -> None:
     assert bench.shared.counters.failed_authentications == 1
 
 
+@pytest.mark.replaces
 def test_a_client_that_leaves_during_its_check_or_before_its_news_is_forgotten() -> None:
     for finishes_first in (False, True):
         bench = Bench()
@@ -221,6 +225,7 @@ def test_a_client_that_leaves_during_its_check_or_before_its_news_is_forgotten()
         assert len(bench.handshakes) == 0
 
 
+@pytest.mark.replaces
 @pytest.mark.parametrize("data", [METADATA, HANDSHAKE + METADATA, login(b"\0alice\0secret")])
 def test_no_request_is_served_before_authentication(data: bytes) -> None:
     bench = Bench()
@@ -231,6 +236,7 @@ def test_no_request_is_served_before_authentication(data: bytes) -> None:
     assert bench.closed == {"unauthenticated_request": 1}
 
 
+@pytest.mark.replaces
 def test_a_password_that_was_not_checked_closes_the_connection_without_an_answer() -> None:
     bench = Bench()
     with capture_logs() as logs:
@@ -245,6 +251,7 @@ def test_a_password_that_was_not_checked_closes_the_connection_without_an_answer
     assert bench.closed == {"too_many_password_checks": 1}
 
 
+@pytest.mark.replaces
 def test_a_handshake_is_held_while_its_password_is_checked() -> None:
     bench = Bench()
     bench.handshakes.max_unfinished = 1
@@ -258,6 +265,7 @@ def test_a_handshake_is_held_while_its_password_is_checked() -> None:
     assert bench.shared.counters.successful_authentications == 1
 
 
+@pytest.mark.replaces
 @pytest.mark.parametrize("is_let_in_first", [True, False])
 def test_a_user_who_is_removed_is_served_no_more_also_if_that_came_during_the_exchange(is_let_in_first: bool) -> None:
     bench = Bench()
@@ -276,6 +284,7 @@ def test_a_user_who_is_removed_is_served_no_more_also_if_that_came_during_the_ex
     assert bench.closed == {"credential_revoked": 1}
 
 
+@pytest.mark.replaces
 def test_a_name_that_is_no_user_is_not_logged() -> None:
     bench = Bench()
     with capture_logs() as logs:
