@@ -180,8 +180,8 @@ class Player:
         found = self.node.perform(step)
         status = found.get("status", {})
         for path in list(status):
-            # The one thing that tagged fields and long varints change.
-            if path.endswith("bytes_received"):
+            # The only figures that tagged fields and long varints change.
+            if path.endswith(("bytes_received", "unfinished_request_bytes")):
                 del status[path]
         self.seen.append(found)
         return found
@@ -239,8 +239,13 @@ def test_every_way_of_the_same_trace_gives_the_same(config: str, way: Way, steps
 BURST = st.lists(st.one_of(PUSH, PUSH, GET), min_size=2, max_size=8)
 
 
+# Not with a request quota, which holds the channel, and not with fsync, where a batch may wait for the one before it.
+# Not with few instances either: one that makes room before its push is in the log is not listed as vanished.
+AT_ONCE = sorted(set(CONFIGS) - {"request quota", "fsync", "few instances"})
+
+
 @settings(max_examples=30)
-@given(config=st.sampled_from(sorted(set(CONFIGS) - {"request quota", "fsync", "few instances"})), steps=BURST)
+@given(config=st.sampled_from(AT_ONCE), steps=BURST)
 def test_frames_in_one_chunk_are_answered_as_one_by_one(config: str, steps: list[Any]) -> None:
     """At one moment; all but how many commits that took is the same.
 
