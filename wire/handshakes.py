@@ -4,6 +4,7 @@ PROXY header, TLS and SASL together are one connection's handshake, and share on
 """
 
 import enum
+import itertools
 from collections.abc import Callable
 
 from wire.network import network_of
@@ -117,11 +118,10 @@ class Handshakes:
 
     def expire(self, now_ms: int) -> None:
         """Ends those that take too long, as `<stage>_timeout`."""
-        while self._unfinished:
-            oldest = next(iter(self._unfinished))
-            if oldest.deadline_ms > now_ms:
-                return
-            self._end(oldest, f"{oldest.stage}_timeout")
+        # One walk: asking for the first key after each removal would step over every removed slot again.
+        for handshake in list(itertools.takewhile(lambda each: each.deadline_ms <= now_ms, self._unfinished)):
+            if handshake in self._unfinished:  # not finished by the abort of another one
+                self._end(handshake, f"{handshake.stage}_timeout")
 
     def end_all(self, reason: str) -> None:
         """Ends every one: the listener stops."""
