@@ -1,4 +1,4 @@
-"""What a listener counts, and how often it may write about its malformed peers."""
+"""Counters of a listener, and its log limiter."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ _API_NAMES: Final[dict[int, str]] = {key.value: key.name for key in ApiKey}
 
 
 class ListenerCounters:
-    """Counts since the listener started. Reasons and api keys are of a fixed set, so that nothing grows with peers.
+    """Counts since the listener started. Reasons and API keys are of a fixed set, so that nothing grows with peers.
 
     Attributes:
         accepted: connections accepted.
-        accept_errors: accepts that failed for want of descriptors or memory.
-        accept_waits: connections that had to wait for the limits of connections; those behind them waited too.
-        closed: ended connections by reason.
+        accept_errors: accepts that failed for lack of descriptors or memory.
+        accept_waits: connections that waited for connection limits, and delayed those behind them.
+        closed: closed connections by reason.
         frames: whole frames received.
-        requests: requests handed to the handler, by api key.
+        requests: requests passed to the handler, by API key.
         bytes_received, bytes_sent: on the wire [B].
     """
 
@@ -60,7 +60,7 @@ class ListenerCounters:
 
 
 class AuthenticationCounters:
-    """Authentications by SASL since the listener started, by the names of Kafka's metrics (`...-total`)."""
+    """SASL authentications since the listener started, named as Kafka's metrics (`...-total`)."""
 
     __slots__ = (
         "failed_authentications",
@@ -86,31 +86,31 @@ class AuthenticationCounters:
 
 
 class LogLimiter:
-    """At most one line a second for each reason, with the number of those that were left out.
+    """Allows one log line per second and reason, with the number of suppressed cases.
 
     >>> limiter = LogLimiter()
     >>> [limiter.admit("short_frame", now_ms) for now_ms in (0, 10, 20, 1_000)]
     [1, 0, 0, 3]
     """
 
-    __slots__ = ("_last_ms", "_unsaid")
+    __slots__ = ("_last_ms", "_suppressed")
 
     def __init__(self) -> None:
         self._last_ms: dict[str, int] = {}
-        self._unsaid: Counter[str] = Counter()
+        self._suppressed: Counter[str] = Counter()
 
     def admit(self, reason: str, now_ms: int) -> int:
-        """Counts one case; returns how many a line now stands for, or 0 when none may be written."""
+        """Counts one case; returns the number of cases to log now, or 0 to suppress the line."""
         last_ms = self._last_ms.get(reason)
         if last_ms is not None and now_ms - last_ms < _LOG_INTERVAL_MS:
-            self._unsaid[reason] += 1
+            self._suppressed[reason] += 1
             return 0
         self._last_ms[reason] = now_ms
-        return self._unsaid.pop(reason, 0) + 1
+        return self._suppressed.pop(reason, 0) + 1
 
     def overdue(self, now_ms: int) -> Iterator[tuple[str, int]]:
-        """The reasons whose left-out cases no line has told for a second, with their number; they count as told."""
-        for reason in list(self._unsaid):
+        """Reasons with suppressed cases and no line for a second, with their number; these count as logged."""
+        for reason in list(self._suppressed):
             if now_ms - self._last_ms[reason] >= _LOG_INTERVAL_MS:
                 self._last_ms[reason] = now_ms
-                yield reason, self._unsaid.pop(reason)
+                yield reason, self._suppressed.pop(reason)
