@@ -1,4 +1,4 @@
-"""The command line: `fleetgauge`. One file a command; this one joins them and turns our errors into one sentence."""
+"""The command line `fleetgauge`: one file per command. This one combines them, and prints errors as one sentence."""
 
 import importlib
 import sys
@@ -23,8 +23,8 @@ from terminal.text import printable
 
 app = typer.Typer(
     name="fleetgauge",
-    help="A sink for Kafka client telemetry (KIP-714): receives what clients push, keeps it in a durable log, "
-    "delivers it, and says how the fleet of clients is doing.",
+    help="A sink for Kafka client telemetry (KIP-714): receives the pushes of clients, keeps them in a durable "
+    "log, delivers them, and shows the state of the clients.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -49,7 +49,7 @@ app.command(cls=Command)(demo)
 )
 def fleet(context: typer.Context) -> None:
     """Analyse the fleet of clients with PySpark; see fleetgauge fleet --help."""
-    # Loaded only now: the sink runs without Java and PySpark.
+    # Imported only here: the sink runs without Java and PySpark.
     try:
         commands = importlib.import_module("fleet.cli")
     except ModuleNotFoundError as error:
@@ -72,11 +72,11 @@ def _top(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Holds the options that stand before a command."""
+    """The options before a command."""
 
 
 def main() -> None:
-    """Entry point of the `fleetgauge` script; an error of ours is one sentence and exit code 1."""
+    """Entry point of the `fleetgauge` script; a `FleetgaugeError` is one sentence and exit code 1."""
     try:
         app()
     except FleetgaugeError as error:
