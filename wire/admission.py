@@ -7,6 +7,7 @@ A plaintext listener without PROXY header does not use this module.
 import asyncio
 import socket
 import ssl
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -29,10 +30,11 @@ _TLS_RECORD: Final = 0x16
 _PEEK_BYTES: Final = 16
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """The handshake of one connection.
 
-    Args:
+    Attributes:
         context, shared: of the listener.
         security: of the listener, as it is now.
         accepted: the socket; closed here if the handshake fails.
@@ -42,34 +44,20 @@ class Admission:
             passed to the limits here.
     """
 
-    __slots__ = ("_context", "_index", "_local", "_peer", "_place", "_security", "_shared", "_socket")
-
-    def __init__(
-        self,
-        context: ListenerContext,
-        shared: SecureContext,
-        security: ListenerSecurity,
-        accepted: socket.socket,
-        *,
-        local: tuple[str, int],
-        peer: tuple[str, int],
-        index: int,
-        place: Place,
-    ) -> None:
-        self._context = context
-        self._shared = shared
-        self._security = security
-        self._socket = accepted
-        self._local = local
-        self._peer = peer
-        self._index = index
-        self._place = place
+    context: ListenerContext
+    shared: SecureContext
+    security: ListenerSecurity
+    accepted: socket.socket
+    local: tuple[str, int]
+    peer: tuple[str, int]
+    index: int
+    place: Place
 
     async def run(self) -> None:
         """Completes the handshake, or closes the connection; never raises for an error of the peer."""
         task = asyncio.current_task()
         assert task is not None
-        handshake = self._shared.handshakes.begin(lambda _: task.cancel(), self._now_ms(), self._peer[0])
+        handshake = self.shared.handshakes.begin(lambda _: task.cancel(), self._now_ms(), self.peer[0])
         try:
             await self._perform(handshake)
         except asyncio.CancelledError:
@@ -87,14 +75,14 @@ class Admission:
             self._end(handshake, CloseReason.CLIENT_CLOSED, "")
 
     async def _perform(self, handshake: Handshake) -> None:
-        security, client = self._security, self._peer
+        security, client = self.security, self.peer
         if security.proxy is not None:
             handshake.stage = HandshakeStage.PROXY_HEADER
             address = await self._read_proxy_header()
             if address is not None:
                 client = (address.host, address.port)
                 handshake.identify(address.host)
-            refusal = self._context.limits.identify(self._place, client[0])
+            refusal = self.context.limits.identify(self.place, client[0])
             if refusal is not None:
                 raise _RefusedError(refusal)
         if security.tls is not None:
@@ -104,24 +92,24 @@ class Admission:
 
     async def _connect(self, handshake: Handshake, client: tuple[str, int]) -> None:
         """Passes the socket to the loop; with TLS this returns when the TLS handshake is done."""
-        context, settings = self._context, self._context.settings
+        context, settings = self.context, self.context.settings
         channel = SecureChannel(
             context,
-            self._shared,
-            self._security,
+            self.shared,
+            self.security,
             handshake,
-            connection_id=f"{self._local[0]}:{self._local[1]}-{client[0]}:{client[1]}-{self._index}",
+            connection_id=f"{self.local[0]}:{self.local[1]}-{client[0]}:{client[1]}-{self.index}",
             client_address=client[0],
             client_port=client[1],
-            place=self._place,
+            place=self.place,
         )
-        if self._security.tls is None:
-            await context.loop.connect_accepted_socket(lambda: as_protocol(channel), self._socket)
+        if self.security.tls is None:
+            await context.loop.connect_accepted_socket(lambda: as_protocol(channel), self.accepted)
             return
         await context.loop.connect_accepted_socket(
             lambda: as_protocol(channel),
-            self._socket,
-            ssl=self._security.tls,
+            self.accepted,
+            ssl=self.security.tls,
             # `Handshakes` ends it earlier; this limit is a fallback.
             ssl_handshake_timeout=2 * settings.handshake_timeout_ms / 1000,
             ssl_shutdown_timeout=settings.close_linger_ms / 1000,
@@ -129,7 +117,7 @@ class Admission:
 
     async def _read_proxy_header(self) -> ProxiedAddress | None:
         """Reads the header and not a byte beyond it, since TLS may begin right after."""
-        proxy, host = self._security.proxy, self._peer[0]
+        proxy, host = self.security.proxy, self.peer[0]
         assert proxy is not None
         if not proxy.includes(host):
             detail = f"{host} is not in proxy.protocol.trusted.addresses"
@@ -140,7 +128,7 @@ class Admission:
             if not seen:
                 raise ConnectionResetError
             taken = decoder.receive(seen)
-            self._socket.recv(taken)
+            self.accepted.recv(taken)
         return decoder.address
 
     async def _expect_tls(self) -> None:
@@ -155,7 +143,7 @@ class Admission:
         if first[0] != _TLS_RECORD:
             looks = unknown_protocol(first) or (
                 "it looks like a plaintext Kafka request: is the client's security.protocol the listener's, "
-                f"{self._security.protocol}?"
+                f"{self.security.protocol}?"
                 if first[0] == 0
                 else f"it begins with {first!r}"
             )
@@ -165,41 +153,41 @@ class Admission:
         """The received bytes, without consuming them; empty if the peer has closed."""
         while True:
             try:
-                return self._socket.recv(size, socket.MSG_PEEK)
+                return self.accepted.recv(size, socket.MSG_PEEK)
             except BlockingIOError:
                 await self._readable()
 
     async def _readable(self) -> None:
-        loop = self._context.loop
+        loop = self.context.loop
         arrived: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._socket, _wake, arrived)
+        loop.add_reader(self.accepted, _wake, arrived)
         try:
             await arrived
         finally:
-            loop.remove_reader(self._socket)
+            loop.remove_reader(self.accepted)
 
     def _end(self, handshake: Handshake, reason: str, detail: str, *, hold_ms: int = 0) -> None:
         """Closes and counts a connection without a channel; logs errors of the peer."""
-        context = self._context
+        context = self.context
         handshake.finish()
-        context.limits.give_back(self._place)
-        context.held.close_after(self._socket, hold_ms)
+        context.limits.give_back(self.place)
+        context.held.close_after(self.accepted, hold_ms)
         context.counters.closed[str(reason)] += 1
         if not detail or reason == CloseReason.LISTENER_STOPPED:
             return
-        count = context.limiter.admit(str(reason), self._now_ms())
+        count = context.limiter.occurrences(str(reason), now_ms=self._now_ms())
         if count:
             log.warning(
                 "wire.handshake_failed",
                 reason=str(reason),
                 detail=detail,
                 listener=context.listener_name,
-                client=f"{self._peer[0]}:{self._peer[1]}",
+                client=f"{self.peer[0]}:{self.peer[1]}",
                 connections=count,
             )
 
     def _now_ms(self) -> int:
-        return self._context.time.hi_res_clock_ms()
+        return self.context.time.hi_res_clock_ms()
 
 
 class _RefusedError(Exception):

@@ -6,6 +6,7 @@ PROXY header, TLS and SASL of a connection are one handshake with one deadline.
 import enum
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from wire.network import network_of
 
@@ -18,6 +19,7 @@ class HandshakeStage(enum.StrEnum):
     SASL = "sasl"
 
 
+@dataclass(slots=True, eq=False)
 class Handshake:
     """One connection's handshake.
 
@@ -28,17 +30,12 @@ class Handshake:
         network: the client's network, which it counts for; see `wire.network`.
     """
 
-    __slots__ = ("_handshakes", "abort", "deadline_ms", "network", "reason", "stage")
-
-    def __init__(
-        self, handshakes: "Handshakes", abort: Callable[[str], object], deadline_ms: int, network: str
-    ) -> None:
-        self._handshakes = handshakes
-        self.abort = abort
-        self.deadline_ms = deadline_ms
-        self.network = network
-        self.stage = HandshakeStage.TLS
-        self.reason: str | None = None
+    _handshakes: "Handshakes"
+    abort: Callable[[str], object]
+    deadline_ms: int
+    network: str
+    stage: HandshakeStage = HandshakeStage.TLS
+    reason: str | None = None
 
     def finish(self) -> None:
         """Call when the handshake is done, or the connection has ended; may be called again."""

@@ -264,7 +264,7 @@ class Listener:
         """Waits for free descriptors; new connections stay in the backlog meanwhile."""
         self._counters.accept_errors += 1
         context.held.close_all()
-        count = context.limiter.admit("accept_error", self._time.hi_res_clock_ms())
+        count = context.limiter.occurrences("accept_error", now_ms=self._time.hi_res_clock_ms())
         if count:
             hint = {"message": "raise the limit of open files (ulimit -n)"} if error.errno in _EXHAUSTED else {}
             log.error(
@@ -291,7 +291,7 @@ class Listener:
         if isinstance(place, Refusal):
             self._counters.accepted += 1
             self._counters.closed[place.reason] += 1
-            count = context.limiter.admit(place.reason, self._time.hi_res_clock_ms())
+            count = context.limiter.occurrences(place.reason, now_ms=self._time.hi_res_clock_ms())
             if count:
                 log.warning(
                     "wire.connection_refused",
@@ -309,7 +309,7 @@ class Listener:
         if not waits:
             self._counters.accept_waits += 1
         waits.append(detail)
-        count = context.limiter.admit("accept_wait", self._time.hi_res_clock_ms())
+        count = context.limiter.occurrences("accept_wait", now_ms=self._time.hi_res_clock_ms())
         if count:
             log.warning("wire.accept_delayed", detail=detail, listener=self.name, connections=count)
 
@@ -329,7 +329,10 @@ class Listener:
             if security.has_handshake:
                 self._counters.accepted += 1
                 admission = Admission(
-                    *(context, self._shared, security, accepted),
+                    context=context,
+                    shared=self._shared,
+                    security=security,
+                    accepted=accepted,
                     local=local,
                     peer=peer,
                     index=next(self._indexes),
@@ -337,7 +340,13 @@ class Listener:
                 )
                 await admission.run()
                 return
-            channel = self._make_channel(context, local, peer, place)
+            channel = TcpChannel(
+                context,
+                connection_id=f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{next(self._indexes)}",
+                client_address=peer[0],
+                client_port=peer[1],
+                place=place,
+            )
             await context.loop.connect_accepted_socket(lambda: as_protocol(channel), accepted)
         except OSError:
             accepted.close()  # the peer has closed already
@@ -347,19 +356,6 @@ class Listener:
             context.limits.give_back(place)
             raise
         self._counters.accepted += 1
-
-    def _make_channel(
-        self, context: ListenerContext, local: tuple[str, int], peer: tuple[str, int], place: Place
-    ) -> TcpChannel:
-        (local_host, local_port), (host, port) = local, peer
-        index = next(self._indexes)
-        return TcpChannel(
-            context,
-            connection_id=f"{local_host}:{local_port}-{host}:{port}-{index}",
-            client_address=host,
-            client_port=port,
-            place=place,
-        )
 
     async def _stop_accepting(self) -> None:
         if self._accepting is not None:

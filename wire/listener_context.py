@@ -1,19 +1,22 @@
 """What the connections of one listener share: its settings, its counters, its loop, and the list of themselves."""
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from base.log_limiter import LogLimiter
 from wire.api_table import ApiTable
 from wire.channel import RequestHandler
 from wire.connection_limits import NO_LIMITS, ConnectionLimits
 from wire.held_sockets import HeldSockets
-from wire.listener_counters import ListenerCounters, LogLimiter
+from wire.listener_counters import ListenerCounters
 from wire.listener_settings import ListenerSettings
 from wire.request_buffers import RequestBuffers
 from wire.unread_responses import UnreadResponses
 
 if TYPE_CHECKING:
     from wire.tcp_channel import TcpChannel
+
+_LOG_INTERVAL_MS: Final = 1_000
 
 
 class Clock(Protocol):
@@ -77,7 +80,7 @@ class ListenerContext:
         self.counters = counters
         self.limits = limits
         self.held = HeldSockets(loop)
-        self.limiter = LogLimiter()
+        self.limiter = LogLimiter(_LOG_INTERVAL_MS)
         self.requests = requests or RequestBuffers(
             settings.queued_max_request_bytes, settings.request_receive_timeout_ms
         )

@@ -1,12 +1,9 @@
-"""Counters of a listener, and its log limiter."""
+"""Counters of a listener."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from typing import Any, Final
 
 from wire.api_table import ApiKey
-
-_LOG_INTERVAL_MS: Final = 1_000
 
 _API_NAMES: Final[dict[int, str]] = {key.value: key.name for key in ApiKey}
 
@@ -83,34 +80,3 @@ class AuthenticationCounters:
             "successful_authentications": self.successful_authentications,
             "successful_reauthentications": self.successful_reauthentications,
         }
-
-
-class LogLimiter:
-    """Allows one log line per second and reason, with the number of suppressed cases.
-
-    >>> limiter = LogLimiter()
-    >>> [limiter.admit("short_frame", now_ms) for now_ms in (0, 10, 20, 1_000)]
-    [1, 0, 0, 3]
-    """
-
-    __slots__ = ("_last_ms", "_suppressed")
-
-    def __init__(self) -> None:
-        self._last_ms: dict[str, int] = {}
-        self._suppressed: Counter[str] = Counter()
-
-    def admit(self, reason: str, now_ms: int) -> int:
-        """Counts one case; returns the number of cases to log now, or 0 to suppress the line."""
-        last_ms = self._last_ms.get(reason)
-        if last_ms is not None and now_ms - last_ms < _LOG_INTERVAL_MS:
-            self._suppressed[reason] += 1
-            return 0
-        self._last_ms[reason] = now_ms
-        return self._suppressed.pop(reason, 0) + 1
-
-    def overdue(self, now_ms: int) -> Iterator[tuple[str, int]]:
-        """Reasons with suppressed cases and no line for a second, with their number; these count as logged."""
-        for reason in list(self._suppressed):
-            if now_ms - self._last_ms[reason] >= _LOG_INTERVAL_MS:
-                self._last_ms[reason] = now_ms
-                yield reason, self._suppressed.pop(reason)

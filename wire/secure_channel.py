@@ -225,7 +225,7 @@ class SecureChannel(TcpChannel):
         SASL_AUTHENTICATION_FAILED, the only error that there is here, would be final to them.
         """
         context = self._context
-        count = context.limiter.admit(CloseReason.TOO_MANY_PASSWORD_CHECKS, context.time.hi_res_clock_ms())
+        count = context.limiter.occurrences(CloseReason.TOO_MANY_PASSWORD_CHECKS, now_ms=context.time.hi_res_clock_ms())
         if count:
             log.warning(
                 "closed connections whose passwords could not be checked in time: more come than can be checked",
@@ -274,7 +274,7 @@ class SecureChannel(TcpChannel):
             counters.failed_reauthentications += 1
         else:
             counters.failed_authentications += 1
-        count = context.limiter.admit(reason, context.time.hi_res_clock_ms())
+        count = context.limiter.occurrences(reason, now_ms=context.time.hi_res_clock_ms())
         if count:
             log.warning(
                 "a client did not prove who it is",

@@ -401,7 +401,7 @@ class TcpChannel:
 
     def _report(self, event: str, reason: str, detail: str) -> None:
         context = self._context
-        count = context.limiter.admit(reason, context.time.hi_res_clock_ms())
+        count = context.limiter.occurrences(reason, now_ms=context.time.hi_res_clock_ms())
         if count:
             log.warning(
                 event,
@@ -415,7 +415,7 @@ class TcpChannel:
     def _fail(self, error: Exception) -> None:
         """Closes the connection on which our own side failed."""
         context = self._context
-        count = context.limiter.admit(CloseReason.HANDLER_ERROR, context.time.hi_res_clock_ms())
+        count = context.limiter.occurrences(CloseReason.HANDLER_ERROR, now_ms=context.time.hi_res_clock_ms())
         if count:
             log.error(
                 "closed a connection: the request handler failed",

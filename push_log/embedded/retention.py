@@ -12,7 +12,7 @@ from typing import Final
 import apsw
 import structlog
 
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from push_log.embedded.ages import Ages
 from push_log.embedded.cursors import Cursors, CursorState
 from push_log.embedded.damage import set_aside
@@ -75,7 +75,7 @@ class Retention:
         self._directory = directory or LogDirectory(settings.dir)
         self._stuck: set[int] = set()
         self._absent_are_logged = False
-        self._calm = CalmLog()
+        self._limiter = LogLimiter()
         self._ages = Ages(settings.dir / _AGES, settings.retention_ms)
         self._cursors = Cursors(settings.dir)
 
@@ -217,7 +217,7 @@ class Retention:
         try:
             return self._ages.aged(live[-1] - 1, now_ms)
         except PushLogError as error:
-            if count := self._calm.occurrences("ages", now_ms=now_ms):
+            if count := self._limiter.occurrences("ages", now_ms=now_ms):
                 log.warning(
                     "push_log.ages_unavailable",
                     message="no segment is deleted for its age",

@@ -9,12 +9,13 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from base.clock import Time
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from push_log.group_commit import (
     DEFAULT_ACK_TIMEOUT_MS,
     DEFAULT_MAX_PENDING_BYTES,
@@ -40,16 +41,14 @@ _FLUSH_S: Final = 1.0
 _CONNECT_S: Final = 3.0
 
 
+@dataclass(slots=True, eq=False)
 class _Push:
     """One pending push; the producer calls it when its record is delivered, or has failed."""
 
-    __slots__ = ("_appender", "deadline_ms", "on_done", "size_bytes")
-
-    def __init__(self, appender: "KafkaTopicAppender", on_done: OnDone, size_bytes: int, deadline_ms: int) -> None:
-        self._appender = appender
-        self.on_done: OnDone | None = on_done
-        self.size_bytes = size_bytes
-        self.deadline_ms = deadline_ms
+    _appender: "KafkaTopicAppender"
+    on_done: OnDone | None
+    size_bytes: int
+    deadline_ms: int
 
     def __call__(self, error: "KafkaError | None", _message: object) -> None:
         self._appender._delivered(self, error)
@@ -114,7 +113,7 @@ class KafkaTopicAppender:
             "refused_full": 0,
             "refused_away": 0,
         }
-        self._calm = CalmLog()
+        self._limiter = LogLimiter()
 
     @property
     def pending(self) -> int:
@@ -311,7 +310,7 @@ class KafkaTopicAppender:
         self._log_limited("push_log.push_not_logged", str(error), message="its client is told to retry", kind=kind)
 
     def _log_limited(self, event: str, reason: str, **fields: str) -> None:
-        if count := self._calm.occurrences(f"{event} {fields.get('kind', '')}", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._limiter.occurrences(f"{event} {fields.get('kind', '')}", now_ms=self._time.hi_res_clock_ms()):
             log.error(event, error=reason, **fields, occurrences=count)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import structlog
 
 from base.clock import Time
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from push_log.kafka_topic.clients import make_consumer, text_of
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.kafka_topic.shares import Gap, Shares
@@ -101,7 +101,7 @@ class GroupMember:
         self._unreachable: str | None = None
         self._denied: str | None = None
         self._check_due_ms = 0
-        self._calm = CalmLog()
+        self._limiter = LogLimiter()
         self._log = log.bind(exporter=exporter)
         self._consumer = self._make_consumer(self._on_error)
         self._joined = False
@@ -220,7 +220,7 @@ class GroupMember:
             step()
         except Exception as error:  # noqa: BLE001  # the cursor is durable: a new consumer continues from it
             self._unreachable, self._check_topic = f"the consumer of topic {self._topic} failed: {error}", True
-            if self._calm.occurrences("failed", now_ms=self._time.hi_res_clock_ms()):
+            if self._limiter.occurrences("failed", now_ms=self._time.hi_res_clock_ms()):
                 self._log.exception("push_log.consumer_failed", message="a new one is created")
             return False
         return True
@@ -337,7 +337,7 @@ class GroupMember:
         if error.code() in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED):
             self._denied = f"cannot read topic {self._topic}: {text}"
         self._check_topic = True
-        if count := self._calm.occurrences(f"consumer {error.code()}", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._limiter.occurrences(f"consumer {error.code()}", now_ms=self._time.hi_res_clock_ms()):
             self._log.warning("push_log.consumer_error", error=text, occurrences=count)
 
     def _check_reachability(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from base.clock import SystemTime, Time
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from push_log.kafka_topic.group_member import GroupMember, MakeConsumer, RebalancingError
 from push_log.kafka_topic.offsets import TopicOffsets
 from push_log.kafka_topic.record_codec import Headers, MalformedRecordError, decode_record
@@ -66,7 +66,7 @@ class KafkaTopicReader:
         self._last_lag = Lag(records=0, bytes=None, oldest_received_at=None)
         self._bad: Counter[str] = Counter()
         self._bad_lock = threading.Lock()
-        self._calm = CalmLog()
+        self._limiter = LogLimiter()
         self._log = log.bind(exporter=exporter)
         self._offsets = offsets or TopicOffsets(settings)
         self._member = GroupMember(settings, exporter, self._time, self._beginning_of, consumer)
@@ -216,7 +216,7 @@ class KafkaTopicReader:
     def _skip(self, error: MalformedRecordError, fetched: Fetched) -> None:
         with self._bad_lock:
             self._bad[error.reason] += 1
-        if count := self._calm.occurrences(f"bad {error.reason}", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._limiter.occurrences(f"bad {error.reason}", now_ms=self._time.hi_res_clock_ms()):
             self._log.warning(
                 "push_log.record_skipped",
                 message="it is not a push record; it stays on the topic",
