@@ -38,28 +38,10 @@ class KafkaError(FleetgaugeError):
     error_code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-class UnsupportedVersionError(KafkaError):
-    """The request's version is outside what the API table says for its key."""
-
-    error_code = ErrorCode.UNSUPPORTED_VERSION
-
-
 class InvalidConfigError(KafkaError):
     """A configuration value that Kafka refuses, for example a selector that does not exist."""
 
     error_code = ErrorCode.INVALID_CONFIG
-
-
-class InvalidRequestError(KafkaError):
-    """The request contradicts the protocol: a null instance id on a push, a push after the terminating one."""
-
-    error_code = ErrorCode.INVALID_REQUEST
-
-
-class UnsupportedCompressionTypeError(KafkaError):
-    """The compression type of a push is none that the service accepts."""
-
-    error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class InvalidRecordError(KafkaError):
@@ -72,12 +54,6 @@ class ThrottlingQuotaExceededError(KafkaError):
     """Too early, over a quota, or the push log cannot take it now: the client tries again at its next interval."""
 
     error_code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
-
-
-class UnknownSubscriptionIdError(KafkaError):
-    """The push names a subscription id that is not the instance's current one (KIP-714, SubscriptionId)."""
-
-    error_code = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
 
 
 class TelemetryTooLargeError(KafkaError):

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from base.principal import KafkaPrincipal
-from quotas.callback import ClientQuotaCallback
-from quotas.cluster import Cluster
+from quotas.callback import ClientQuotaCallback, Cluster
 from quotas.entity import KafkaQuotaEntity, UserEntity
 from quotas.quota_type import ClientQuotaType
 

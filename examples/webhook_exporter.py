@@ -18,10 +18,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from exporters.common_options import batch_settings, retry_settings
-from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry, TooLarge
-from exporters.delivery.retry import RetrySettings
-from exporters.options import Options
+from exporters.exporter import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry, RetrySettings, TooLarge
+from exporters.options import Options, batch_settings, retry_settings
 from push_log.log import Batch
 from telemetry.push_record import PushRecord
 

@@ -1,6 +1,6 @@
-"""Pushes on standard error, a line each: to look on, and to pipe into something else.
+"""Writes pushes to standard error, one line per push, for people and for pipes.
 
-Not on standard output: an exporter process speaks with its parent there.
+Standard output is the channel between an exporter process and its parent.
 """
 
 import json
@@ -14,10 +14,8 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from exporters.common_options import batch_settings, retry_settings
-from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, RefusedRecord, Retry
-from exporters.delivery.retry import RetrySettings
-from exporters.options import Options
+from exporters.exporter import BatchSettings, Delivered, Outcome, RefusedRecord, Retry, RetrySettings
+from exporters.options import Options, batch_settings, retry_settings
 from push_log.log import Batch
 from telemetry.push_record import PushRecord
 from terminal.text import printable
@@ -47,9 +45,9 @@ class ConsoleExporter:
     """Writes each push to a stream.
 
     Args:
-        name: the exporter's.
-        settings: which form.
-        stream: standard error, as it is at the time, when None.
+        name: the exporter's name.
+        settings: the format.
+        stream: None is the current standard error.
     """
 
     def __init__(self, name: str, settings: ConsoleSettings, *, stream: TextIO | None = None) -> None:
@@ -58,47 +56,47 @@ class ConsoleExporter:
         self.batch = settings.batch
         self.retry = settings.retry
         self._stream = stream
-        self._told = as_json if settings.format == "json" else as_line
+        self._format = as_json if settings.format == "json" else as_line
 
     def start(self) -> None:
-        """Nothing to make ready."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Does nothing."""
 
     def export(self, batch: Batch) -> Outcome:
-        """Writes the batch at once; a push whose metrics cannot be read is left out."""
+        """Writes the batch in one go; leaves out pushes whose metrics cannot be decoded."""
         lines: list[str] = []
         refused: list[RefusedRecord] = []
         for record in batch.records:
             try:
-                lines.append(self._told(record) + "\n")
+                lines.append(self._format(record) + "\n")
             except (DecodeError, OverflowError) as error:
                 refused.append(RefusedRecord(push_id=record.push_id, reason="malformed_payload", detail=str(error)))
         stream = self._stream or sys.stderr
         try:
             stream.write("".join(lines))
             stream.flush()
-        except (OSError, ValueError) as error:  # a pipe that nobody reads any more, or a closed stream
+        except (OSError, ValueError) as error:  # a pipe without a reader, or a closed stream
             return Retry(reason="io", detail=f"cannot write to standard error: {error}")
         return Delivered(refused=tuple(refused))
 
 
 def as_line(record: PushRecord) -> str:
-    """A push for people: who, from where, how much.
+    """A push as one line of text: client, address, size.
 
     Raises:
-        DecodeError: its metrics cannot be read.
-        OverflowError: its time is none.
+        DecodeError: its metrics cannot be decoded.
+        OverflowError: its time is out of range.
     """
     metrics, points = _counted(MetricsData.FromString(record.metrics))
-    said = f"{metrics} metrics, {points} points, {len(record.metrics)} B" if record.metrics else "heartbeat"
+    content = f"{metrics} metrics, {points} points, {len(record.metrics)} B" if record.metrics else "heartbeat"
     software = f"{record.client_software_name} {record.client_software_version}"
     port = "" if record.client_source_port is None else f":{record.client_source_port}"
     end = ", terminating" if record.terminating else ""
     return printable(
         f"{_time(record)} {record.client_id} ({record.client_instance_id}, {software}) "
-        f"{record.principal} from {record.client_source_address}{port}: {said}{end}"
+        f"{record.principal} from {record.client_source_address}{port}: {content}{end}"
     )
 
 
@@ -106,10 +104,10 @@ def as_json(record: PushRecord) -> str:
     """A push as one JSON object: the fields of the push record, with `metrics` as OTLP's JSON.
 
     Raises:
-        DecodeError: its metrics cannot be read.
-        OverflowError: its time is none.
+        DecodeError: its metrics cannot be decoded.
+        OverflowError: its time is out of range.
     """
-    # As the OTLP specification has it, "JSON Protobuf Encoding": enums are numbers.
+    # OTLP specification, "JSON Protobuf Encoding": enums are numbers.
     metrics = MessageToDict(MetricsData.FromString(record.metrics), use_integers_for_enums=True)
     return json.dumps({**record._asdict(), "received_at": _time(record), "metrics": metrics})
 
@@ -120,7 +118,7 @@ def _time(record: PushRecord) -> str:
 
 
 def _counted(data: MetricsData) -> tuple[int, int]:
-    """How many metrics, and how many data points."""
+    """Number of metrics, and of data points."""
     metrics = [metric for each in data.resource_metrics for scope in each.scope_metrics for metric in scope.metrics]
     kinds = ((metric, metric.WhichOneof("data")) for metric in metrics)
     return len(metrics), sum(len(getattr(metric, kind).data_points) for metric, kind in kinds if kind)

@@ -1,8 +1,8 @@
-"""The broker's labels, put onto a push at the wire level, when it is exported (DESIGN, "Labels").
+"""Adds the broker's labels to a push, in its encoded form, on export (KIP-714, "Metrics serialization format").
 
-A `MetricsData` and an `ExportMetricsServiceRequest` have one form, field 1 repeated `ResourceMetrics`, and serialised
-messages merge by concatenation: what `Labeller.labelled` returns can be joined with others and sent as it is. Nothing
-below `ScopeMetrics` is read, so the cost follows the number of resources, not of points.
+`MetricsData` and `ExportMetricsServiceRequest` have the same encoding, a repeated field 1 of `ResourceMetrics`, and
+encoded protobuf messages merge by concatenation: results of `Labeller.labelled` can be joined and sent as one request.
+Nothing below `ScopeMetrics` is parsed, so the cost depends on the number of resources, not of data points.
 """
 
 import functools
@@ -25,34 +25,34 @@ RECORD_LABELS: Final[Mapping[str, str]] = {
     "node_id": "receiver_node_id",
     "cluster_id": "cluster_id",
 }
-"""Label name -> field of the push record: KIP-714's eight ("Metrics serialization format"), and the cluster's id."""
+"""Label name -> field of the push record: the eight of KIP-714, and the cluster's id."""
 
 NAMESPACE: Final = "namespace"
 LABEL_NAMES: Final = (*RECORD_LABELS, NAMESPACE)
-"""Every label that can be chosen, in the order in which they are written."""
+"""All labels that can be chosen, in the order in which they are written."""
 
 _CACHED_CLIENTS: Final = 16_384
-"""As many as a node keeps client instances; 1 to 2 kB each."""
+"""As many as the client instances that a node caches; 1 to 2 kB each."""
 _FIRST: Final = 0x0A
 """Tag of field 1, length-delimited: resource_metrics, resource, attributes, key, string_value."""
 _SECOND: Final = 0x12
 """Tag of field 2, length-delimited: scope_metrics, a KeyValue's value."""
 _SCHEMA_URL: Final = 0x1A
 _WORTH_A_VIEW: Final = 8_192
-"""From here on a copy costs more than a memoryview [B]."""
+"""Size from which on a copy costs more than a memoryview [B]."""
 _SHORT_RESOURCE: Final = 512
-"""What is kept of each client's resource at most [B]."""
+"""Maximum size of a client's resource that is cached [B]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelSettings:
-    """Which labels an exporter adds.
+    """The labels that an exporter adds.
 
     Attributes:
-        labels: of `LABEL_NAMES` (key `labels`). A chosen name is the broker's: the client's own attribute of that name
-            goes, even where the broker does not know the value.
-        static: labels with a fixed value (key `static.labels`), e.g. `environment`.
-        namespace: value of the label `namespace`; left out when None.
+        labels: some of `LABEL_NAMES` (key `labels`). The client's own attribute of a chosen name is removed, even if
+            the broker does not know the value.
+        static: labels with a fixed value (key `static.labels`), for example `environment`.
+        namespace: value of the label `namespace`; None leaves it out.
         max_value_bytes: longer values are cut at a character and counted (key `label.max.bytes`) [B of UTF-8].
     """
 
@@ -64,7 +64,7 @@ class LabelSettings:
     def __post_init__(self) -> None:
         for name in self.labels:
             if name not in LABEL_NAMES:
-                raise ValueError(f"{name!r} is no label; there are {', '.join(LABEL_NAMES)}")
+                raise ValueError(f"{name!r} is not a label; expected one of {', '.join(LABEL_NAMES)}")
         for name, _ in self.static:
             if not name or name in LABEL_NAMES:
                 raise ValueError(f"a static label cannot be named {name!r}: that name is the broker's or empty")
@@ -73,7 +73,7 @@ class LabelSettings:
 
 
 class _Labels:
-    """What one client's resources get: encoded attributes, and the names that are ours."""
+    """The labels of one client: the encoded attributes, and the names that they replace."""
 
     __slots__ = ("_encoded", "_last", "_names")
 
@@ -83,9 +83,9 @@ class _Labels:
         self._last = (b"", encoded)
 
     def onto(self, resource: bytes) -> bytes:
-        """The `Resource` bytes without attributes of our names, followed by ours.
+        """The `Resource` bytes without the replaced attributes, followed by the labels.
 
-        A client's resource rarely changes, so a short one is kept with its result.
+        A client's resource rarely changes, so a short one is cached with its result.
         """
         last, labelled = self._last
         if resource == last:
@@ -97,11 +97,11 @@ class _Labels:
 
 
 class Labeller:
-    """Adds the labels of one exporter's settings; keeps the encoded labels of the clients seen last.
+    """Adds the labels of one exporter's settings; caches the encoded labels of recent clients.
 
     Attributes:
-        settings: which labels.
-        truncated: label values cut to `max_value_bytes` so far, once for each time a client's labels are encoded.
+        settings: the labels.
+        truncated: label values cut to `max_value_bytes` so far; a value counts each time it is encoded.
     """
 
     def __init__(self, settings: LabelSettings | None = None) -> None:
@@ -116,13 +116,13 @@ class Labeller:
         self._labels_of = functools.lru_cache(maxsize=_CACHED_CLIENTS)(self._encode)
 
     def labelled(self, record: PushRecord) -> bytes:
-        """The record's metrics with the labels, equal resources merged; empty for a heartbeat.
+        """The record's metrics with labels, equal resources merged; empty for a heartbeat.
 
         The result has one ResourceMetrics for each distinct resource (after labelling), schema URL and set of unknown
-        fields, in the order of first occurrence, each with one `resource`. Labelling it again changes nothing.
+        fields, in the order of first occurrence, each with one `resource`. Labelling is idempotent.
 
         Raises:
-            MalformedPayloadError: `record.metrics` is no MetricsData, as far down as scopes.
+            MalformedPayloadError: `record.metrics` is not a MetricsData, as far down as scopes.
         """
         payload = record.metrics
         if not payload:
@@ -149,12 +149,12 @@ class Labeller:
 
 
 def labelled(record: PushRecord, settings: LabelSettings) -> bytes:
-    """`Labeller(settings).labelled(record)` for a single record; keep a `Labeller` for many."""
+    """`Labeller(settings).labelled(record)` for a single record; for many, keep a `Labeller`."""
     return Labeller(settings).labelled(record)
 
 
 def _picker(names: list[str]) -> Callable[[PushRecord], tuple[object, ...]]:
-    """Takes the values of the labels `names` out of a record; in C, since it is called for every push."""
+    """A function that picks the values of the labels `names` from a record; in C, because it runs for every push."""
     indexes = [PushRecord._fields.index(RECORD_LABELS[name]) for name in names]
     if not indexes:
         return lambda record: ()
@@ -164,7 +164,7 @@ def _picker(names: list[str]) -> Callable[[PushRecord], tuple[object, ...]]:
 
 
 def _attribute(name: str, value: bytes) -> bytes:
-    """`Resource.attributes` holding one KeyValue of a string."""
+    """`Resource.attributes` with one KeyValue of a string."""
     any_value = _delimited(_FIRST, value)
     return _delimited(_FIRST, _delimited(_FIRST, name.encode()) + _delimited(_SECOND, any_value))
 
@@ -173,8 +173,8 @@ def _delimited(tag: int, content: bytes) -> bytes:
     return bytes((tag,)) + encode_varint(len(content)) + content
 
 
-# A group of equal ResourceMetrics: its key is the resource's bytes alone, or with what else belongs to it (schema URL
-# and fields that we do not know); its value the encoded scope_metrics.
+# A group of equal ResourceMetrics. The key is the resource's bytes alone, or with the rest that must match (schema URL
+# and unknown fields); the value is the encoded scope_metrics.
 _Key = bytes | tuple[bytes, bytes]
 _Groups = dict[_Key, list[bytes | memoryview]]
 
@@ -196,14 +196,14 @@ def _merged(payload: bytes, labels: _Labels) -> bytes:
 
 
 def _group(payload: bytes, groups: _Groups) -> list[bytes]:
-    """Sorts the payload's ResourceMetrics into `groups` and returns its fields that are none.
+    """Sorts the payload's ResourceMetrics into `groups`, and returns its other fields.
 
-    The Java client sends one ResourceMetrics a metric, all with one resource and each with one scope: from the second
-    on they are known by the bytes that they begin with, `head`, which makes them several times cheaper.
+    The Java client sends one ResourceMetrics per metric, all with the same resource and each with one scope: from the
+    second one on they are recognised by their first bytes, `head`, which makes them several times cheaper.
     """
     unknown: list[bytes] = []
     bodies: list[bytes | memoryview] = []
-    head = b"\x00"  # no field begins like this
+    head = b"\x00"  # no field begins so
     position, end = 0, len(payload)
     view = memoryview(payload) if end > _WORTH_A_VIEW else payload
     while position < end:
@@ -216,7 +216,7 @@ def _group(payload: bytes, groups: _Groups) -> list[bytes]:
             size, start = read_varint(payload, position + 1, end)
         position = start + size
         if position > end:
-            raise MalformedPayloadError(start, f"a ResourceMetrics says {size} bytes, {end - start} are left")
+            raise MalformedPayloadError(start, f"a ResourceMetrics claims {size} bytes, {end - start} are left")
         if payload.startswith(head, start) and _fills(payload, start + len(head), position):
             bodies.append(payload[start + len(head) - 1 : position])
         elif scope := _simple_split(payload, start, position):
@@ -230,9 +230,9 @@ def _group(payload: bytes, groups: _Groups) -> list[bytes]:
 
 
 def _group_other(payload: bytes, position: int, end: int, groups: _Groups, unknown: list[bytes]) -> int:
-    """Sorts in a field that does not begin as a ResourceMetrics is written; returns where it ends.
+    """Sorts in a field that does not begin with the usual tag of a ResourceMetrics; returns where it ends.
 
-    It may be one all the same: protobuf reads a tag of more bytes than it needs, and nobody may escape the labels so.
+    It may still be one: protobuf accepts a tag encoded in more bytes than needed, which must not evade the labels.
     """
     field = next(fields(payload, position, end))
     if field.tag == _FIRST:
@@ -244,7 +244,7 @@ def _group_other(payload: bytes, position: int, end: int, groups: _Groups, unkno
 
 
 def _fills(payload: bytes, position: int, stop: int) -> bool:
-    """True if the length at `position` reaches exactly to `stop`."""
+    """True if the length at `position` ends exactly at `stop`."""
     left = stop - position
     low = payload[position]
     if low < 0x80:
@@ -257,7 +257,7 @@ def _fills(payload: bytes, position: int, stop: int) -> bool:
 
 
 def _simple_split(payload: bytes, position: int, stop: int) -> int:
-    """Where the scope begins, if these are a resource of under 128 bytes and one scope_metrics and no more; else 0."""
+    """Start of the scope, if this is only a resource of under 128 bytes and one scope_metrics; else 0."""
     if stop - position < 4 or payload[position] != _FIRST:
         return 0
     scope = position + 2 + payload[position + 1]
@@ -267,7 +267,7 @@ def _simple_split(payload: bytes, position: int, stop: int) -> int:
 
 
 def _parts(payload: bytes, position: int, stop: int) -> tuple[_Key, list[bytes]]:
-    """Resource (several occurrences merge by concatenation), scopes, and the rest of any ResourceMetrics."""
+    """Splits any ResourceMetrics into resource (repeated ones merge by concatenation) with the rest, and scopes."""
     resource = schema_url = unknown = b""
     scopes: list[bytes] = []
     for tag, start, value, end in fields(payload, position, stop):
@@ -284,7 +284,7 @@ def _parts(payload: bytes, position: int, stop: int) -> tuple[_Key, list[bytes]]
 
 
 def _without(resource: bytes, names: frozenset[bytes]) -> bytes:
-    """The fields of a Resource but for attributes of these names."""
+    """The fields of a Resource without the attributes of these names."""
     kept: list[bytes] = []
     run = position = 0
     end = len(resource)
@@ -301,7 +301,7 @@ def _without(resource: bytes, names: frozenset[bytes]) -> bytes:
 
 
 def _short_attribute(resource: bytes, position: int, end: int) -> tuple[bytes, int]:
-    """Name and end of an attribute of under 128 bytes, a key and a value and nothing else; else `position` again."""
+    """Name and end of an attribute of under 128 bytes with only key and value; else an empty name and `position`."""
     if end - position < 6 or resource[position] != _FIRST or resource[position + 2] != _FIRST:
         return b"", position
     after = position + 2 + resource[position + 1]
@@ -314,7 +314,7 @@ def _short_attribute(resource: bytes, position: int, end: int) -> tuple[bytes, i
 
 
 def _attribute_name(resource: bytes, position: int, end: int) -> bytes:
-    """The key of a KeyValue; the last one counts, and a missing one is empty."""
+    """The key of a KeyValue: the last one, or empty if it is missing."""
     name = b""
     for tag, _, value, after in fields(resource, position, end):
         if tag == _FIRST:

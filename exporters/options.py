@@ -1,23 +1,28 @@
-"""Reads the keys of one `[exporters.<name>]` table into settings, refusing by name what it does not know.
+"""Reads the keys of one `[exporters.<name>]` table into settings, and rejects unknown keys by name.
 
-Values may come typed (TOML) or as text (environment variables, overrides). A map is written as a table, whose keys
-arrive joined by dots (`headers.authorization`), or as text, `a=b,c=d`.
+Values are typed (TOML) or text (environment variables, overrides). A map is a table, whose keys arrive joined by dots
+(`headers.authorization`), or text, `a=b,c=d`.
+
+The functions at the end read the keys that all types of exporter share: batches, retries, labels. Their defaults are
+defined with each type's settings.
 """
 
 from collections.abc import Mapping, Sequence
 
 from base.errors import FleetgaugeError
 from base.redaction import HIDDEN, shown, without_credentials
+from exporters.exporter import BatchSettings, RetrySettings
+from exporters.labels import LABEL_NAMES, LabelSettings
 
 
 class ExporterConfigError(FleetgaugeError):
-    """An exporter's configuration that cannot be used.
+    """An invalid exporter configuration.
 
     Attributes:
         exporter: the name in `[exporters.<name>]`.
-        key: the key within that table; empty where the table as a whole is at fault.
-        value: what may be shown of what was given.
-        allowed: what would be allowed, or what is wrong.
+        key: the key within that table; empty if the error concerns the table as a whole.
+        value: the given value, redacted.
+        allowed: the allowed values, or what is wrong.
     """
 
     def __init__(self, exporter: str, key: str, value: object, allowed: str) -> None:
@@ -37,12 +42,12 @@ class ExporterConfigError(FleetgaugeError):
 
 
 class Options:
-    """The keys of one exporter; each reader names a key and so makes it known.
+    """The keys of one exporter. Each read method takes a key, and so declares it as known.
 
     Args:
         exporter: its name, for messages.
-        values: key -> value; `type` is taken as read.
-        sources: key -> the environment variable that its value is from, where it is from one.
+        values: key -> value; `type` counts as read.
+        sources: key -> the environment variable that the value comes from, if any.
     """
 
     def __init__(
@@ -54,7 +59,7 @@ class Options:
         self._known: list[str] = []
 
     def error(self, key: str, value: object, allowed: str) -> ExporterConfigError:
-        """The error that says what is wrong with `key`, and which variable set it, if one did."""
+        """Makes the error for `key`; it names the environment variable that set the value, if any."""
         source = self.source(key) or self.source(key.partition(".")[0])
         if isinstance(value, str) and value:
             allowed = allowed.replace(value, str(shown(key, value)))
@@ -62,25 +67,25 @@ class Options:
         return ExporterConfigError(self.exporter, key, value, without_credentials(why))
 
     def source(self, key: str) -> str:
-        """The environment variable that the value of `key` is from; empty where it is from none."""
+        """The environment variable that the value of `key` comes from; empty if none."""
         return self._sources.get(key, "")
 
     def text(self, key: str, default: str) -> str:
-        """A text that is not empty."""
+        """Reads a non-empty text."""
         value = self._take(key, default)
         if not isinstance(value, str) or not value.strip():
             raise self.error(key, value, "expected a text that is not empty")
         return value.strip()
 
     def optional_text(self, key: str) -> str | None:
-        """A text, or None where the key is missing."""
+        """Reads a non-empty text; None if the key is missing."""
         value = self._take(key, None)
         if value is not None and (not isinstance(value, str) or not value.strip()):
             raise self.error(key, value, "expected a text that is not empty; leave the key out for none")
         return value.strip() if isinstance(value, str) else None
 
     def integer(self, key: str, default: int, *, minimum: int, maximum: int = 2**31 - 1) -> int:
-        """A whole number between `minimum` and `maximum`, both included."""
+        """Reads an integer between `minimum` and `maximum`, both included."""
         value = self._take(key, default)
         allowed = f"expected a whole number from {minimum} to {maximum}"
         if isinstance(value, bool) or not isinstance(value, (int, str)):
@@ -94,21 +99,21 @@ class Options:
         return number
 
     def optional_integer(self, key: str, *, minimum: int, maximum: int = 2**31 - 1) -> int | None:
-        """A whole number as `integer` reads it, or None where the key is missing."""
+        """Reads an integer; None if the key is missing."""
         if key not in self._left:
             self._known.append(key)
             return None
         return self.integer(key, minimum, minimum=minimum, maximum=maximum)
 
     def choice(self, key: str, default: str, allowed: Sequence[str]) -> str:
-        """One of `allowed`, in any case."""
+        """Reads one of `allowed`, ignoring case."""
         value = self._take(key, default)
         if not isinstance(value, str) or value.strip().lower() not in allowed:
             raise self.error(key, value, f"expected one of {', '.join(allowed)}")
         return value.strip().lower()
 
     def names(self, key: str, default: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
-        """Some of `allowed`, as a list or as text separated by commas; without repeats, in the given order."""
+        """Reads some of `allowed`, as a list or as comma-separated text; without repeats, in the given order."""
         value = self._take(key, list(default))
         names = value.split(",") if isinstance(value, str) else value
         if not isinstance(names, (list, tuple)):
@@ -120,7 +125,7 @@ class Options:
         return tuple(dict.fromkeys(stripped))
 
     def mapping(self, key: str, *, secret: bool = False) -> tuple[tuple[str, str], ...]:
-        """A map of texts: a table, dotted keys below `key`, or `a=b,c=d`; sorted by name. A secret one is not shown."""
+        """Reads a map, sorted by name: a table, dotted keys below `key`, or `a=b,c=d`. Errors hide a `secret`."""
         value = self._take(key, {})
         found = dict(value) if isinstance(value, Mapping) else self._pairs(key, value, secret=secret)
         below = [name for name in self._left if name.startswith(f"{key}.")]
@@ -131,7 +136,7 @@ class Options:
         return tuple(sorted((str(name), _text(content)) for name, content in found.items()))
 
     def listed(self, key: str) -> tuple[str, ...]:
-        """Texts, as a list or as one text separated by commas; at least one."""
+        """Reads one or more texts, as a list or as comma-separated text."""
         value = self._take(key, "")
         texts = value.split(",") if isinstance(value, str) else value
         if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
@@ -142,14 +147,14 @@ class Options:
         return found
 
     def finish(self) -> None:
-        """Call after the last key was read.
+        """Checks, after the last key was read, that no key is left.
 
         Raises:
-            ExporterConfigError: there are keys that nobody read.
+            ExporterConfigError: a key is unknown.
         """
         for key in self._left:
             allowed = ", ".join(sorted(self._known))
-            # Without its value: of a key that is not known, nobody knows whether it holds a secret.
+            # Without its value: an unknown key may hold a secret.
             raise self.error(key, HIDDEN, f"there is no such key for this type of exporter; there are type, {allowed}")
 
     def _take(self, key: str, default: object) -> object:
@@ -157,17 +162,48 @@ class Options:
         return self._left.pop(key, default)
 
     def _pairs(self, key: str, value: object, *, secret: bool) -> dict[str, object]:
-        told = HIDDEN if secret else value
+        shown_value = HIDDEN if secret else value
         if not isinstance(value, str):
-            raise self.error(key, told, "expected a table of texts, or name=value,name=value")
+            raise self.error(key, shown_value, "expected a table of texts, or name=value,name=value")
         pairs: dict[str, object] = {}
         for pair in filter(None, (part.strip() for part in value.split(","))):
             name, equals, content = pair.partition("=")
             if not equals or not name.strip():
-                raise self.error(key, told, "expected name=value,name=value")
+                raise self.error(key, shown_value, "expected name=value,name=value")
             pairs[name.strip()] = content.strip()
         return pairs
 
 
 def _text(content: object) -> str:
     return str(content).lower() if isinstance(content, bool) else str(content)
+
+
+def batch_settings(options: Options, default: BatchSettings) -> BatchSettings:
+    """Reads `batch.max.bytes`, `batch.max.records`, `linger.ms`."""
+    return BatchSettings(
+        max_bytes=options.integer("batch.max.bytes", default.max_bytes, minimum=1),
+        max_records=options.integer("batch.max.records", default.max_records, minimum=1, maximum=1_000_000),
+        linger_ms=options.integer("linger.ms", default.linger_ms, minimum=0),
+    )
+
+
+def retry_settings(options: Options, default: RetrySettings) -> RetrySettings:
+    """Reads `retry.backoff.ms`, `retry.backoff.max.ms`."""
+    backoff_max_ms = options.integer("retry.backoff.max.ms", default.backoff_max_ms, minimum=1)
+    first_ms = min(default.backoff_ms, backoff_max_ms)
+    backoff_ms = options.integer("retry.backoff.ms", first_ms, minimum=1, maximum=backoff_max_ms)
+    return RetrySettings(backoff_ms=backoff_ms, backoff_max_ms=backoff_max_ms)
+
+
+def label_settings(options: Options, default: LabelSettings) -> LabelSettings:
+    """Reads `labels`, `static.labels`, `namespace`, `label.max.bytes`."""
+    static = options.mapping("static.labels") or default.static
+    try:
+        return LabelSettings(
+            labels=options.names("labels", default.labels, LABEL_NAMES),
+            static=static,
+            namespace=options.optional_text("namespace") or default.namespace,
+            max_value_bytes=options.integer("label.max.bytes", default.max_value_bytes, minimum=1),
+        )
+    except ValueError as error:
+        raise options.error("static.labels", dict(static), str(error)) from error

@@ -1,6 +1,6 @@
-"""The little of protobuf's wire form that labelling needs: varints, and the fields of a message one after the other.
+"""The part of protobuf's wire format that labelling needs: varints, and the fields of a message in order.
 
-It knows no message types; `labels` does. Source: protobuf's "Encoding" guide.
+Message types are defined in `labels`. Source: protobuf's "Encoding" guide.
 """
 
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ _START_GROUP: Final = 3
 _END_GROUP: Final = 4
 _FIXED32: Final = 5
 _MAX_GROUP_DEPTH: Final = 100
-"""As deep as protobuf's own parsers follow."""
+"""The nesting limit of protobuf's own parsers."""
 
 
 class MalformedPayloadError(FleetgaugeError):
-    """Bytes that are no protobuf message, so that no destination could read them.
+    """Bytes that are not a protobuf message, so that no destination could read them.
 
     Attributes:
-        at: where in the payload [B].
-        problem: what is wrong there.
+        at: offset in the payload [B].
+        problem: the fault at that offset.
     """
 
     def __init__(self, at: int, problem: str) -> None:
@@ -32,7 +32,7 @@ class MalformedPayloadError(FleetgaugeError):
         self.problem = problem
 
     def __str__(self) -> str:
-        return f"the payload is no well-formed MetricsData: {self.problem} at byte {self.at}"
+        return f"the payload is not a well-formed MetricsData: {self.problem} at byte {self.at}"
 
 
 class Field(NamedTuple):
@@ -41,11 +41,11 @@ class Field(NamedTuple):
     tag: int
     """Field number times 8, plus wire type."""
     start: int
-    """Where its tag begins."""
+    """Offset of its tag."""
     value: int
-    """Where its value begins, past the length of a length-delimited one."""
+    """Offset of its value, after the length of a length-delimited field."""
     end: int
-    """One past its last byte."""
+    """Offset after its last byte."""
 
 
 def encode_varint(value: int) -> bytes:
@@ -65,7 +65,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """The varint at `position` and the position after it.
+    """Returns the varint at `position`, and the position after it.
 
     Raises:
         MalformedPayloadError: it runs past `end`, or over ten bytes.
@@ -83,10 +83,10 @@ def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def fields(data: bytes, position: int, end: int) -> Iterator[Field]:
-    """Every field between `position` and `end`, in order; a group counts as one field.
+    """Yields the fields between `position` and `end`, in order; a group counts as one field.
 
     Raises:
-        MalformedPayloadError: a field is cut short, or its tag is none.
+        MalformedPayloadError: a field is cut short, or its tag is invalid.
     """
     while position < end:
         tag, value = read_varint(data, position, end)
@@ -96,7 +96,7 @@ def fields(data: bytes, position: int, end: int) -> Iterator[Field]:
 
 
 def _extent(data: bytes, tag: int, position: int, end: int, *, depth: int) -> tuple[int, int]:
-    """Where the value of a field with `tag` begins and ends, its tag having been read up to `position`."""
+    """Start and end of the value of a field whose `tag` ends at `position`."""
     wire_type = tag & 7
     if tag < 8 or tag > 0xFFFFFFFF:
         raise MalformedPayloadError(position, f"field number {tag >> 3} does not exist")
@@ -113,19 +113,19 @@ def _extent(data: bytes, tag: int, position: int, end: int, *, depth: int) -> tu
     else:
         raise MalformedPayloadError(position, f"wire type {wire_type} is not expected")
     if after > end:
-        raise MalformedPayloadError(position, f"field {tag >> 3} says {after - value} bytes, {end - value} are left")
+        raise MalformedPayloadError(position, f"field {tag >> 3} claims {after - value} bytes, {end - value} are left")
     return value, after
 
 
 def _group_end(data: bytes, start_tag: int, position: int, end: int, *, depth: int) -> int:
-    """One past the end tag of the group that `start_tag` opened (a deprecated form that parsers still skip)."""
+    """Offset after the end tag of the group that `start_tag` began (a deprecated form that parsers still skip)."""
     if depth > _MAX_GROUP_DEPTH:
         raise MalformedPayloadError(position, f"groups are nested deeper than {_MAX_GROUP_DEPTH}")
     while position < end:
         tag, position = read_varint(data, position, end)
         if tag & 7 == _END_GROUP:
             if tag != start_tag + 1:
-                raise MalformedPayloadError(position, "a group ends that was not begun")
+                raise MalformedPayloadError(position, "a group ends that did not begin")
             return position
         _, position = _extent(data, tag, position, end, depth=depth)
     raise MalformedPayloadError(position, "a group does not end")

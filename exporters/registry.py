@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from exporters.console import console_exporter
-from exporters.delivery.outcome import Exporter
+from exporters.exporter import Exporter
 from exporters.kafka.exporter import kafka_topic_exporter
 from exporters.landing.exporter import landing_exporter
 from exporters.options import ExporterConfigError, Options

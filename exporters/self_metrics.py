@@ -1,8 +1,8 @@
-"""A node's own metrics to an OTLP receiver, through OpenTelemetry's SDK, as resource `service.name=fleetgauge`.
+"""Sends a node's own metrics to an OTLP receiver with OpenTelemetry's SDK, as resource `service.name=fleetgauge`.
 
-Not fed by the push log: at every interval, and a last time at the end, the metrics are read anew and sent over the
-connection that `otlp` uses too. What they are is said where they are defined; here is only how they become instruments
-of the SDK. A failed interval is not sent again: its counters are in the next one.
+It does not read the push log: at every interval, and a last time at the end, it reads all metrics and sends them over
+the same kind of connection as `otlp`. The metrics are defined elsewhere; this module turns them into instruments of the
+SDK. A failed interval is not repeated: its counters are in the next one.
 """
 
 import math
@@ -14,12 +14,10 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import structlog
-
 from base.clock import Time
-from base.log_limiter import CalmLog
-from exporters.delivery.outcome import Delivered, Outcome, Retry
-from exporters.delivery.stats import DeliveryCounters, DeliveryStats, PipelineState
+from exporters.delivery.report import DeliveryReport
+from exporters.delivery.stats import DeliveryStats, PipelineState
+from exporters.exporter import Delivered, Outcome, Retry
 from exporters.options import Options
 from exporters.otlp.exporter import make_transport
 from exporters.otlp.settings import OtlpSettings, connection_settings, otlp_options
@@ -29,10 +27,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
     from opentelemetry.sdk.metrics.export import MetricsData
 
-log = structlog.get_logger(__name__)
-
 SELF_METRICS: Final = "self_metrics"
-"""The type, in `[exporters.<name>]`."""
+"""The value of `type` in `[exporters.<name>]`."""
 
 SERVICE_NAME: Final = "fleetgauge"
 _NEEDED: Final = ("opentelemetry.sdk.metrics", "opentelemetry.exporter.otlp.proto.common", "prometheus_client")
@@ -40,13 +36,13 @@ _CLOSE_GRACE_S: Final = 1.0
 
 
 class Reading(NamedTuple):
-    """One metric as it is now."""
+    """The current values of one metric."""
 
     name: str
     text: str
-    """What it means."""
+    """Its description."""
     is_counter: bool
-    """True if it only grows."""
+    """True if it never decreases."""
     samples: tuple[tuple[Mapping[str, str], float], ...]
     """Labels and value of each series."""
 
@@ -56,9 +52,9 @@ class SelfMetricsSettings:
     """A `self_metrics` exporter's settings; the keys are those of `[exporters.<name>]`.
 
     Attributes:
-        connection: the keys of `otlp` that say where and how: `endpoint`, `protocol`, `headers`, `timeout.ms`,
-            `compression`, `tls.*`, or the standard variables.
-        interval_ms: how often (key `interval.ms`) [ms].
+        connection: the connection keys of `otlp`: `endpoint`, `protocol`, `headers`, `timeout.ms`, `compression`,
+            `tls.*`, or the standard variables.
+        interval_ms: time between two exports (key `interval.ms`) [ms].
     """
 
     connection: OtlpSettings
@@ -68,7 +64,7 @@ class SelfMetricsSettings:
 def self_metrics_settings(
     name: str, values: Mapping[str, object], environment: Mapping[str, str] = os.environ
 ) -> SelfMetricsSettings:
-    """The settings that the keys of `[exporters.<name>]` make.
+    """Reads the keys of `[exporters.<name>]`.
 
     Raises:
         ExporterConfigError: a key is unknown, a value is not allowed, or OpenTelemetry's SDK is not installed.
@@ -85,14 +81,14 @@ def self_metrics_settings(
 def _check_installed(options: Options) -> None:
     try:
         missing = [module for module in _NEEDED if find_spec(module) is None]
-    except ModuleNotFoundError as error:  # a package above it
+    except ModuleNotFoundError as error:  # a parent package is missing
         missing = [str(error.name)]
     if missing:
         raise options.error("type", SELF_METRICS, f"needs {missing[0]}: pip install 'fleetgauge[otel]'")
 
 
 class _Instruments:
-    """The SDK's instruments, made as metrics turn up; each tells what was read last."""
+    """The SDK's instruments, created with the first reading of each metric; they return the latest readings."""
 
     def __init__(self) -> None:
         from opentelemetry.sdk.metrics import MeterProvider
@@ -107,7 +103,7 @@ class _Instruments:
         self._made: set[str] = set()
 
     def collected(self, readings: Iterable[Reading]) -> "MetricsData | None":
-        """The readings as the SDK's data; None where there is nothing."""
+        """The readings as the SDK's data; None if there are none."""
         self._now = {reading.name: reading for reading in readings}
         for reading in self._now.values():
             if reading.name not in self._made:
@@ -130,12 +126,12 @@ class _Instruments:
 
 
 class SelfMetricsExporter:
-    """Sends a node's own metrics at every interval, in a thread of its own; started and stopped as a `Pipeline` is.
+    """Sends a node's own metrics at every interval, in a thread of its own; started and stopped like a `Pipeline`.
 
     Args:
         name: the name in `[exporters.<name>]`.
-        settings: where and how often.
-        source: reads all metrics; what it raises is logged, and tried again at the next interval.
+        settings: connection and interval.
+        source: reads all metrics; an exception is logged, and the next interval tries again.
         time: the clocks.
     """
 
@@ -146,29 +142,27 @@ class SelfMetricsExporter:
         self._settings = settings
         self._source = source
         self._time = time
-        self._counters = DeliveryCounters(name)
+        self._report = DeliveryReport(name, str(settings.connection.endpoint), time)
         self._transport = make_transport(settings.connection)
-        self._calm = CalmLog()
-        self._log = log.bind(exporter=name)
         self._stop = threading.Event()
         self._stop_by_ms = 0
         self._thread = threading.Thread(target=self._run, name=f"exporter-{name}", daemon=True)
 
     def stats(self) -> DeliveryStats:
-        """What was done so far: an export is a batch without pushes. From any thread."""
-        return self._counters.snapshot()
+        """The counters so far; an export counts as a batch without pushes. From any thread."""
+        return self._report.counters.snapshot()
 
     def start(self) -> None:
-        """Sends for the first time at once."""
+        """Starts the thread, which sends at once for the first time."""
         self._thread.start()
 
     def request_stop(self, timeout_ms: int) -> None:
-        """Has it send a last time, and end; returns at once."""
+        """Makes it send a last time, and end; returns at once."""
         self._stop_by_ms = self._time.hi_res_clock_ms() + timeout_ms
         self._stop.set()
 
     def join(self) -> bool:
-        """Waits for the end that was asked for, and no longer than was said then; False if a call still runs."""
+        """Waits for the requested end, for at most the requested time; False if a call still runs."""
         if self._thread.ident is None:
             return True
         self._thread.join(max(0, self._stop_by_ms - self._time.hi_res_clock_ms()) / 1_000)
@@ -185,21 +179,21 @@ class SelfMetricsExporter:
                     break
             self._send_the_last(instruments)
         finally:
-            self._counters.enter(PipelineState.STOPPED)
+            self._report.counters.enter(PipelineState.STOPPED)
             self._transport.close()
 
     def _send_the_last(self, instruments: _Instruments) -> None:
-        """What was counted since the last interval; not tried twice, since whoever asked for the end waits."""
+        """Sends the counts since the last interval, in one attempt: the stop is waiting."""
         if self._time.hi_res_clock_ms() >= self._stop_by_ms:
             return
         outcome = self._try(instruments)
         if isinstance(outcome, Delivered):
             self._settle(outcome)
         else:
-            self._log.info("our own metrics were not sent a last time", reason=outcome.reason, detail=outcome.detail)
+            self._report.log.info("self_metrics.last_export_failed", reason=outcome.reason, detail=outcome.detail)
 
     def _try(self, instruments: _Instruments) -> Outcome:
-        """Reads and sends once; whatever goes wrong is no reason to stop telling of the node."""
+        """Reads and sends once. An exception of the source or of the SDK counts as a `Retry`."""
         from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 
         try:
@@ -209,17 +203,9 @@ class SelfMetricsExporter:
             return Retry(reason="error", detail=f"{type(error).__name__}: {error}")
 
     def _settle(self, outcome: Outcome) -> None:
-        now_us = self._time.microseconds()
         if isinstance(outcome, Delivered):
-            self._counters.enter(PipelineState.RUNNING)
-            self._counters.delivered(_nothing(self.name), outcome, now_us=now_us, took_ms=0)
-            return
-        self._counters.retried(outcome.reason, outcome.detail, now_us=now_us)
-        if count := self._calm.occurrences(outcome.reason, now_ms=self._time.hi_res_clock_ms()):
-            self._log.warning(
-                "cannot send our own metrics now", reason=outcome.reason, detail=outcome.detail, occurrences=count
-            )
-
-
-def _nothing(exporter: str) -> Batch:
-    return Batch(exporter=exporter, records=(), first_position="", last_position="", size_bytes=0)
+            no_pushes = Batch(exporter=self.name, records=(), first_position="", last_position="", size_bytes=0)
+            self._report.running()
+            self._report.delivered(no_pushes, outcome, took_ms=0)
+        else:
+            self._report.failed(outcome)

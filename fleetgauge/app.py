@@ -6,6 +6,7 @@ The order of a stop: no new connections, pending responses sent, the push log co
 import asyncio
 import math
 import os
+import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,11 +21,12 @@ from fleetgauge.config import Endpoint, ServiceConfig
 from fleetgauge.config.security import ListenerKeys
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.listener.apis.cluster import ClusterApis
-from fleetgauge.listener.apis.telemetry import TelemetryApis
+from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
 from fleetgauge.listener.connection_limits import NodeConnectionLimits
-from fleetgauge.listener.dispatcher import FlushSoon, RequestDispatcher
+from fleetgauge.listener.dispatcher import RequestDispatcher
 from fleetgauge.listener.misdirected_clients import MisdirectedClients
 from fleetgauge.listener.node_quotas import NodeQuotas
+from fleetgauge.listener.push import PushHandler
 from fleetgauge.listener.push_log_appender import open_push_log
 from fleetgauge.listener.reporters import Reporters
 from fleetgauge.machine import first_kept_descriptor
@@ -167,11 +169,22 @@ class FleetgaugeNode:
     Args:
         config: the checked configuration.
         time: the clocks.
+        push_ids: makes the push records' ids; by default with a writer number of this process's own.
+        new_instance_id: makes ids for clients that bring none.
     """
 
-    def __init__(self, config: ServiceConfig, time: Time | None = None) -> None:
+    def __init__(
+        self,
+        config: ServiceConfig,
+        time: Time | None = None,
+        *,
+        push_ids: PushIds | None = None,
+        new_instance_id: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
         self._config = config
         self._time = time or SystemTime()
+        self._push_ids = push_ids or PushIds()
+        self._new_instance_id = new_instance_id
         self._data = DataDirectory(config.log_dirs)
         self._listeners: list[Listener] = []
         self._housekeeping: asyncio.Task[None] | None = None
@@ -223,7 +236,7 @@ class FleetgaugeNode:
                 await self._housekeeping
         self._quotas.wake_all()
         await self._stop_listeners(self._left(deadline_ms))
-        await self._apis.close()
+        await self._pushes.close()
         await self._push_log.close()
         self._manager.close()
         await self._exporters.stop(self._left(deadline_ms))
@@ -291,11 +304,11 @@ class FleetgaugeNode:
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
                 "unmatched_prefixes": self._manager.unmatched_prefixes(),
                 "client_guard": self._manager.guard_counters(),
-                "get_answers": dict(self._apis.get_answers),
-                "push_answers": dict(self._apis.push_answers),
+                "get_answers": dict(self._subscriptions.answers),
+                "push_answers": dict(self._pushes.answers),
                 "refusals": self._manager.refusals(),
                 "counters": self._manager.counters(),
-                "plugin_timeouts": self._apis.plugin_timeouts,
+                "plugin_timeouts": self._pushes.plugin_timeouts,
                 "plugin_errors": self._manager.plugin_errors(),
                 "client_metrics": {
                     name: None if math.isnan(value) else value for name, value in self._manager.client_metrics().items()
@@ -337,14 +350,15 @@ class FleetgaugeNode:
             for_plugins,
             node_id=config.node_id,
             cluster_id=self.cluster_id,
+            time=self._time,
         )
         self._manager = self._make_manager()
         self._push_log = await open_push_log(config, self._time)
-        self._apis = TelemetryApis(
+        self._subscriptions = SubscriptionsHandler(self._manager, self._time)
+        self._pushes = PushHandler(
             self._manager,
             self._push_log,
             self._time,
-            FlushSoon(loop),
             self._quotas.request,
             plugin_export_timeout_ms=config.plugin_export_timeout_ms,
         )
@@ -373,7 +387,8 @@ class FleetgaugeNode:
             node_id=config.node_id,
             cluster_id=self.cluster_id,
             metrics=self._metrics,
-            push_ids=PushIds(),
+            push_ids=self._push_ids,
+            new_instance_id=self._new_instance_id,
             plugin=self._reporters.plugin,
             guard_rules=guard_rules(config.client_guard),
             pace=self._quotas.pace,
@@ -384,7 +399,14 @@ class FleetgaugeNode:
     async def _start_listeners(self) -> None:
         cluster = ClusterApis(self._config.node_id, self.cluster_id, self.advertised, self._misdirected)
         handler = RequestDispatcher(
-            self._table, cluster, self._apis, self._manager, self._misdirected, self._quotas.request, self._time
+            self._table,
+            cluster,
+            self._subscriptions,
+            self._pushes,
+            self._manager,
+            self._misdirected,
+            self._quotas.request,
+            self._time,
         )
         settings = ListenerSettings(
             socket_request_max_bytes=self._config.socket_request_max_bytes,

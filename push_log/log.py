@@ -5,11 +5,12 @@ every exporter reads at its own pace from its own durable cursor. Order is the l
 `PushRecord.push_id` is the key by which repeats are dropped (DESIGN, "Push log").
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from base.errors import FleetgaugeError
+from telemetry.push import Push
 from telemetry.push_record import PushRecord
 
 
@@ -71,12 +72,18 @@ class Lag:
     oldest_received_at: int | None
 
 
-OnDone = Callable[[Exception | None], None]
-"""Told once how it went: None when the push is in the log, else why it is not known to be."""
+Answer = Callable[[Sequence[Push], PushLogError | None], None]
+"""Takes pushes whose outcome is known: None when they are in the log, else why they are not known to be."""
 
 
 class PushAppender(Protocol):
-    """Where the listener puts accepted pushes, whatever the log is. For one loop; used from that loop alone."""
+    """Where the listener puts accepted pushes, whatever the log is. For one loop; used from that loop alone.
+
+    Attributes:
+        answer: called once for each push that was taken; set by whoever appends.
+    """
+
+    answer: Answer
 
     @property
     def pending(self) -> int:
@@ -88,18 +95,12 @@ class PushAppender(Protocol):
         """Why pushes are refused now, in one sentence, or None as far as is known."""
         ...
 
-    def append(self, record: PushRecord, encoded: bytes | None, on_done: OnDone) -> None:
-        """Takes a push, without ever waiting.
-
-        Args:
-            record: what to log.
-            encoded: its payload as received; see `PushLogWriter.append`.
-            on_done: called once, with None or the error; at once where the push cannot be taken now.
-        """
+    def append(self, push: Push) -> PushLogError | None:
+        """Takes a push, without ever waiting; or returns why it cannot be taken now, and does not call `answer`."""
         ...
 
     def counters(self) -> dict[str, int]:
-        """What became of the pushes so far, by outcome."""
+        """Pushes so far, by outcome."""
         ...
 
     async def drain(self) -> None:
@@ -107,43 +108,7 @@ class PushAppender(Protocol):
         ...
 
     async def close(self) -> None:
-        """Takes no more pushes, and waits for those that it has."""
-        ...
-
-
-class PushLogWriter(Protocol):
-    """The log's one writer. Not safe for threads: whoever holds it calls it from one thread at a time."""
-
-    @property
-    def pending(self) -> int:
-        """Records that were appended and wait for `commit`."""
-        ...
-
-    def append(self, record: PushRecord, encoded: bytes | None = None) -> None:
-        """Takes a record into the buffer.
-
-        Args:
-            record: what to log.
-            encoded: the payload as received, compressed with `record.compression_type`; stored instead of
-                `record.metrics` where it is the shorter. None where the writer has only the decompressed bytes.
-        """
-        ...
-
-    def commit(self) -> int:
-        """Writes everything that was appended, all or nothing, and says how many records that were.
-
-        Raises:
-            PushLogFullError: there is no room. None of the records is in the log, the buffer is empty.
-            PushLogError: anything else; as above.
-        """
-        ...
-
-    def roll_if_due(self) -> None:
-        """Housekeeping for quiet times, called now and then: a log that gets no more records still ages."""
-        ...
-
-    def close(self) -> None:
-        """Gives up what was not committed, and lets another writer open the log."""
+        """Takes no more pushes, waits for those that it has, and closes the log."""
         ...
 
 

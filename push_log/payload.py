@@ -1,25 +1,13 @@
-"""How the log stores a payload: as received while that is the shorter, else plain."""
+"""Decompressing payloads that the log stored as they were received."""
 
 from typing import Final
 
 from telemetry.codecs import CompressionType, decompressors
-from telemetry.push_record import PushRecord
 
 _TYPES: Final = {kind.label: kind for kind in CompressionType}
 _MAX_BYTES: Final = 1 << 30
 """Far above any `telemetry.max.decompressed.bytes`, which bounded every payload before it was logged; here the bound
 also limits zstd's window, and must refuse nothing that was acknowledged. The size itself is checked for each row."""
-
-
-def stored_form(record: PushRecord, encoded: bytes | None) -> tuple[bytes, str | None]:
-    """The bytes to store and the name of their codec, None for plain ones.
-
-    A gzip of level 0 is larger than what it holds; it is stored plainly.
-    """
-    codec = record.compression_type
-    if encoded is None or codec is None or codec == "none" or len(encoded) >= len(record.metrics):
-        return record.metrics, None
-    return encoded, codec
 
 
 class PayloadDecoder:

@@ -11,24 +11,24 @@ from base.clock import Time
 from base.principal import KafkaPrincipal
 from quotas.callback import ClientQuotaCallback
 from quotas.default_quota_callback import CLIENT_ID_TAG, CUSTOM_QUOTAS, NO_QUOTAS, USER_TAG, DefaultQuotaCallback
-from quotas.defaults import (
+from quotas.entity import ConfigEntity, KafkaQuotaEntity, sanitize
+from quotas.limits import checked_client_quota
+from quotas.metric_config import (
     INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS,
     NUM_QUOTA_SAMPLES_DEFAULT,
     QUOTA_WINDOW_SIZE_SECONDS_DEFAULT,
+    UNBOUNDED,
+    MetricConfig,
 )
-from quotas.entity import ConfigEntity, KafkaQuotaEntity
-from quotas.limits import checked_client_quota
-from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.metric_name import MetricName
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
-from quotas.sanitizer import sanitize
 from quotas.sensor import QuotaViolationError, Sensor
 from quotas.session import Session
-from quotas.stats.avg import Avg
 from quotas.stats.cumulative import CumulativeSum
 from quotas.stats.rate import Rate
+from quotas.stats.sampled_stat import Avg
 from quotas.throttle_time import throttle_time
 from quotas.throttled_channel import ThrottleCallback, ThrottledChannelReaper
 from quotas.utilization import add_quota_utilization
@@ -38,6 +38,13 @@ MAX_REMEMBERED_CLIENTS: Final = 16_384
 
 MAX_REMEMBERED_LIMITS: Final = 1_024
 """How many limits' configs are at hand: a callback may work out other limits all the time."""
+
+_METRIC_NAMES: Final = {
+    QuotaType.REQUEST: "request-time",
+    QuotaType.CONTROLLER_MUTATION: "tokens",
+    QuotaType.TELEMETRY_PUSH: "push-rate",
+}
+"""Metric under the quota, by type; `byte-rate` for all others."""
 
 _SINGLE_LEVELS: Final = frozenset({0, 1, 2, 4})
 
@@ -284,9 +291,11 @@ class ClientQuotaManager:
             return self._sensors_by_level(default, session, client_id)
 
     def client_quota_metric_name(self, metric_tags: Mapping[str, str]) -> MetricName:
-        """The metric that is under the quota."""
+        """Name of the metric that is under the quota."""
+        name = _METRIC_NAMES.get(self.quota_type, "byte-rate")
+        tracked = "remaining tokens in the token bucket" if name == "tokens" else name
         return self._metrics.metric_name(
-            "byte-rate", str(self.quota_type), "Tracking byte-rate per user/client-id", metric_tags
+            name, str(self.quota_type), f"Tracking {tracked} per user/client-id", metric_tags
         )
 
     def throttle_time(self, error: QuotaViolationError, now_ms: int) -> int:

@@ -1,16 +1,13 @@
 """Quotas on the time that a client's requests take of the broker's threads (KIP-124)."""
 
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from base.clock import Time
 from quotas.callback import ClientQuotaCallback
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.metric_name import MetricName
 from quotas.metrics import Metrics
 from quotas.quota_type import QuotaType
 from quotas.sensor import QuotaViolationError, Sensor
-from quotas.session import Session
 from quotas.stats.rate import Rate
 from quotas.throttle_time import bounded_throttle_time
 
@@ -26,22 +23,6 @@ def nanos_to_percentage(nanos: float) -> float:
     1.0
     """
     return nanos * NANOS_TO_PERCENTAGE_PER_SECOND
-
-
-class TimedRequest(Protocol):
-    """What the manager needs of a request (Kafka's `RequestChannel.Request`).
-
-    Attributes:
-        session: who sent it.
-        client_id: as its header has it, empty for none.
-        request_thread_time_nanos: how long it was worked on [ns]: time on a thread, not time of waiting.
-        record_network_thread_time: set by the manager; to be called with the time that sending the response took [ns].
-    """
-
-    session: Session
-    client_id: str
-    request_thread_time_nanos: int
-    record_network_thread_time: Callable[[int], None] | None
 
 
 class ClientRequestQuotaManager(ClientQuotaManager):
@@ -74,40 +55,6 @@ class ClientRequestQuotaManager(ClientQuotaManager):
         )
         self.exempt_sensor.add(exempt_metric_name, Rate())
 
-    def maybe_record_request_and_get_throttle_time_ms(self, request: TimedRequest, now_ms: int | None = None) -> int:
-        """Records a request's time and says how long its client is to be held [ms]; 0 if no quota is set.
-
-        The time that sending takes is recorded later, by the callback that the request is given, and counts when the
-        next request is checked: who sends cannot throttle (KIP-124). Kafka overloads `maybeRecordAndGetThrottleTimeMs`.
-        """
-        if not self.quotas_enabled:
-            return 0
-        session, client_id = request.session, request.client_id
-
-        def record_network_thread_time(nanos: int) -> None:
-            self.record_no_throttle(session, client_id, nanos_to_percentage(nanos))
-
-        request.record_network_thread_time = record_network_thread_time
-        used = nanos_to_percentage(request.request_thread_time_nanos)
-        return self.record_and_get_throttle_time_ms(session, client_id, used, now_ms)
-
-    def maybe_record_exempt(self, request: TimedRequest, now_ms: int | None = None) -> None:
-        """Records the time of a request that no quota applies to, its sending included; nothing if no quota is set."""
-        if not self.quotas_enabled:
-            return
-
-        def record_network_thread_time(nanos: int) -> None:
-            self.exempt_sensor.record(nanos_to_percentage(nanos))
-
-        request.record_network_thread_time = record_network_thread_time
-        self.exempt_sensor.record(nanos_to_percentage(request.request_thread_time_nanos), now_ms)
-
     def throttle_time(self, error: QuotaViolationError, now_ms: int) -> int:
         """See `ClientQuotaManager.throttle_time`; one window at most."""
         return bounded_throttle_time(error, self._max_throttle_time_ms, now_ms)
-
-    def client_quota_metric_name(self, metric_tags: Mapping[str, str]) -> MetricName:
-        """See `ClientQuotaManager.client_quota_metric_name`."""
-        return self._metrics.metric_name(
-            "request-time", str(self.quota_type), "Tracking request-time per user/client-id", metric_tags
-        )

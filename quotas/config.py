@@ -11,7 +11,6 @@ from base.errors import InvalidConfigError
 from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
 from quotas.client_quota import ClientQuotaManagerConfig
 from quotas.connection_quota_config import check_per_ip
-from quotas.defaults import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 from quotas.limits import (
     IP_QUOTA_KEYS,
     TELEMETRY_QUOTA_KEYS,
@@ -20,7 +19,7 @@ from quotas.limits import (
     checked_number,
     checked_quota_value,
 )
-from quotas.metric_config import UNBOUNDED
+from quotas.metric_config import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT, UNBOUNDED
 from quotas.replication import (
     FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
     LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG,

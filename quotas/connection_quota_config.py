@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from base.errors import InvalidConfigError
-from quotas.defaults import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 from quotas.limits import checked_number
+from quotas.metric_config import INT_MAX, NUM_QUOTA_SAMPLES_DEFAULT, QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 
 UNLIMITED: Final = INT_MAX
 """No limit."""

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from quotas.defaults import INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
-from quotas.metric_config import UNBOUNDED, MetricConfig
+from quotas.metric_config import INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS, UNBOUNDED, MetricConfig
 from quotas.metric_name import MetricName
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.sensor import QuotaViolationError, Sensor
-from quotas.stats.avg import Avg
 from quotas.stats.rate import Rate
+from quotas.stats.sampled_stat import Avg
 from quotas.throttle_time import bounded_throttle_time
 
 METRICS_GROUP: Final = "socket-server-metrics"

@@ -1,13 +1,12 @@
 """Quotas on partitions created and deleted (KIP-599): a token bucket, asked before anything is changed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from base.clock import Time
 from base.errors import ThrottlingQuotaExceededError
 from quotas.callback import ClientQuotaCallback
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.metric_name import MetricName
 from quotas.metrics import Metrics
 from quotas.quota_type import QuotaType
 from quotas.sensor import QuotaViolationError, Sensor
@@ -198,24 +197,24 @@ class ControllerMutationQuotaManager(ClientQuotaManager):
             header: its version and client id.
             strict_since_version: one of the `..._STRICT_SINCE_VERSION`.
         """
-        client_id = header.client_id or ""
-        if header.api_version >= strict_since_version:
-            return self.new_strict_quota_for(session, client_id)
-        return self.new_permissive_quota_for(session, client_id)
+        is_strict = header.api_version >= strict_since_version
+        new_quota_for = self.new_strict_quota_for if is_strict else self.new_permissive_quota_for
+        return new_quota_for(session, header.client_id or "")
 
     def new_strict_quota_for(self, session: Session, client_id: str) -> ControllerMutationQuota:
-        """A quota that refuses; unbounded if none is set."""
-        if not self.quotas_enabled:
-            return UNBOUNDED_CONTROLLER_MUTATION_QUOTA
-        sensor = self.get_or_create_quota_sensors(session, client_id).quota_sensor
-        return StrictControllerMutationQuota(self._time, sensor)
+        """Returns a quota that refuses; an unbounded one if none is set."""
+        return self._quota_for(StrictControllerMutationQuota, session, client_id)
 
     def new_permissive_quota_for(self, session: Session, client_id: str) -> ControllerMutationQuota:
-        """A quota that throttles only; unbounded if none is set."""
+        """Returns a quota that throttles only; an unbounded one if none is set."""
+        return self._quota_for(PermissiveControllerMutationQuota, session, client_id)
+
+    def _quota_for(
+        self, kind: Callable[[Time, Sensor], ControllerMutationQuota], session: Session, client_id: str
+    ) -> ControllerMutationQuota:
         if not self.quotas_enabled:
             return UNBOUNDED_CONTROLLER_MUTATION_QUOTA
-        sensor = self.get_or_create_quota_sensors(session, client_id).quota_sensor
-        return PermissiveControllerMutationQuota(self._time, sensor)
+        return kind(self._time, self.get_or_create_quota_sensors(session, client_id).quota_sensor)
 
     def record_and_get_throttle_time_ms(
         self, session: Session, client_id: str, value: float, now_ms: int | None = None
@@ -228,11 +227,6 @@ class ControllerMutationQuotaManager(ClientQuotaManager):
         except QuotaViolationError as error:
             return self.throttle_time(error, at_ms)
         return 0
-
-    def client_quota_metric_name(self, metric_tags: Mapping[str, str]) -> MetricName:
-        """See `ClientQuotaManager.client_quota_metric_name`."""
-        description = "Tracking remaining tokens in the token bucket per user/client-id"
-        return self._metrics.metric_name("tokens", str(self.quota_type), description, metric_tags)
 
     def throttle_time(self, error: QuotaViolationError, now_ms: int) -> int:
         """How long [ms] it takes until the bucket is back at zero."""

@@ -12,9 +12,9 @@ from quotas.entity import (
     ClientIdEntity,
     KafkaQuotaEntity,
     UserEntity,
+    sanitize,
 )
 from quotas.quota_type import ClientQuotaType
-from quotas.sanitizer import sanitize
 
 NO_QUOTAS: Final = 0
 CLIENT_ID_QUOTA_ENABLED: Final = 1

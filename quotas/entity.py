@@ -15,8 +15,7 @@ In the words of `kafka-configs.sh`:
 import enum
 from dataclasses import dataclass, field
 from typing import Final, Protocol
-
-from quotas.sanitizer import desanitize, sanitize
+from urllib.parse import quote, unquote
 
 DEFAULT_NAME: Final = "<default>"
 """How Kafka shows a default in logs and names; a user of this very name is sanitised and so a different one."""
@@ -220,3 +219,24 @@ def _check(part: ConfigEntity | None, kinds: frozenset[ConfigEntityType], what: 
         raise TypeError(f"the {what} of a quota is given as {of_class}({name!r}), or a default; not as {part!r}")
     if kind not in kinds:
         raise ValueError(f"not a {what}: {part}")
+
+
+def sanitize(name: str) -> str:
+    """`name` percent-encoded as Kafka's `Sanitizer` does: letters, digits and `.-_` stay.
+
+    A `:` is always encoded, so that sensors' names, which join tags by it, cannot be confused. A lone surrogate
+    becomes `%3F`, as in Java.
+
+    >>> sanitize("CN=kafka client,O=*")
+    'CN%3Dkafka%20client%2CO%3D%2A'
+    """
+    return quote(name, safe="", errors="replace").replace("~", "%7E")
+
+
+def desanitize(name: str) -> str:
+    """The name that `sanitize` was given.
+
+    >>> desanitize("CN%3Dkafka%20client%2CO%3D%2A")
+    'CN=kafka client,O=*'
+    """
+    return unquote(name)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from base.errors import InvalidConfigError
-from quotas.defaults import INT_MAX
-from quotas.metric_config import UNBOUNDED
+from quotas.metric_config import INT_MAX, UNBOUNDED
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
 

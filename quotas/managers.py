@@ -1,18 +1,31 @@
 """All quota managers of a broker, made from one configuration."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from base.clock import Time
-from quotas.callback import ClientQuotaCallback, load_callback
+from quotas.callback import ClientQuotaCallback, Cluster, load_callback
 from quotas.client_quota import ClientQuotaManager
 from quotas.client_request_quota import ClientRequestQuotaManager
-from quotas.cluster import Cluster
 from quotas.config import QuotaConfig
 from quotas.controller_mutation import ControllerMutationQuotaManager
 from quotas.metrics import Metrics
 from quotas.quota_type import QuotaType
 from quotas.replication import ReplicationQuotaManager
+from quotas.throttled_channel import ThrottledChannelReaper
+
+
+class ReaperDriver(Protocol):
+    """What calls a reaper when a channel is due; `quotas.drivers` has one for threads and one for event loops."""
+
+    def start(self) -> None:
+        """Reaps from now on."""
+        ...
+
+    def shutdown(self) -> None:
+        """Unmutes every channel that is still held, and ends."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +40,7 @@ class QuotaManagers:
         leader: bytes that leaders send to throttled replicas.
         follower: bytes that throttled replicas fetch.
         alter_log_dirs: bytes that are moved between log directories.
+        time: the clocks of all of them.
         client_quota_callback: the one callback that all four ask, None for the default ones.
     """
 
@@ -37,7 +51,9 @@ class QuotaManagers:
     leader: ReplicationQuotaManager
     follower: ReplicationQuotaManager
     alter_log_dirs: ReplicationQuotaManager
+    time: Time
     client_quota_callback: ClientQuotaCallback | None = None
+    _reapers: list[ReaperDriver] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
     def instantiate(
@@ -70,6 +86,7 @@ class QuotaManagers:
             alter_log_dirs=ReplicationQuotaManager(
                 config.alter_log_dirs_replication, metrics, QuotaType.ALTER_LOG_DIRS_REPLICATION, time
             ),
+            time=time,
             client_quota_callback=callback,
         )
 
@@ -96,8 +113,30 @@ class QuotaManagers:
             for manager in self.client_quota_managers:
                 manager.update_quota_metric_configs()
 
+    def start_reapers(self, driver: Callable[[ThrottledChannelReaper, Time], ReaperDriver]) -> None:
+        """Starts the reapers of all four managers, which unmute channels when their time has come.
+
+        Args:
+            driver: `quotas.drivers` has one for threads, `ReaperThread`, and one for an event loop, `AsyncioReaper`.
+
+        Raises:
+            ValueError: they are started already.
+        """
+        if self._reapers:
+            raise ValueError("the reapers are started already")
+        self._reapers.extend(driver(manager.reaper, self.time) for manager in self.client_quota_managers)
+        for reaper in self._reapers:
+            reaper.start()
+
+    def stop_reapers(self) -> None:
+        """Unmutes every channel that is still held, and stops what `start_reapers` started."""
+        for reaper in self._reapers:
+            reaper.shutdown()
+        self._reapers.clear()
+
     def shutdown(self) -> None:
-        """Unmutes every channel that is still held, then closes the callback."""
+        """`stop_reapers`; channels that are throttled from now on are unmuted at once. Then closes the callback."""
+        self.stop_reapers()
         for manager in self.client_quota_managers:
             manager.shutdown()
         if self.client_quota_callback is not None:

@@ -11,6 +11,17 @@ UNBOUNDED: Final = 2**63 - 1
 """Java's `Long.MAX_VALUE`, which Kafka uses where it means "never" or "as much as one likes"."""
 
 
+NUM_QUOTA_SAMPLES_DEFAULT: Final = 11
+"""10 whole windows and the current one."""
+QUOTA_WINDOW_SIZE_SECONDS_DEFAULT: Final = 1
+INT_MAX: Final = 2**31 - 1
+"""Java's `Integer.MAX_VALUE`: the most that a key of Kafka's type int takes, and Kafka's "no limit" of connections, of
+their rates, of percentages and of rates of mutations.
+"""
+INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS: Final = 3_600
+"""Who records nothing for longer [s] begins anew (chapter 19, "Gotchas")."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricConfig:
     """Kafka's `MetricConfig`, with Kafka's defaults. A metric's config is replaced as a whole; usage stays.

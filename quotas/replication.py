@@ -12,14 +12,15 @@ from typing import Final
 
 from base.clock import Time
 from base.errors import InvalidConfigError
-from quotas.defaults import (
+from quotas.limits import checked_replication_quota
+from quotas.metric_config import (
     INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS,
     INT_MAX,
     NUM_QUOTA_SAMPLES_DEFAULT,
     QUOTA_WINDOW_SIZE_SECONDS_DEFAULT,
+    UNBOUNDED,
+    MetricConfig,
 )
-from quotas.limits import checked_replication_quota
-from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.sensor import QuotaViolationError, Sensor
@@ -111,6 +112,7 @@ class ReplicationQuotaManager:
             if metric is not None:
                 metric.config = self._metric_config()
 
+    @property
     def upper_bound(self) -> int:
         """The bound in force [B/s]; `UNBOUNDED` without one."""
         quota = self._quota

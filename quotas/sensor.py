@@ -128,7 +128,7 @@ class Sensor:
         """
         at_ms = self._time.hi_res_clock_ms() if time_ms is None else time_ms
         steps = self._steps
-        if steps is None or not check_quotas:
+        if steps is None:
             self._record_in_turn(value, at_ms, check_quotas)
             return
         violation: QuotaViolationError | None = None
@@ -136,6 +136,10 @@ class Sensor:
         lock.acquire()  # `with` costs twice as much, and this runs for every request
         try:
             self._last_record_time_ms = at_ms
+            if not check_quotas:
+                for metric, record, _, _ in steps:
+                    record(metric._config, value, at_ms)
+                return
             for metric, record, record_and_measure, is_bucket in steps:
                 config = metric._config
                 quota = config.quota

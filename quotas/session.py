@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from base.principal import KafkaPrincipal
-from quotas.sanitizer import sanitize
+from quotas.entity import sanitize
 
 
 @dataclass(frozen=True, slots=True)

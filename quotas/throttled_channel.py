@@ -91,6 +91,7 @@ class DelayQueue:
                 return heapq.heappop(self._heap)[2]
             return None
 
+    @property
     def next_end_time_ms(self) -> int | None:
         """When the first channel is due [ms, monotonic], None while there is none."""
         with self._lock:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from quotas.metrics import MetricName, Metrics
 from quotas.sensor import Sensor
 from quotas.stats.meter import Meter
-from quotas.stats.windowed_count import WindowedCount
+from quotas.stats.windowed_sum import WindowedCount
 from telemetry.instances.instance import ClientInstance
 from telemetry.instances.metrics import InstanceMetrics
 from telemetry.subscriptions.match import ClientMatchingParam
@@ -116,6 +116,10 @@ class ClientMetrics:
         self._totals.record_plugin_export(duration_ms, now_ms)
         if own is not None:
             own.record_plugin_export(duration_ms, now_ms)
+
+    def record_logged(self, pushes: int, total_ms: float, longest_ms: float, now_ms: int) -> None:
+        """Some pushes are in the push log; together they took `total_ms`, the slowest `longest_ms` [ms]."""
+        self._totals.record_plugin_exports(pushes, total_ms, longest_ms, now_ms)
 
     def record_plugin_error(self, own: InstanceMetrics | None, now_ms: int) -> None:
         """A receiver failed on a push of an instance."""

@@ -5,18 +5,16 @@ everything is called on the listener's loop, with the time.
 """
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from base.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
 from quotas.metrics import Metrics
-from telemetry.accepted_push import AcceptedPush
 from telemetry.catalogue.known_clients import SHIPPED
 from telemetry.catalogue.prefix_advice import PrefixAdvice
 from telemetry.client_metrics import ClientMetrics
 from telemetry.codecs import CompressionType, decompressors
 from telemetry.instances.departed import DepartedClients
-from telemetry.instances.gate import Turn
 from telemetry.instances.instance import ClientInstance
 from telemetry.instances.known import LAST_RESERVED_ID, KnownInstances
 from telemetry.instances.register import InstanceRegister
@@ -24,13 +22,15 @@ from telemetry.instances.sender_bounds import TOKEN, SenderBounds
 from telemetry.labels import LabelBound
 from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
 from telemetry.plugin import ClientTelemetryExporterPlugin, ClientTelemetryPayload, RequestContext
-from telemetry.push_record import SCHEMA_VERSION, PushIds, PushRecord
+from telemetry.push import Push
+from telemetry.push_record import SCHEMA_VERSION, PushIds
 from telemetry.refusal import (
     AFTER_TERMINATING,
     BROKEN_COMPRESSION,
     GET_TOO_EARLY,
     INFLATED,
     MALFORMED_METRICS,
+    NOT_LOGGED,
     NULL_INSTANCE_ID,
     OVER_QUOTA,
     PUSH_TOO_EARLY,
@@ -51,10 +51,10 @@ from telemetry.subscriptions.resources import Subscriptions
 from telemetry.validate import validate_metrics
 
 __all__ = [
-    "AcceptedPush",
     "ClientMetricsManager",
     "ClientMetricsSettings",
     "GetTelemetrySubscriptionsResult",
+    "Push",
     "PushRequest",
 ]
 
@@ -143,40 +143,137 @@ class ClientMetricsManager:
 
     def process_push_telemetry(
         self, request: PushRequest, context: RequestContext, *, now_ms: int, received_at_us: int
-    ) -> AcceptedPush | ErrorCode:
-        """Judges a push, in DESIGN's order, and hands an accepted one to the receivers.
+    ) -> Push | ErrorCode:
+        """Judges any push; see `judge`.
 
         Args:
             request: the push; its instance need not be known here, only its subscription id has to be right.
             context: who pushes.
             now_ms: monotonic time [ms].
             received_at_us: wall time [us since the epoch].
-
-        Returns:
-            An error code, to be answered now; or the accepted push, to be logged and then answered. Whoever logs it
-            calls its `logged` or `not_logged`.
         """
         instance_id = request.client_instance_id
         if instance_id is None or instance_id.int <= LAST_RESERVED_ID:
             self._refusals.add(NULL_INSTANCE_ID)
             return NULL_INSTANCE_ID.error_code
-        terminating = request.terminating
-        instance = self._instances.of(instance_id, context, now_ms, is_last=terminating)
+        instance = self._instances.of(instance_id, context, now_ms, is_last=request.terminating)
         if instance is None:
             self._refusals.add(TOO_MANY_INSTANCES)
             return TOO_MANY_INSTANCES.error_code
+        return self.judge(
+            instance,
+            request.subscription_id,
+            request.terminating,
+            request.compression_type,
+            request.metrics or b"",
+            now_ms,
+            received_at_us,
+        )
+
+    def meet_again(self, instance: ClientInstance, now_ms: int) -> bool:
+        """Notes a push of an instance whose latest request came on the same connection, as `process_push_telemetry`
+        does; then `judge` may follow.
+
+        False, and nothing is noted, if the instance has to be looked up: its subscription may have changed, or a
+        telemetry quota or a reporter wants to know more of it.
+        """
+        pace = self._pace
+        if (
+            instance.subscription_version != self._subscriptions.version
+            or instance.pace is not None
+            or (pace is not None and pace.enabled)
+            or not self._plugin.is_empty
+        ):
+            return False
+        self._instances.cache.touch(instance, now_ms)
+        return True
+
+    def judge(
+        self,
+        instance: ClientInstance,
+        subscription_id: int,
+        terminating: bool,
+        compression_type: int,
+        encoded: bytes,
+        now_ms: int,
+        received_at_us: int,
+    ) -> Push | ErrorCode:
+        """Judges a push of an instance that was looked up for it, and hands an accepted one to the receivers.
+
+        The order of the checks is that of docs/conformance.md.
+
+        Returns:
+            An error code, to be answered now; or the accepted push, to be logged, and then given to `logged` or
+            `not_logged`, and answered.
+        """
         gate = instance.gate
         if gate.seat.is_terminated:
             return self._refuse(AFTER_TERMINATING, instance, now_ms)
-        is_due = gate.may_push(instance.subscription.push_interval_ms, now_ms)
+        interval_ms = instance.subscription.push_interval_ms
+        is_due = gate.may_push(interval_ms, now_ms)
         if not is_due and not (terminating and gate.may_end_early):
             return self._refuse_early(PUSH_TOO_EARLY, instance, now_ms)
-        over = self._over_limits(instance, context, terminating, now_ms)
+        refusal, metrics = self._check(instance, subscription_id, terminating, compression_type, encoded, now_ms)
+        if refusal is not None:
+            return self._refuse_push(refusal, instance, is_due, now_ms)
         turn = gate.take_turn(now_ms, terminating=terminating, is_due=is_due)
-        checked = self._check(request, instance, over)
-        if isinstance(checked, Refusal):
-            return self._refuse_push(checked, instance, turn)
-        return self._accept(request, context, instance, turn, checked, received_at_us)
+        tokens = len(encoded) * TOKEN
+        for allowance in instance.allowances:
+            allowance.bytes.left -= tokens
+        if not instance.pushes:
+            self._bounds.take_first(len(encoded))
+        row = (
+            self._push_ids.next_id(received_at_us),
+            received_at_us,
+            *(instance.row_context or self._describe_row(instance)),
+            terminating,
+            self._codecs[compression_type][0],
+            len(encoded),
+            SCHEMA_VERSION,
+        )
+        push = Push(instance, turn, now_ms, row, metrics, encoded)
+        pace = self._pace
+        if pace is not None and pace.enabled:
+            pace.record(instance, instance.context, len(encoded), now_ms)
+        if not self._plugin.is_empty:
+            push.awaitables = self._export(push, terminating)
+        return push
+
+    def logged(self, pushes: Sequence[Push], now_ms: int) -> None:
+        """Pushes are in the push log at `now_ms` [ms, monotonic]; their clients are to be answered NONE."""
+        longest_ms = total_ms = 0.0
+        count = 0
+        for push in pushes:
+            if push.turn is None:
+                continue  # its outcome is known already
+            push.turn = None
+            took_ms = float(now_ms - push.taken_at_ms)
+            instance = push.instance
+            instance.gate.last_known_error = ErrorCode.NONE
+            instance.pushes += 1
+            instance.push_bytes += len(push.encoded)
+            instance.last_push_ms = push.taken_at_ms
+            if instance.metrics is not None:
+                instance.metrics.record_plugin_export(took_ms, now_ms)
+            count += 1
+            total_ms += took_ms
+            if took_ms > longest_ms:
+                longest_ms = took_ms
+        self._stats.record_logged(count, total_ms, longest_ms, now_ms)
+
+    def not_logged(self, pushes: Sequence[Push], now_ms: int) -> None:
+        """The push log could not take pushes; their clients are to be answered THROTTLING_QUOTA_EXCEEDED.
+
+        The fault is ours: the push after each is due at once, and a terminating one may be sent again.
+        """
+        for push in pushes:
+            turn, push.turn = push.turn, None
+            if turn is not None:
+                instance = push.instance
+                instance.gate.give_back(turn)
+                instance.note_refusal(NOT_LOGGED, now_ms)
+                self._refusals.add(NOT_LOGGED)
+                self._stats.record_plugin_error(instance.metrics, now_ms)
 
     # Configuration
 
@@ -308,17 +405,6 @@ class ClientMetricsManager:
             requested_metrics=subscription.metrics,
         )
 
-    def _over_limits(
-        self, instance: ClientInstance, context: RequestContext, terminating: bool, now_ms: int
-    ) -> Refusal | None:
-        """The refusal of a push that a telemetry quota, or what its sender may send in all, has no room for."""
-        pace = self._pace
-        if pace is not None and pace.enabled and not self._keeps_pace(pace, instance, context, terminating, now_ms):
-            return OVER_QUOTA
-        if not self._bounds.has_room(instance, context, instance.subscription.push_interval_ms, now_ms):
-            return TOO_MANY_BYTES
-        return None
-
     @staticmethod
     def _keeps_pace(
         pace: TelemetryPace, instance: ClientInstance, context: RequestContext, terminating: bool, now_ms: int
@@ -336,102 +422,94 @@ class ClientMetricsManager:
             return True
         return (terminating and instance.pushes > 0) or pace.has_room(context, now_ms)
 
-    def _check(self, request: PushRequest, instance: ClientInstance, over: Refusal | None) -> Refusal | bytes:
-        """The rungs after the gate; the decompressed payload of a push that passes them all."""
-        if request.subscription_id != instance.subscription_id:
-            return UNKNOWN_SUBSCRIPTION
+    def _check(
+        self,
+        instance: ClientInstance,
+        subscription_id: int,
+        terminating: bool,
+        compression_type: int,
+        encoded: bytes,
+        now_ms: int,
+    ) -> tuple[Refusal | None, bytes]:
+        """The checks after the gate: why a push is refused, or None and its decompressed payload.
+
+        Limits are looked at first, and told last: a client whose subscription has changed is sent to ask for it.
+        """
+        over: Refusal | None = None
+        context, pace = instance.context, self._pace
+        if pace is not None and pace.enabled and not self._keeps_pace(pace, instance, context, terminating, now_ms):
+            over = OVER_QUOTA
+        elif not self._bounds.has_room(instance, context, instance.subscription.push_interval_ms, now_ms):
+            over = TOO_MANY_BYTES
+        if subscription_id != instance.subscription_id:
+            return UNKNOWN_SUBSCRIPTION, b""
         if over is not None:
-            return over
-        codec = self._codecs.get(request.compression_type)
+            return over, b""
+        codec = self._codecs.get(compression_type)
         if codec is None:
-            return UNSUPPORTED_COMPRESSION
-        encoded = request.metrics
+            return UNSUPPORTED_COMPRESSION, b""
         if not encoded:
-            return b""
+            return None, b""
         if len(encoded) > self._settings.telemetry_max_bytes:
-            return TOO_LARGE
+            return TOO_LARGE, b""
         return self._decompress(codec[1], encoded)
 
-    def _decompress(self, decompress: Callable[[bytes], bytes], encoded: bytes) -> Refusal | bytes:
-        """The rungs of the payload itself: its size, its codec, its form."""
+    def _decompress(self, decompress: Callable[[bytes], bytes], encoded: bytes) -> tuple[Refusal | None, bytes]:
+        """The checks of the payload itself: its size, its codec, its form."""
         fault = BROKEN_COMPRESSION
         try:
             metrics = decompress(encoded)
-            if len(metrics) > max(_ANY_RATIO_BYTES, self._settings.max_compression_ratio * len(encoded)):
-                return INFLATED
+            size = len(metrics)
+            if size > _ANY_RATIO_BYTES and size > self._settings.max_compression_ratio * len(encoded):
+                return INFLATED, b""
             fault = MALFORMED_METRICS
             validate_metrics(metrics)
         except TelemetryTooLargeError:
-            return TOO_LARGE_DECOMPRESSED
+            return TOO_LARGE_DECOMPRESSED, b""
         except InvalidRecordError:
-            return fault
-        return metrics
+            return fault, b""
+        return None, metrics
 
-    def _accept(
-        self,
-        request: PushRequest,
-        context: RequestContext,
-        instance: ClientInstance,
-        turn: Turn,
-        metrics: bytes,
-        received_at_us: int,
-    ) -> AcceptedPush:
-        encoded = request.metrics or b""
-        label = self._label
-        if self._pace is not None and self._pace.enabled:
-            self._pace.record(instance, context, len(encoded), turn.taken_at_ms)
-        tokens = len(encoded) * TOKEN
-        for allowance in instance.allowances:
-            allowance.bytes.left -= tokens
-        if not instance.pushes:
-            self._bounds.take_first(len(encoded))
-        fits = label.surely_fits
-        client_id, name, version = context.client_id, context.client_software_name, context.client_software_version
-        principal = instance.principal_text
-        values = (
-            self._push_ids.next_id(received_at_us),
-            received_at_us,
+    def _describe_row(self, instance: ClientInstance) -> tuple[object, ...]:
+        """Works out `ClientInstance.row_context`; each push with a label that is cut counts, so that is not kept."""
+        context, label = instance.context, self._label
+        truncated_before = label.truncated
+        described = (
             self._node_id,
             self._cluster_id,
             context.listener_name,
             instance.instance_id_text,
-            client_id if len(client_id) <= fits else label(client_id),
-            name if len(name) <= fits else label(name),
-            version if len(version) <= fits else label(version),
+            label(context.client_id),
+            label(context.client_software_name),
+            label(context.client_software_version),
             context.client_address,
             context.client_port,
-            principal if len(principal) <= fits else label(principal),
-            request.subscription_id,
+            label(instance.principal_text),
+            instance.subscription_id,
             instance.subscription.push_interval_ms,
-            turn.terminating,
-            self._codecs[request.compression_type][0],
-            len(encoded),
-            SCHEMA_VERSION,
-            metrics,
         )
-        # What PushRecord(*values) does, without its call of a function with 19 arguments.
-        record = tuple.__new__(PushRecord, values)
-        awaitables = () if self._plugin.is_empty else self._export(context, instance, turn, metrics)
-        return AcceptedPush(record, encoded, awaitables, instance, turn, self._stats, self._refusals)
+        if label.truncated == truncated_before:
+            instance.row_context = described
+        return described
 
-    def _export(
-        self, context: RequestContext, instance: ClientInstance, turn: Turn, metrics: bytes
-    ) -> tuple[Awaitable[None], ...]:
+    def _export(self, push: Push, terminating: bool) -> tuple[Awaitable[None], ...]:
+        instance = push.instance
         payload = ClientTelemetryPayload(
-            client_instance_id=instance.instance_id, is_terminating=turn.terminating, data=metrics
+            client_instance_id=instance.instance_id, is_terminating=terminating, data=push.metrics
         )
-        return self._plugin.export_metrics(context, payload, instance.subscription.push_interval_ms, instance.metrics)
+        interval_ms = instance.subscription.push_interval_ms
+        return self._plugin.export_metrics(instance.context, payload, interval_ms, instance.metrics)
 
-    def _refuse_push(self, refusal: Refusal, instance: ClientInstance, turn: Turn) -> ErrorCode:
+    def _refuse_push(self, refusal: Refusal, instance: ClientInstance, is_due: bool, now_ms: int) -> ErrorCode:
         if refusal.gives_back:
-            instance.gate.give_back(turn)
+            instance.gate.pass_over(is_due=is_due)
         else:
-            instance.gate.give_back_terminating(turn)
+            instance.gate.take_turn(now_ms, is_due=is_due)
         if refusal is UNKNOWN_SUBSCRIPTION:
-            self._stats.record_unknown_subscription(turn.taken_at_ms)
+            self._stats.record_unknown_subscription(now_ms)
         elif refusal in UNREADABLE:
-            self._stats.record_plugin_error(instance.metrics, turn.taken_at_ms)
-        return self._refuse(refusal, instance, turn.taken_at_ms)
+            self._stats.record_plugin_error(instance.metrics, now_ms)
+        return self._refuse(refusal, instance, now_ms)
 
     def _refuse_early(self, refusal: Refusal, instance: ClientInstance, now_ms: int) -> ErrorCode:
         instance.gate.record_early()

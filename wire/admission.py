@@ -175,7 +175,7 @@ class Admission:
         context.counters.closed[str(reason)] += 1
         if not detail or reason == CloseReason.LISTENER_STOPPED:
             return
-        count = context.limiter.occurrences(str(reason), now_ms=self._now_ms())
+        count = context.limiter.admit(str(reason), self._now_ms())
         if count:
             log.warning(
                 "wire.handshake_failed",

@@ -1,7 +1,7 @@
 """A connection as request handlers see it, and a request handler as connections see it. No I/O here."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from base.principal import KafkaPrincipal
 from wire.codec import Request
@@ -19,6 +19,8 @@ class Channel(Protocol):
         client_software_name, client_software_version: `unknown` until the handler of ApiVersions sets them.
         attachment: whatever the request handler keeps with the connection (Java's `SelectionKey.attachment`); None
             at first.
+        instances: the client instances that pushed on this connection, by the bytes of their id, for
+            `RequestHandler.push`; None before the first. What changes the principal or the software sets it to None.
     """
 
     connection_id: str
@@ -30,6 +32,7 @@ class Channel(Protocol):
     client_software_name: str
     client_software_version: str
     attachment: object
+    instances: dict[bytes, Any] | None
 
     @property
     def is_authenticated(self) -> bool:
@@ -86,6 +89,17 @@ class RequestHandler(Protocol):
 
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         """Answers now with a whole response, or returns None and later calls `channel.respond` and `flush`."""
+        ...
+
+    @property
+    def push(self) -> Callable[[Channel, bytes, int, int], bytes | None]:
+        """Takes a push that is a chunk of its own, if there is nothing unusual about it.
+
+        Called with the connection, the whole frame with its size prefix (of PushTelemetry version 0), its place in the
+        order of responses if it is taken, and when it arrived [ms, monotonic]. Returns a response for now; nothing if
+        `channel.respond` and `flush` are called later; or None if the push is to be given to `handle`, as a request
+        like any other.
+        """
         ...
 
     def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:

@@ -39,8 +39,15 @@ class ConnectionEvent(enum.Enum):
 
 _S, _E = ConnectionState, ConnectionEvent
 
-# Looked up for every frame; reaching them through their class costs more than all the rest of a check.
-_OPEN, _DRAINING, _CLOSED = ConnectionState.OPEN, ConnectionState.DRAINING, ConnectionState.CLOSED
+# The bits of `Connection.blocked`: why the next frame cannot be handled right where it arrives.
+_NOT_OPEN: Final = 1
+_UNREAD: Final = 2
+"""The peer leaves too many responses unread."""
+_WAITING: Final = 4
+"""Earlier frames wait."""
+_INPUT_ENDED: Final = 8
+_BAD_STREAM: Final = 16
+"""What follows the waiting frames is no frame."""
 
 TRANSITIONS: Final[dict[ConnectionState, dict[ConnectionEvent, ConnectionState]]] = {
     _S.OPEN: {_E.MUTE: _S.MUTED, _E.DRAIN: _S.DRAINING, _E.CLOSE: _S.CLOSED},
@@ -66,8 +73,9 @@ class Connection:
 
     Attributes:
         state: see `ConnectionState`.
-        peer_reads: False while too much that was written is still unread; set by the shell.
-        input_ended: True once the peer said that it sends no more.
+        blocked: 0 while the next frame may be handled where it arrives and the next bytes may be read; else a bit for
+            each reason why not. Changed by what changes the reason, so that the usual request tests it once.
+        next_slot: the place of the next request in the order of responses.
     """
 
     __slots__ = (
@@ -75,13 +83,12 @@ class Connection:
         "_early",
         "_max_in_flight",
         "_mutes",
-        "_next_slot",
         "_outgoing",
         "_sent",
         "_turn",
         "_waiting",
-        "input_ended",
-        "peer_reads",
+        "blocked",
+        "next_slot",
         "state",
     )
 
@@ -91,28 +98,38 @@ class Connection:
         # The next one last. No deque: an empty one takes 760 bytes, on every idle connection.
         self._waiting: list[bytes] = []
         # Slots are counted up from 0: below _sent the response has left, below _turn it is in _outgoing, below
-        # _next_slot the request was handed out; _early holds the responses that came before their turn, once any did.
-        self._next_slot = 0
+        # next_slot the request was handed out; _early holds the responses that came before their turn, once any did.
+        self.next_slot = 0
         self._turn = 0
         self._sent = 0
         self._early: dict[int, bytes] | None = None
         self._outgoing: list[bytes] = []
         self._mutes = 0
-        self.state: ConnectionState = _OPEN
-        self.peer_reads = True
-        self.input_ended = False
+        self.state = ConnectionState.OPEN
+        self.blocked = 0
 
     @property
     def in_flight(self) -> int:
         """Requests handed out whose response has not left."""
-        return self._next_slot - self._sent
+        return self.next_slot - self._sent
+
+    @property
+    def peer_reads(self) -> bool:
+        """False while too much that was written is still unread; set by the shell."""
+        return not self.blocked & _UNREAD
+
+    @peer_reads.setter
+    def peer_reads(self, reads: bool) -> None:
+        self.blocked = self.blocked & ~_UNREAD if reads else self.blocked | _UNREAD
+
+    @property
+    def input_ended(self) -> bool:
+        """True once the peer said that it sends no more."""
+        return bool(self.blocked & _INPUT_ENDED)
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes received that no handler has seen [B]: the incomplete frame and the waiting ones."""
-        partial = self._decoder.partial
-        if partial is None and not self._waiting:
-            return 0
         return sum(map(len, self._waiting)) + self._decoder.buffered_bytes
 
     @property
@@ -133,43 +150,27 @@ class Connection:
     @property
     def wants_read(self) -> bool:
         """True if the next bytes may be read: everything read before has been handed out, and more may be."""
-        return (
-            self.state is _OPEN
-            and self.peer_reads
-            and not self._waiting
-            and not self.input_ended
-            and self._decoder.error is None
-        )
+        return not self.blocked
 
     @property
     def is_at_rest(self) -> bool:
-        """True if it is open, and everything that was received has been handed out."""
-        # What `wants_read` says, once more: this runs several times for every request.
-        decoder = self._decoder
-        return (
-            self.state is _OPEN
-            and self.peer_reads
-            and not self._waiting
-            and not self.input_ended
-            and decoder.partial is None
-            and decoder.error is None
-        )
+        """True if everything that was received has been handed out, and more may be read."""
+        return not self.blocked and self._decoder.partial is None
 
     @property
     def may_take(self) -> bool:
         """True if `take` has a frame to hand out, or an error to raise."""
-        if self.state is not _OPEN or not self.peer_reads:
+        if self.blocked & (_NOT_OPEN | _UNREAD):
             return False
         if not self._waiting:
             return self._decoder.error is not None
-        return self._next_slot - self._sent < self._max_in_flight
+        return self.next_slot - self._sent < self._max_in_flight
 
     @property
     def is_finished(self) -> bool:
         """True if nothing more will be handed out or sent: the input ended or is given up, and all is answered."""
-        if self.state is not _DRAINING and self.state is not _CLOSED and not self.input_ended:
-            return False
-        return not self._waiting and self._next_slot == self._sent
+        given_up = self.state is ConnectionState.DRAINING or self.state is ConnectionState.CLOSED
+        return (given_up or self.input_ended) and not self._waiting and self.next_slot == self._sent
 
     @property
     def has_output(self) -> bool:
@@ -181,24 +182,37 @@ class Connection:
         smallest = MIN_REQUEST_BYTES if min_frame_bytes is None else min_frame_bytes
         self._decoder.bound(smallest, max_frame_bytes, limit_name)
 
+    def holds_one_frame(self, data: bytes) -> bool:
+        """True if a chunk is one whole frame, and may be handled right here; then it is not to be given to
+        `receive_data`.
+        """
+        return (
+            not self.blocked and self._decoder.is_one_frame(data) and self.next_slot - self._sent < self._max_in_flight
+        )
+
     def receive_data(self, data: bytes) -> int:
         """Takes bytes of the peer; returns how many frames they completed. An error of the stream shows in `take`."""
         decoder = self._decoder
         state = self.state
-        if state is _CLOSED or state is _DRAINING or decoder.error is not None:
+        if state is ConnectionState.CLOSED or state is ConnectionState.DRAINING or decoder.error is not None:
             return 0
         try:
             frames = decoder.receive(data)
         except ProtocolError:
+            self.blocked |= _BAD_STREAM
             return 0
-        frames.reverse()
-        # More than one chunk waits only while reading stops, so that little is copied.
-        self._waiting = frames + self._waiting if self._waiting else frames
+        if self._decoder.error is not None:  # behind whole frames
+            self.blocked |= _BAD_STREAM
+        if frames:
+            frames.reverse()
+            # More than one chunk waits only while reading stops, so that little is copied.
+            self._waiting = frames + self._waiting
+            self.blocked |= _WAITING
         return len(frames)
 
     def end_input(self) -> None:
         """The peer sends no more; what it sent is still handled and answered."""
-        self.input_ended = True
+        self.blocked |= _INPUT_ENDED
 
     def take(self) -> bytes | None:
         """The next frame to handle, or None when there is none, or none may be handled now.
@@ -206,21 +220,20 @@ class Connection:
         Raises:
             ProtocolError: all frames were handed out, and what follows them is no frame.
         """
-        # What `may_take` says, once more: this runs for every frame.
-        if self.state is not _OPEN or not self.peer_reads:
+        if not self.may_take:
             return None
         if not self._waiting:
-            if self._decoder.error is not None:
-                raise self._decoder.error
-            return None
-        if self._next_slot - self._sent >= self._max_in_flight:
-            return None
-        return self._waiting.pop()
+            assert self._decoder.error is not None
+            raise self._decoder.error
+        frame = self._waiting.pop()
+        if not self._waiting:
+            self.blocked &= ~_WAITING
+        return frame
 
     def open_slot(self) -> int:
         """The place of the next request in the order of responses."""
-        slot = self._next_slot
-        self._next_slot = slot + 1
+        slot = self.next_slot
+        self.next_slot = slot + 1
         return slot
 
     def respond(self, slot: int, response: bytes) -> None:
@@ -231,10 +244,10 @@ class Connection:
         Raises:
             LocalProtocolError: the slot was never opened, or has its response.
         """
-        if self.state is _CLOSED:
+        if self.state is ConnectionState.CLOSED:
             return
         early = self._early
-        if not self._turn <= slot < self._next_slot or (early and slot in early):
+        if not self._turn <= slot < self.next_slot or (early and slot in early):
             raise LocalProtocolError(f"slot {slot} awaits no response")
         if slot != self._turn:
             if early is None:
@@ -270,22 +283,27 @@ class Connection:
             raise LocalProtocolError("an unmute without its mute")
         self._mutes -= 1
         self._move(ConnectionEvent.UNMUTE if self._mutes else ConnectionEvent.LAST_UNMUTE)
-        return self.state is _OPEN
+        return self.state is ConnectionState.OPEN
 
     def drain(self) -> None:
         """No further frame is handled, waiting ones are dropped; what is in flight may still be answered."""
         self._move(ConnectionEvent.DRAIN)
-        self._waiting.clear()
-        self._decoder.discard()
+        self._forget_input()
 
     def close(self) -> None:
         """The end; may be called again."""
         self._move(ConnectionEvent.CLOSE)
-        self._waiting.clear()
-        self._decoder.discard()
+        self._forget_input()
         self._early = None
         self._outgoing.clear()
-        self._sent = self._turn = self._next_slot
+        self._sent = self._turn = self.next_slot
 
     def _move(self, event: ConnectionEvent) -> None:
         self.state = TRANSITIONS[self.state][event]
+        is_open = self.state is ConnectionState.OPEN
+        self.blocked = self.blocked & ~_NOT_OPEN if is_open else self.blocked | _NOT_OPEN
+
+    def _forget_input(self) -> None:
+        self._waiting.clear()
+        self._decoder.discard()
+        self.blocked &= ~_WAITING

@@ -68,6 +68,13 @@ class FrameDecoder:
         """Other bounds from the next frame on; `limit_name` is the configuration key of the larger one."""
         self._min, self._max, self._limit_name = min_frame_bytes, max_frame_bytes, limit_name
 
+    def is_one_frame(self, data: bytes) -> bool:
+        """True if no frame is incomplete, and `data` is a whole one with its prefix and nothing else."""
+        if self.partial is not None or len(data) < SIZE_PREFIX_BYTES:
+            return False
+        (size,) = _SIZE.unpack_from(data)
+        return bool(size == len(data) - SIZE_PREFIX_BYTES and self._min <= size <= self._max)
+
     def receive(self, data: bytes) -> list[bytes]:
         """Takes the next bytes of the stream and returns the frames that they complete, without prefixes.
 

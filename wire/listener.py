@@ -264,7 +264,7 @@ class Listener:
         """Waits for free descriptors; new connections stay in the backlog meanwhile."""
         self._counters.accept_errors += 1
         context.held.close_all()
-        count = context.limiter.occurrences("accept_error", now_ms=self._time.hi_res_clock_ms())
+        count = context.limiter.admit("accept_error", self._time.hi_res_clock_ms())
         if count:
             hint = {"message": "raise the limit of open files (ulimit -n)"} if error.errno in _EXHAUSTED else {}
             log.error(
@@ -291,7 +291,7 @@ class Listener:
         if isinstance(place, Refusal):
             self._counters.accepted += 1
             self._counters.closed[place.reason] += 1
-            count = context.limiter.occurrences(place.reason, now_ms=self._time.hi_res_clock_ms())
+            count = context.limiter.admit(place.reason, self._time.hi_res_clock_ms())
             if count:
                 log.warning(
                     "wire.connection_refused",
@@ -309,7 +309,7 @@ class Listener:
         if not waits:
             self._counters.accept_waits += 1
         waits.append(detail)
-        count = context.limiter.occurrences("accept_wait", now_ms=self._time.hi_res_clock_ms())
+        count = context.limiter.admit("accept_wait", self._time.hi_res_clock_ms())
         if count:
             log.warning("wire.accept_delayed", detail=detail, listener=self.name, connections=count)
 

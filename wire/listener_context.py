@@ -16,7 +16,9 @@ from wire.unread_responses import UnreadResponses
 if TYPE_CHECKING:
     from wire.tcp_channel import TcpChannel
 
-_LOG_INTERVAL_MS: Final = 1_000
+
+LOG_INTERVAL_MS: Final = 1_000
+"""Time between two log lines about the same fault of peers [ms]."""
 
 
 class Clock(Protocol):
@@ -80,7 +82,7 @@ class ListenerContext:
         self.counters = counters
         self.limits = limits
         self.held = HeldSockets(loop)
-        self.limiter = LogLimiter(_LOG_INTERVAL_MS)
+        self.limiter = LogLimiter(LOG_INTERVAL_MS)
         self.requests = requests or RequestBuffers(
             settings.queued_max_request_bytes, settings.request_receive_timeout_ms
         )

@@ -1,4 +1,4 @@
-"""Counters of a listener."""
+"""What a listener counts."""
 
 from collections import Counter, defaultdict
 from typing import Any, Final
@@ -9,15 +9,15 @@ _API_NAMES: Final[dict[int, str]] = {key.value: key.name for key in ApiKey}
 
 
 class ListenerCounters:
-    """Counts since the listener started. Reasons and API keys are of a fixed set, so that nothing grows with peers.
+    """Counts since the listener started. Reasons and api keys are of a fixed set, so that nothing grows with peers.
 
     Attributes:
         accepted: connections accepted.
-        accept_errors: accepts that failed for lack of descriptors or memory.
-        accept_waits: connections that waited for connection limits, and delayed those behind them.
-        closed: closed connections by reason.
+        accept_errors: accepts that failed for want of descriptors or memory.
+        accept_waits: connections that had to wait for the limits of connections; those behind them waited too.
+        closed: ended connections by reason.
         frames: whole frames received.
-        requests: requests passed to the handler, by API key.
+        requests: requests handed to the handler, by api key.
         bytes_received, bytes_sent: on the wire [B].
     """
 
@@ -57,7 +57,7 @@ class ListenerCounters:
 
 
 class AuthenticationCounters:
-    """SASL authentications since the listener started, named as Kafka's metrics (`...-total`)."""
+    """Authentications by SASL since the listener started, by the names of Kafka's metrics (`...-total`)."""
 
     __slots__ = (
         "failed_authentications",

@@ -13,8 +13,11 @@ from typing import Final, NamedTuple
 from wire.errors import ProtocolError
 from wire.request_reader import UnreadableError, read_uvarint, skip_tagged_fields
 
-# client_instance_id, subscription_id, terminating, compression_type
-_FIXED: Final = struct.Struct(">16siBb")
+FIXED_FIELDS: Final = struct.Struct(">16siBb")
+"""client_instance_id, subscription_id, terminating, compression_type: the body up to the length of `metrics`."""
+PUSH: Final = struct.pack(">hh", 72, 0)
+"""The first bytes of a push: API key and version."""
+
 _ZERO_ID: Final = bytes(16)
 _IDS_KEPT: Final = 16_384
 
@@ -44,8 +47,8 @@ def read_push_telemetry(data: bytes, position: int) -> PushTelemetry:
         ProtocolError: `malformed_body`.
     """
     try:
-        instance_id, subscription_id, terminating, compression_type = _FIXED.unpack_from(data, position)
-        length, start = read_uvarint(data, position + _FIXED.size)
+        instance_id, subscription_id, terminating, compression_type = FIXED_FIELDS.unpack_from(data, position)
+        length, start = read_uvarint(data, position + FIXED_FIELDS.size)
         end = start + length - 1 if length else start
         if end > len(data):
             raise UnreadableError(f"{length - 1} bytes of metrics are announced, {len(data) - start} are left")

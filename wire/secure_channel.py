@@ -168,6 +168,12 @@ class SecureChannel(TcpChannel):
             raise ProtocolError("no_principal_mapping_rule", detail)
         return KafkaPrincipal("User", name)
 
+    def _push(self, data: bytes, now_ms: int) -> bool:
+        sasl = self._shared.security.sasl
+        if self._authenticator is not None or (sasl is not None and sasl.max_reauth_ms):
+            return False  # each frame is looked at
+        return super()._push(data, now_ms)
+
     def _handle(self, frame: bytes) -> None:
         if self._authenticator is None:
             # Who is no user any more cannot renew a session.
@@ -225,7 +231,7 @@ class SecureChannel(TcpChannel):
         SASL_AUTHENTICATION_FAILED, the only error that there is here, would be final to them.
         """
         context = self._context
-        count = context.limiter.occurrences(CloseReason.TOO_MANY_PASSWORD_CHECKS, now_ms=context.time.hi_res_clock_ms())
+        count = context.limiter.admit(CloseReason.TOO_MANY_PASSWORD_CHECKS, context.time.hi_res_clock_ms())
         if count:
             log.warning(
                 "closed connections whose passwords could not be checked in time: more come than can be checked",
@@ -257,6 +263,7 @@ class SecureChannel(TcpChannel):
         else:
             counters.successful_authentications += 1
         self.principal = authenticator.principal
+        self.instances = None
         self._mechanism = authenticator.mechanism
         self._credential = authenticator.credential
         self._authenticated_ms = self._context.time.hi_res_clock_ms()
@@ -274,7 +281,7 @@ class SecureChannel(TcpChannel):
             counters.failed_reauthentications += 1
         else:
             counters.failed_authentications += 1
-        count = context.limiter.occurrences(reason, now_ms=context.time.hi_res_clock_ms())
+        count = context.limiter.admit(reason, context.time.hi_res_clock_ms())
         if count:
             log.warning(
                 "a client did not prove who it is",

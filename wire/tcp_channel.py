@@ -6,17 +6,20 @@ this one connection.
 
 import asyncio
 import ssl
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import structlog
 
 from base.principal import ANONYMOUS, KafkaPrincipal
+from wire.api_table import ApiKey
 from wire.close_reason import CloseReason
 from wire.codec import parse_request
 from wire.connection import Connection
 from wire.connection_limits import Place
 from wire.errors import ApiNotServedError, ProtocolError
+from wire.frames import SIZE_PREFIX_BYTES
 from wire.listener_context import ListenerContext
+from wire.push_telemetry import PUSH
 from wire.software import UNKNOWN_SOFTWARE
 
 log = structlog.get_logger(__name__)
@@ -75,6 +78,7 @@ class TcpChannel:
         "client_software_name",
         "client_software_version",
         "connection_id",
+        "instances",
         "listener_name",
         "principal",
         "security_protocol",
@@ -113,6 +117,7 @@ class TcpChannel:
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE
         self.attachment: object = None
+        self.instances: dict[bytes, Any] | None = None
 
     def respond(self, slot: int, response: bytes) -> None:
         """See `Channel.respond`."""
@@ -121,11 +126,10 @@ class TcpChannel:
     def flush(self) -> None:
         """See `Channel.flush`."""
         # A client that awaits each response has nothing waiting: its response leaves, and nothing else changes.
-        if self._connection.is_at_rest and not self._is_pumping and self._transport is not None:
-            if self._connection.has_output:
-                self._write(self._transport)
-            return
-        self._pump()
+        if not self._connection.blocked and not self._is_pumping and self._transport is not None:
+            self._write(self._transport)
+        else:
+            self._pump()
 
     def mute(self) -> None:
         """See `Channel.mute`."""
@@ -232,9 +236,11 @@ class TcpChannel:
         """Called by the loop: bytes arrived."""
         context = self._context
         context.counters.bytes_received += len(data)
+        self._last_active_ms = now_ms = context.time.hi_res_clock_ms()
+        if data.startswith(PUSH, SIZE_PREFIX_BYTES) and self._push(data, now_ms):
+            return
         completed = self._connection.receive_data(data)
         context.counters.frames += completed
-        self._last_active_ms = now_ms = context.time.hi_res_clock_ms()
         self._pump()
         if self._buffered:
             requests = context.requests
@@ -280,6 +286,29 @@ class TcpChannel:
             context.handler.connection_lost(self, str(reason))
         except Exception:
             log.exception("a request handler failed to take note of an ended connection", reason=str(reason))
+
+    def _push(self, data: bytes, now_ms: int) -> bool:
+        """Has the handler take a chunk that is one push, as nearly all are; False if it is to go the way of any other
+        request.
+        """
+        context, connection = self._context, self._connection
+        if self._is_pumping or context.unread.left_bytes < 0 or not connection.holds_one_frame(data):
+            return False
+        slot = connection.open_slot()
+        try:
+            response = context.handler.push(self, data, slot, now_ms)
+        except Exception as error:  # noqa: BLE001  # a handler's fault ends one connection, never the listener
+            self._fail(error)
+            return True
+        if response is None:
+            connection.next_slot = slot  # nothing came of it
+            return False
+        context.counters.frames += 1
+        context.counters.requests[ApiKey.PUSH_TELEMETRY] += 1
+        if response:
+            connection.respond(slot, response)
+            self.flush()
+        return True
 
     def _pump(self) -> None:
         """Handles what may be handled, writes what may leave, until neither is left or others need their turn."""
@@ -341,15 +370,16 @@ class TcpChannel:
 
     def _write(self, transport: asyncio.Transport) -> int:
         data = self._connection.data_to_send()
-        if data:
+        size = len(data)
+        if size:
             transport.write(data)
             context = self._context
-            context.counters.bytes_sent += len(data)
+            context.counters.bytes_sent += size
             unread = context.unread
-            unread.left_bytes -= len(data)
+            unread.left_bytes -= size
             if unread.left_bytes < 0:
                 unread.review_soon(context.loop)
-        return len(data)
+        return size
 
     def _continue_soon(self) -> None:
         """Goes on in the loop's next iteration; the loop writes in between, and says so when the peer does not read."""
@@ -401,7 +431,7 @@ class TcpChannel:
 
     def _report(self, event: str, reason: str, detail: str) -> None:
         context = self._context
-        count = context.limiter.occurrences(reason, now_ms=context.time.hi_res_clock_ms())
+        count = context.limiter.admit(reason, context.time.hi_res_clock_ms())
         if count:
             log.warning(
                 event,
@@ -415,7 +445,7 @@ class TcpChannel:
     def _fail(self, error: Exception) -> None:
         """Closes the connection on which our own side failed."""
         context = self._context
-        count = context.limiter.occurrences(CloseReason.HANDLER_ERROR, now_ms=context.time.hi_res_clock_ms())
+        count = context.limiter.admit(CloseReason.HANDLER_ERROR, context.time.hi_res_clock_ms())
         if count:
             log.error(
                 "closed a connection: the request handler failed",

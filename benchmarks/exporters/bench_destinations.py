@@ -47,7 +47,7 @@ from support.kafka_broker import KafkaBroker
 from support.otel_collector import OtelCollector
 
 from benchmarks.exporters.bench_labels import RECORD, payload
-from exporters.delivery.outcome import Delivered, Exporter
+from exporters.exporter import Delivered, Exporter
 from exporters.labels import RECORD_LABELS
 from exporters.otlp.grpc_transport import EXPORT_METHOD
 from exporters.registry import build_exporter

@@ -94,13 +94,14 @@ class Listener:
     def __init__(self, directory: Path, encoded: bytes) -> None:
         from base.clock import SystemTime
         from fleetgauge.listener.apis.cluster import ClusterApis
-        from fleetgauge.listener.apis.telemetry import TelemetryApis
-        from fleetgauge.listener.dispatcher import FlushSoon, RequestDispatcher
+        from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
+        from fleetgauge.listener.dispatcher import RequestDispatcher
         from fleetgauge.listener.misdirected_clients import MisdirectedClients
+        from fleetgauge.listener.push import PushHandler
         from fleetgauge.listener.request_quota import RequestQuota
         from push_log.embedded.settings import PushLogSettings
-        from push_log.embedded.sqlite import SqlitePushLogWriter
-        from push_log.group_commit import GroupCommit
+        from push_log.embedded.writer import SqlitePushLogWriter
+        from push_log.loop_commit import LoopCommit
         from quotas.client_quota import ClientQuotaManagerConfig
         from quotas.client_request_quota import ClientRequestQuotaManager
         from quotas.identities import Identities
@@ -125,14 +126,14 @@ class Listener:
         )
         self.manager.update_subscription("bench", {"metrics": "*", "interval.ms": "100"})
         self._writer = SqlitePushLogWriter(PushLogSettings(dir=directory, min_free_bytes=0), clock)
-        log = GroupCommit(self._writer, loop, clock, flush="os")
-        flusher = FlushSoon(loop)
+        log = LoopCommit(self._writer, loop, clock)
         manager = ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, clock)
         quota = RequestQuota(manager, Identities(), table, clock)
-        self.apis = TelemetryApis(self.manager, log, clock, flusher, quota, plugin_export_timeout_ms=1_000)
+        self.pushes = PushHandler(self.manager, log, clock, quota, plugin_export_timeout_ms=1_000)
         misdirected = MisdirectedClients(clock)
         cluster = ClusterApis(1, "c", lambda _: ("h", 1), misdirected)
-        handler = RequestDispatcher(table, cluster, self.apis, self.manager, misdirected, quota, clock)
+        subscriptions = SubscriptionsHandler(self.manager, clock)
+        handler = RequestDispatcher(table, cluster, subscriptions, self.pushes, self.manager, misdirected, quota, clock)
         context = ListenerContext(
             listener_name="PLAINTEXT",
             handler=handler,
@@ -181,7 +182,7 @@ class Listener:
         answers = [answer for transport in self.transports for answer in transport.written]
         for transport in self.transports:
             transport.written.clear()
-        assert set(self.apis.push_answers) <= {"NONE"}, self.apis.push_answers
+        assert set(self.pushes.answers) <= {"NONE"}, self.pushes.answers
         return len(answers)
 
     def close(self) -> None:

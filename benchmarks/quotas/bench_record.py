@@ -2,9 +2,13 @@
 
     .venv/bin/uv pip install --python .venv/bin/python --group bench
     .venv/bin/python benchmarks/quotas/bench_record.py [--compiled] [--rounds 40] [--calls 1000] [--entities 10000]
+    .venv/bin/python benchmarks/quotas/bench_record.py --against DIRECTORY [--rounds 40] [--calls 1000]
 
 `--compiled` compiles the engine as a wheel with FLEETGAUGE_COMPILE=1 has it (it takes a C compiler, and a minute), and
 measures that form in the same process, beside the plain one.
+
+`--against` compares with the engine of another checkout instead, in the same process, and needs none of the other
+libraries: what a call costs there and here [ns], and the median of the ratios within each round, here over there.
 
 Every candidate records and is asked whether that is within its limit, which it always is (limits are far away), so
 that all take their usual path. Candidates take short turns, so that all see the same machine, also one that changes
@@ -39,12 +43,6 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-import limits
-import limits.storage
-import limits.strategies
-import pyrate_limiter
-import token_bucket
-
 from hatch_build import compile_modules
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +55,7 @@ WINDOW_MS = 1_000
 BUCKETS = ("token-bucket", "pyrate-limiter")
 """Of the others, what a bucket of ours is compared with; a rate is with those of `limits`."""
 
-CLOCK, GIVEN, WINDOW_EACH = "clock", "given", "a window each"
+CLOCK, GIVEN, WINDOW_EACH, UNCHECKED = "clock", "given", "a window each", "given, not checked"
 """How a call of ours comes to know the time; see above."""
 
 GUARANTEES = {
@@ -79,7 +77,6 @@ Calls = Callable[[list[str]], None]
 
 MODULES = (
     "client_quota",
-    "clock",
     "controller_mutation",
     "entity",
     "metric_config",
@@ -100,17 +97,18 @@ class Engine:
 
     def __init__(self, prefix: str, directory: Path) -> None:
         self.prefix = prefix
-        for name in [name for name in sys.modules if name.partition(".")[0] in ("quotas", "wire")]:
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("quotas", "base")]:
             del sys.modules[name]  # another engine's
         sys.path.insert(0, str(directory))
         try:
             modules = {name: importlib.import_module(f"quotas.{name}") for name in MODULES}
             self.anonymous = importlib.import_module("base.principal").ANONYMOUS
+            clock = importlib.import_module("base.clock")
         finally:
             sys.path.remove(str(directory))
         assert str(modules["client_quota"].__file__).startswith(str(directory))
         self.modules: dict[str, Any] = modules
-        self.time = modules["clock"].SystemTime()
+        self.time = clock.SystemTime()
         self.metrics = modules["metrics"].Metrics(time=self.time)
         self.session = modules["session"].Session(self.anonymous)
 
@@ -119,7 +117,7 @@ class Engine:
         stats = self.modules["stats"]
         for kind, stat in (("bucket", stats.TokenBucket), ("rate", stats.Rate)):
             for samples in (11, 101):
-                for how in (CLOCK, GIVEN, WINDOW_EACH) if kind == "rate" else (CLOCK, GIVEN):
+                for how in (CLOCK, GIVEN, WINDOW_EACH, UNCHECKED) if kind == "rate" else (CLOCK, GIVEN):
                     name = f"{self.prefix}sensor {kind} of {samples} windows, {how}"
                     yield name, sensor_calls(self._sensor(name, stat(), samples), how, self.time.hi_res_clock_ms())
         # Each has its own entities: their times have nothing to do with each other.
@@ -178,7 +176,11 @@ def sensor_calls(record: Record, how: str, now_ms: int) -> Calls:
             record(1.0, at_ms)
         now_ms = at_ms
 
-    return {CLOCK: clock, GIVEN: given, WINDOW_EACH: a_window_each}[how]
+    def unchecked(keys: list[str]) -> None:
+        for _ in keys:
+            record(1.0, now_ms, False)
+
+    return {CLOCK: clock, GIVEN: given, WINDOW_EACH: a_window_each, UNCHECKED: unchecked}[how]
 
 
 def manager_calls(record: Record, session: object, how: str, now_ms: int) -> Calls:
@@ -207,8 +209,8 @@ def manager_calls(record: Record, session: object, how: str, now_ms: int) -> Cal
 def compiled_engine(directory: Path) -> Engine:
     """The engine as the wheel of compiled modules has it."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    modules = [module for module in settings["hooks"]["custom"]["modules"] if module.startswith("quotas/")]
-    for room in ("quotas", "wire"):
+    modules = [module for module in settings["hooks"]["custom"]["modules"] if module.startswith(("quotas/", "base/"))]
+    for room in ("quotas", "base"):
         shutil.copytree(ROOT / room, directory / room, ignore=shutil.ignore_patterns("__pycache__"))
     with contextlib.redirect_stdout(sys.stderr):  # mypyc prints what it thinks
         compile_modules(ROOT, modules, directory)
@@ -226,6 +228,12 @@ def each(call: Record, *before: object) -> Calls:
 
 
 def other_calls() -> Iterator[tuple[str, Calls]]:
+    import limits
+    import limits.storage
+    import limits.strategies
+    import pyrate_limiter
+    import token_bucket
+
     yield "token-bucket", each(token_bucket.Limiter(FAR, FAR, token_bucket.MemoryStorage()).consume)
     for name, strategy in (
         ("limits fixed window", limits.strategies.FixedWindowRateLimiter),
@@ -316,13 +324,37 @@ def without_windows(candidates: dict[str, Calls]) -> dict[str, Calls]:
     return {name: calls for name, calls in candidates.items() if not name.endswith(WINDOW_EACH)}
 
 
+def compared(other: Path, calls: int, rounds: int) -> dict[str, dict[str, float]]:
+    """The engine of another checkout beside this one, one entity, one thread, in alternating order."""
+    there, here = (dict(Engine("", directory.resolve()).candidates()) for directory in (other, ROOT))
+    took: dict[str, list[tuple[float, float]]] = {name: [] for name in here}
+    for number in range(rounds):
+        for name, pairs in took.items():
+            costs = {}
+            for side in (there, here) if number % 2 else (here, there):
+                costs[side is here] = cost_ns(side[name], ["app"] * calls)
+            pairs.append((costs[False], costs[True]))
+    return {
+        name: {
+            "there": round(statistics.median(before for before, _ in pairs)),
+            "here": round(statistics.median(after for _, after in pairs)),
+            "ratio": round(statistics.median(after / before for before, after in pairs), 2),
+        }
+        for name, pairs in took.items()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--calls", type=int, default=1_000)
     parser.add_argument("--entities", type=int, default=10_000)
+    parser.add_argument("--against", type=Path)
     arguments = parser.parse_args()
+    if arguments.against is not None:
+        print(json.dumps(compared(arguments.against, arguments.calls, arguments.rounds), indent=1))
+        return
     # The storage of `limits` expires keys in threads of its own, which fail on a key that another has removed.
     threading.excepthook = lambda failure: None
     with tempfile.TemporaryDirectory() as directory:

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from base.clock import MockTime
 from base.principal import ANONYMOUS
 from quotas.metrics import Metrics
-from telemetry.manager import AcceptedPush, ClientMetricsManager, ClientMetricsSettings
+from telemetry.manager import ClientMetricsManager, ClientMetricsSettings, Push
 from telemetry.plugin import RequestContext
 from telemetry.push_record import PushIds
 from wire.push_telemetry import PushTelemetry
@@ -65,8 +65,8 @@ def get_and_push(manager: ClientMetricsManager, clock: MockTime, first: int, cou
         answer = manager.process_get_telemetry_subscriptions(None, asker, now_ms=now_ms)
         push = PushTelemetry(answer.client_instance_id, answer.subscription_id, False, 0, b"")
         accepted = manager.process_push_telemetry(push, asker, now_ms=now_ms, received_at_us=clock.microseconds())
-        assert isinstance(accepted, AcceptedPush)
-        accepted.logged(now_ms)
+        assert isinstance(accepted, Push)
+        manager.logged((accepted,), now_ms)
         if number % 100 == 0:
             clock.sleep(1)
     return (time.process_time() - started) / count * 1e6

@@ -1,1 +1,1 @@
-"""Pushes that a destination rejected for good: their store, their writer, their replay."""
+"""Pushes that a destination rejects permanently: their store, their writer, their replay."""

@@ -1,4 +1,4 @@
-"""A push that its destination refused for good, as it is kept: the values; `dead_letters` is the table."""
+"""The values of the dead letters: pushes that a destination rejects permanently. `store` has the table."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +9,12 @@ from telemetry.push_record import PushRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSettings:
-    """Where the dead letters are kept, and how many.
+    """Location and bounds of the dead letters.
 
     Attributes:
         path: the database's file.
-        retention_bytes: what they may take (key `dead.letter.retention.bytes`) [B].
-        retention_ms: how long one is kept after it was refused last (key `dead.letter.retention.ms`) [ms].
+        retention_bytes: maximum size of all letters (key `dead.letter.retention.bytes`) [B].
+        retention_ms: how long a letter is kept after its last rejection (key `dead.letter.retention.ms`) [ms].
     """
 
     path: Path
@@ -28,16 +28,16 @@ class DeadLetterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """What is known of a refused push without reading it.
+    """A rejected push without the push itself.
 
     Attributes:
         id: a number that grows with every letter.
-        exporter: whose destination refused it.
+        exporter: the exporter whose destination rejected it.
         reason: a short stable word.
-        detail: what the destination said.
-        refused_at: when it did so last [us since the epoch, UTC].
-        times: how often it has, replays too.
-        replay_asked: a replay was asked for, and has not come to an end.
+        detail: the destination's text.
+        refused_at: time of the last rejection [us since the epoch, UTC].
+        times: number of rejections, including those of replays.
+        replay_asked: a replay was requested and has not ended.
     """
 
     id: int
@@ -51,30 +51,30 @@ class Letter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter(Letter):
-    """A push that was refused; `record` is the push, whole."""
+    """A rejected push; `record` is the whole push."""
 
     record: PushRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableLetter(Letter):
-    """One whose push is damaged, so that it can only be dropped; `problem` says what is wrong with it."""
+    """A letter whose push is damaged, so that it can only be dropped; `problem` is the reason."""
 
     problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterStats:
-    """An exporter's dead letters.
+    """Counts of an exporter's dead letters.
 
     Attributes:
-        letters: there now.
-        bytes: their metrics, decompressed [B].
-        oldest_refused_at: when the first of them was refused [us since the epoch]; None when there is none.
-        replayed: went since their push was delivered after all, over the table's whole life, as all that follow.
-        dropped: went since an operator said so.
-        lost_by_bytes: went for want of room in the table.
-        lost_by_age: went since they were too old.
+        letters: number of letters now.
+        bytes: their decompressed metrics [B].
+        oldest_refused_at: the earliest rejection among them [us since the epoch]; None if there are no letters.
+        replayed: letters whose push a replay delivered, since the table was made, as all that follow.
+        dropped: letters that an operator deleted.
+        lost_by_bytes: letters deleted for lack of room in the table.
+        lost_by_age: letters deleted for their age.
     """
 
     letters: int = 0

@@ -1,4 +1,4 @@
-"""The rows of the dead letters' tables: what they hold, how a refused push becomes one, and how it is read again."""
+"""The tables of the dead letters, and the conversion between a rejected push and its row."""
 
 import json
 from dataclasses import asdict
@@ -8,7 +8,7 @@ import zstandard
 
 from base.errors import FleetgaugeError
 from exporters.dead_letters.letter import DeadLetter, Letter, UnreadableLetter
-from exporters.delivery.outcome import Refusal, words
+from exporters.exporter import Refusal, bounded_text
 from push_log.payload import PayloadDecoder
 from telemetry.push_record import PushRecord
 
@@ -34,7 +34,7 @@ CREATE INDEX letters_to_replay ON letters (exporter, id) WHERE replay_not_before
 CREATE TABLE counts (exporter TEXT PRIMARY KEY, {", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in COUNTS)})
 """
 MIGRATIONS: Final = ()
-"""From form 0, which is the newest; see `open_kept`."""
+"""Empty: form 0 is the newest; see `open_kept`."""
 LETTER: Final = "id, exporter, reason, detail, refused_at, times, replay_not_before, context, metrics_bytes, metrics"
 PUT: Final = """
 INSERT INTO letters (exporter, push_id, reason, detail, refused_at, context, metrics_bytes, metrics)
@@ -46,22 +46,22 @@ ON CONFLICT (exporter, push_id) DO UPDATE SET
 
 
 class LetterCodec:
-    """Between a refused push and its row; for one thread at a time."""
+    """Converts between a rejected push and its row; for one thread at a time."""
 
     def __init__(self) -> None:
         self._compressor = zstandard.ZstdCompressor()
         self._payloads = PayloadDecoder()
 
     def row(self, exporter: str, refusal: Refusal, now_us: int) -> dict[str, Any]:
-        """The bindings of `PUT` of a push that was refused at `now_us`; its `metrics` compressed."""
+        """The bindings of `PUT` for a push that was rejected at `now_us`; its `metrics` are compressed."""
         record = refusal.record
         context = record._asdict()
         del context["metrics"]
         return {
             "exporter": exporter,
             "push_id": record.push_id,
-            "reason": words(refusal.reason),
-            "detail": words(refusal.detail),
+            "reason": bounded_text(refusal.reason),
+            "detail": bounded_text(refusal.detail),
             "refused_at": now_us,
             "context": json.dumps(context),
             "metrics_bytes": len(record.metrics),

@@ -1,10 +1,10 @@
-"""The pushes that a destination refused for good, kept beside the push log until they are replayed, dropped or too old.
+"""The store of dead letters: permanently rejected pushes, until they are replayed, dropped or too old.
 
-One table for all exporters of a data directory, whichever the push log is. A letter is in it before the cursor passes
-its push; a push that comes again after a crash and is refused again stays one letter. A replay is asked for here by the
-command line, and done by the exporter's own pipeline: the letter goes when its push was delivered.
+One table for all exporters of a data directory, for either kind of push log. A letter is stored before the cursor
+passes its push; a push that is delivered again after a crash and rejected again stays one letter. The command line
+requests a replay here, and the exporter's own pipeline does it: the letter is deleted when its push was delivered.
 
-The table is bounded in bytes and in age. Beyond, the letter that was refused longest ago goes, and is counted.
+The table is bounded in bytes and in age. Beyond a bound the letter with the oldest rejection is deleted and counted.
 """
 
 import threading
@@ -19,7 +19,7 @@ import structlog
 from base.clock import Time
 from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, DeadLetterStats, UnreadableLetter
 from exporters.dead_letters.rows import COUNTS, CREATE, LETTER, MIGRATIONS, PUT, LetterCodec
-from exporters.delivery.outcome import Refusal, words
+from exporters.exporter import Refusal, bounded_text
 from push_log.embedded.ages import Ages
 from push_log.embedded.kept_database import open_kept, set_aside, transaction
 from push_log.embedded.segment import SegmentCorruptError, translated
@@ -28,25 +28,25 @@ from push_log.log import PushLogError
 log = structlog.get_logger(__name__)
 
 _LEASE_MS: Final = 30_000
-"""For so long a replay that was begun is left to the process that began it [ms]; then it is anybody's again."""
+"""How long a replay belongs to the process that began it [ms]; afterwards any process may take it."""
 _LONGEST_WAIT_MS: Final = 300_000
-"""No replay waits longer than this [ms]: what is to wait longer was written before the clock was set back."""
+"""Longest wait of a replay [ms]; a longer one was written before the clock was set back, and counts as due."""
 _DUE: Final = "replay_not_before IS NOT NULL AND replay_not_before NOT BETWEEN ? AND ?"
 _LETTER_OVERHEAD_BYTES: Final = 2_048
-"""What a letter takes beside its payload, at most about: the push's context, and its place in two indices [B]."""
+"""Approximate maximum size of a letter without its payload: the push's context, and entries in two indices [B]."""
 _AGED_AT_ONCE: Final = 1_000
 
 UNREADABLE: Final = "unreadable"
-"""The reason of a letter whose push turned out to be damaged when it was to be replayed."""
+"""Reason of a letter whose push was found damaged in a replay."""
 
 
 class DeadLetters:
-    """The table; safe for threads. Many processes may have it open.
+    """The table; thread-safe. Several processes may have it open.
 
-    It is opened, and made, when it is first used: a disk that has no room for it stops no exporter that needs none.
+    It is opened, and created, on first use: a disk without room for it stops no exporter that has no dead letters.
 
     Args:
-        settings: where it is, and its bounds.
+        settings: its location and bounds.
         time: the clocks.
     """
 
@@ -62,11 +62,11 @@ class DeadLetters:
         self._counted_at: tuple[int, int] | None = None
 
     def put(self, exporter: str, refusals: Sequence[Refusal]) -> None:
-        """Keeps what was refused, all or nothing; makes room by letting the oldest letters go.
+        """Stores rejected pushes, all or nothing; deletes the oldest letters to make room.
 
         Raises:
             PushLogFullError: the disk is full.
-            PushLogError: it cannot be written now; trying again is right.
+            PushLogError: it cannot be written now; the caller may retry.
         """
         now_us = self._time.microseconds()
         with self._transaction():
@@ -74,14 +74,14 @@ class DeadLetters:
                 self._put(exporter, refusal, now_us)
 
     def replayable(self, exporter: str, max_bytes: int, max_records: int) -> tuple[DeadLetter, ...]:
-        """Takes letters whose replay was asked for, the oldest first, and keeps others from taking them for a while.
+        """Takes letters whose replay was requested, the oldest first; no other process may take them for a while.
 
-        One that is damaged is passed over, logged, and no longer asked for; its reason is `UNREADABLE` from then on.
+        A damaged letter is skipped and logged, its request is withdrawn, and its reason becomes `UNREADABLE`.
 
         Args:
-            exporter: whose.
-            max_bytes: of their metrics, decompressed [B]; a larger one comes alone.
-            max_records: letters.
+            exporter: the exporter's name.
+            max_bytes: limit of their decompressed metrics [B]; a larger letter comes alone.
+            max_records: limit of their number.
 
         Raises:
             PushLogError: it cannot be read or written now.
@@ -95,7 +95,7 @@ class DeadLetters:
                 f"SELECT {LETTER} FROM letters WHERE exporter = ? AND {_DUE} ORDER BY id LIMIT ?",  # noqa: S608
                 (exporter, *_waiting(now_ms), max_records),
             )
-            for row in due:  # one by one: all of them may be more than has room in memory
+            for row in due:  # one by one: all of them may exceed the memory
                 size_bytes += row[-2]
                 if found and size_bytes > max_bytes:
                     break
@@ -106,20 +106,20 @@ class DeadLetters:
                     found.append(letter)
             due.close()
             self._wait_until(now_ms + _LEASE_MS, found)
-            self._give_up(damaged)
+            self._mark_unreadable(damaged)
         return tuple(found)
 
     def put_off(self, letters: Iterable[DeadLetter], for_ms: int) -> None:
-        """Has a replay that could not be done tried again, after `for_ms`, or five minutes where that is more.
+        """Postpones a failed replay by `for_ms`, at most by five minutes.
 
         Raises:
-            PushLogError: it cannot be written now; it is tried again all the same.
+            PushLogError: it cannot be written now; the replay is repeated all the same.
         """
         with self._transaction():
             self._wait_until(self._time.milliseconds() + min(for_ms, _LONGEST_WAIT_MS), letters)
 
     def delivered(self, exporter: str, push_ids: Iterable[str]) -> int:
-        """Lets the letters go whose pushes were delivered; returns how many those were.
+        """Deletes the letters whose pushes were delivered; returns their number.
 
         Raises:
             PushLogError: it cannot be written now; the pushes are delivered again.
@@ -133,7 +133,7 @@ class DeadLetters:
         return gone
 
     def asked(self) -> frozenset[str]:
-        """The exporters that have something to replay now.
+        """The exporters that have letters to replay now.
 
         Raises:
             PushLogError: it cannot be read now.
@@ -145,7 +145,7 @@ class DeadLetters:
         return frozenset(row[0] for row in rows)
 
     def ask_replay(self, exporter: str, ids: Sequence[int] = ()) -> list[int]:
-        """Asks for a replay of an exporter's letters, of all where no ids are given; returns which those are.
+        """Requests a replay of an exporter's letters, of all if no ids are given; returns their ids.
 
         Raises:
             PushLogError: it cannot be written now.
@@ -159,7 +159,7 @@ class DeadLetters:
         return sorted(row[0] for row in rows)
 
     def drop(self, exporter: str, reason: str = "", ids: Sequence[int] = ()) -> int:
-        """Lets letters go for good, and returns how many.
+        """Deletes letters, and returns their number.
 
         Raises:
             PushLogError: it cannot be written now.
@@ -170,9 +170,9 @@ class DeadLetters:
         return sum(gone.values())
 
     def drop_aged(self) -> None:
-        """Drops the letters that are too old: by the wall clock, and by the time that this table has seen pass.
+        """Deletes letters that are too old both by the wall clock and by the monotonic time that `Ages` has counted.
 
-        Cheap when there are none. A wall clock that jumps drops nothing early; see `ages`.
+        Cheap if there are none. A wall clock that jumps deletes nothing early.
 
         Raises:
             PushLogError: it cannot be written now.
@@ -192,19 +192,19 @@ class DeadLetters:
                 (*bounds, _AGED_AT_ONCE),
             )
             self._count("lost_by_age", gone)
-        log.warning("dead letters were dropped for their age", bound="dead.letter.retention.ms", letters=gone)
+        log.warning("dead_letters.expired", bound="dead.letter.retention.ms", letters=gone)
 
     def letters(
         self, *, exporter: str = "", reason: str = "", ids: Sequence[int] = (), before: int | None = None, limit: int
     ) -> list[DeadLetter | UnreadableLetter]:
-        """Letters, the newest first, in one slice: a reader that is slow holds nobody up.
+        """Returns letters, the newest first, as a list: a slow reader blocks no writer.
 
         Args:
-            exporter: of this one alone, unless empty.
-            reason: refused for this alone, unless empty.
-            ids: these alone, unless empty.
-            before: with smaller ids than this.
-            limit: so many at most.
+            exporter: only of this exporter, unless empty.
+            reason: only with this reason, unless empty.
+            ids: only these, unless empty.
+            before: only with smaller ids than this.
+            limit: maximum number.
 
         Raises:
             PushLogError: it cannot be read now.
@@ -220,12 +220,12 @@ class DeadLetters:
             return [self._codec.letter(row) for row in rows]
 
     def ids(self, exporter: str, *, reason: str = "", replaying: bool = False) -> frozenset[int]:
-        """The numbers of an exporter's letters, without reading the letters themselves.
+        """The ids of an exporter's letters, without reading the letters.
 
         Args:
-            exporter: whose.
-            reason: refused for this alone, unless empty.
-            replaying: those alone whose replay was asked for and has not come to an end.
+            exporter: the exporter's name.
+            reason: only with this reason, unless empty.
+            replaying: only those whose replay was requested and has not ended.
 
         Raises:
             PushLogError: it cannot be read now.
@@ -238,7 +238,7 @@ class DeadLetters:
         )
 
     def stats(self) -> dict[str, DeadLetterStats]:
-        """What there is and was, by exporter. Asked once a second: counted when something has changed.
+        """Counts by exporter. Cheap to call once a second: counted again only after a change.
 
         Raises:
             PushLogError: it cannot be read now.
@@ -266,7 +266,7 @@ class DeadLetters:
                 CREATE,
                 MIGRATIONS,
                 check="SELECT sum(replayed) FROM counts",
-                consequence="dead letters begin anew",
+                consequence="the store of dead letters is empty now",
             )
         return self._opened
 
@@ -293,24 +293,24 @@ class DeadLetters:
             return
         self._count("lost_by_bytes", {exporter: 1})
         log.warning(
-            "a dead letter is too large to be kept",
+            "dead_letters.letter_too_large",
             bound="dead.letter.retention.bytes",
             push_id=refusal.record.push_id,
         )
 
     def _make_room(self, size_bytes: int) -> bool:
-        """Lets the oldest letters go until so much more fits; False if it never would."""
+        """Deletes the oldest letters until `size_bytes` more fit; False if they never would."""
         if size_bytes > self._settings.retention_bytes // 2:
             return False
         while self._used_bytes() + size_bytes > self._settings.retention_bytes:
             gone = self._delete("id = (SELECT id FROM letters ORDER BY refused_at, id LIMIT 1)", ())
             if not gone:
-                return True  # what is left are the tables themselves
+                return True  # only the empty tables are left
             self._count("lost_by_bytes", gone)
         return True
 
     def _used_bytes(self) -> int:
-        """What the letters take in the file, without the pages that are free for the next ones."""
+        """Size of the letters in the file, without free pages."""
         page_bytes, pages, free = (
             int(self._connection.execute(f"PRAGMA {name}").get)
             for name in ("page_size", "page_count", "freelist_count")
@@ -335,17 +335,17 @@ class DeadLetters:
             [(not_before_ms, letter.id) for letter in letters],
         )
 
-    def _give_up(self, damaged: Sequence[UnreadableLetter]) -> None:
+    def _mark_unreadable(self, damaged: Sequence[UnreadableLetter]) -> None:
         for letter in damaged:
             self._connection.execute(
                 "UPDATE letters SET reason = ?, detail = ?, replay_not_before = NULL WHERE id = ?",
                 (
                     UNREADABLE,
-                    words(f"{letter.problem}; it was refused for {letter.reason}: {letter.detail}"),
+                    bounded_text(f"{letter.problem}; it was refused for {letter.reason}: {letter.detail}"),
                     letter.id,
                 ),
             )
-            log.error("a dead letter is damaged and cannot be replayed", id=letter.id, problem=letter.problem)
+            log.error("dead_letters.letter_unreadable", id=letter.id, problem=letter.problem)
 
     def _rows(self, statement: str, bindings: tuple[int | str, ...] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
@@ -355,7 +355,7 @@ class DeadLetters:
                     return connection.execute(statement, bindings).fetchall()
             except SegmentCorruptError:
                 if not connection.in_transaction:
-                    self._begin_anew()
+                    self._replace_damaged()
                 raise
 
     @contextmanager
@@ -366,18 +366,18 @@ class DeadLetters:
                 with transaction(connection, self._path):
                     yield
             except SegmentCorruptError:
-                self._begin_anew()
+                self._replace_damaged()
                 raise
 
-    def _begin_anew(self) -> None:
-        """A damaged table stops nobody: it is kept to be looked at."""
-        log.error("damaged dead letters are set aside", file=str(self._path))
+    def _replace_damaged(self) -> None:
+        """Renames a damaged table, so that an operator can examine it, and begins a new one."""
+        log.error("dead_letters.damaged", message="the damaged store was renamed", file=str(self._path))
         self.close()
         set_aside(self._path)
 
 
 def _chosen(exporter: str, reason: str, ids: Sequence[int]) -> tuple[str, tuple[int | str, ...]]:
-    """A condition and its bindings; what is empty chooses everything."""
+    """A condition and its bindings; empty arguments select everything."""
     texts = {column: text for column, text in (("exporter", exporter), ("reason", reason)) if text}
     conditions = ["1", *(f"{column} = ?" for column in texts)]
     if ids:
@@ -386,12 +386,12 @@ def _chosen(exporter: str, reason: str, ids: Sequence[int]) -> tuple[str, tuple[
 
 
 def _waiting(now_ms: int) -> tuple[int, int]:
-    """The bindings of `_DUE`: from when to when a replay may be put off at `now_ms` (wall time, as it is stored)."""
+    """The bindings of `_DUE`: the range of times until which a replay is postponed at `now_ms` (wall time)."""
     return now_ms + 1, now_ms + _LONGEST_WAIT_MS
 
 
 def existing(settings: DeadLetterSettings, time: Time) -> DeadLetters:
-    """Opens a table that is there, for the command line.
+    """Opens an existing table, for the command line.
 
     Raises:
         PushLogError: there is none.

@@ -1,38 +1,64 @@
-"""Whose fault it is where a destination's refusal does not say: the push's, or its own.
+"""Rejections that do not say whether the push or the destination is at fault: OTLP's INTERNAL, HTTP's 500.
 
-OTLP gives its INTERNAL and HTTP's 500 no word for that. A receiver whose backend is out of order may answer so to
-everything, and would have a whole backlog put among the dead letters. One that takes another push of the same batch, or
-says something else of it, is well: then it is the push.
+A receiver whose backend has failed may answer so to every push, and would turn a whole backlog into dead letters. A
+receiver that accepts another push of the same batch, or gives another answer to it, works: then the push is at fault.
 """
 
-from exporters.delivery.outcome import Delivered, Refusal, Refused, Retry, TooLarge
+from typing import Final
+
+from base.clock import Time
+from exporters.exporter import Refusal, Refused, Retry, Settled
+
+IN_DOUBT_FOR_MS: Final = 600_000
+"""How long to keep retrying a batch when the destination rejects every push without a reason [ms]."""
 
 
-class Suspicion:
-    """The refusals of one batch.
+class AmbiguousRejections:
+    """The rejections of one batch, over all attempts of the whole batch.
 
-    Args:
-        of_pushes: the pushes are at fault from the first one on, for the destination has had its time.
+    Attributes:
+        timed_out: `IN_DOUBT_FOR_MS` is over, so that the pushes count as being at fault.
     """
 
-    def __init__(self, *, of_pushes: bool = False) -> None:
-        self._of_pushes = of_pushes
+    def __init__(self, time: Time) -> None:
+        self._time = time
+        self._first_attempt_ms = self._attempt_ms = time.hi_res_clock_ms()
+        self._pushes_at_fault = self.timed_out = False
         self._held: tuple[Refusal, ...] = ()
 
-    def certain(self, outcome: Delivered | TooLarge | Refused, refused: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
-        """The refusals that are the pushes' own fault by now, after what the destination said of a part."""
-        self._held += refused
-        if not self._of_pushes and isinstance(outcome, Refused) and outcome.in_doubt:
-            return ()
-        self._of_pushes = True
-        certain, self._held = self._held, ()
-        return certain
+    def confirm(self, outcome: Settled, refused: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+        """Adds the rejections of a part; returns those, also earlier ones, that are now known to be the pushes' fault.
 
-    def rest(self) -> Retry | tuple[Refusal, ...]:
-        """At the batch's end: `Retry` where it was all refused in doubt; one push alone has nothing to compare with."""
+        Args:
+            outcome: the destination's answer to the part.
+            refused: what it rejects of it.
+        """
+        self._held += refused
+        if not self._pushes_at_fault and isinstance(outcome, Refused) and outcome.in_doubt:
+            return ()
+        self._pushes_at_fault = True
+        return self.take_rest()
+
+    def failure(self) -> Retry | None:
+        """Why to retry the whole batch: every push of several was rejected ambiguously. A single one is not retried."""
         if len(self._held) < 2:
-            return self._held
+            return None
         first = self._held[0]
         return Retry(
             reason=first.reason, detail=f"every one of {len(self._held)} pushes is refused by itself: {first.detail}"
         )
+
+    def take_rest(self) -> tuple[Refusal, ...]:
+        """Returns the rejections that are still held, and forgets them."""
+        held, self._held = self._held, ()
+        return held
+
+    def attempt_took_ms(self) -> int:
+        """The duration of the current attempt of the whole batch so far [ms]."""
+        return self._time.hi_res_clock_ms() - self._attempt_ms
+
+    def begin_attempt(self) -> None:
+        """Begins another attempt of the whole batch."""
+        self._held = ()
+        self._attempt_ms = self._time.hi_res_clock_ms()
+        self._pushes_at_fault = self.timed_out = self._attempt_ms - self._first_attempt_ms >= IN_DOUBT_FOR_MS

@@ -1,4 +1,4 @@
-"""How long things took, in buckets with fixed bounds: what Prometheus can add up over nodes and ask for quantiles."""
+"""Histograms of durations, in buckets with fixed bounds, so that Prometheus can sum them over nodes."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 EXPORT_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Of the time that an export takes [s]."""
+"""Bounds for the duration of an export [s]."""
 FRESHNESS_BOUNDS_S: Final = (
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
     *(60.0, 120.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0),
 )
-"""Of the time from the receipt of a push to its delivery [s]: up to the outage of a day."""
+"""Bounds for the time from the receipt of a push to its delivery [s]: up to an outage of a day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +20,8 @@ class HistogramStats:
 
     Attributes:
         bounds: the upper ends of the buckets, each included.
-        counts: of each bucket alone, and at last of what lies above all bounds.
-        sum: of all values.
+        counts: number of values in each bucket, not cumulative; the last one is for values above all bounds.
+        sum: sum of all values.
     """
 
     bounds: tuple[float, ...]
@@ -30,7 +30,7 @@ class HistogramStats:
 
 
 class Histogram:
-    """Counts values; not safe for threads."""
+    """Counts values; not thread-safe."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -40,19 +40,19 @@ class Histogram:
         self._sum = 0.0
 
     def observe(self, values: Iterable[float]) -> None:
-        """Counts each value; a negative one, of clocks that disagree, as 0."""
+        """Counts each value; a negative one, from clocks that disagree, counts as 0."""
         for value in values:
             known = max(0.0, value)
             self._counts[bisect_left(self._bounds, known)] += 1
             self._sum += known
 
     def snapshot(self) -> HistogramStats:
-        """Everything as of now."""
+        """A copy of the current counts."""
         return HistogramStats(bounds=self._bounds, counts=tuple(self._counts), sum=self._sum)
 
 
 def empty(bounds: Sequence[float]) -> HistogramStats:
-    """A snapshot of nothing.
+    """A snapshot without values.
 
     >>> empty((1.0,)).counts
     (0, 0)
@@ -63,8 +63,8 @@ def empty(bounds: Sequence[float]) -> HistogramStats:
 def quantile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
     """The value below which `share` of the values lie, as `histogram_quantile` of Prometheus estimates it.
 
-    Within a bucket values are taken to be spread evenly; above all bounds the last bound is what can be said. None
-    where there are no values. Half of two values up to 1 and two up to 2:
+    It assumes that values are spread evenly within a bucket; above all bounds it returns the last bound. None if there
+    are no values. For two values up to 1 and two up to 2:
 
     >>> quantile(0.5, (1.0, 2.0), (2, 2, 0)), quantile(0.75, (1.0, 2.0), (2, 2, 0)), quantile(0.5, (1.0,), (0, 0))
     (1.0, 1.5, None)

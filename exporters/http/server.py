@@ -17,7 +17,7 @@ from typing import Any, Final
 import h11
 import structlog
 
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from exporters.http.loopback import is_loopback, names_this_machine
 from exporters.http.messages import HttpError, HttpRequest, HttpResponse
 
@@ -137,7 +137,7 @@ class HttpServer:
         self._servers: list[asyncio.Server] = []
         self._peers: set[_Peer] = set()
         self._answering = asyncio.Semaphore(settings.max_answers)
-        self._calm = CalmLog()
+        self._calm = LogLimiter()
 
     async def start(self) -> None:
         """Accepts connections from now on."""
@@ -328,7 +328,7 @@ class HttpServer:
             log.warning("the HTTP server has a problem", problem=problem, occurrences=count)
 
     def _occurrences(self, kind: str) -> int:
-        return self._calm.occurrences(kind, now_ms=round(self._now_s() * 1e3))
+        return self._calm.admit(kind, round(self._now_s() * 1e3))
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()

@@ -1,11 +1,11 @@
-"""Another Kafka topic as destination: push records as they are, or labelled OTLP for others to read.
+"""Exports to a Kafka topic: push records unchanged, or labelled OTLP for other consumers.
 
-`format = record` writes what a push log's topic holds (DESIGN, "Push record"), which `fleetgauge export` and `fleet`
-read. `format = otlp` writes each push as an `ExportMetricsServiceRequest` with the broker's labels, as the Collector's
-Kafka receiver takes it (`encoding: otlp_proto`); heartbeats have none. Either way the key is the client instance id, so
-that a client's pushes keep their order, and the header `push_id` tells repeats.
+`format = record` writes the records of a push log's topic (docs/push-log-kafka.md), which `fleetgauge export` and
+`fleet` read. `format = otlp` writes each push as an `ExportMetricsServiceRequest` with the broker's labels, as the
+Collector's Kafka receiver reads it (`encoding: otlp_proto`), without heartbeats. In both formats the key is the client
+instance id, which keeps a client's pushes in order, and the header `push_id` identifies repeats.
 
-A batch is delivered when every in-sync replica has every record of it. The log as a topic is `push_log.kafka_topic`.
+A batch is delivered when all in-sync replicas have all its records. For a topic as push log see `push_log.kafka_topic`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from base.clock import SystemTime, Time
 from base.redaction import HIDDEN
-from exporters.common_options import batch_settings, label_settings, retry_settings
-from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, RefusedRecord, Retry
-from exporters.delivery.retry import RetrySettings
+from exporters.exporter import BatchSettings, Delivered, Outcome, RefusedRecord, Retry, RetrySettings
 from exporters.kafka.outcome import failed_delivery
 from exporters.labels import Labeller, LabelSettings
-from exporters.options import Options
+from exporters.options import Options, batch_settings, label_settings, retry_settings
 from exporters.protobuf_wire import MalformedPayloadError
 from push_log.kafka_topic.clients import make_admin, make_producer, text_of
 from push_log.kafka_topic.record_codec import TopicRecord, encode_record
@@ -33,13 +31,13 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("record", "otlp")
 
-_OURS: Final = OWN_CLIENT_KEYS | {"message.max.bytes", "transactional.id"}
-"""What cannot be set with `client.*`: delivery rests on it."""
+_RESERVED_KEYS: Final = OWN_CLIENT_KEYS | {"message.max.bytes", "transactional.id"}
+"""Settings that `client.*` cannot change: delivery depends on them."""
 _TIMEOUT_KEYS: Final = ("delivery.timeout.ms", "message.timeout.ms")
 _POLL_S: Final = 0.05
-"""How soon a close is noticed [s]."""
+"""Maximum time until a close takes effect [s]."""
 _GRACE_MS: Final = 2_000
-"""How much longer than `timeout.ms` a report is waited for: the producer itself gives records up at that time [ms]."""
+"""Extra wait for a delivery report beyond `timeout.ms`, at which the producer itself drops records [ms]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +46,13 @@ class KafkaTopicExporterSettings:
 
     Attributes:
         topic: keys `bootstrap.servers` and `topic`, both required; `topic.partitions`, `topic.replication.factor` and
-            `topic.retention.ms` of a topic that is made here; `max.record.bytes`; `client.<setting>`: librdkafka's own,
-            for TLS, SASL and the like.
+            `topic.retention.ms` of a topic that the exporter creates; `max.record.bytes`; `client.<setting>`:
+            settings of librdkafka, for example for TLS and SASL.
         format: `record` or `otlp` (key `format`).
-        timeout_ms: how long a record may take to be acknowledged by all in-sync replicas (key `timeout.ms`) [ms].
+        timeout_ms: maximum time until all in-sync replicas acknowledge a record (key `timeout.ms`) [ms].
         batch: keys `batch.max.bytes`, `batch.max.records`, `linger.ms`.
         retry: keys `retry.backoff.ms`, `retry.backoff.max.ms`.
-        labels: of `format = otlp`; keys `labels`, `static.labels`, `namespace`, `label.max.bytes`.
+        labels: for `format = otlp`; keys `labels`, `static.labels`, `namespace`, `label.max.bytes`.
     """
 
     topic: KafkaTopicSettings
@@ -68,7 +66,7 @@ class KafkaTopicExporterSettings:
 
 
 class _Flight:
-    """The records of one `export` that are on their way, and what the reports say of them."""
+    """The records of one `export` that are in flight, and their delivery reports."""
 
     def __init__(self, records: int) -> None:
         self.waiting = records
@@ -76,7 +74,7 @@ class _Flight:
         self.errors: list[KafkaError] = []
 
     def report(self, push_id: str) -> Any:
-        """What is to be called with the report of a record."""
+        """The delivery callback of a record."""
 
         def settle(error: "KafkaError | None", _message: object) -> None:
             self.waiting -= 1
@@ -89,7 +87,7 @@ class _Flight:
 
 
 class KafkaTopicExporter:
-    """Writes one topic; makes it when it is missing."""
+    """Writes to one topic; creates it if it is missing."""
 
     def __init__(self, name: str, settings: KafkaTopicExporterSettings, *, time: Time | None = None) -> None:
         self.name = name
@@ -100,19 +98,19 @@ class KafkaTopicExporter:
         self._labeller = Labeller(settings.labels) if settings.format == "otlp" else None
         self._producer: Producer | None = None
         self._fatal = self._topic_is_there = self._closed = False
-        self._first_words = ""
+        self._first_error = ""
         self._has_already: set[str] = set()
 
     @property
     def destination(self) -> str:
-        """The topic, and where it is."""
+        """The topic and its brokers."""
         return f"topic {self.settings.topic.topic} at {self.settings.topic.bootstrap_servers}"
 
     def start(self) -> None:
-        """Nothing yet: connecting is left to `reach` and to the first batch, where a failure has a reason."""
+        """Does nothing: `reach` and the first batch connect, and can return a failure with its reason."""
 
     def reach(self) -> Retry | None:
-        """Looks for the topic, and makes it when it is missing. See `outcome.Exporter`."""
+        """Looks up the topic, and creates it if it is missing. See `Exporter`."""
         try:
             self._ready_producer()
         except PushLogError as error:
@@ -120,14 +118,14 @@ class KafkaTopicExporter:
         return None
 
     def close(self) -> None:
-        """Has a running `export` return; may be called twice."""
+        """Makes a running `export` return; may be called twice."""
         self._closed = True
         self._producer = None  # a running `export` keeps it until it returns
 
     def export(self, batch: Batch) -> Outcome:
-        """Sends the batch, and returns when its records are on all in-sync replicas, or some will not be.
+        """Sends the batch, and returns when all in-sync replicas have its records, or some records have failed.
 
-        What did arrive of a batch that failed is remembered, and left out when the rest is tried again.
+        The records of a failed batch that did arrive are remembered, and left out of the next attempt.
         """
         try:
             producer = self._ready_producer()
@@ -152,7 +150,7 @@ class KafkaTopicExporter:
     def _ready_producer(self) -> "Producer":
         if self._closed:
             raise PushLogError("the exporter is closed")
-        self._first_words = ""
+        self._first_error = ""
         producer = self._producer
         if producer is None or self._fatal:
             self._fatal = False
@@ -161,16 +159,16 @@ class KafkaTopicExporter:
             try:
                 ensure_topic(make_admin(self.settings.topic), self.settings.topic)
             except PushLogError as error:
-                producer.poll(0)  # which says why, where the one who looked for the topic saw a time-out
-                raise PushLogError(f"{error}{self._first_words}") from error
+                producer.poll(0)  # its error tells why, where the lookup of the topic only timed out
+                raise PushLogError(f"{error}{self._first_error}") from error
             self._topic_is_there = True
         return producer
 
     def _on_error(self, error: "KafkaError") -> None:
-        """The producer's own: after a fatal error it is of no more use, and the next try makes another."""
+        """The producer's error callback: after a fatal error the next attempt makes another producer."""
         self._fatal = self._fatal or error.fatal()
-        if not self._first_words:  # what comes after it is that all brokers are down
-            self._first_words = f"; the Kafka client says: {text_of(error)}"
+        if not self._first_error:  # later errors only tell that all brokers are down
+            self._first_error = f"; the Kafka client reports: {text_of(error)}"
 
     def _encoded(
         self, records: Sequence[PushRecord]
@@ -195,7 +193,7 @@ class KafkaTopicExporter:
     def _send(
         self, producer: "Producer", records: list[tuple[str, TopicRecord]], flight: _Flight, deadline_ms: int
     ) -> None:
-        """Hands the records to the producer, as fast as its queue takes them."""
+        """Hands the records to the producer, as fast as its queue accepts them."""
         from confluent_kafka import KafkaException
 
         topic = self.settings.topic.topic
@@ -216,7 +214,7 @@ class KafkaTopicExporter:
         if flight.waiting:
             producer.purge()
             producer.poll(0)
-            self._fatal = True  # what it may still have in the air is nothing to build on
+            self._fatal = True  # records may still be in flight in it
 
     def _is_over(self, deadline_ms: int) -> bool:
         return self._closed or self._time.hi_res_clock_ms() >= deadline_ms
@@ -225,9 +223,9 @@ class KafkaTopicExporter:
         if self._closed and (flight.waiting or flight.errors):
             return Retry(reason="cancelled", detail="the exporter is closed")
         if flight.errors:
-            failure = failed_delivery(flight.errors, self.settings.topic.topic, self._first_words)
+            failure = failed_delivery(flight.errors, self.settings.topic.topic, self._first_error)
             self._topic_is_there = failure.topic_is_there
-            # What a producer knows of a topic that was deleted may not hold for the one that takes its place.
+            # A producer's metadata of a deleted topic may not fit the topic that replaces it.
             is_spent = not failure.topic_is_there or any(error.fatal() for error in flight.errors)
             self._fatal = self._fatal or is_spent
             return failure.outcome
@@ -267,8 +265,8 @@ def kafka_topic_exporter(name: str, values: Mapping[str, object]) -> KafkaTopicE
 def _topic_settings(options: Options, timeout_ms: int) -> KafkaTopicSettings:
     client = dict(options.mapping("client", secret=True))
     for key in client:
-        if key in _OURS:
-            raise options.error(f"client.{key}", HIDDEN, "that is set by Fleetgauge, since delivery rests on it")
+        if key in _RESERVED_KEYS:
+            raise options.error(f"client.{key}", HIDDEN, "that is set by Fleetgauge, since delivery depends on it")
         if key in _TIMEOUT_KEYS:
             raise options.error(f"client.{key}", HIDDEN, "that is what timeout.ms sets")
     retention_ms = options.integer("topic.retention.ms", 7 * 24 * 3_600_000, minimum=-1, maximum=2**53)

@@ -22,9 +22,7 @@ from pyarrow import parquet as pq
 
 from base.clock import SystemTime, Time
 from base.redaction import without_credentials
-from exporters.common_options import batch_settings, retry_settings
-from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry
-from exporters.delivery.retry import RetrySettings
+from exporters.exporter import BatchSettings, Delivered, Outcome, Refused, RefusedRecord, Retry, RetrySettings
 from exporters.landing.retention import MIN_RETENTION_MS, LandingRetention
 from exporters.landing.schema import (
     DICTIONARY_COLUMNS,
@@ -34,7 +32,7 @@ from exporters.landing.schema import (
     record_batch,
 )
 from exporters.landing.storage import STORAGE_ERRORS, LandingStorage, open_storage
-from exporters.options import Options
+from exporters.options import Options, batch_settings, retry_settings
 from push_log.log import Batch
 from telemetry.push_record import PushRecord
 

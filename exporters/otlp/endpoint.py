@@ -1,4 +1,4 @@
-"""Where an OTLP receiver is, in either protocol."""
+"""Addresses of OTLP receivers, for both protocols."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ DEFAULT_PORTS: Final = {GRPC: 4317, HTTP_PROTOBUF: 4318}
 """OTLP specification, "OTLP/gRPC Default Port" and "OTLP/HTTP Default Port"."""
 
 METRICS_PATH: Final = "/v1/metrics"
-"""OTLP specification, "OTLP/HTTP Request": what is put after a base URL."""
+"""OTLP specification, "OTLP/HTTP Request": appended to a base URL."""
 
 _ENDPOINT = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/?#\[\]@]+)(?::(?P<port>\d{1,5}))?(?P<path>/[^\s?#]*)?"
@@ -37,7 +37,7 @@ class OtlpEndpoint:
     Attributes:
         host: name or address; IPv6 in brackets.
         tls: True for `https`.
-        path: what is posted to; empty for gRPC.
+        path: the path of the request; empty for gRPC.
     """
 
     host: str
@@ -50,24 +50,24 @@ class OtlpEndpoint:
 
     @property
     def target(self) -> str:
-        """As gRPC names it."""
+        """The address in gRPC's notation."""
         return f"{self.host}:{self.port}"
 
     @classmethod
     def parse(cls, text: str, protocol: str = GRPC, *, as_it_is: bool = False) -> "OtlpEndpoint":
-        """Reads `http://host:4317`, `https://host:4317` or `host:4317`; without a port it is the protocol's own.
+        """Reads `http://host:4317`, `https://host:4317` or `host:4317`; the default port is the protocol's.
 
-        HTTP/protobuf takes a URL: its path is a base to which `/v1/metrics` is added, unless it ends so already, and
-        its port, where a scheme is given, is 80 or 443 when left out, as for every URL.
+        For HTTP/protobuf it is a URL: its path is a base to which `/v1/metrics` is added, unless it already ends so,
+        and with a scheme its default port is 80 or 443, as for every URL.
 
         Args:
             text: the address.
             protocol: of `PROTOCOLS`.
-            as_it_is: the path is the whole one (OTLP exporter specification, "Endpoint URLs for OTLP/HTTP": so it is in
+            as_it_is: the path is complete (OTLP exporter specification, "Endpoint URLs for OTLP/HTTP": as in
                 `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT`).
 
         Raises:
-            ValueError: it is none of these.
+            ValueError: it is not such an address.
         """
         match = _ENDPOINT.fullmatch(text.strip())
         if match is None:

@@ -1,8 +1,8 @@
-"""The standard `OTEL_EXPORTER_OTLP_*` variables, as keys of an exporter.
+"""Reads the standard `OTEL_EXPORTER_OTLP_*` variables as keys of an exporter.
 
 Source: OpenTelemetry specification, "OpenTelemetry Protocol Exporter" (Configuration Options) and "Environment Variable
-Specification". Of the two forms of a name the one for metrics wins, whole: headers are not joined. An empty variable
-counts as none. Times are in milliseconds, as the specification has it.
+Specification". A variable for metrics replaces the general one as a whole: headers are not joined. An empty variable
+counts as unset. Times are in milliseconds, as in the specification.
 """
 
 from collections.abc import Mapping
@@ -19,22 +19,22 @@ _KEYS: Final[Mapping[str, str]] = {
     "CLIENT_CERTIFICATE": "tls.cert.file",
     "CLIENT_KEY": "tls.key.file",
 }
-"""What follows `OTEL_EXPORTER_OTLP_` or `OTEL_EXPORTER_OTLP_METRICS_` -> key of `[exporters.<name>]`."""
+"""Variable name without its prefix, one of the two below -> key of `[exporters.<name>]`."""
 
-_ANY: Final = "OTEL_EXPORTER_OTLP_"
+_ALL_SIGNALS: Final = "OTEL_EXPORTER_OTLP_"
 METRICS_VARIABLES: Final = "OTEL_EXPORTER_OTLP_METRICS_"
-"""How the names of the variables for metrics alone begin."""
+"""Prefix of the variables for metrics alone."""
 
 
 class FromVariable(NamedTuple):
-    """A key's value, and where it is from."""
+    """A key's value, and the variable that it comes from."""
 
     value: object
     variable: str
 
 
 def environment_values(environment: Mapping[str, str]) -> dict[str, FromVariable]:
-    """What the variables set, by key."""
+    """The values that the variables set, by key."""
     found: dict[str, FromVariable] = {}
     for suffix, key in _KEYS.items():
         variable = _chosen(environment, suffix)
@@ -48,7 +48,7 @@ def environment_values(environment: Mapping[str, str]) -> dict[str, FromVariable
 
 
 def _chosen(environment: Mapping[str, str], suffix: str) -> str | None:
-    names = (METRICS_VARIABLES + suffix, _ANY + suffix)
+    names = (METRICS_VARIABLES + suffix, _ALL_SIGNALS + suffix)
     return next((name for name in names if environment.get(name, "").strip()), None)
 
 
@@ -62,7 +62,7 @@ def _with_scheme(endpoint: str, environment: Mapping[str, str]) -> str:
 
 
 def _decoded(headers: str) -> str | dict[str, object]:
-    """`name=value,name=value` with values percent-encoded (W3C Baggage); what is not of this form is left as it is."""
+    """`name=value,name=value` with values percent-encoded (W3C Baggage); any other text is returned unchanged."""
     pairs = [part.partition("=") for part in headers.split(",") if part.strip()]
     if not all(equals and name.strip() for name, equals, _ in pairs):
         return headers

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import structlog
 
-from exporters.delivery.outcome import Delivered, Outcome, RefusedRecord, Retry, TooLarge, reach_tcp
+from exporters.exporter import Delivered, Outcome, RefusedRecord, Retry, TooLarge, reach_tcp
 from exporters.labels import Labeller
 from exporters.otlp.endpoint import HTTP_PROTOBUF
 from exporters.otlp.grpc_transport import GrpcTransport

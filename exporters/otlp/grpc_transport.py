@@ -6,7 +6,7 @@ from typing import Final
 
 import grpc
 
-from exporters.delivery.outcome import Outcome, Retry
+from exporters.exporter import Outcome, Retry
 from exporters.otlp.endpoint import OtlpEndpoint
 from exporters.otlp.settings import OtlpSettings
 from exporters.otlp.status import failure, not_connected, success

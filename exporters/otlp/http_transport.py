@@ -17,7 +17,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 from urllib3.response import BaseHTTPResponse
 
-from exporters.delivery.outcome import Outcome, Retry
+from exporters.exporter import Outcome, Retry
 from exporters.otlp.settings import OtlpSettings
 from exporters.otlp.status import closed_at_once, http_failure, success, tls_fault
 from exporters.tls_files import TlsFilesError

@@ -1,4 +1,4 @@
-"""What `otlp` and everything else that speaks OTLP is set to, and how the keys and variables are read."""
+"""Settings of an OTLP connection and of the exporter `otlp`, read from keys and environment variables."""
 
 import re
 from collections.abc import Mapping
@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from base.redaction import HIDDEN
-from exporters.common_options import batch_settings, label_settings, retry_settings
-from exporters.delivery.outcome import BatchSettings
-from exporters.delivery.retry import RetrySettings
+from exporters.exporter import BatchSettings, RetrySettings
 from exporters.labels import LabelSettings
-from exporters.options import Options
+from exporters.options import Options, batch_settings, label_settings, retry_settings
 from exporters.otlp.endpoint import (
     DEFAULT_ENDPOINT,
     DEFAULT_ENDPOINTS,
@@ -24,12 +22,12 @@ from exporters.otlp.environment import METRICS_VARIABLES, FromVariable, environm
 from exporters.tls_files import CA_FILE, CERT_FILE, KEY_FILE, TlsFiles
 
 COMPRESSIONS: Final = {GRPC: ("none", "gzip"), HTTP_PROTOBUF: ("none", "gzip", "zstd")}
-"""What each protocol can do; zstd is beyond OTLP's own `gzip`, and the Collector's HTTP receiver takes it."""
+"""Compressions of each protocol. OTLP requires only gzip; the Collector's HTTP receiver also accepts zstd."""
 
 _TLS_KEYS: Final = (CA_FILE, CERT_FILE, KEY_FILE)
 _HEADER_NAME = re.compile(r"[0-9a-z_.-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
-_OUR_HEADERS: Final = frozenset(
+_RESERVED_HEADERS: Final = frozenset(
     {"connection", "content-encoding", "content-length", "content-type", "host", "te", "transfer-encoding"}
 )
 
@@ -41,10 +39,10 @@ class OtlpSettings:
     Attributes:
         endpoint: `http://host:4317`, `https://host:4317` (TLS) or `host:4317` (key `endpoint`); see `OtlpEndpoint`.
         protocol: `grpc` or `http/protobuf` (key `protocol`).
-        headers: sent with every call, names in lower case (key `headers`).
-        timeout_ms: how long one call may take (key `timeout.ms`) [ms].
+        headers: headers of every call, names in lower case (key `headers`).
+        timeout_ms: maximum duration of a call (key `timeout.ms`) [ms].
         compression: `none`, `gzip`, or with `http/protobuf` `zstd` (key `compression`).
-        max_request_bytes: batches that are longer once labelled are cut (key `max.request.bytes`) [B]. The collector's
+        max_request_bytes: labelled batches that are larger are halved (key `max.request.bytes`) [B]. The collector's
             own limit is 4 MiB by default.
         tls: keys `tls.ca.file`, `tls.cert.file`, `tls.key.file`.
         batch: keys `batch.max.bytes`, `batch.max.records`, `linger.ms`.
@@ -67,17 +65,17 @@ class OtlpSettings:
 
 
 def otlp_options(name: str, values: Mapping[str, object], environment: Mapping[str, str]) -> Options:
-    """The keys of `[exporters.<name>]`, with the standard variables where a key is missing."""
+    """The keys of `[exporters.<name>]`, and the standard variables for missing keys."""
     found = _applicable(environment_values(environment), values)
     from_variables = {key: each.value for key, each in found.items()}
     return Options(name, {**from_variables, **values}, sources={key: each.variable for key, each in found.items()})
 
 
 def otlp_settings(options: Options) -> OtlpSettings:
-    """The settings that the keys make.
+    """Reads the settings of an `otlp` exporter.
 
     Raises:
-        ExporterConfigError: a key is unknown, or a value is not allowed; it names the variable that a value is from.
+        ExporterConfigError: a key is unknown, or a value is not allowed; the text names the variable of the value.
     """
     default = OtlpSettings()
     settings = replace(
@@ -92,7 +90,7 @@ def otlp_settings(options: Options) -> OtlpSettings:
 
 
 def connection_settings(options: Options) -> OtlpSettings:
-    """The settings of the connection alone: endpoint, protocol, headers, time-out, compression, TLS.
+    """Reads the settings of the connection: endpoint, protocol, headers, time-out, compression, TLS.
 
     Raises:
         ExporterConfigError: a value is not allowed.
@@ -111,7 +109,7 @@ def connection_settings(options: Options) -> OtlpSettings:
 
 
 def _applicable(found: Mapping[str, FromVariable], values: Mapping[str, object]) -> dict[str, FromVariable]:
-    """What the variables set and the file does not: the file wins, key by key."""
+    """The variables whose keys are not in the file: the file wins, key by key."""
     written = {key.partition(".")[0] if key.startswith("headers.") else key for key in values}
     return {key: each for key, each in found.items() if key not in written}
 
@@ -132,7 +130,7 @@ def _headers(options: Options) -> tuple[tuple[str, str], ...]:
             raise options.error(
                 f"headers.{name}", HIDDEN, "a header's name is of a-z, 0-9, _, - and . and not gRPC's own"
             )
-        if name in _OUR_HEADERS:
+        if name in _RESERVED_HEADERS:
             raise options.error(f"headers.{name}", HIDDEN, "that header is set by Fleetgauge")
         if not _HEADER_VALUE.fullmatch(value):
             raise options.error(f"headers.{name}", HIDDEN, "a header's value is printable ASCII")
@@ -141,7 +139,7 @@ def _headers(options: Options) -> tuple[tuple[str, str], ...]:
 
 def _tls_files(options: Options, endpoint: OtlpEndpoint) -> TlsFiles:
     found = ((key, options.optional_text(key)) for key in _TLS_KEYS)
-    # Variables are often set for a whole machine: without TLS they say nothing about this endpoint.
+    # Variables are often set for a whole machine: without TLS they do not apply to this endpoint.
     given = {key: text for key, text in found if text is not None and (endpoint.tls or not options.source(key))}
     for key, text in given.items():
         if not endpoint.tls:

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from urllib3.exceptions import HTTPError
 from urllib3.util import Retry as Retries
 
-from exporters.delivery.outcome import Delivered, Outcome, Refused, Retry, TooLarge
+from exporters.exporter import Delivered, Outcome, Refused, Retry, TooLarge
 from exporters.protobuf_wire import MalformedPayloadError, fields, read_varint
 
 MAX_SERVER_DELAY_MS: Final = 300_000

@@ -1,7 +1,7 @@
-"""A client in its form on the disk: a layout, which says what its series are, and a state, which has their numbers.
+"""The saved form of a client: a layout, which names its series, and a state, which has their numbers.
 
-A push changes the numbers of most series and the layout hardly ever: they are apart, so that a push costs a few hundred
-bytes.
+A push changes the numbers of most series and hardly ever the layout. They are separate, so that a push costs only a few
+hundred bytes.
 """
 
 import json
@@ -14,19 +14,18 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from exporters.prometheus.clients import About, Client
 from exporters.prometheus.names import MetricId
-from exporters.prometheus.series import NEVER, Series
+from exporters.prometheus.series import NEVER, About, Client, Series
 
 _HEADER: Final = struct.Struct("<qQq?")
-"""When the latest push was received [us], its time [ns], the push interval [ms], whether it was the last."""
+"""Time of receipt of the latest push [us], its time [ns], the push interval [ms], whether it was terminating."""
 
 _BESIDE_BOUNDS: Final[Mapping[str, int]] = {"counter": 1, "gauge": 1, "histogram": 3, "summary": 2}
-"""How many values a series has of each kind, beside one for each of its bounds."""
+"""Number of values of a series by kind, beside one for each of its bounds."""
 
 
 class SavedClient(NamedTuple):
-    """One row: `layout` is None where the one that was saved before still holds."""
+    """One row; `layout` is None if the saved one is still valid."""
 
     key: str
     layout: str | None
@@ -34,14 +33,14 @@ class SavedClient(NamedTuple):
 
 
 def encode_client(client: Client, describe: Callable[[MetricId], str]) -> SavedClient:
-    """A client as it is saved; `describe` says what is told of a metric."""
+    """Encodes a client; `describe` returns the description of a metric."""
     header = _HEADER.pack(client.received_at, client.time_unix_nano, client.interval_ms, client.terminated)
     layout = json.dumps(_layout(client, describe)) if client.layout_changed else None
     return SavedClient(client.saved_key, layout, header + client.numbers.tobytes())
 
 
 def decode_client(saved: SavedClient) -> tuple[Client, dict[MetricId, str]]:
-    """The client, not yet on a page, and the descriptions of its metrics.
+    """Decodes a client, which is not yet on a page, and the descriptions of its metrics.
 
     Raises:
         ValueError: the row is damaged.
@@ -74,7 +73,7 @@ def _series_layout(series: Series) -> list[Any]:
 
 
 def _fill(client: Client, metrics: list[Any], numbers: "array[float]") -> dict[MetricId, str]:
-    """Gives a client its series; raises what a damaged layout makes it raise. A metric may come more than once."""
+    """Adds the series of a layout to a client. A metric may occur more than once; a damaged layout raises anything."""
     descriptions: dict[MetricId, str] = {}
     at = 0
     for name, kind, unit, description, found in metrics:
@@ -98,13 +97,13 @@ def _fill(client: Client, metrics: list[Any], numbers: "array[float]") -> dict[M
 
 
 def _heal_sum(numbers: "array[float]", at: int, width: int) -> None:
-    """Form 1 has NaN as a histogram's sum for good, once one push did not say it: the next push that does ends it."""
+    """Repairs a NaN sum, which form 1 kept once a push came without one: the next push with a sum replaces it."""
     if numbers[at] != numbers[at]:
         numbers[at], numbers[at + width] = 0.0, math.nan
 
 
 def _text(found: Any) -> str:
-    """What has to be a text; anything else would spoil the page later."""
+    """Checks that a value is a text; anything else would break the page later."""
     if not isinstance(found, str):
-        raise TypeError(f"{found!r} is no text")
+        raise TypeError(f"{found!r} is not a text")
     return found

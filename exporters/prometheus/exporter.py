@@ -1,7 +1,7 @@
-"""The exporter: pushes in, client series on a page of its own (docs/prometheus.md).
+"""The exporter: sums up pushes into client series, and serves them on a page of its own (docs/prometheus.md).
 
-A batch is applied in memory, saved, and only then shown. What comes again after a crash, or after a save that failed,
-is known by its push id and counted once.
+A batch is applied in memory, saved, and only then shown. A push that is delivered again, after a crash or a failed
+save, is recognised by its push id and counted once.
 """
 
 import threading
@@ -12,12 +12,12 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from base.clock import SystemTime, Time
-from exporters.delivery.outcome import Delivered, Outcome, RefusedRecord, Retry
+from exporters.exporter import Delivered, Outcome, RefusedRecord, Retry
 from exporters.prometheus.client_codec import decode_client
-from exporters.prometheus.clients import encode_key
 from exporters.prometheus.page import OPENMETRICS, OWN_NAMES, TEXT, prefers_openmetrics, render
 from exporters.prometheus.page_server import Page, PageServer
 from exporters.prometheus.points import PushPoints, PushReader
+from exporters.prometheus.series import encode_key
 from exporters.prometheus.settings import PrometheusSettings, prometheus_settings
 from exporters.prometheus.shapes import AlikePush, Shapes
 from exporters.prometheus.state_file import StateError, StateFile
@@ -28,17 +28,17 @@ from telemetry.push_record import PushRecord
 log = structlog.get_logger(__name__)
 
 _MAX_POINTS: Final = 20_000
-"""Of one push: several times what any client sends."""
+"""Maximum of one push: several times what any known client sends."""
 _END_OF_TIME_US: Final = 1 << 60
-"""A record of a topic may say that it was received at any time."""
+"""Bound of `received_at`: a record of a topic may have any time of receipt."""
 
 
 class PrometheusExporter:
-    """Shows the series of all clients.
+    """Serves the series of all clients.
 
     Args:
-        name: in `[exporters.<name>]`.
-        settings: see there.
+        name: the name in `[exporters.<name>]`.
+        settings: see `PrometheusSettings`.
         time: the clocks.
     """
 
@@ -63,16 +63,16 @@ class PrometheusExporter:
 
     @property
     def url(self) -> str | None:
-        """Where the page is; None while it is not served."""
+        """URL of the page; None while it is not served."""
         return self._server.url if self._server else None
 
     @property
     def destination(self) -> str:
-        """Where the page is served."""
+        """Address of the page."""
         return str(self.settings.listen)
 
     def start(self) -> None:
-        """Takes the counters of earlier runs up, and serves the page.
+        """Loads the counters of earlier runs, and serves the page.
 
         Raises:
             StateError: the state cannot be read.
@@ -91,10 +91,10 @@ class PrometheusExporter:
                 self._state = state
             if self._server is None:
                 self._server = PageServer(self.name, self.settings.listen, self._page)
-                log.info("client series are served", exporter=self.name, url=self._server.url)
+                log.info("prometheus.page_served", exporter=self.name, url=self._server.url)
 
     def close(self) -> None:
-        """Ends the page; may be called twice."""
+        """Stops serving the page; may be called twice."""
         with self._lock:
             self._closed = True
             if self._server is not None:
@@ -104,7 +104,7 @@ class PrometheusExporter:
             self._server = self._state = None
 
     def export(self, batch: Batch) -> Outcome:
-        """Adds a batch's pushes up, saves what they changed, and shows it."""
+        """Applies a batch's pushes, saves the changes, and shows them."""
         with self._lock:
             if self._state is None:
                 return Retry(reason="closed", detail="the exporter is not started, or closed")
@@ -115,7 +115,7 @@ class PrometheusExporter:
             try:
                 self._state.save(changes.saved, [encode_key(key) for key in changes.gone], self._applied)
             except StateError as error:
-                self._applied = [record._replace(metrics=b"") for record in self._applied]  # they may wait for long
+                self._applied = [record._replace(metrics=b"") for record in self._applied]  # they may be kept for long
                 self._table.give_back(changes)
                 return Retry(reason="state", detail=str(error))
             self._applied.clear()
@@ -124,7 +124,7 @@ class PrometheusExporter:
         return Delivered(refused=refused)
 
     def _apply(self, batch: Batch, state: StateFile) -> tuple[RefusedRecord, ...]:
-        """Takes the pushes that were not taken before; those of a batch whose save failed wait in `_applied`."""
+        """Applies the pushes that were not applied before; those of a batch whose save failed are in `_applied`."""
         refused: list[RefusedRecord] = []
         unsaved = {record.push_id for record in self._applied}
         taken: set[str] = set()
@@ -139,14 +139,14 @@ class PrometheusExporter:
             try:
                 points = self._table.alike(record) or self._read(record)
             except DecodeError as error:
-                detail = f"the payload is no well-formed MetricsData: {error}"
+                detail = f"the payload is not a well-formed MetricsData: {error}"
                 refused.append(RefusedRecord(push_id=record.push_id, reason="malformed_payload", detail=detail))
                 continue
             latest = self._table.latest(record)
             if record.push_id in taken or state.taken.is_repeat(record, latest, points.time_unix_nano):
                 self._table.counts.repeated_pushes += 1
                 continue
-            # Noted before it is applied: what fails half-way is never applied twice.
+            # Noted before it is applied: a push that fails half-way is never applied twice.
             self._applied.append(record)
             taken.add(record.push_id)
             self._take(record, points, now)
@@ -165,10 +165,10 @@ class PrometheusExporter:
             self._learn(record)
 
     def _learn(self, record: PushRecord) -> None:
-        """Has the pushes that come be read by the shape of this one.
+        """Makes the next pushes be read by the shape of this one.
 
-        To learn a shape costs more than to read a push: it is tried for the 2nd, 4th, 8th, ... in a row that is not
-        like the one before, so that clients that push once, or something else each time, are hardly dearer for it.
+        Learning a shape costs more than parsing a push: it is tried for the 2nd, 4th, 8th, ... push in a row that
+        differs from the previous one, so that clients that push once, or differently each time, cost hardly more.
         """
         unlike = self._table.count_unlike(record)
         shape = self._shapes.find(record.metrics)
@@ -187,7 +187,7 @@ class PrometheusExporter:
                 continue
             self._table.restore(client, descriptions, self._now())
         if damaged:
-            log.error("clients in the state file cannot be read; their counters begin anew", clients=damaged)
+            log.error("prometheus.clients_unreadable", message="their counters restart", clients=damaged)
 
     def _page(self, accept: str) -> Page:
         self._table.sweep(self._time.hi_res_clock_ms())

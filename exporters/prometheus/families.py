@@ -1,63 +1,25 @@
-"""The metrics on the page: their names, of which no two may clash, their series, and the bounds of all that."""
+"""The metrics on the page: their names, which must not clash, their series, and the bounds of both."""
 
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from exporters.prometheus.clients import FOLDED, Client
-from exporters.prometheus.names import Kind, MetricId, family_name, help_text, reserved_names
-from exporters.prometheus.series import Series
+from exporters.prometheus.names import MetricId, family_name, reserved_names
+from exporters.prometheus.series import FOLDED, Client, Family, Series
 from exporters.prometheus.settings import SeriesSettings
 
 NO_NAME: Final = "name"
-"""Why a metric is left out that has no name, or no name that is free."""
-
-
-class Family:
-    """One metric on the page.
-
-    Attributes:
-        metric: of which pushes' metric it is made.
-        name: without the suffix of a counter.
-        sample_name: of the samples of a counter or gauge.
-        is_number: it is one of these two.
-        unit: part of the name; may be empty.
-        description: as a client sent it.
-        members: its series, each with its lines of the page; empty until they are written.
-        cost: its samples.
-    """
-
-    __slots__ = ("cost", "description", "is_number", "members", "metric", "name", "sample_name", "unit")
-
-    def __init__(self, metric: MetricId, name: str, unit: str, description: str) -> None:
-        self.metric = metric
-        self.name = name
-        self.sample_name = f"{name}_total" if metric.kind == "counter" else name
-        self.is_number = metric.kind in ("counter", "gauge")
-        self.unit = unit
-        self.description = description
-        self.members: dict[Series, str] = {}
-        self.cost = 0
-
-    @property
-    def kind(self) -> Kind:
-        """Its type on the page."""
-        return self.metric.kind
-
-    @property
-    def help(self) -> str:
-        """What the page says of it."""
-        return help_text(self.metric, self.description)
+"""Cause for leaving out a metric that has no name, or whose name is taken."""
 
 
 class Families:
-    """Every metric on the page, and what its series cost.
+    """All metrics on the page, and the number of their samples.
 
     Args:
         settings: the bounds.
-        own_names: metric names that no client's may have.
+        own_names: metric names that are reserved for the exporter.
 
     Attributes:
-        cost: samples of clients on the page.
+        cost: number of samples of clients on the page.
     """
 
     def __init__(self, settings: SeriesSettings, own_names: Iterable[str]) -> None:
@@ -67,23 +29,23 @@ class Families:
         self._names: dict[str, MetricId | None] = dict.fromkeys(own_names)
 
     def get(self, metric: MetricId) -> Family | None:
-        """The metric, if it has series."""
+        """The metric; None if it has no series."""
         return self._families.get(metric)
 
     def description(self, metric: MetricId) -> str:
-        """What a client says of a metric that is there."""
+        """The description of an existing metric."""
         return self._families[metric].description
 
     def by_name(self) -> list[Family]:
-        """Every metric, sorted."""
+        """All metrics, sorted by name."""
         return sorted(self._families.values(), key=lambda family: family.name)
 
     def has_room(self, cost: int) -> bool:
-        """True if the page may have so many samples more."""
+        """True if the page has room for `cost` more samples."""
         return self.cost + cost <= self._settings.max_series
 
     def place(self, client: Client, metric: MetricId, series: Series, description: str) -> str | None:
-        """Puts a series on the page; or says why there is no place for it: the key of a bound, or `NO_NAME`."""
+        """Adds a series to the page; returns why it cannot, the key of a bound or `NO_NAME`, or None."""
         family = self._families.get(metric)
         bound = None if client.key == FOLDED else self._bound(client, family, series.cost)
         if bound is not None:
@@ -95,9 +57,9 @@ class Families:
         return None
 
     def new(self, metric: MetricId, description: str) -> Family | None:
-        """A metric under a name of its own; with its kind as suffix where another has the name; None without one.
+        """Creates a metric, with its kind as suffix if its name is taken; None if that name is taken, too.
 
-        A series has to join it at once: a metric goes with its last.
+        A series must join it at once: a metric is removed with its last series.
         """
         found = family_name(metric)
         for name in (found.name, f"{found.name}_{metric.kind}") if found else ():
@@ -110,16 +72,16 @@ class Families:
         return None
 
     def join(self, client: Client, family: Family, series: Series) -> None:
-        """Puts a series on the page, whatever the bounds say."""
+        """Adds a series to the page, regardless of the bounds."""
         client.add(family.metric, series)
         family.members[series] = ""
         series.family = family
         self._charge(client, family, series.cost)
 
-    def leave(self, client: Client, gone: Collection[tuple[MetricId, Series]]) -> None:
-        """Takes series off the page and from their client; a metric goes with its last."""
-        client.drop(gone)
-        for metric, series in gone:
+    def leave(self, client: Client, removed: Collection[tuple[MetricId, Series]]) -> None:
+        """Removes series from the page and from their client; a metric is removed with its last series."""
+        client.drop(removed)
+        for metric, series in removed:
             family = self._families[metric]
             del family.members[series]
             self._charge(client, family, -series.cost)
@@ -129,7 +91,7 @@ class Families:
                     self._names.pop(name, None)
 
     def _bound(self, client: Client, family: Family | None, cost: int) -> str | None:
-        """The key of the bound that has no room for so many samples more; None if all have."""
+        """The key of the bound that has no room for `cost` more samples; None if all have room."""
         if client.cost + cost > self._settings.max_per_client:
             return "series.max.per.client"
         if (family.cost if family else 0) + cost > self._settings.max_per_metric:
@@ -137,8 +99,8 @@ class Families:
         return None if self.has_room(cost) else "series.max"
 
     def _charge(self, client: Client, family: Family, cost: int) -> None:
-        """Counts samples; those that others were folded into have no bound, since there are three of a metric at most,
-        and would keep the room from them that they stand for.
+        """Counts samples. Series that others were folded into have no bound: there are at most three per metric, and
+        they would take the room of those that they stand for.
         """
         if client.key != FOLDED:
             client.cost += cost

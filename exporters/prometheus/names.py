@@ -1,8 +1,8 @@
-"""Telemetry names, units and attributes in Prometheus' words: pure functions.
+"""Converts telemetry names, units and attributes to Prometheus' names and labels: pure functions.
 
-Names follow OpenTelemetry's rules for Prometheus ("Prometheus and OpenMetrics Compatibility"), so that a series is
-named as a collector names the one that it makes of the same push: every character that is not allowed becomes `_`, the
-unit is appended where the push says it (Kafka's clients say none), a monotonic sum ends in `_total`.
+Names follow OpenTelemetry's rules for Prometheus ("Prometheus and OpenMetrics Compatibility"), so that a series has the
+name that a collector gives it for the same push: each illegal character becomes `_`, the unit is appended if the push
+has one (those of Kafka's clients have none), a monotonic sum ends in `_total`.
 """
 
 import re
@@ -18,9 +18,9 @@ Kind = Literal["counter", "gauge", "histogram", "summary"]
 MAX_NAME_BYTES: Final = 512
 """Longer metric names are left out [B]."""
 _MAX_UNIT: Final = 63
-"""UCUM has none so long, and OTLP's instruments may not."""
+"""Longer than any unit of UCUM, and the limit of OTLP's instruments."""
 MAX_DESCRIPTION: Final = 300
-"""As much as is shown and kept of what a client says of its metric [characters]."""
+"""Maximum length of a client's description of its metric [characters]."""
 
 _UNITS: Final = {
     "d": "days", "h": "hours", "min": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds",
@@ -37,11 +37,11 @@ _SUFFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "summary": ("", "_count", "_sum", "_created"),
 }
 _RESERVED_LABELS: Final = frozenset({"le", "quantile", "folded"})
-"""Names that the exposition itself uses, or this exporter."""
+"""Label names that the exposition format or this exporter uses."""
 
 
 class MetricId(NamedTuple):
-    """What makes points of different pushes those of one metric. `unit` is as the push says it, mostly empty."""
+    """The identity of a metric over different pushes. `unit` is the push's text, mostly empty."""
 
     name: str
     kind: Kind
@@ -51,8 +51,8 @@ class MetricId(NamedTuple):
 class FamilyName(NamedTuple):
     """A metric's name on the page, without the suffix of a counter.
 
-    `unit` is empty where the name does not end in `_` and the unit: OpenMetrics has it as the name's suffix or not at
-    all, and a scraper refuses a whole page for one that is not.
+    `unit` is empty if the name does not end in `_` and the unit: OpenMetrics requires it as the name's suffix, and a
+    scraper rejects the whole page otherwise.
     """
 
     name: str
@@ -60,10 +60,9 @@ class FamilyName(NamedTuple):
 
 
 def family_name(metric: MetricId) -> FamilyName | None:
-    """The name that a metric has on the page; None where it has none, or name or unit are too long.
+    """The name of a metric on the page; None if it has no name, or if name or unit are too long.
 
-    A metric that clients are known to send under another kind gets its kind as a suffix, so that nobody can take the
-    name from the others.
+    A known metric of an unexpected kind gets its kind as a suffix, so that it cannot take the name from the usual one.
 
     >>> family_name(MetricId("org.apache.kafka.producer.request.total", "counter", ""))
     FamilyName(name='org_apache_kafka_producer_request', unit='')
@@ -82,7 +81,7 @@ def _family_name(metric: MetricId) -> FamilyName:
     name = re.sub(r"_{2,}", "_", re.sub(r"[^a-zA-Z0-9_]", "_", metric.name))
     if metric.kind == "counter":
         name = name.removesuffix("_total")
-    unit = _unit_words(metric.unit, metric.kind)
+    unit = _unit_name(metric.unit, metric.kind)
     if unit and not f"_{name}".endswith(f"_{unit}"):
         name = f"{name}_{unit}"
     known = _known().get(metric.name)
@@ -93,12 +92,12 @@ def _family_name(metric: MetricId) -> FamilyName:
 
 
 def reserved_names(name: str, kind: Kind) -> tuple[str, ...]:
-    """Every name that a family takes for itself: no two may have one in common (OpenMetrics, MetricFamily)."""
+    """All sample names that a family reserves: two families must have none in common (OpenMetrics, MetricFamily)."""
     return tuple(name + suffix for suffix in _SUFFIXES[kind])
 
 
 def help_text(metric: MetricId, description: str) -> str:
-    """What the page says of a metric: what is known of it, else what its client says; with the unit, if it is known.
+    """Help text of a metric: its known meaning, else the client's description; with the unit, if it is known.
 
     >>> help_text(MetricId("org.apache.kafka.producer.request.latency.max", "gauge", ""), "")
     "time from a request to its response, at most in the client's last samples [ms]"
@@ -115,24 +114,24 @@ def _known() -> Mapping[str, KnownMetric]:
     return {metric.name: metric for metric in known_metrics()}
 
 
-def _unit_words(unit: str, kind: Kind) -> str:
-    """A UCUM unit as Prometheus writes it.
+def _unit_name(unit: str, kind: Kind) -> str:
+    """A UCUM unit in Prometheus' notation.
 
-    >>> _unit_words("By/s", "gauge"), _unit_words("{requests}", "counter"), _unit_words("1", "gauge")
+    >>> _unit_name("By/s", "gauge"), _unit_name("{requests}", "counter"), _unit_name("1", "gauge")
     ('bytes_per_second', '', 'ratio')
     """
     if unit == "1":
         return "ratio" if kind == "gauge" else ""
     plain = re.sub(r"\{[^}]*\}", "", unit).strip()
     whole, slash, per = plain.partition("/")
-    words = _UNITS.get(whole, whole) if whole != "1" else ""
+    name = _UNITS.get(whole, whole) if whole != "1" else ""
     if slash:
-        words = f"{words}_per_{_PER.get(per, per)}"
-    return re.sub(r"[^a-zA-Z0-9]+", "_", words).strip("_")
+        name = f"{name}_per_{_PER.get(per, per)}"
+    return re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")
 
 
 def label_name(key: str) -> str:
-    """An attribute's key as a label's name.
+    """Converts an attribute's key to a label's name.
 
     >>> label_name("member.id"), label_name("1st"), label_name("__name__"), label_name("le")
     ('member_id', 'key_1st', 'key__name__', 'key_le')
@@ -144,7 +143,7 @@ def label_name(key: str) -> str:
 
 
 def normalised(attributes: Mapping[str, str | None]) -> dict[str, str]:
-    """The labels of a data point with these attributes, the clients' dialects read as one; empty values are none.
+    """The labels of a data point with these attributes, equal for all client dialects; without empty values.
 
     Attributes whose keys become one name are joined by `;`, in the order of their keys (OpenTelemetry's rule).
 
@@ -167,7 +166,7 @@ def normalised(attributes: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def label_text(labels: Iterable[tuple[str, str]]) -> str:
-    r"""Labels as they stand between the braces of a sample.
+    r"""Labels in the notation between the braces of a sample.
 
     >>> print(label_text([("topic", 'a"b'), ("path", "C:\\")]))
     topic="a\"b",path="C:\\"
@@ -181,5 +180,5 @@ def escaped(text: str) -> str:
 
 
 def cut(text: str, max_bytes: int) -> str:
-    """`text` with at most so many bytes of UTF-8, cut at a character."""
+    """`text` cut, at a character, to at most `max_bytes` of UTF-8."""
     return text.encode(errors="replace")[:max_bytes].decode(errors="ignore")

@@ -1,107 +1,56 @@
-"""The page as text: OpenMetrics 1.0 or Prometheus' text form 0.0.4, in pieces, one metric at a time.
+"""Renders the page as OpenMetrics 1.0 or Prometheus' text format 0.0.4, in pieces, one metric at a time.
 
-A series' lines are kept until it shows another value, since a page is scraped more often than clients push: a scrape
-writes what has changed, and joins it with the rest. Nothing is held while a piece is on its way. Source: OpenMetrics
+A series' lines are kept until its value changes, because a page is scraped more often than clients push: a scrape
+writes the changed lines, and joins them with the others. No lock is held while a piece is sent. Source: OpenMetrics
 1.0; Prometheus, "Exposition formats".
 """
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Final
 
-from exporters.prometheus.clients import Client
-from exporters.prometheus.families import Family
 from exporters.prometheus.names import Kind, escaped, label_text, reserved_names
 from exporters.prometheus.points import Values
-from exporters.prometheus.series import Series
-from exporters.prometheus.table import Counts, SeriesTable
+from exporters.prometheus.series import Client, Family, Series
+from exporters.prometheus.table import SeriesTable
 
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _PIECE_SERIES: Final = 1_000
 _MANY_BOUNDS: Final = 32
-"""Of histograms with more bounds, empty buckets at both ends are not told: a grid for everything holds little."""
+"""Histograms with more bounds are shown without the empty buckets at both ends: a general grid is mostly empty."""
 _INFINITE: Final = math.inf
 _INFO: Final = "fleetgauge_client"
 
 
-class OwnMetric(NamedTuple):
-    """One of the exporter's own metrics; its samples are label texts and values."""
-
-    name: str
-    kind: Kind
-    help: str
-    samples: Callable[[SeriesTable], list[tuple[str, float]]]
-
-
-def _one(value: Callable[[SeriesTable], float]) -> Callable[[SeriesTable], list[tuple[str, float]]]:
-    return lambda table: [("", value(table))]
-
-
-def _by_cause(counts: Callable[[Counts], dict[str, int]]) -> Callable[[SeriesTable], list[tuple[str, float]]]:
-    return lambda table: [(label_text([("cause", cause)]), n) for cause, n in sorted(counts(table.counts).items())]
-
-
-OWN: Final = (
-    OwnMetric(
-        "fleetgauge_prometheus_clients",
-        "gauge",
-        "Clients that have series on this page.",
-        _one(lambda t: t.client_count),
+_OWN: Final = "fleetgauge_prometheus_"
+_OWN_GAUGES: Final = {
+    "clients": "Clients that have series on this page.",
+    "series": "Samples of clients on this page.",
+    "series_limit": "How many there may be (series.max).",
+}
+_OWN_COUNTERS: Final = {
+    "pushes": "Pushes taken.",
+    "points": "Data points taken.",
+    "left_out_points": "Data points that are in no series, by cause.",
+    "folded_points": (
+        "Data points that were counted in a series that is not theirs alone, or twice in their push, by cause."
     ),
-    OwnMetric(
-        "fleetgauge_prometheus_series", "gauge", "Samples of clients on this page.", _one(lambda table: table.cost)
-    ),
-    OwnMetric(
-        "fleetgauge_prometheus_series_limit",
-        "gauge",
-        "How many there may be (series.max).",
-        _one(lambda table: table.settings.max_series),
-    ),
-    OwnMetric("fleetgauge_prometheus_pushes", "counter", "Pushes taken.", _one(lambda table: table.counts.pushes)),
-    OwnMetric("fleetgauge_prometheus_points", "counter", "Data points taken.", _one(lambda table: table.counts.points)),
-    OwnMetric(
-        "fleetgauge_prometheus_left_out_points",
-        "counter",
-        "Data points that are in no series, by cause.",
-        _by_cause(lambda counts: counts.left_out),
-    ),
-    OwnMetric(
-        "fleetgauge_prometheus_folded_points",
-        "counter",
-        "Data points that were counted in a series that is not theirs alone, or twice in their push, by cause.",
-        _by_cause(lambda counts: counts.folded),
-    ),
-    OwnMetric(
-        "fleetgauge_prometheus_repeated_pushes",
-        "counter",
-        "Pushes that came again, and were not counted again.",
-        _one(lambda table: table.counts.repeated_pushes),
-    ),
-    OwnMetric(
-        "fleetgauge_prometheus_resets", "counter", "Counts that began anew.", _one(lambda table: table.counts.resets)
-    ),
-    OwnMetric(
-        "fleetgauge_prometheus_gaps",
-        "counter",
-        "Pushes before which another one of their client is missing.",
-        _one(lambda table: table.counts.gaps),
-    ),
-    OwnMetric(
-        "fleetgauge_prometheus_expired_clients",
-        "counter",
-        "Clients whose series went, by cause.",
-        _by_cause(lambda counts: counts.expired_clients),
-    ),
-)
-"""What the exporter says of itself, at the end of the page."""
+    "repeated_pushes": "Pushes that came again, and were not counted again.",
+    "resets": "Counts that began anew.",
+    "gaps": "Pushes before which another one of their client is missing.",
+    "expired_clients": "Clients whose series went, by cause.",
+}
+"""The exporter's own metrics, without `_OWN`: name -> help. The counters are the fields of `Counts`."""
 
 OWN_NAMES: Final = frozenset(
-    name for names in (*(reserved_names(own.name, own.kind) for own in OWN), (_INFO, f"{_INFO}_info")) for name in names
+    {_INFO, f"{_INFO}_info"}
+    | {name for own in _OWN_GAUGES for name in reserved_names(_OWN + own, "gauge")}
+    | {name for own in _OWN_COUNTERS for name in reserved_names(_OWN + own, "counter")}
 )
-"""Names that no client's metric may have."""
+"""Names that are reserved for the exporter."""
 
 
 def prefers_openmetrics(accept: str) -> bool:
@@ -116,23 +65,32 @@ def prefers_openmetrics(accept: str) -> bool:
 
 
 def render(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
-    """The whole page. What changed is written first, a piece without text at a time."""
+    """Yields the whole page. Changed lines are written first, with an empty piece after each step."""
     for _ in table.write_lines(write_lines):
         yield ""
     for family in table.families():
         yield from _family(family, table.lines(family), openmetrics=openmetrics)
     yield from _infos(table.infos(), openmetrics=openmetrics)
-    for own in OWN:
-        lines = [_head(own.name, own.kind, own.help, "", openmetrics=openmetrics)]
-        name = f"{own.name}_total" if own.kind == "counter" else own.name
-        lines += [_line(name, labels, float(value)) for labels, value in own.samples(table)]
-        yield "".join(lines)
+    yield from _own_metrics(table, openmetrics=openmetrics)
     if openmetrics:
         yield "# EOF\n"
 
 
+def _own_metrics(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
+    gauges = {"clients": table.client_count, "series": table.cost, "series_limit": table.settings.max_series}
+    for name, value in gauges.items():
+        yield _head(_OWN + name, "gauge", _OWN_GAUGES[name], "", openmetrics=openmetrics)
+        yield _line(_OWN + name, "", float(value))
+    for name, text in _OWN_COUNTERS.items():
+        count: int | Mapping[str, int] = getattr(table.counts, name)
+        by_cause = {"": count} if isinstance(count, int) else count
+        yield _head(_OWN + name, "counter", text, "", openmetrics=openmetrics)
+        for cause, value in sorted(by_cause.items()):
+            yield _line(f"{_OWN}{name}_total", label_text([("cause", cause)]) if cause else "", float(value))
+
+
 def write_lines(client: Client) -> None:
-    """Writes what the page says of a client's series, in both forms: what has changed since, and is saved."""
+    """Writes the lines of a client's series that are saved and have changed; they are the same in both formats."""
     shown, before, identity = client.shown, client.written, client.identity
     saved, written = len(shown), len(before)
     for found in client.series.values():
@@ -143,7 +101,7 @@ def write_lines(client: Client) -> None:
             if not family.is_number:
                 family.members[series] = _distribution(family, series)
                 continue
-            # Nearly all series are such, and each is here after every push: no calls for one.
+            # Nearly all series are numbers, and each is here after every push: avoid function calls.
             value = shown[at] + shown[at + 1]
             if at < written and before[at] + before[at + 1] == value:
                 continue
@@ -182,12 +140,12 @@ def _head(name: str, kind: Kind, text: str, unit: str, *, openmetrics: bool) -> 
         of_unit = f"# UNIT {name} {unit}\n" if unit else ""
         return f"# TYPE {name} {kind}\n{of_unit}# HELP {name} {escaped(text)}\n"
     full = f"{name}_total" if kind == "counter" else name
-    text = text.replace("\\", "\\\\").replace("\n", "\\n")  # quotes stand for themselves here
+    text = text.replace("\\", "\\\\").replace("\n", "\\n")  # quotes are not escaped here
     return f"# HELP {full} {text}\n# TYPE {full} {kind}\n"
 
 
 def _histogram(name: str, identity: str, labels: str, bounds: Values, values: Values) -> Iterator[str]:
-    """Buckets from the first to the last that holds anything, where there are many: the others say nothing more."""
+    """The lines of a histogram; if it has many buckets, only those from the first to the last non-empty one."""
     count, total, *buckets = values
     joined = _joined(identity, labels)
     reached = 0.0
@@ -198,8 +156,8 @@ def _histogram(name: str, identity: str, labels: str, bounds: Values, values: Va
         yield _line(f"{name}_bucket", _joined(joined, f'le="{_number(bound)}"'), reached)
     yield _line(f"{name}_bucket", _joined(joined, 'le="+Inf"'), count)
     if total >= 0 and all(bound >= 0 for bound in bounds[:1]):
-        # OpenMetrics has count and sum together, and neither where the sum is unknown or may fall; the last bucket is
-        # the count, too.
+        # OpenMetrics requires count and sum together, and neither if the sum is unknown or may fall; the last bucket
+        # also is the count.
         yield _line(f"{name}_count", joined, count)
         yield _line(f"{name}_sum", joined, total)
 
@@ -208,7 +166,7 @@ def _summary(name: str, identity: str, labels: str, bounds: Values, values: Valu
     count, total, *quantiles = values
     joined = _joined(identity, labels)
     for quantile, value in zip(bounds, quantiles, strict=True):
-        # OpenMetrics has no quantile below 0: strict readers refuse the whole page for one.
+        # OpenMetrics forbids a quantile below 0: strict parsers would reject the whole page.
         yield _line(name, _joined(joined, f'quantile="{_number(quantile)}"'), math.nan if value < 0 else value)
     if total >= 0:
         yield _line(f"{name}_sum", joined, total)
@@ -225,7 +183,7 @@ def _line(name: str, labels: str, value: float) -> str:
 
 
 def _number(value: float) -> str:
-    """A number as both forms write it: `+Inf`, `NaN`.
+    """A number in the notation of both formats: `+Inf`, `NaN`.
 
     >>> _number(0.5), _number(3.0), _number(math.inf), _number(-math.inf), _number(math.nan)
     ('0.5', '3.0', '+Inf', '-Inf', 'NaN')

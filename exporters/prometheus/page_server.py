@@ -1,7 +1,7 @@
 """Serves the page of client series over HTTP, with gzip, from a thread of its own (`exporters.http.server`).
 
-The page is made in pieces, in threads, and sent piece by piece: memory does not grow with the page or with a slow
-reader.
+The page is rendered in pieces, in threads, and sent piece by piece: memory does not grow with the page or with a slow
+client.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ SETTINGS: Final = HttpSettings(max_connections=32)
 _BACKLOG: Final = 64
 _FINISH_S: Final = 1.0
 _CHUNK_BYTES: Final = 64 << 10
-_LET_OTHERS_WORK_S: Final = 0.0005
+_YIELD_S: Final = 0.0005
 _GZIP_LEVEL: Final = 1
-"""Labels repeat so much that more effort gains little."""
+"""Labels repeat so much that a higher level gains little."""
 
 
 class PageError(FleetgaugeError):
-    """The page cannot be served; the text says why and what to do."""
+    """The page cannot be served; the text has the reason and the remedy."""
 
 
 class Page(NamedTuple):
-    """A page in pieces, and its content type. After an empty piece others are let work: see `_chunks`."""
+    """A page in pieces, and its content type. After an empty piece other threads may run: see `_chunks`."""
 
     content_type: str
     pieces: Iterator[str]
@@ -44,12 +44,12 @@ class PageServer:
 
     Args:
         exporter: the name in `[exporters.<name>]`, for the error.
-        address: where; port 0 takes a free one.
-        page: makes the page that an `Accept` header asks for; called in a thread per request.
+        address: the address to bind; port 0 is any free port.
+        page: makes the page for an `Accept` header; called in a thread per request.
     """
 
     def __init__(self, exporter: str, address: Address, page: Callable[[str], Page]) -> None:
-        """Binds the address, and serves from now on.
+        """Binds the address, and begins to serve.
 
         Raises:
             PageError: the address cannot be bound.
@@ -64,11 +64,11 @@ class PageServer:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """URL of the page."""
         return f"http://{self.address}{PATH}"
 
     def close(self) -> None:
-        """Accepts no more, and frees the port; scrapes under way have a second to end. Called once."""
+        """Frees the port; running scrapes have a second to end. Called once."""
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
         self._socket.close()
@@ -85,7 +85,7 @@ class PageServer:
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
         if request.path != PATH:
-            raise HttpError(404, f"nothing is served there; client series are at {PATH}")
+            raise HttpError(404, f"this path does not exist; client series are at {PATH}")
         page = await asyncio.to_thread(self._page, request.accept)
         zipped = _accepts_gzip(request.accept_encoding)
         headers = {"Vary": "Accept, Accept-Encoding"}
@@ -105,7 +105,7 @@ def _bound(exporter: str, address: Address) -> socket.socket:
 
 
 async def _made_in_threads(chunks: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The chunks, each made in a thread: a large page must not hold up the other connections."""
+    """Yields the chunks, each made in a thread: a large page must not block other connections."""
     while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
         yield chunk
 
@@ -124,13 +124,13 @@ def _accepts_gzip(header: str) -> bool:
 
 
 def _chunks(pieces: Iterator[str], *, zipped: bool) -> Iterator[bytes]:
-    """The pieces as bytes of some size, compressed or not; what cannot be encoded is replaced."""
+    """Joins the pieces to chunks of bytes, optionally compressed; unencodable characters are replaced."""
     packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, zlib.MAX_WBITS | 16) if zipped else None
     waiting = bytearray()
     for piece in pieces:
         if not piece:
-            # A lock that is let go and taken again at once is never free for a thread that waits for it.
-            time.sleep(_LET_OTHERS_WORK_S)
+            # A lock that is released and taken again at once never becomes free for a waiting thread.
+            time.sleep(_YIELD_S)
             continue
         data = piece.encode(errors="replace")
         waiting += packer.compress(data) if packer else data

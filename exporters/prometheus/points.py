@@ -1,7 +1,7 @@
-"""The data points of one push, as the page needs them: one measurement for each series, whatever the client's dialect.
+"""Reads the data points of one push into one measurement per series, for every client dialect.
 
-Read by protobuf's own classes and loops. Pure: payload bytes in, values out. What a push says twice is read once here:
-librdkafka's links to no known broker, which have one node id, and the doubled topics of Java's consumers.
+It uses protobuf's own classes. Pure: payload bytes in, values out. Points that a push has twice are read once:
+librdkafka's connections to unknown brokers, which share a node id, and the doubled topics of Java's consumers.
 """
 
 import itertools
@@ -18,8 +18,8 @@ from exporters.prometheus.names import MAX_DESCRIPTION, Kind, MetricId, cut, lab
 from telemetry.catalogue.dialects import text_of, twin_families
 
 GRID: Final = tuple(2.0**exponent for exponent in range(-20, 44))
-"""Bounds of the classic histogram that an exponential one becomes. Powers of two, since the buckets of every scale lie
-within such ones: whatever the scales of a client's pushes, they add up without loss."""
+"""Bounds of the classic histogram that replaces an exponential one. They are powers of two, because the buckets of
+every scale lie within such bounds: pushes of different scales add up without loss."""
 
 _NO_RECORDED_VALUE: Final = 1
 _DELTA: Final = 1
@@ -27,33 +27,33 @@ _CUMULATIVE: Final = 2
 _MAX_LABEL_TEXT: Final = 8_192
 """All attributes of a data point together as labels [characters]; points with more are left out."""
 _MAX_RESOURCE: Final = 32
-"""Attributes of a client's resource that are looked at; clients have five at most."""
+"""Maximum number of resource attributes that are read; known clients have at most five."""
 _MAX_RESOURCE_KEY: Final = 256
 _CACHED_SETS: Final = 65_536
 _CACHED_LABEL_TEXT: Final = 512
-"""Longer ones are made anew each time, so that nobody fills the memory with them [characters]."""
+"""Longer ones are not cached, so that they cannot fill the memory [characters]."""
 
 Values = tuple[float, ...]
 
 
 class Mode(IntEnum):
-    """How a measurement changes what its series shows."""
+    """How a measurement changes the value of its series."""
 
     AS_IS = 0
-    """It is the value."""
+    """It replaces the value."""
     DELTA = 1
     """It is added."""
     CUMULATIVE = 2
-    """It is the value since its start: what was counted before a reset is added."""
+    """It is the count since its start; counts before a reset are added."""
 
 
 @dataclass(slots=True)
 class Measurement:
-    """What a push says of one series.
+    """A push's measurement of one series.
 
     Attributes:
-        mode: how it is to be taken.
-        start_unix_nano: since when it counts; 0 where the client does not say.
+        mode: how it is applied.
+        start_unix_nano: start of the count; 0 if the push has none.
         values: one number; or of a histogram count, sum (NaN if unknown) and the count of each bucket; or of a summary
             count, sum and the value of each quantile.
         bounds: upper bounds of a histogram's buckets but the last, which has none; a summary's quantiles.
@@ -66,7 +66,7 @@ class Measurement:
 
 
 class AttributeSet(NamedTuple):
-    """Attributes of a data point: as labels, and as they came where they have a topic that may be doubled."""
+    """Attributes of a data point: as labels, and unchanged if they have a topic that may be doubled."""
 
     labels: str
     with_topic: dict[str, str | None] | None
@@ -74,16 +74,16 @@ class AttributeSet(NamedTuple):
 
 @dataclass(slots=True)
 class PushPoints:
-    """What one push holds.
+    """The content of one push.
 
     Attributes:
         measurements: by metric and labels.
-        descriptions: of the metrics that came with one.
-        resource: attributes of its resources, the first that says something of each.
-        time_unix_nano: the latest time of a point; 0 for none.
-        delta_start_unix_nano: since when its deltas count, the earliest; None without deltas.
+        descriptions: descriptions of the metrics that have one.
+        resource: attributes of its resources; the first value of each key.
+        time_unix_nano: the latest time of a point; 0 if there is none.
+        delta_start_unix_nano: the earliest start of its deltas; None without deltas.
         left_out: points that are in no measurement, by cause.
-        folded: points that were one with another of the same push, by cause.
+        folded: points that were joined with another one of the same push, by cause.
     """
 
     measurements: dict[MetricId, dict[str, Measurement]] = field(default_factory=dict)
@@ -96,12 +96,12 @@ class PushPoints:
 
 
 class PushReader:
-    """Reads pushes; remembers the attribute sets that it saw, since they come again with every push.
+    """Reads pushes; caches attribute sets, because they are repeated with every push.
 
     Args:
-        max_points: of one push; those beyond are left out, so that no push can take minutes.
+        max_points: limit per push; further points are left out, so that no push can take minutes.
         max_value_bytes: longer attribute values are cut [B of UTF-8].
-        reserved: names of labels that are the broker's: a data point's own go.
+        reserved: label names of the broker; attributes of data points with these names are removed.
     """
 
     def __init__(self, *, max_points: int, max_value_bytes: int, reserved: Collection[str] = ()) -> None:
@@ -114,7 +114,7 @@ class PushReader:
         """The points of a payload.
 
         Raises:
-            google.protobuf.message.DecodeError: it is no well-formed `MetricsData`.
+            google.protobuf.message.DecodeError: it is not a well-formed `MetricsData`.
         """
         found = PushPoints()
         topics: dict[MetricId, dict[str, dict[str, str | None]]] = {}
@@ -127,7 +127,7 @@ class PushReader:
         return found
 
     def read_resource(self, attributes: Sequence[Any], known: dict[str, str]) -> None:
-        """Adds what is not known yet."""
+        """Adds resource attributes that are not in `known` yet."""
         for attribute in attributes[:_MAX_RESOURCE]:
             key = attribute.key
             if key in known or len(known) >= _MAX_RESOURCE or len(key) > _MAX_RESOURCE_KEY:
@@ -138,7 +138,7 @@ class PushReader:
     def _read_metric(
         self, metric: Metric, found: PushPoints, topics: dict[MetricId, dict[str, dict[str, str | None]]], room: int
     ) -> int:
-        """Takes a metric's points into `found`; returns how many more may come in this push."""
+        """Adds a metric's points to `found`; returns how many more points the push may have."""
         data_kind = metric.WhichOneof("data")
         if data_kind is None:
             return room
@@ -169,7 +169,7 @@ class PushReader:
         return max(0, room - points)
 
     def attributes(self, attributes: Iterable[Any]) -> AttributeSet | None:
-        """The attributes as labels; None where they are too long."""
+        """The attributes as labels; None if they are too long."""
         key = tuple((each.key, text_of(each.value)) for each in attributes)
         known = self._sets.get(key)
         if known is None:
@@ -187,7 +187,7 @@ class PushReader:
 
 
 def metrics_of(data: MetricsData) -> Iterator[tuple[Metric, Sequence[Any]]]:
-    """Every metric with the attributes of its resource; those of a resource come with its first metric alone."""
+    """Yields each metric with the attributes of its resource; these come only with the resource's first metric."""
     for resource_metrics in data.resource_metrics:
         attributes: Sequence[Any] = resource_metrics.resource.attributes
         for scope_metrics in resource_metrics.scope_metrics:
@@ -197,9 +197,9 @@ def metrics_of(data: MetricsData) -> Iterator[tuple[Metric, Sequence[Any]]]:
 
 
 def kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
-    """What a metric is on the page, and how its points are taken.
+    """The kind of a metric on the page, and how its points are applied.
 
-    A sum that may fall is a gauge, and one of unknown temporality is shown as it is, as a gauge too.
+    A sum that may fall is a gauge, and so is one of unknown temporality.
     """
     if data_kind == "gauge":
         return "gauge", Mode.AS_IS
@@ -216,23 +216,23 @@ def kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
 
 
 def has_no_value(point: Any) -> bool:
-    """True if a data point says that nothing was recorded."""
+    """True if a data point has the flag "no recorded value"."""
     return bool(point.flags & _NO_RECORDED_VALUE)
 
 
 def _number(kind: Kind, mode: Mode, point: Any) -> Measurement | str:
-    """What a data point of a gauge or a sum says, or why it says nothing: `no_value`, `malformed`."""
+    """The measurement of a gauge or sum point, or why it has none: `no_value`, `malformed`."""
     member = point.WhichOneof("value")
     value = float(getattr(point, member)) if member else math.nan
     if math.isnan(value) or has_no_value(point):
         return "no_value"
     if mode != Mode.AS_IS and (math.isinf(value) or (kind == "counter" and value < 0)):
-        return "malformed"  # added up, it would spoil the series for good
+        return "malformed"  # it would make the sum of the series useless
     return Measurement(mode, point.start_time_unix_nano, (value,))
 
 
 def _distribution(data_kind: str, mode: Mode, point: Any) -> Measurement | str:
-    """The same of a histogram or a summary."""
+    """As `_number`, for a histogram or a summary."""
     if has_no_value(point):
         return "no_value"
     if data_kind == "summary":
@@ -249,7 +249,7 @@ def _summary(point: Any) -> Measurement:
 
 
 def _explicit(point: Any) -> tuple[Values, Values] | None:
-    """Values and bounds of a histogram point; None where they do not fit each other."""
+    """Values and bounds of a histogram point; None if they do not match."""
     bounds = tuple(point.explicit_bounds)
     counts = tuple(map(float, point.bucket_counts)) or (float(point.count),)
     rising = all(low < high for low, high in itertools.pairwise(bounds))
@@ -259,13 +259,13 @@ def _explicit(point: Any) -> tuple[Values, Values] | None:
 
 
 def _exponential(point: Any) -> tuple[Values, Values]:
-    """The same of an exponential histogram, on `GRID`: what is not above 0 lies in the lowest bucket."""
+    """As `_explicit`, for an exponential histogram, on `GRID`: values up to 0 are in the lowest bucket."""
     counts = [0.0] * (len(GRID) + 1)
     counts[_bucket(point.zero_threshold)] += point.zero_count
     counts[0] += sum(point.negative.bucket_counts)
     for index, count in enumerate(point.positive.bucket_counts, start=point.positive.offset):
         if count:
-            # The bucket ends at 2^((index + 1) / 2^scale); of a bound that is no power of two, the next one.
+            # The bucket ends at 2^((index + 1) / 2^scale), rounded up to the next power of two.
             exponent = -((-(index + 1)) >> point.scale) if point.scale >= 0 else (index + 1) << min(-point.scale, 16)
             counts[min(max(exponent + 20, 0), len(GRID))] += count
     return (sum(counts), _sum(point), *counts), GRID
@@ -291,7 +291,7 @@ def _note_times(found: PushPoints, measurement: Measurement, point: Any) -> None
 def _join(
     found: PushPoints, by_labels: dict[str, Measurement], labels: str, measurement: Measurement, kind: Kind
 ) -> None:
-    """Makes one of two measurements with the same labels: a push may say one identity twice."""
+    """Joins two measurements with the same labels: a push may have one identity twice."""
     before = by_labels[labels]
     found.folded["double_identity"] += 1
     if before.bounds != measurement.bounds or kind == "summary":
@@ -303,7 +303,7 @@ def _join(
 
 
 def _drop_twins(found: PushPoints, metric_id: MetricId, sets: dict[str, dict[str, str | None]]) -> None:
-    """Takes out what was counted under a dotted topic as well; see `twin_families`."""
+    """Removes points that were also counted under a dotted topic; see `twin_families`."""
     labels = list(sets)
     _, twins = twin_families(sets.values())
     for index in twins:

@@ -5,11 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from exporters.common_options import batch_settings, label_settings, retry_settings
-from exporters.delivery.outcome import BatchSettings
-from exporters.delivery.retry import RetrySettings
+from exporters.exporter import BatchSettings, RetrySettings
 from exporters.labels import LabelSettings
-from exporters.options import Options
+from exporters.options import Options, batch_settings, label_settings, retry_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,11 +15,11 @@ class SeriesSettings:
     """Bounds of the series on the page. A histogram counts as all its samples, a client as one more.
 
     Attributes:
-        max_series: in all (key `series.max`).
-        max_per_client: of one client (key `series.max.per.client`).
-        max_per_metric: of one metric (key `series.max.per.metric`).
-        linger_ms: how long a series stays at least after a push, and after a terminating one, so that scrapes see it
-            (key `series.linger.ms`) [ms].
+        max_series: in total (key `series.max`).
+        max_per_client: per client (key `series.max.per.client`).
+        max_per_metric: per metric (key `series.max.per.metric`).
+        linger_ms: minimum time that a series stays after a push, also a terminating one, so that scrapes see it (key
+            `series.linger.ms`) [ms].
     """
 
     max_series: int = 200_000
@@ -32,7 +30,7 @@ class SeriesSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the page is served; port 0 takes any that is free.
+    """Address of the page; port 0 is any free port.
 
     Source of the default: OpenTelemetry specification, "Metrics Exporter - Prometheus" (localhost, 9464).
     """
@@ -48,7 +46,7 @@ class Address:
         """Reads `host:port`, the host an IP address or `localhost`.
 
         Raises:
-            ValueError: the text is none.
+            ValueError: the text is not an address.
         """
         host, colon, port = text.rpartition(":")
         if not colon or not (port.isascii() and port.isdigit() and int(port) < 65_536):
@@ -67,11 +65,11 @@ class PrometheusSettings:
     """A `prometheus` exporter's settings; the keys are those of `[exporters.<name>]`.
 
     Attributes:
-        listen: where the page `/metrics` is served (key `listen`).
-        state_file: what keeps the counters over a restart (key `state.file`); None keeps them in memory alone. Under
-            `fleetgauge` it lies in the data directory, if nothing else is said.
+        listen: address of the page `/metrics` (key `listen`).
+        state_file: file that keeps the counters over a restart (key `state.file`); None keeps them only in memory.
+            Under `fleetgauge` the default is in the data directory.
         series: keys `series.max`, `series.max.per.client`, `series.max.per.metric`, `series.linger.ms`.
-        labels: keys `labels`, `static.labels`, `namespace`, `label.max.bytes`; `client_instance_id` is always one.
+        labels: keys `labels`, `static.labels`, `namespace`, `label.max.bytes`; `client_instance_id` is always added.
         batch: keys `batch.max.bytes`, `batch.max.records`, `linger.ms`.
         retry: keys `retry.backoff.ms`, `retry.backoff.max.ms`.
     """
@@ -89,7 +87,7 @@ class PrometheusSettings:
 
 
 def prometheus_settings(name: str, values: Mapping[str, object]) -> PrometheusSettings:
-    """The settings that `[exporters.<name>]` holds.
+    """Reads the keys of `[exporters.<name>]`.
 
     Raises:
         ExporterConfigError: a key is unknown, or a value is not allowed.

@@ -1,9 +1,9 @@
-"""Pushes that are alike but for their numbers: read by the places of these in the bytes, without parsing anything.
+"""Reads pushes that differ from earlier ones only in their numbers, by the offsets of these, without parsing.
 
-A client says the same of the same things with every push. Values and times of gauges and sums are eight bytes each in
-OTLP (fixed64, sfixed64, double), and what lies between them says all the rest: the metrics, the attributes, and where
-everything ends. So two payloads with the same bytes there are read alike. What is not as usual, a count below 0 for
-instance, is left to `PushReader`, and so are distributions: this is quicker for most pushes, and no other reading.
+A client's pushes repeat the same metrics. Values and times of gauges and sums are eight bytes each in OTLP (fixed64,
+sfixed64, double), and the bytes between them have all the rest: the metrics, the attributes, and all lengths. So two
+payloads with the same bytes between the numbers have the same shape. Unusual numbers, for instance a count below 0, and
+distributions are left to `PushReader`. The result is always that of `PushReader`, only faster for most pushes.
 """
 
 from collections import Counter
@@ -31,9 +31,9 @@ _CODES: Final = {_START: "Q", _TIME: "Q", _DOUBLE: "d", _INT: "q"}
 """Tags of a data point's numbers, and how `struct` reads them."""
 
 _MAX_BYTES_A_POINT: Final = 512
-"""Of payloads whose shape is kept: real ones have 60 to 220 [B]."""
+"""Limit for payloads whose shape is kept; real ones have 60 to 220 [B]."""
 _MAX_BYTES: Final = 128 << 10
-"""Real ones have up to some 40 kB [B]."""
+"""Limit for payloads whose shape is kept; real ones have up to 40 kB [B]."""
 _KEPT_LENGTHS: Final = 256
 _KEPT_OF_A_LENGTH: Final = 4
 _KEPT_BYTES: Final = 8 << 20
@@ -49,7 +49,7 @@ Identity = tuple[MetricId, str]
 
 
 class Place(NamedTuple):
-    """Where the numbers of a data point are among those of its push; 0 for one that it does not say."""
+    """Indices of a data point's numbers among those of its push; 0 for a missing number."""
 
     value: int
     time: int
@@ -57,13 +57,13 @@ class Place(NamedTuple):
 
 
 class AlikePush(NamedTuple):
-    """The numbers of a push, in the order in which its shape has their series.
+    """The numbers of a push, in the order of the series in its shape.
 
     Attributes:
-        deltas: what is added.
-        gauges: values as they are; NaN where nothing was recorded.
+        deltas: values to add.
+        gauges: values to set; NaN if nothing was recorded.
         cumulative: counts since their start.
-        starts: that start of each [ns since the epoch]; 0 where the push does not say it.
+        starts: the start of each of those [ns since the epoch]; 0 if the push has none.
         time_unix_nano, delta_start_unix_nano: as in `PushPoints`.
     """
 
@@ -76,23 +76,23 @@ class AlikePush(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Data points with one identity."""
+    """Data points with the same identity."""
 
     mode: Mode
     places: list[Place]
 
 
 class _Layout(NamedTuple):
-    """Where everything is in pushes of one shape: places of values, but for `starts`, `delta_starts` and `times`.
+    """The indices of the numbers in pushes of one shape: of values, except in `starts`, `delta_starts` and `times`.
 
     Attributes:
-        form: of the whole payload, for `struct`.
-        deltas, gauges, cumulative: of each measurement, that of each of its points.
-        starts: of each cumulative measurement.
-        counts: of all points that may not be below 0.
-        entangled: of points that matter to others: those with the same identity, and with a doubled topic.
-        delta_starts: of all points that are deltas.
-        times: of each point its value and its time.
+        form: format of the whole payload, for `struct`.
+        deltas, gauges, cumulative: for each measurement the values of its points.
+        starts: the start of each cumulative measurement.
+        counts: values of all points that must not be below 0.
+        entangled: values of points that affect others: those with the same identity, or with a doubled topic.
+        delta_starts: starts of all points that are deltas.
+        times: value and time of each point.
     """
 
     form: str
@@ -107,7 +107,7 @@ class _Layout(NamedTuple):
 
 
 class Frame:
-    """Reads the numbers of pushes of one layout; it is the same for many clients, whose names and ids are as long."""
+    """Reads the numbers of pushes of one layout, which clients with names and ids of equal lengths share."""
 
     def __init__(self, layout: _Layout) -> None:
         self._struct = Struct(layout.form)
@@ -123,15 +123,15 @@ class Frame:
         self._pick_times = _picker([time for _, time in layout.times])
 
     def unpack(self, payload: bytes) -> tuple[bytes, Numbers] | None:
-        """What a payload has between its numbers, and these; None if it has another length."""
+        """The bytes between a payload's numbers, and the numbers; None if it has another length."""
         if len(payload) != self._struct.size:
             return None
         found = self._struct.unpack(payload)
         return b"".join(self._pick_text(found)), found
 
     def push(self, found: Numbers) -> AlikePush | None:
-        """The numbers in their order; None if some are not as usual."""
-        # A point without a value, or with a wrong one, is none: it joins no other, and is nobody's twin.
+        """The numbers in their order; None if some are unusual."""
+        # A point without a value, or with an invalid one, does not count: it joins no other point, and is no twin.
         if not _are_counts(self._pick_counts(found)) or _has_nan(self._pick_entangled(found)):
             return None
         gauges = self._gauges(found)
@@ -150,14 +150,14 @@ class Frame:
 
 
 class Shape:
-    """What payloads have in common that are alike but for their numbers.
+    """The common part of payloads that differ only in their numbers.
 
     Attributes:
-        frame: reads these.
-        text: what is between them.
-        deltas, gauges, cumulative: identities of the measurements that such a push has.
+        frame: reads the numbers.
+        text: the bytes between them.
+        deltas, gauges, cumulative: identities of the measurements of such a push.
         resource: attributes of its resources.
-        left_out, folded: points that each such push has for nothing, and twice, by cause.
+        left_out, folded: points of each such push that are left out, and joined with others, by cause.
     """
 
     __slots__ = ("cumulative", "deltas", "folded", "frame", "gauges", "left_out", "resource", "text")
@@ -171,21 +171,21 @@ class Shape:
         self.folded = points.folded
 
     def fits(self, payload: bytes) -> bool:
-        """True if the payload is of this shape."""
+        """True if the payload has this shape."""
         found = self.frame.unpack(payload)
         return found is not None and found[0] == self.text
 
     def read(self, payload: bytes) -> AlikePush | None:
-        """The numbers of a payload; None if it is not of this shape, or has numbers that are not as usual."""
+        """The numbers of a payload; None if it has another shape, or unusual numbers."""
         found = self.frame.unpack(payload)
         return self.frame.push(found[1]) if found is not None and found[0] == self.text else None
 
 
 class Shapes:
-    """The shapes that were met lately, by the length of their payloads, so that clients that are alike share theirs.
+    """The recent shapes, by the length of their payloads; clients with equal pushes share a shape.
 
     Args:
-        reader: tells what a data point is.
+        reader: reads attributes of data points.
     """
 
     def __init__(self, reader: PushReader) -> None:
@@ -196,11 +196,11 @@ class Shapes:
         self._identities: dict[Identity, Identity] = {}
 
     def find(self, payload: bytes) -> Shape | None:
-        """The known shape of a payload."""
+        """The known shape of a payload; None if it has another."""
         return next((shape for shape in self._known.get(len(payload), ()) if shape.fits(payload)), None)
 
     def learn(self, payload: bytes) -> Shape | None:
-        """The shape of a payload that `PushReader` has read; None if it has to be read by that always."""
+        """Learns the shape of a payload that `PushReader` has read; None if only that can read such pushes."""
         offsets = _offsets(payload) if len(payload) <= _MAX_BYTES else None
         if not offsets or len(payload) > _MAX_BYTES_A_POINT * len(offsets):
             return None
@@ -231,7 +231,7 @@ class Shapes:
 
 
 class _Points:
-    """What a payload's data points are, found as `PushReader` finds it."""
+    """The data points of a payload, read as by `PushReader`."""
 
     def __init__(self, reader: PushReader, identities: dict[Identity, Identity]) -> None:
         self._reader = reader
@@ -248,7 +248,7 @@ class _Points:
         self.entangled: list[int] = []
 
     def read(self, payload: bytes, places: Sequence[Place]) -> bool:
-        """False if no push can be read by the places of its numbers that is like this one."""
+        """Reads the points; False if such pushes cannot be read by the places of their numbers."""
         if len(places) > self._reader.max_points:
             return False
         left = iter(places)
@@ -271,12 +271,12 @@ class _Points:
         return next(left, None) is None
 
     def of_mode(self, mode: Mode) -> dict[Identity, list[Place]]:
-        """The places of each measurement that is taken in that way, those with several at the end."""
+        """The places of each measurement of this mode, those of several points last."""
         found = {identity: group.places for identity, group in self.groups.items() if group.mode == mode}
         return dict(sorted(found.items(), key=lambda each: len(each[1]) > 1))
 
     def layout(self, form: str) -> _Layout:
-        """Where everything is in a push of that form."""
+        """The layout of a push with that `struct` format."""
         cumulative = self.of_mode(Mode.CUMULATIVE).values()
         return _Layout(
             form,
@@ -333,8 +333,8 @@ class _Points:
 
 
 def _offsets(payload: bytes) -> list[dict[int, tuple[int, str]]] | None:
-    """Of each data point, where its numbers begin and how they are read, by tag; None if there are others than those
-    of gauges and sums, or any is said twice.
+    """The offset and `struct` code of each data point's numbers, by tag; None if there are distributions, or if a
+    number is repeated.
     """
     found: list[dict[int, tuple[int, str]]] = []
     try:
@@ -345,10 +345,10 @@ def _offsets(payload: bytes) -> list[dict[int, tuple[int, str]]] | None:
             for _, data_start, data_end in data:
                 for point_start, point_end in _messages(payload, data_start, data_end, _DATA_POINTS):
                     numbers = [each for each in _fields(payload, point_start, point_end) if each[0] in _CODES]
-                    said = {tag: (value, _CODES[tag]) for tag, value, _ in numbers}
-                    if len(said) < len(numbers) or said.keys() >= {_DOUBLE, _INT}:
+                    by_tag = {tag: (value, _CODES[tag]) for tag, value, _ in numbers}
+                    if len(by_tag) < len(numbers) or by_tag.keys() >= {_DOUBLE, _INT}:
                         return None
-                    found.append(said)
+                    found.append(by_tag)
     except MalformedPayloadError:
         return None
     return found
@@ -361,16 +361,16 @@ def _every_metric(payload: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _messages(data: bytes, position: int, end: int, wanted: int) -> Iterator[tuple[int, int]]:
-    """Where the messages with a tag begin and end."""
+    """Start and end of the messages with a tag."""
     return ((start, stop) for tag, start, stop in _fields(data, position, end) if tag == wanted)
 
 
 def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Tag, begin and end of the value of each field: as `fields`, but quicker for what pushes mostly are, tags of one
-    byte before short texts and messages, and before numbers of eight bytes.
+    """Tag, start and end of the value of each field: as `fields`, but faster for the usual ones, tags of one byte
+    before short texts and messages, and before numbers of eight bytes.
 
     Raises:
-        MalformedPayloadError: a field is cut short, or its tag is none.
+        MalformedPayloadError: a field is cut short, or its tag is invalid.
     """
     while position < end:
         tag = data[position]
@@ -389,7 +389,7 @@ def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, in
 
 
 def _places(offsets: Sequence[dict[int, tuple[int, str]]]) -> list[Place]:
-    """The offsets as places among all that `_form` has."""
+    """Converts offsets to indices in the result of `_form`."""
     found, before = [], 0
     for point in offsets:
         tags = sorted(point, key=lambda tag: point[tag])
@@ -404,7 +404,7 @@ def _values_of(measurements: Iterable[Sequence[Place]]) -> tuple[tuple[int, ...]
 
 
 def _form(payload: bytes, offsets: Sequence[dict[int, tuple[int, str]]]) -> str:
-    """The payload for `struct`: text, number, text, number, ..., text."""
+    """The `struct` format of a payload: text, number, text, number, ..., text."""
     form, at = ["<"], 0
     for offset, code in (each for point in offsets for each in sorted(point.values())):
         form.append(f"{offset - at}s{code}")
@@ -413,14 +413,14 @@ def _form(payload: bytes, offsets: Sequence[dict[int, tuple[int, str]]]) -> str:
 
 
 def _picker(places: Sequence[int]) -> Callable[[Numbers], Numbers]:
-    """Picks what is at these places, as a tuple however many they are."""
+    """A function that picks the values at these indices, always as a tuple."""
     if len(places) > 1:
         return itemgetter(*places)
     return itemgetter(slice(places[0], places[0] + 1)) if places else _nothing
 
 
 def _valuer(measurements: Sequence[Sequence[int]], join: Callable[[Numbers], Number]) -> Callable[[Numbers], Numbers]:
-    """Picks the values of measurements, those of several points, which are at the end, joined."""
+    """A function that picks the values of measurements; those of several points, which are last, are joined."""
     alone = _picker([places[0] for places in measurements if len(places) == 1])
     joined = [_picker(places) for places in measurements if len(places) > 1]
     if not joined:
@@ -442,6 +442,6 @@ def _are_counts(values: Numbers) -> bool:
 
 
 def _has_nan(values: Numbers) -> bool:
-    """True if one may be NaN: two infinities are taken for one, too."""
+    """True if a value may be NaN; opposite infinities count, too."""
     total = sum(values)
     return bool(total != total)

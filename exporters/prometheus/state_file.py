@@ -1,11 +1,11 @@
-"""The exporter's state on the disk: a SQLite database, which a crash at any moment leaves as of the last whole batch.
+"""The exporter's saved state: a SQLite database, which after a crash has the state of the last complete batch.
 
-A batch's changes and the ids of its pushes are one transaction. So a push that comes again, since the log's cursor had
-not moved before a crash, is known by its id, whatever the log and however its batches are cut. The ids of some tens of
-thousands of pushes are kept; what is older is judged by its client's latest push (`is_repeat`).
+A batch's changes and the ids of its pushes are one transaction. So a push that is delivered again, because the log's
+cursor had not moved before a crash, is recognised by its id, for any log and any division into batches. The ids of some
+tens of thousands of pushes are kept; older pushes are compared with their client's latest push (`is_repeat`).
 
-A damaged file is set aside, whenever the damage shows. At a start the counters begin anew; later all of it is in
-memory, and goes into another file.
+A damaged file is renamed as soon as the damage is found. At a start the counters restart; later, all state is in memory
+and is written to a new file.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ VERSION: Final = 2
 _KEPT_IDS: Final = 50_000
 _KEPT_WRITERS: Final = 1_024
 _writer_of: Final = itemgetter(slice(8, 12))
-"""Who made a push id in bytes, see `PushIds`. Every start of a process that receives pushes is another writer."""
+"""The writer part of an encoded push id, see `PushIds`. Each start of a receiving process is another writer."""
 _ANY_WRITER: Final = b""
 _ID_BYTES: Final = PUSH_ID_LENGTH // 2
 _BUSY_MS: Final = 2_000
@@ -44,24 +44,24 @@ _FROM_FORM_1: Final = """
 INSERT INTO forgotten SELECT x'', newest_received_at FROM taken
 WHERE batch > 1 AND batch = (SELECT min(batch) FROM taken);
 """
-"""In form 1 what was forgotten was that of all writers together, and followed from the oldest batch that was left."""
+"""Form 1 had no separate writers, and the limit of forgotten pushes followed from the oldest batch that was left."""
 
 
 class StateError(FleetgaugeError):
-    """The state cannot be kept; the text says why and what to do."""
+    """The state cannot be saved; the text has the reason and the remedy."""
 
 
 class TakenPushes:
-    """Which pushes were taken, as far as they are remembered.
+    """The pushes that were applied, as far as their ids are kept.
 
-    What was read of one log says nothing of another, which may be hours behind: the log of another listener process of
-    the node. So what is forgotten is known for each writer of push ids, and a writer writes into one log (of a topic,
-    the pushes of a client into one partition).
+    The position in one log tells nothing about another log, which may be hours behind: that of another listener process
+    of the node. So the limit of forgotten pushes is kept for each writer of push ids, and each writer writes to one log
+    (in a topic, the pushes of a client to one partition).
 
     Attributes:
-        forgotten: by writer, until when its pushes may be forgotten: none that was received later is [us since the
-            epoch]. Under `_ANY_WRITER` for all of them: of more than some writers the oldest are one.
-        newly_forgotten: what of it is not saved yet.
+        forgotten: by writer, the latest time of receipt of pushes whose ids may be forgotten [us since the epoch]. The
+            value under `_ANY_WRITER` holds for all writers: beyond a number of writers the oldest are merged there.
+        newly_forgotten: the part of it that is not saved yet.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class TakenPushes:
         self._ids: set[bytes] = set()
 
     def add(self, newest_received_at: int, ids: Iterable[bytes]) -> None:
-        """Remembers the pushes of a batch, and forgets those of the oldest."""
+        """Adds the pushes of a batch, and forgets those of the oldest batches."""
         batch = frozenset(ids)
         self._batches.append((newest_received_at, batch))
         self._ids |= batch
@@ -81,7 +81,7 @@ class TakenPushes:
             self.forget(dict.fromkeys(map(_writer_of, gone), until))
 
     def forget(self, until: Mapping[bytes, int]) -> None:
-        """Takes note that pushes are forgotten: until when, by writer."""
+        """Raises the limits of forgotten pushes, by writer."""
         later = {writer: us for writer, us in until.items() if us > self.forgotten.get(writer, 0)}
         self.forgotten |= later
         if len(self.forgotten) > _KEPT_WRITERS:
@@ -93,19 +93,19 @@ class TakenPushes:
 
     @property
     def batches(self) -> Sequence[tuple[int, frozenset[bytes]]]:
-        """Those that are remembered, the oldest first: when the newest push of each was received, and their ids."""
+        """The kept batches, the oldest first: the latest time of receipt of each, and its ids."""
         return self._batches
 
     def is_repeat(self, record: PushRecord, latest: tuple[int, int], time_unix_nano: int) -> bool:
-        """True for a push that was taken before, or is too old to tell.
+        """True for a push that was applied before, or that is too old to know.
 
         Args:
             record: the push.
-            latest: when its client's latest push was received [us], and the latest time of its points [ns].
-            time_unix_nano: of the points of this push.
+            latest: time of receipt of its client's latest push [us], and the latest time of its points [ns].
+            time_unix_nano: the latest time of the points of this push.
 
-        A push whose id may be forgotten is a repeat if it is behind the latest of its client by both clocks, the
-        node's and the client's: one alone may have been set back.
+        A push whose id may be forgotten is a repeat if it is older than the latest one of its client by both clocks,
+        the node's and the client's: one clock alone may have been set back.
         """
         push_id = encoded_id(record)
         if push_id in self._ids:
@@ -118,15 +118,15 @@ class TakenPushes:
 
 
 class StateFile:
-    """The database. `path` None keeps nothing. For one thread at a time.
+    """The database; with `path` None nothing is saved. For one thread at a time.
 
     Attributes:
-        taken: the pushes that were taken.
-        begins_anew: the file was damaged and set aside, so that the next `save` has to be given every client.
+        taken: the pushes that were applied.
+        begins_anew: the file was damaged and renamed, so the next `save` must be given every client.
     """
 
     def __init__(self, path: Path | None) -> None:
-        """Opens it; sets a damaged one aside, since counters that begin anew are better than none.
+        """Opens the database. A damaged one is renamed, because counters that restart are better than none.
 
         Raises:
             StateError: it cannot be opened, or a newer version wrote it.
@@ -143,7 +143,7 @@ class StateFile:
             self._connection = self._another(path, error)
 
     def load(self) -> list[SavedClient]:
-        """Every client that was saved; also fills `taken`. None of a damaged file, which is set aside.
+        """All saved clients; also fills `taken`. A damaged file is renamed, and has none.
 
         Raises:
             StateError: it cannot be read.
@@ -159,7 +159,7 @@ class StateFile:
             return []
 
     def save(self, clients: Sequence[SavedClient], gone: Sequence[str], records: Sequence[PushRecord]) -> None:
-        """Saves what a batch changed, with the pushes that were taken of it, all or nothing.
+        """Saves a batch's changes and its applied pushes, all or nothing.
 
         Raises:
             StateError: none of it is saved.
@@ -185,7 +185,7 @@ class StateFile:
             self._connection = None
 
     def _another(self, path: Path, error: StateError) -> apsw.Connection:
-        """Sets the damaged file aside and opens another."""
+        """Renames the damaged file and opens a new one."""
         with suppress(apsw.Error):
             self.close()
         self._connection = None
@@ -193,8 +193,8 @@ class StateFile:
             path.rename(path.with_name(path.name + ".corrupt"))
             for side in ("-wal", "-shm"):
                 path.with_name(path.name + side).unlink(missing_ok=True)
-        consequence = "it is written anew" if self.begins_anew else "their counters begin anew"
-        log.error("the damaged state of client series was set aside", consequence=consequence, reason=str(error))
+        consequence = "all clients are saved again" if self.begins_anew else "the counters restart"
+        log.error("prometheus.state_damaged", consequence=consequence, reason=str(error))
         return _open(path)
 
     def _load(self, connection: apsw.Connection) -> list[SavedClient]:
@@ -202,11 +202,11 @@ class StateFile:
         taken = connection.execute("SELECT newest_received_at, ids FROM taken ORDER BY batch").fetchall()
         sensible = all(_is_row(row, int, bytes) for row in taken) and all(_is_row(row, bytes, int) for row in forgotten)
         if not sensible or any(len(cast(bytes, ids)) % _ID_BYTES for _, ids in taken):
-            raise _DamagedError(f"{self._path} is damaged: what it says of pushes makes no sense")
+            raise _DamagedError(f"{self._path} is damaged: its push ids are invalid")
         self.taken.forget(dict(cast(list[tuple[bytes, int]], forgotten)))
         for newest, ids in cast(list[tuple[int, bytes]], taken):
             self.taken.add(newest, (ids[at : at + _ID_BYTES] for at in range(0, len(ids), _ID_BYTES)))
-        # As bytes, so that a text that is none costs its client alone its counters.
+        # As bytes, so that an invalid text costs only its client its counters.
         rows = connection.execute(
             "SELECT CAST(client AS BLOB), CAST(layout AS BLOB), CAST(state AS BLOB)"
             " FROM states JOIN layouts USING (client)"
@@ -217,7 +217,7 @@ class StateFile:
         self, path: Path, clients: Sequence[SavedClient], gone: Sequence[str], newest: int, ids: Sequence[bytes]
     ) -> None:
         if self._connection is None:
-            self._connection = _open(path)  # the one before was set aside, and another could not be opened then
+            self._connection = _open(path)  # the previous one was renamed, and a new one could not be opened then
         with _translated(path), self._connection:
             if self.begins_anew:
                 self._remember_again(self._connection)
@@ -234,7 +234,7 @@ class StateFile:
         _write_rows(connection, "INSERT OR REPLACE INTO states VALUES ", [(each.key, each.state) for each in clients])
 
     def _remember(self, connection: apsw.Connection, newest: int, ids: bytes) -> None:
-        """Notes a batch's pushes; on the disk one batch more than `taken` has."""
+        """Saves a batch's push ids; the file keeps one batch more than `taken`."""
         connection.execute("INSERT INTO taken (newest_received_at, ids) VALUES (?, ?)", (newest, ids))
         connection.execute(
             "DELETE FROM taken WHERE batch <= (SELECT batch FROM taken ORDER BY batch DESC LIMIT 1 OFFSET ?)",
@@ -251,7 +251,7 @@ class StateFile:
             )
 
     def _remember_again(self, connection: apsw.Connection) -> None:
-        """Notes what is remembered in a file that is empty, but for what is left of a try before."""
+        """Saves all kept push ids in a new file, which may have rows of a failed attempt."""
         connection.execute("DELETE FROM taken; DELETE FROM forgotten")
         rows = [(newest, b"".join(ids)) for newest, ids in self.taken.batches]
         connection.executemany("INSERT INTO taken (newest_received_at, ids) VALUES (?, ?)", rows)
@@ -259,8 +259,8 @@ class StateFile:
 
 
 def _write_rows(connection: apsw.Connection, statement: str, rows: Sequence[tuple[str, str | bytes]]) -> None:
-    """Writes rows of two columns, many with one statement: between statements a thread that makes the page may take
-    the interpreter for milliseconds.
+    """Writes rows of two columns, many per statement: between statements a thread that renders the page may hold the
+    interpreter for milliseconds.
     """
     for at in range(0, len(rows), _ROWS_A_STATEMENT):
         part = rows[at : at + _ROWS_A_STATEMENT]
@@ -268,12 +268,12 @@ def _write_rows(connection: apsw.Connection, statement: str, rows: Sequence[tupl
 
 
 class _DamagedError(StateError):
-    """The file is no database, or is broken."""
+    """The file is not a database, or is damaged."""
 
 
 @contextmanager
 def _translated(path: Path | None) -> Iterator[None]:
-    """Turns SQLite's errors into one sentence."""
+    """Translates SQLite's errors to `StateError`."""
     try:
         yield
     except apsw.FullError as error:
@@ -296,7 +296,7 @@ def _opened(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     try:
         connection.set_busy_timeout(_BUSY_MS)
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # one exporter alone counts into it
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # only one exporter may use it
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")  # on the disk before the log's cursor passes the batch
         version = connection.execute("PRAGMA user_version").get

@@ -1,10 +1,11 @@
-"""Every series that the page shows: which there are, when they go, what they add up to. In memory, no I/O.
+"""All series of the page: their values, and when they expire. In memory, no I/O.
 
-One thread applies pushes; others read what the page shows and sweep. A value is shown once it was saved, since a value
-that falls back after a crash would look like a reset.
+One thread applies pushes; others read the page and remove expired clients. A value is shown once it is saved, because
+a value that falls after a crash would look like a reset.
 """
 
 import threading
+from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,27 +13,27 @@ from typing import Final, NamedTuple
 
 from exporters.labels import LabelSettings
 from exporters.prometheus.client_codec import SavedClient, encode_client
-from exporters.prometheus.clients import FOLDED, About, Binding, Client, ClientKey, ClientLabels, told_of
-from exporters.prometheus.families import Families, Family
+from exporters.prometheus.client_labels import ClientLabels, label_fields
+from exporters.prometheus.families import Families
 from exporters.prometheus.names import MetricId, label_text
 from exporters.prometheus.points import Measurement, Mode, PushPoints
-from exporters.prometheus.series import NEVER, Series, nothing
+from exporters.prometheus.series import FOLDED, NEVER, About, Binding, Client, ClientKey, Family, Series
 from exporters.prometheus.settings import SeriesSettings
 from exporters.prometheus.shapes import AlikePush, Shape
 from telemetry.push_record import PushRecord
 
 DEFAULT_INTERVAL_MS: Final = 300_000
-"""Where a record does not say the push interval (KIP-714: the default of `interval.ms`)."""
+"""Push interval of records that have none (KIP-714: the default of `interval.ms`)."""
 _LONGEST_INTERVAL_MS: Final = 3_600_000
-"""KIP-714's greatest `interval.ms`; a record of a topic may say anything."""
+"""KIP-714's greatest `interval.ms`; a record of a topic may have any value."""
 _EXPIRE_INTERVALS: Final = 3
 _FOLDED_LIFETIME_MS: Final = _EXPIRE_INTERVALS * DEFAULT_INTERVAL_MS
 _SWEEP_EVERY_MS: Final = 1_000
 _GAP_SLACK_NANO: Final = 100_000_000
-"""A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
+"""A delta starts where the previous one ended, to the millisecond in all known clients; a clock may step a little."""
 _INFO_COST: Final = 1
 _WRITTEN_AT_ONCE: Final = 1_000
-"""Lines that are written before the next pushes may be taken."""
+"""Number of lines that are written before the next pushes are applied."""
 
 
 LineWriter = Callable[[Client], None]
@@ -40,7 +41,7 @@ LineWriter = Callable[[Client], None]
 
 
 class Moment(NamedTuple):
-    """Now, by both clocks."""
+    """The current time by both clocks."""
 
     monotonic_ms: int
     wall_us: int
@@ -48,22 +49,22 @@ class Moment(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """What became of pushes and points since the start.
+    """Counters of pushes and points since the start, by the names that they have on the page.
 
     Attributes:
-        pushes, points: that were taken.
-        left_out: points that are in no series, by cause.
-        folded: points that were added to another's series, by cause.
-        repeated_pushes: that came again and were taken before.
-        resets: counts that began anew.
-        gaps: pushes whose deltas begin after the end of those before: one in between is missing.
-        expired_clients: by cause, `terminated` or `silent`.
+        pushes, points: those that were applied.
+        left_out_points: points that are in no series, by cause.
+        folded_points: points that were added to a shared series, by cause.
+        repeated_pushes: pushes that were delivered again after they had been applied.
+        resets: counts that were reset.
+        gaps: pushes whose deltas start after the end of the previous ones: a push in between is missing.
+        expired_clients: removed clients by cause, `terminated` or `silent`.
     """
 
     pushes: int = 0
     points: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    folded: Counter[str] = field(default_factory=Counter)
+    left_out_points: Counter[str] = field(default_factory=Counter)
+    folded_points: Counter[str] = field(default_factory=Counter)
     repeated_pushes: int = 0
     resets: int = 0
     gaps: int = 0
@@ -71,7 +72,7 @@ class Counts:
 
 
 class Changes(NamedTuple):
-    """What is to be saved: `saved` has each of `clients` in its form on the disk."""
+    """Changes to save: `saved` has the encoded form of each of `clients`."""
 
     clients: list[Client]
     saved: list[SavedClient]
@@ -83,11 +84,11 @@ class SeriesTable:
 
     Args:
         settings: the bounds.
-        labels: which labels series have.
-        own_names: metric names that no client's may have.
+        labels: the labels of series.
+        own_names: metric names that are reserved for the exporter.
 
     Attributes:
-        counts: what became of what came.
+        counts: counters of pushes and points.
         labels: makes the labels of clients.
     """
 
@@ -101,37 +102,37 @@ class SeriesTable:
         self._dirty: dict[ClientKey, Client] = {}
         self._gone: dict[ClientKey, None] = {}
         self._unwritten: OrderedDict[ClientKey, Client] = OrderedDict()
-        """Those whose lines of the page are not what they show, in the order in which they changed."""
+        """Clients whose lines on the page are out of date, in the order of their changes."""
         self._sweep_due_ms = 0
         self._folded = Client(FOLDED, About({}, {}))
         self._clients: dict[ClientKey, Client] = {FOLDED: self._folded}
 
     @property
     def cost(self) -> int:
-        """Samples on the page, but for its own."""
+        """Number of samples on the page, without the exporter's own."""
         return self._families.cost
 
     @property
     def client_count(self) -> int:
-        """Clients on the page."""
+        """Number of clients on the page."""
         return len(self._clients) - 1
 
     def latest(self, record: PushRecord) -> tuple[int, int]:
-        """When the latest push of a record's client was received [us], and its time [ns]; zeros for a new client."""
+        """Time of receipt of the latest push of a record's client [us], and its time [ns]; zeros for a new client."""
         client = self._clients.get(_key(record))
         return (client.received_at, client.time_unix_nano) if client else (0, 0)
 
     def apply(self, record: PushRecord, points: PushPoints, now: Moment) -> None:
-        """Takes a push that was not taken before; a heartbeat has no points."""
+        """Applies a push that was not applied before; a heartbeat has no points."""
         with self._lock:
             self.counts.pushes += 1
-            self.counts.left_out.update(points.left_out)
-            self.counts.folded.update(points.folded)
+            self.counts.left_out_points.update(points.left_out)
+            self.counts.folded_points.update(points.folded)
             client = self._client(record, points.resource)
             if client is None:
                 for metric, by_labels in points.measurements.items():
-                    for said in by_labels.values():
-                        self._fold(metric, said, points.descriptions.get(metric, ""), "series.max", now)
+                    for measurement in by_labels.values():
+                        self._fold(metric, measurement, points.descriptions.get(metric, ""), "series.max", now)
                 return
             if record.metrics:
                 client.binding = None
@@ -145,13 +146,13 @@ class SeriesTable:
                 self._expire_series(client, now.monotonic_ms)
 
     def alike(self, record: PushRecord) -> AlikePush | None:
-        """The numbers of a push that is like the latest one of its client."""
+        """The numbers of a push that has the shape of its client's latest push; None if it has another."""
         client = self._clients.get(_key(record))
         binding = client.binding if client else None
         return binding.shape.read(record.metrics) if binding else None
 
     def apply_alike(self, record: PushRecord, push: AlikePush, now: Moment) -> bool:
-        """Takes what `alike` returned as `apply` would; False if the push was overtaken, or its series have gone."""
+        """Applies the result of `alike` as `apply` would; False if the push was overtaken, or its series are gone."""
         with self._lock:
             client = self._clients.get(_key(record))
             if client is None or client.binding is None:
@@ -159,7 +160,7 @@ class SeriesTable:
             before, binding = client.time_unix_nano, client.binding
             if record.received_at < client.received_at and push.time_unix_nano < before:
                 return False
-            if client.clashes or client.told != told_of(record):
+            if client.clashes or client.label_fields != label_fields(record):
                 self._client(record, binding.shape.resource)
             client.unlike = 0
             self._note(client, record, push, now)
@@ -174,7 +175,7 @@ class SeriesTable:
             return True
 
     def count_unlike(self, record: PushRecord) -> int:
-        """Notes that a push was read in whole; returns how many of its client there were in a row."""
+        """Counts a push that was parsed in full; returns the number of such pushes of its client in a row."""
         client = self._clients.get(_key(record))
         if client is None:
             return 0
@@ -182,21 +183,21 @@ class SeriesTable:
         return client.unlike
 
     def bind(self, record: PushRecord, shape: Shape) -> None:
-        """Has the next pushes of a record's client read by the shape of this one."""
+        """Makes the next pushes of a record's client be read by the shape of this one."""
         with self._lock:
             client = self._clients.get(_key(record))
             if client is not None:
                 client.bind(shape)
 
     def change_all(self) -> None:
-        """Has every client saved next, in whole."""
+        """Marks every client to be saved next, in full."""
         with self._lock:
             for client in self._clients.values():
                 client.layout_changed = True
             self._dirty.update(self._clients)
 
     def take_changes(self) -> Changes:
-        """What changed since the last time; to be saved, and then published, or given back."""
+        """Takes the changes since the last call; the caller saves them, and then calls `publish` or `give_back`."""
         with self._lock:
             clients = list(self._dirty.values())
             saved = [encode_client(client, self._families.description) for client in clients]
@@ -208,7 +209,7 @@ class SeriesTable:
             return changes
 
     def publish(self, changes: Changes) -> None:
-        """Shows what was saved."""
+        """Shows changes that were saved."""
         with self._lock:
             for client in changes.clients:
                 client.shown = client.numbers[:]
@@ -216,7 +217,7 @@ class SeriesTable:
                     self._unwritten[client.key] = client
 
     def give_back(self, changes: Changes) -> None:
-        """Keeps what could not be saved for the next time."""
+        """Keeps changes that could not be saved for the next `take_changes`."""
         with self._lock:
             self._gone.update(dict.fromkeys(key for key in changes.gone if key not in self._clients))
             for client in changes.clients:
@@ -225,10 +226,10 @@ class SeriesTable:
                     self._dirty[client.key] = client
 
     def restore(self, saved: Client, descriptions: dict[MetricId, str], now: Moment) -> None:
-        """Puts a client as it was saved on the page, as far as the bounds allow; it stays for a while at least."""
+        """Adds a saved client to the page, as far as the bounds allow, with its lifetime from now on."""
         with self._lock:
             found, numbers = saved.in_order(), saved.numbers
-            saved.series, saved.numbers = {}, nothing()
+            saved.series, saved.numbers = {}, array("d")
             client = self._folded if saved.key == FOLDED else saved
             if client is saved:
                 if not self._admit(client):
@@ -249,7 +250,7 @@ class SeriesTable:
                 self._dirty.pop(client.key, None)
 
     def sweep(self, now_ms: int) -> None:
-        """Takes the clients away that are silent for too long, or have ended. From any thread."""
+        """Removes clients that have terminated or been silent for too long. From any thread."""
         with self._lock:
             if now_ms < self._sweep_due_ms:
                 return
@@ -260,13 +261,13 @@ class SeriesTable:
             self._expire_series(self._folded, now_ms)
 
     def families(self) -> list[Family]:
-        """Every metric on the page."""
+        """All metrics on the page."""
         with self._lock:
             return self._families.by_name()
 
     def write_lines(self, write: LineWriter) -> Iterator[None]:
-        """Writes the lines of the clients that have changed anew, some at a time: pushes are taken in between."""
-        left = len(self._unwritten)  # whose pushes come meanwhile are next time's
+        """Writes the lines of changed clients again, some at a time: pushes are applied in between."""
+        left = len(self._unwritten)  # clients that change meanwhile are left to the next call
         while left > 0 and self._unwritten:
             with self._lock:
                 room = _WRITTEN_AT_ONCE
@@ -278,32 +279,32 @@ class SeriesTable:
             yield
 
     def lines(self, family: Family) -> list[str]:
-        """The lines of a metric's series, as they were written last."""
+        """The lines of a metric's series, as last written."""
         with self._lock:
             return [lines for lines in family.members.values() if lines]
 
     def infos(self) -> list[str]:
-        """The labels of what is told of each client."""
+        """The labels of the info series of each client."""
         with self._lock:
             return [client.info for client in self._clients.values() if client.info]
 
     def _client(self, record: PushRecord, resource: dict[str, str]) -> Client | None:
-        """The client of a push; None if there is no room for another."""
-        key, told = _key(record), told_of(record)
+        """The client of a push; None if there is no room for a new one."""
+        key, fields = _key(record), label_fields(record)
         client = self._clients.get(key)
         if client is None:
             client = Client(key, About(self.labels.of_record(record), resource))
-            client.told = told
+            client.label_fields = fields
             return client if self._admit(client) else None
         about = client.about
-        said = about.record if client.told == told else self.labels.of_record(record)
-        client.told = told
-        if said != about.record or any(about.resource.get(name) != value for name, value in resource.items()):
-            # What a push does not say again may be gone: attributes do not pile up.
-            client.about = About(said, resource or about.resource)
+        labels = about.record if client.label_fields == fields else self.labels.of_record(record)
+        client.label_fields = fields
+        if labels != about.record or any(about.resource.get(name) != value for name, value in resource.items()):
+            # Attributes that a push leaves out are removed, so that they do not accumulate.
+            client.about = About(labels, resource or about.resource)
             self._identify(client)
         elif client.clashes:
-            self._identify(client)  # the other one may have gone
+            self._identify(client)  # the other client may be gone
         return client
 
     def _admit(self, client: Client) -> bool:
@@ -318,7 +319,7 @@ class SeriesTable:
         return True
 
     def _identify(self, client: Client) -> None:
-        """Makes a client's labels, which no other client may have."""
+        """Makes a client's labels, which are unique."""
         client.layout_changed = True
         self._forget_identity(client)
         client.clashes = 0
@@ -328,8 +329,8 @@ class SeriesTable:
             client.identity = self.labels.identity(client.about, client.clashes)
         client.info = "" if client.clashes else self.labels.info(client.about)
         self._identities[client.identity] = client.key
-        client.written = nothing()
-        # To the end: who had this identity before writes its lines anew first, so that no two are ever alike.
+        client.written = array("d")
+        # To the end: the previous owner of this identity writes its lines first, so that no two series are ever equal.
         self._unwritten[client.key] = client
         self._unwritten.move_to_end(client.key)
 
@@ -342,14 +343,14 @@ class SeriesTable:
         counts.pushes += 1
         counts.points += len(push.deltas) + len(push.gauges) + len(push.cumulative) - without_value
         if without_value:
-            counts.left_out["no_value"] += without_value
+            counts.left_out_points["no_value"] += without_value
         if shape.left_out:
-            counts.left_out.update(shape.left_out)
+            counts.left_out_points.update(shape.left_out)
         if shape.folded:
-            counts.folded.update(shape.folded)
+            counts.folded_points.update(shape.folded)
 
     def _note(self, client: Client, record: PushRecord, points: PushPoints | AlikePush, now: Moment) -> None:
-        """Notes when a client pushed, and how long it is waited for."""
+        """Notes the time of a client's push, and when it expires."""
         start = points.delta_start_unix_nano
         if start is not None and 0 < client.time_unix_nano < start - _GAP_SLACK_NANO:
             self.counts.gaps += 1
@@ -360,7 +361,7 @@ class SeriesTable:
         client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now)
 
     def _lifetime_ms(self, client: Client, now: Moment) -> int:
-        """How long a client is waited for from now on [ms]: three push intervals after its push was received.
+        """Lifetime of a client from now on [ms]: three push intervals after its push was received.
 
         With an interval of 60 s and a push that was received 20 s ago, 160 s.
         """
@@ -370,57 +371,55 @@ class SeriesTable:
         return max(self.settings.linger_ms, _EXPIRE_INTERVALS * client.interval_ms - age_ms)
 
     def _take(self, client: Client, points: PushPoints, now: Moment, before: int, *, deltas_alone: bool) -> None:
-        """Takes a push's measurements; of a push that was overtaken, `deltas_alone`: the rest is not news."""
+        """Applies a push's measurements; with `deltas_alone`, for a push that was overtaken, only its deltas."""
         for metric, by_labels in points.measurements.items():
             description = points.descriptions.get(metric, "")
-            for labels, said in by_labels.items():
+            for labels, measurement in by_labels.items():
                 self.counts.points += 1
-                if deltas_alone and said.mode != Mode.DELTA:
-                    self.counts.left_out["late"] += 1
+                if deltas_alone and measurement.mode != Mode.DELTA:
+                    self.counts.left_out_points["late"] += 1
                     continue
-                series = self._find(client, metric, labels, said)
+                series = self._find(client, metric, labels, measurement)
                 cause = None
                 if series is None:
-                    series = Series(client, labels, len(said.values), said.bounds)
+                    series = Series(client, labels, len(measurement.values), measurement.bounds)
                     cause = self._families.place(client, metric, series, description)
                 if cause is not None:
-                    self._fold(metric, said, description, cause, now)
+                    self._fold(metric, measurement, description, cause, now)
                     continue
-                self.counts.resets += series.apply(said, before_unix_nano=before)
-                if said.mode == Mode.AS_IS:
+                self.counts.resets += series.apply(measurement, before_unix_nano=before)
+                if measurement.mode == Mode.AS_IS:
                     series.expires_ms = client.expires_ms
                     client.check_ms = min(client.check_ms, client.expires_ms)
 
-    def _find(self, client: Client, metric: MetricId, labels: str, said: Measurement) -> Series | None:
-        """The series of a measurement, unless it is new; one of other buckets makes way for it."""
+    def _find(self, client: Client, metric: MetricId, labels: str, measurement: Measurement) -> Series | None:
+        """The series of a measurement; None if it is new. A series with other bounds is removed."""
         series = client.series.get(metric, {}).get(labels)
-        if series is None or series.fits(said):
+        if series is None or series.fits(measurement):
             return series
         self._families.leave(client, [(metric, series)])
         self.counts.resets += 1
         return None
 
-    def _fold(self, metric: MetricId, said: Measurement, description: str, cause: str, now: Moment) -> None:
-        """Adds a counter's delta to the one series that stands for all that had no place; leaves anything else out."""
-        is_delta = metric.kind == "counter" and said.mode == Mode.DELTA
+    def _fold(self, metric: MetricId, measurement: Measurement, description: str, cause: str, now: Moment) -> None:
+        """Adds a counter's delta to the series shared by all that had no room; leaves out anything else."""
+        is_delta = metric.kind == "counter" and measurement.mode == Mode.DELTA
         family = self._family_to_fold_into(metric, description) if is_delta else None
         if family is None:
-            self.counts.left_out[cause] += 1
+            self.counts.left_out_points[cause] += 1
             return
         labels = label_text([("folded", cause)])
         series = self._folded.series.get(metric, {}).get(labels)
         if series is None:
-            series = Series(self._folded, labels, len(said.values), said.bounds)
+            series = Series(self._folded, labels, len(measurement.values), measurement.bounds)
             self._families.join(self._folded, family, series)
-        self.counts.folded[cause] += 1
-        series.apply(said, before_unix_nano=0)
+        self.counts.folded_points[cause] += 1
+        series.apply(measurement, before_unix_nano=0)
         series.expires_ms = now.monotonic_ms + _FOLDED_LIFETIME_MS
         self._dirty[FOLDED] = self._folded
 
     def _family_to_fold_into(self, metric: MetricId, description: str) -> Family | None:
-        """The metric, which need not be on the page yet: but of no more metrics than a client may have, since nobody
-        else bounds them.
-        """
+        """The metric to fold into; it is created if need be, up to as many metrics as one client may have."""
         family = self._families.get(metric)
         if family is None and len(self._folded.series) < self.settings.max_per_client:
             return self._families.new(metric, description)
@@ -435,10 +434,10 @@ class SeriesTable:
         return True
 
     def _expire_series(self, client: Client, now_ms: int) -> None:
-        """Takes away what a client did not push again for too long."""
-        gone = [(metric, series) for metric, series in client.every_series() if series.expires_ms <= now_ms]
-        if gone:
-            self._families.leave(client, gone)
+        """Removes series that a client has not pushed for too long."""
+        expired = [(metric, series) for metric, series in client.every_series() if series.expires_ms <= now_ms]
+        if expired:
+            self._families.leave(client, expired)
             self._dirty[client.key] = client
         client.check_ms = min((series.expires_ms for _, series in client.every_series()), default=NEVER)
 
@@ -453,7 +452,7 @@ class SeriesTable:
 
 
 def _apply_numbers(client: Client, binding: Binding, push: AlikePush) -> int:
-    """Adds deltas and takes gauges as they are; returns how many of these have no value."""
+    """Adds deltas and sets gauges; returns the number of gauges without a value."""
     numbers, expires_ms = client.numbers, client.expires_ms
     for series, delta in zip(binding.deltas, push.deltas, strict=True):
         numbers[series.at + 1] += delta

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fleetgauge.errors import ConfigError
 from quotas.connection_quota_config import canonical_address
-from quotas.defaults import INT_MAX
+from quotas.metric_config import INT_MAX
 
 PER_IP_OVERRIDES = "max.connections.per.ip.overrides"
 

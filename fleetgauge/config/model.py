@@ -20,7 +20,7 @@ from push_log.embedded.settings import PushLogSettings
 from push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
 from quotas.config import QuotaConfig
-from quotas.defaults import INT_MAX
+from quotas.metric_config import INT_MAX
 from telemetry.codecs import CompressionType
 from telemetry.manager import ClientMetricsSettings
 from wire.listener import ListenerSettings

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from base.redaction import is_secret, shown
 from fleetgauge.errors import ConfigError
 from quotas.config import QuotaConfig
-from quotas.defaults import INT_MAX
+from quotas.metric_config import INT_MAX
 from wire.listener_security import ListenerSecurity
 from wire.principal_mapping import DEFAULT_RULES, PrincipalMapper
 from wire.proxy_header import ProxyTrust

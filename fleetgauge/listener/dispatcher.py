@@ -1,14 +1,14 @@
 """Dispatch: which of our APIs answers a request. What each answers stands in `fleetgauge.listener.apis`."""
 
-import asyncio
 from collections.abc import Callable
 
 from base.clock import Time
 from fleetgauge.listener.apis.api_versions import handle_api_versions
 from fleetgauge.listener.apis.cluster import ClusterApis
 from fleetgauge.listener.apis.sasl import handle_sasl
-from fleetgauge.listener.apis.telemetry import TelemetryApis
+from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
 from fleetgauge.listener.misdirected_clients import RECORD_APIS, MisdirectedClients
+from fleetgauge.listener.push import PushHandler
 from fleetgauge.listener.request_quota import RequestQuota
 from telemetry.manager import ClientMetricsManager
 from wire.api_table import ApiKey, ApiTable
@@ -25,7 +25,8 @@ class RequestDispatcher:
     Args:
         table: the APIs that are served; requests of others never arrive here (`wire` closes their connection).
         cluster: answers Metadata and DescribeCluster.
-        telemetry: answers the two telemetry APIs.
+        subscriptions: answers GetTelemetrySubscriptions.
+        pushes: answers PushTelemetry.
         manager: is told of every connection that ends.
         misdirected: takes note of clients that ask for records.
         request_quota: records what requests take.
@@ -36,7 +37,8 @@ class RequestDispatcher:
         self,
         table: ApiTable,
         cluster: ClusterApis,
-        telemetry: TelemetryApis,
+        subscriptions: SubscriptionsHandler,
+        pushes: PushHandler,
         manager: ClientMetricsManager,
         misdirected: MisdirectedClients,
         request_quota: RequestQuota,
@@ -46,14 +48,15 @@ class RequestDispatcher:
         self._misdirected = misdirected
         self._request_quota = request_quota
         self._time = time
+        self.push = pushes.take_usual
         self._handlers: dict[int, Handler] = {
             ApiKey.API_VERSIONS: lambda channel, request: handle_api_versions(table, channel, request),
             ApiKey.SASL_HANDSHAKE: handle_sasl,
             ApiKey.SASL_AUTHENTICATE: handle_sasl,
             ApiKey.METADATA: cluster.handle_metadata,
             ApiKey.DESCRIBE_CLUSTER: cluster.handle_describe_cluster,
-            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: telemetry.handle_get,
-            ApiKey.PUSH_TELEMETRY: telemetry.handle_push,
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: subscriptions.handle,
+            ApiKey.PUSH_TELEMETRY: pushes.handle,
         }
 
     @property
@@ -85,22 +88,3 @@ class RequestDispatcher:
     def connection_lost(self, channel: Channel, reason: str) -> None:
         """Lets the manager forget the connection."""
         self._manager.connection_disconnected(channel.connection_id, now_ms=self._time.hi_res_clock_ms())
-
-
-class FlushSoon:
-    """Flushes every channel that got a response in this iteration of the loop, once each, in one call."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._waiting: dict[Channel, None] = {}
-
-    def flush_soon(self, channel: Channel) -> None:
-        """See `fleetgauge.listener.apis.telemetry.Flusher`."""
-        if not self._waiting:
-            self._loop.call_soon(self._flush)
-        self._waiting[channel] = None
-
-    def _flush(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for channel in waiting:
-            channel.flush()

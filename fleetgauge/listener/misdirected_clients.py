@@ -9,6 +9,7 @@ from typing import Any, Final
 import structlog
 
 from base.clock import Time
+from base.log_limiter import LogLimiter
 from wire.listener import Channel
 
 log = structlog.get_logger(__name__)
@@ -50,13 +51,12 @@ _REMEDY: Final = (
 
 
 class _Client:
-    """One client: when it was logged last [ms, monotonic], and its last request [us since the epoch]."""
+    """One client, with the time of its last request [us since the epoch]."""
 
-    __slots__ = ("asked_for", "last_at_us", "listener", "logged_ms", "requests", "software")
+    __slots__ = ("asked_for", "last_at_us", "listener", "requests", "software")
 
     def __init__(self) -> None:
         self.requests = 0
-        self.logged_ms: int | None = None
         self.asked_for = ""
         self.listener = ""
         self.software = ""
@@ -78,9 +78,7 @@ class MisdirectedClients:
     def __init__(self, time: Time) -> None:
         self._time = time
         self._clients: OrderedDict[tuple[str, str], _Client] = OrderedDict()
-        self._lines_since_ms: int | None = None
-        self._lines = 0
-        self._unlogged = 0
+        self._limiter = LogLimiter(LOG_AGAIN_MS, max_keys=MAX_CLIENTS, max_lines=MAX_LINES)
         self.requests = 0
 
     def note(self, channel: Channel, client_id: str | None, asked_for: str) -> None:
@@ -105,10 +103,8 @@ class MisdirectedClients:
         client.last_at_us = self._time.microseconds()
         client.listener = channel.listener_name
         client.software = f"{channel.client_software_name}/{channel.client_software_version}"
-        now_ms = self._time.hi_res_clock_ms()
-        if client.logged_ms is None or now_ms - client.logged_ms >= LOG_AGAIN_MS:
-            client.logged_ms = now_ms
-            self._log(key, client, now_ms)
+        if self._limiter.admit(key, self._time.hi_res_clock_ms()):
+            self._log(key, client)
 
     def has_asked(self, client_id: str, client_address: str) -> bool:
         """True if a client of this id and address asked for records and is still remembered."""
@@ -133,15 +129,9 @@ class MisdirectedClients:
                 break
         return {"requests": self.requests, "remembered_clients": len(self._clients), "latest_clients": latest}
 
-    def _log(self, key: tuple[str, str], client: _Client, now_ms: int) -> None:
-        if self._lines_since_ms is None or now_ms - self._lines_since_ms >= LOG_AGAIN_MS:
-            self._lines_since_ms, self._lines = now_ms, 0
-        if self._lines >= MAX_LINES:
-            self._unlogged += 1
-            return
-        self._lines += 1
-        unlogged = {"clients_not_logged": self._unlogged} if self._unlogged else {}
-        self._unlogged = 0
+    def _log(self, key: tuple[str, str], client: _Client) -> None:
+        left_out = self._limiter.take_left_out()
+        unlogged = {"clients_not_logged": left_out} if left_out else {}
         client_id, address = key
         log.warning(
             _REMEDY,

@@ -23,7 +23,6 @@ from quotas.managers import QuotaManagers
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
-from quotas.telemetry_quota import TelemetryPushQuotaManager
 from quotas.usage import usages
 from telemetry.subscriptions.interval_scaling import TelemetryPace
 from wire.api_table import ApiTable
@@ -78,7 +77,7 @@ class NodeQuotas:
             raise ConfigError(CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, problem) from error
         callback = self._managers.client_quota_callback
         payloads = ClientQuotaManager(sampling.client, metrics, QuotaType.TELEMETRY_BYTE, time, callback)
-        pushes = TelemetryPushQuotaManager(sampling.client, metrics, QuotaType.TELEMETRY_PUSH, time, callback)
+        pushes = ClientQuotaManager(sampling.client, metrics, QuotaType.TELEMETRY_PUSH, time, callback)
         self._by_key: dict[str, ClientQuotaManager] = {
             "telemetry_byte_rate": payloads,
             "telemetry_push_rate": pushes,
@@ -92,7 +91,7 @@ class NodeQuotas:
         self.request = RequestQuota(self._managers.request, self.identities, table, time)
         self.pace = TelemetryPace(pushes, payloads, self.identities)
         self._limits: _Limits = {}
-        self._reapers = [AsyncioReaper(each.reaper, time) for each in self._managers.client_quota_managers]
+        self._managers.start_reapers(AsyncioReaper)
         self.reconfigure(config)
 
     def reconfigure(self, config: ServiceConfig) -> None:
@@ -137,8 +136,7 @@ class NodeQuotas:
 
     def wake_all(self) -> None:
         """Unmutes every channel that is held; from now on none is."""
-        for reaper in self._reapers:
-            reaper.shutdown()
+        self._managers.stop_reapers()
 
     def close(self) -> None:
         """Closes the callback."""

@@ -6,37 +6,14 @@ from typing import Final
 from base.clock import Time
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.push_logs import embedded_settings, topic_settings
-from push_log.embedded.sqlite import SqlitePushLogWriter
-from push_log.group_commit import GroupCommit
+from push_log.embedded.writer import SqlitePushLogWriter
 from push_log.kafka_topic.appender import KafkaTopicAppender
-from push_log.log import PushAppender, PushLogError
+from push_log.log import PushAppender
+from push_log.loop_commit import LoopCommit
+from push_log.thread_commit import ThreadCommit
 
 _TOPIC_WITHIN_S: Final = 3.0
 """How long a start waits for the topic; then the listener serves, and pushes are throttled until it is there."""
-
-
-class EmbeddedAppender(GroupCommit):
-    """The log in the data directory, with a writer of its own."""
-
-    def __init__(self, config: ServiceConfig, loop: asyncio.AbstractEventLoop, time: Time) -> None:
-        self._segments = SqlitePushLogWriter(embedded_settings(config), time=time)
-        super().__init__(
-            self._segments, loop, time, flush=config.push_log_flush, ack_timeout_ms=config.push_log_ack_timeout_ms
-        )
-
-    @property
-    def problem(self) -> str | None:
-        """See `PushAppender.problem`; looks at the disk."""
-        try:
-            self._segments.check_room()
-        except PushLogError as error:
-            return str(error)
-        return super().problem
-
-    async def close(self) -> None:
-        """See `PushAppender.close`; lets another writer open the log."""
-        await super().close()
-        self._segments.close()
 
 
 async def open_push_log(config: ServiceConfig, time: Time) -> PushAppender:
@@ -46,8 +23,12 @@ async def open_push_log(config: ServiceConfig, time: Time) -> PushAppender:
         FleetgaugeError: it cannot be opened. A topic that cannot be reached is no error: it is looked for.
     """
     loop = asyncio.get_running_loop()
-    if config.push_log != "kafka":
-        return EmbeddedAppender(config, loop, time)
-    topic = KafkaTopicAppender(topic_settings(config), loop, time, ack_timeout_ms=config.push_log_ack_timeout_ms)
-    await topic.start(_TOPIC_WITHIN_S)
-    return topic
+    ack_timeout_ms = config.push_log_ack_timeout_ms
+    if config.push_log == "kafka":
+        topic = KafkaTopicAppender(topic_settings(config), loop, time, ack_timeout_ms=ack_timeout_ms)
+        await topic.start(_TOPIC_WITHIN_S)
+        return topic
+    writer = SqlitePushLogWriter(embedded_settings(config), time)
+    if config.push_log_flush == "os":
+        return LoopCommit(writer, loop, time)
+    return ThreadCommit(writer, loop, time, ack_timeout_ms=ack_timeout_ms)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 import structlog
 
+from base.clock import Time
 from fleetgauge.errors import ConfigError
 from fleetgauge.listener.reporter_thread import ReporterThread
 from quotas.metrics import Metrics
@@ -31,15 +32,23 @@ class Reporters:
         configs: every configured key, which `configure` is given.
         node_id: this node's id, as the context's label `kafka.node.id`.
         cluster_id: as the label `kafka.cluster.id`.
+        time: the clocks, by which exports are measured.
 
     Raises:
         FleetgaugeError: a reporter cannot be loaded, or raises while it is set up; those before it are closed again.
     """
 
     def __init__(
-        self, names: Sequence[str], metrics: Metrics, configs: Mapping[str, object], *, node_id: int, cluster_id: str
+        self,
+        names: Sequence[str],
+        metrics: Metrics,
+        configs: Mapping[str, object],
+        *,
+        node_id: int,
+        cluster_id: str,
+        time: Time | None = None,
     ) -> None:
-        self.plugin = ClientTelemetryExporterPlugin(isolate=self._isolate)
+        self.plugin = ClientTelemetryExporterPlugin(time, self._isolate)
         self._threads: list[ReporterThread] = []
         self._reporters: list[MetricsReporter] = []
         context = MetricsContext(

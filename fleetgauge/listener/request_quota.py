@@ -76,12 +76,12 @@ class RequestQuota:
             request.throttle_time_ms = throttle_time_ms
             self._manager.throttle(client_id, session, _Hold(channel), throttle_time_ms, now_ms)
 
-    def record_answer(self, channel: Channel, request: Request, started_ns: int) -> None:
-        """Records what was done for a request after `record`, since `started_ns` [ns, monotonic]."""
+    def record_answer(self, channel: Channel, client_id: str, started_ns: int) -> None:
+        """Records what was done for a request of `client_id` after `record`, since `started_ns` [ns, monotonic]."""
         now_ms = self._time.hi_res_clock_ms()
-        session, client_id = self._identities.of(channel.principal, request.client_id or "", now_ms)
+        session, known_id = self._identities.of(channel.principal, client_id, now_ms)
         took = nanos_to_percentage(self._time.nanoseconds() - started_ns)
-        self._manager.record_no_throttle(session, client_id, took, now_ms)
+        self._manager.record_no_throttle(session, known_id, took, now_ms)
 
     def record_authentication(self, nanos: int) -> None:
         """Records a step of a SASL exchange [ns], which no quota applies to."""

@@ -22,7 +22,7 @@ import structlog
 
 from base.clock import SystemTime, Time
 from base.errors import FleetgaugeError
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from exporters.dead_letters.letter import DeadLetterStats
 from exporters.dead_letters.store import DeadLetters
 from exporters.delivery.pipeline import Pipeline
@@ -73,7 +73,7 @@ class ExporterProcess:
         self._letters = DeadLetters(job.dead_letters, time)
         self._letters_age_due_ms = 0
         self._counted_letters: dict[str, DeadLetterStats] = {}
-        self._calm = CalmLog()
+        self._calm = LogLimiter()
         self._own_counters: dict[str, Callable[[], dict[str, int]]] = {}
         self._fed = [self._pipeline(name, keys) for name, keys in fed.items()]
         self._pipelines: list[Pipeline | SelfMetricsExporter] = [
@@ -127,7 +127,7 @@ class ExporterProcess:
         try:
             return self._own_counters.get(name, dict)()
         except Exception:  # an exporter of somebody's own may raise anything
-            if count := self._calm.occurrences(f"counters {name}", now_ms=self._time.hi_res_clock_ms()):
+            if count := self._calm.admit(f"counters {name}", self._time.hi_res_clock_ms()):
                 log.exception("the exporter's counters cannot be told", exporter=name, occurrences=count)
             return {}
 
@@ -171,14 +171,14 @@ class ExporterProcess:
         return self._counted_letters
 
     def _say_of_letters(self, error: PushLogError) -> None:
-        if count := self._calm.occurrences("letters", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._calm.admit("letters", self._time.hi_res_clock_ms()):
             log.warning("the dead letters cannot be used now", problem=str(error), occurrences=count)
 
     def _say(self, out: IO[str]) -> None:
         try:
             text = json.dumps(self.status())
         except FleetgaugeError as error:
-            if count := self._calm.occurrences("status", now_ms=self._time.hi_res_clock_ms()):
+            if count := self._calm.admit("status", self._time.hi_res_clock_ms()):
                 log.warning("the status cannot be told now", problem=str(error), occurrences=count)
             return
         with suppress(OSError):  # the parent is gone: standard input says so too

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from base.clock import Time
-from base.log_limiter import CalmLog
+from base.log_limiter import LogLimiter
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.restart_delay import RestartDelay
 
@@ -44,7 +44,7 @@ class ExporterSupervisor:
         self._task: asyncio.Task[None] | None = None
         self._stop_by_ms: int | None = None
         self._stop_asked = asyncio.Event()
-        self._calm = CalmLog()
+        self._calm = LogLimiter()
         self._heard_ms: int | None = None
         self._has_spoken = False
         self.status: dict[str, Any] = {}
@@ -142,7 +142,7 @@ class ExporterSupervisor:
         try:
             await self._spawn()
         except OSError as error:  # no more descriptors, processes or memory: none of them for good
-            if count := self._calm.occurrences("spawn", now_ms=self._time.hi_res_clock_ms()):
+            if count := self._calm.admit("spawn", self._time.hi_res_clock_ms()):
                 log.error(
                     "the exporter process cannot be started, which is tried again; pushes wait in the log",
                     problem=str(error),
@@ -182,7 +182,7 @@ class ExporterSupervisor:
                 self._heard_ms, self._has_spoken = self._time.hi_res_clock_ms(), True
 
     def _say_too_long(self) -> None:
-        if count := self._calm.occurrences("long", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._calm.admit("long", self._time.hi_res_clock_ms()):
             log.error(
                 "the exporter process's status is too long to be read; the last one that was not stands",
                 limit_bytes=_STATUS_LINE_LIMIT,

@@ -217,7 +217,7 @@ class Retention:
         try:
             return self._ages.aged(live[-1] - 1, now_ms)
         except PushLogError as error:
-            if count := self._limiter.occurrences("ages", now_ms=now_ms):
+            if count := self._limiter.admit("ages", now_ms):
                 log.warning(
                     "push_log.ages_unavailable",
                     message="no segment is deleted for its age",

@@ -262,10 +262,3 @@ def opened(path: Path) -> Iterator[SegmentReader]:
         yield reader
     finally:
         reader.close()
-
-
-def row_values(
-    row: int, record: PushRecord, metrics: bytes, encoding: str | None, end_bytes: int
-) -> tuple[object, ...]:
-    """What `INSERT` takes."""
-    return (row, *record[:-1], metrics, encoding, len(record.metrics), end_bytes)

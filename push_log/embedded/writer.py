@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -13,21 +14,22 @@ from push_log.embedded.cursors import highest_segment
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.free_space import FreeSpace, PushLogDirectoryError
 from push_log.embedded.head import HeadSegment, NoSegment
-from push_log.embedded.segment import Predecessor, SegmentCorruptError, row_values
+from push_log.embedded.segment import Predecessor, SegmentCorruptError
 from push_log.embedded.settings import PushLogSettings
 from push_log.embedded.supply import SegmentSupply, Spawn, in_thread
 from push_log.log import PushLogError, PushLogFullError, PushLogLockedError
-from push_log.payload import stored_form
+from telemetry.push import Push
 from telemetry.push_record import PushRecord
 
 log = structlog.get_logger(__name__)
 
 _ERRORS_UNTIL_NEW_SEGMENT: Final = 3
 LOCK_NAME: Final = "writer.lock"
+_CODEC: Final = PushRecord._fields.index("compression_type")
 
 
 class SqlitePushLogWriter:
-    """The `PushLogWriter` of the embedded log. Opening it begins a new segment.
+    """The one writer of the embedded log, for one thread at a time. Opening it begins a new segment.
 
     The next segment is made in a thread when the head is half full, so that rolling is one tiny transaction. When it
     is not ready in time, the head just grows on.
@@ -42,7 +44,6 @@ class SqlitePushLogWriter:
         """
         self._settings = settings
         self._time = time or SystemTime()
-        self._buffer: list[tuple[PushRecord, bytes | None]] = []
         self._errors = 0
         self._counts = {"records": 0, "metrics_bytes": 0, "commits": 0, "failed_commits": 0, "segments_begun": 0}
         self._head_since_ms: int | None = None
@@ -58,31 +59,38 @@ class SqlitePushLogWriter:
             os.close(self._lock)
             raise
 
-    @property
-    def pending(self) -> int:
-        """See `PushLogWriter.pending`."""
-        return len(self._buffer)
+    def write(self, pushes: Sequence[Push]) -> None:
+        """Writes pushes in one transaction, all or nothing.
 
-    def append(self, record: PushRecord, encoded: bytes | None = None) -> None:
-        """See `PushLogWriter.append`."""
-        self._buffer.append((record, encoded))
+        A payload is stored as it was received while that is the shorter form; a gzip of level 0 is longer.
 
-    def commit(self) -> int:
-        """See `PushLogWriter.commit`."""
-        batch, self._buffer = self._buffer, []
-        if not batch:
-            return 0
+        Raises:
+            PushLogFullError: there is no room. None of the pushes is in the log.
+            PushLogError: anything else; as above.
+        """
         try:
             self._free_space.check()
             self.roll_if_due()
-            self._write(batch)
+            head = self._head
+            row, end_bytes = head.rows, head.end_bytes
+            rows: list[tuple[object, ...]] = []
+            for push in pushes:
+                metrics, encoded = push.metrics, push.encoded
+                size = len(metrics)
+                row += 1
+                end_bytes += size
+                codec = push.row[_CODEC]
+                if codec == "none" or len(encoded) >= size:
+                    rows.append((row, *push.row, metrics, None, size, end_bytes))
+                else:
+                    rows.append((row, *push.row, encoded, codec, size, end_bytes))
+            self._write(rows, end_bytes)
         except PushLogError as error:
             self._note_failure(error)
             raise
         self._errors = 0
         self._counts["commits"] += 1
-        self._counts["records"] += len(batch)
-        return len(batch)
+        self._counts["records"] += len(pushes)
 
     def check_room(self) -> None:
         """Does nothing while the disk has room.
@@ -97,7 +105,7 @@ class SqlitePushLogWriter:
         return {**self._counts, "head_segment": self._head.number, "head_bytes": self._head.wal_bytes}
 
     def roll_if_due(self) -> None:
-        """See `PushLogWriter.roll_if_due`."""
+        """Housekeeping, also for quiet times: a segment that gets no more records still ages."""
         fullness = self._fullness()
         if fullness >= 0.5:
             self._supply.prepare()
@@ -105,8 +113,7 @@ class SqlitePushLogWriter:
             self._roll()
 
     def close(self) -> None:
-        """See `PushLogWriter.close`."""
-        self._buffer = []
+        """Lets another writer open the log."""
         self._supply.close()
         self._head.close()
         if self._lock >= 0:
@@ -129,19 +136,13 @@ class SqlitePushLogWriter:
             return
         self._roll()
 
-    def _write(self, batch: list[tuple[PushRecord, bytes | None]]) -> None:
-        row, end_bytes = self._head.rows, self._head.end_bytes
-        rows = []
-        for record, encoded in batch:
-            row += 1
-            end_bytes += len(record.metrics)
-            rows.append(row_values(row, record, *stored_form(record, encoded), end_bytes))
-        bytes_before = self._head.end_bytes
+    def _write(self, rows: Sequence[tuple[object, ...]], end_bytes: int) -> None:
+        before_bytes = self._head.end_bytes
         try:
             self._head.write(rows, end_bytes)
         except (UnicodeError, OverflowError, TypeError) as error:
             raise PushLogError(f"a record cannot be stored: {error}") from error
-        self._counts["metrics_bytes"] += end_bytes - bytes_before
+        self._counts["metrics_bytes"] += end_bytes - before_bytes
         if self._head_since_ms is None:
             self._head_since_ms = self._time.hi_res_clock_ms()
 

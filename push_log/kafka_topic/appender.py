@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -25,8 +25,8 @@ from push_log.kafka_topic.clients import make_admin, make_producer, text_of
 from push_log.kafka_topic.record_codec import encode_record
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.kafka_topic.topic import ensure_topic
-from push_log.log import OnDone, PushLogError, PushLogFullError, PushLogTimeoutError
-from telemetry.push_record import PushRecord
+from push_log.log import Answer, PushLogError, PushLogFullError, PushLogTimeoutError
+from telemetry.push import Push
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
@@ -39,19 +39,6 @@ _FIRST_BACKOFF_S: Final = 0.25
 _LONGEST_BACKOFF_S: Final = 5.0
 _FLUSH_S: Final = 1.0
 _CONNECT_S: Final = 3.0
-
-
-@dataclass(slots=True, eq=False)
-class _Push:
-    """One pending push; the producer calls it when its record is delivered, or has failed."""
-
-    _appender: "KafkaTopicAppender"
-    on_done: OnDone | None
-    size_bytes: int
-    deadline_ms: int
-
-    def __call__(self, error: "KafkaError | None", _message: object) -> None:
-        self._appender._delivered(self, error)
 
 
 class KafkaTopicAppender:
@@ -96,7 +83,7 @@ class KafkaTopicAppender:
         self._find_topic = find_topic or _topic_finder(settings)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="push-log-topic")
         self._producer: Producer | None = None
-        self._unanswered: deque[_Push] = deque()
+        self._unanswered: deque[Push] = deque()
         self._pending_records = 0
         self._pending_bytes = 0
         self._problem: str | None = f"topic {settings.topic} has not been reached yet"
@@ -114,6 +101,7 @@ class KafkaTopicAppender:
             "refused_away": 0,
         }
         self._limiter = LogLimiter()
+        self.answer: Answer = lambda _pushes, _error: None
 
     @property
     def pending(self) -> int:
@@ -136,18 +124,18 @@ class KafkaTopicAppender:
         assert self._connecting is not None
         await asyncio.wait([self._connecting], timeout=within_s)
 
-    def append(self, record: PushRecord, encoded: bytes | None, on_done: OnDone) -> None:
+    def append(self, push: Push) -> PushLogError | None:
         """See `PushAppender.append`. The producer compresses whole batches, so `encoded` is ignored."""
-        push = _Push(self, on_done, len(record.metrics), self._time.hi_res_clock_ms() + self._ack_timeout_ms)
-        error = self._refusal(push.size_bytes) or self._produce(record, push)
+        size_bytes = len(push.metrics)
+        error = self._refusal(size_bytes) or self._produce(push)
         if error is not None:
             self._report(error)
-            self._call(on_done, error)
-            return
+            return error
         self._unanswered.append(push)
         self._pending_records += 1
-        self._pending_bytes += push.size_bytes
+        self._pending_bytes += size_bytes
         self._schedule_poll(_POLL_EVERY_S)
+        return None
 
     async def drain(self) -> None:
         """Waits until every push that was appended is answered."""
@@ -184,11 +172,11 @@ class KafkaTopicAppender:
             )
         return None
 
-    def _produce(self, record: PushRecord, push: _Push) -> PushLogError | None:
+    def _produce(self, push: Push) -> PushLogError | None:
         assert self._producer is not None, "the producer is made before `problem` is cleared"
-        key, value, headers = encode_record(record)
+        key, value, headers = encode_record(push.record)
         try:
-            self._producer.produce(self._topic, value, key, headers=headers, on_delivery=push)
+            self._producer.produce(self._topic, value, key, headers=headers, on_delivery=partial(self._delivered, push))
         except BufferError:
             self._counts["refused_full"] += 1
             return PushLogFullError("the Kafka producer's queue is full")
@@ -215,10 +203,10 @@ class KafkaTopicAppender:
 
     def _expire(self) -> None:
         """Answers pushes past their deadline; they are in the order of their deadlines."""
-        now_ms = self._time.hi_res_clock_ms()
-        while self._unanswered and (self._unanswered[0].on_done is None or self._unanswered[0].deadline_ms <= now_ms):
+        oldest_ms = self._time.hi_res_clock_ms() - self._ack_timeout_ms
+        while self._unanswered and (self._unanswered[0].is_answered or self._unanswered[0].taken_at_ms <= oldest_ms):
             push = self._unanswered.popleft()
-            if push.on_done is None:
+            if push.is_answered:
                 continue
             self._counts["timed_out"] += 1
             error = PushLogTimeoutError(f"topic {self._topic} took longer than {self._ack_timeout_ms} ms")
@@ -231,10 +219,11 @@ class KafkaTopicAppender:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    def _delivered(self, push: _Push, error: "KafkaError | None") -> None:
+    def _delivered(self, push: Push, error: "KafkaError | None", _message: object) -> None:
+        """Called by the producer when a record is delivered, or has failed."""
         self._pending_records -= 1
-        self._pending_bytes -= push.size_bytes
-        if push.on_done is None:
+        self._pending_bytes -= len(push.metrics)
+        if push.is_answered:
             self._counts["logged_late"] += error is None
             return
         if error is None:
@@ -247,16 +236,12 @@ class KafkaTopicAppender:
         self._connect_soon()
         self._settle(push, failure)
 
-    def _settle(self, push: _Push, error: PushLogError | None) -> None:
-        on_done, push.on_done = push.on_done, None
-        if on_done is not None:
-            self._call(on_done, error)
-
-    def _call(self, on_done: OnDone, error: Exception | None) -> None:
+    def _settle(self, push: Push, error: PushLogError | None) -> None:
+        push.is_answered = True
         try:
-            on_done(error)
-        except Exception as fault:  # noqa: BLE001  # one callback's error must not affect the others
-            self._loop.call_exception_handler({"message": "a push's completion failed", "exception": fault})
+            self.answer((push,), error)
+        except Exception as fault:  # noqa: BLE001  a fault in answering must not stop the log
+            self._loop.call_exception_handler({"message": "answering a push failed", "exception": fault})
 
     def _on_error(self, error: "KafkaError") -> None:
         """Handles an error of the producer itself; after a fatal one it is replaced."""
@@ -310,7 +295,7 @@ class KafkaTopicAppender:
         self._log_limited("push_log.push_not_logged", str(error), message="its client is told to retry", kind=kind)
 
     def _log_limited(self, event: str, reason: str, **fields: str) -> None:
-        if count := self._limiter.occurrences(f"{event} {fields.get('kind', '')}", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._limiter.admit(f"{event} {fields.get('kind', '')}", self._time.hi_res_clock_ms()):
             log.error(event, error=reason, **fields, occurrences=count)
 
 

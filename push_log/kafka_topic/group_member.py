@@ -220,7 +220,7 @@ class GroupMember:
             step()
         except Exception as error:  # noqa: BLE001  # the cursor is durable: a new consumer continues from it
             self._unreachable, self._check_topic = f"the consumer of topic {self._topic} failed: {error}", True
-            if self._limiter.occurrences("failed", now_ms=self._time.hi_res_clock_ms()):
+            if self._limiter.admit("failed", self._time.hi_res_clock_ms()):
                 self._log.exception("push_log.consumer_failed", message="a new one is created")
             return False
         return True
@@ -337,7 +337,7 @@ class GroupMember:
         if error.code() in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED):
             self._denied = f"cannot read topic {self._topic}: {text}"
         self._check_topic = True
-        if count := self._limiter.occurrences(f"consumer {error.code()}", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._limiter.admit(f"consumer {error.code()}", self._time.hi_res_clock_ms()):
             self._log.warning("push_log.consumer_error", error=text, occurrences=count)
 
     def _check_reachability(self) -> None:

@@ -216,7 +216,7 @@ class KafkaTopicReader:
     def _skip(self, error: MalformedRecordError, fetched: Fetched) -> None:
         with self._bad_lock:
             self._bad[error.reason] += 1
-        if count := self._limiter.occurrences(f"bad {error.reason}", now_ms=self._time.hi_res_clock_ms()):
+        if count := self._limiter.admit(f"bad {error.reason}", self._time.hi_res_clock_ms()):
             self._log.warning(
                 "push_log.record_skipped",
                 message="it is not a push record; it stays on the topic",

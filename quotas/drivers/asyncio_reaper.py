@@ -24,7 +24,10 @@ class AsyncioReaper:
         self._time = time
         self._loop = asyncio.get_running_loop() if loop is None else loop
         self._timer: asyncio.TimerHandle | None = None
-        reaper.delay_queue.on_wakeup(self._wake)
+
+    def start(self) -> None:
+        """Sets the timer, now and whenever another channel is due first."""
+        self._reaper.delay_queue.on_wakeup(self._wake)
         self._set_timer()
 
     def shutdown(self) -> None:
@@ -40,7 +43,7 @@ class AsyncioReaper:
 
     def _set_timer(self) -> None:
         self._cancel()
-        end_time_ms = self._reaper.delay_queue.next_end_time_ms()
+        end_time_ms = self._reaper.delay_queue.next_end_time_ms
         if end_time_ms is not None:
             delay_s = max(end_time_ms - self._time.hi_res_clock_ms(), 0) / 1_000
             self._timer = self._loop.call_later(delay_s, self._due)

@@ -40,7 +40,7 @@ class ReaperThread:
                 # Whoever added just before the close is in the queue by now, and whoever comes later unmutes itself.
                 self._reaper.reap(self._time.hi_res_clock_ms())
                 return
-            self._woken.wait(self._sleep_s(queue.next_end_time_ms()))
+            self._woken.wait(self._sleep_s(queue.next_end_time_ms))
 
     def _sleep_s(self, end_time_ms: int | None) -> float | None:
         if end_time_ms is None:

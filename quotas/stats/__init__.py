@@ -1,16 +1,12 @@
 """Kafka's statistics: what a sensor's recorded values are turned into."""
 
-from quotas.stats.avg import Avg
 from quotas.stats.cumulative import CumulativeCount, CumulativeSum, Value
-from quotas.stats.max import Max
 from quotas.stats.meter import Meter
-from quotas.stats.min import Min
 from quotas.stats.rate import Rate, SimpleRate
-from quotas.stats.sampled_stat import SampledStat
-from quotas.stats.stat import CompoundStat, Gauge, Measurable, MeasurableStat, NamedMeasurable, Stat
+from quotas.stats.sampled_stat import Avg, Max, Min, SampledStat
+from quotas.stats.stat import CompoundStat, Gauge, Measurable, MeasurableStat, NamedMeasurable, Stat, TimeUnit
 from quotas.stats.token_bucket import TokenBucket
-from quotas.stats.windowed_count import WindowedCount
-from quotas.stats.windowed_sum import WindowedSum
+from quotas.stats.windowed_sum import WindowedCount, WindowedSum
 
 __all__ = [
     "Avg",
@@ -28,6 +24,7 @@ __all__ = [
     "SampledStat",
     "SimpleRate",
     "Stat",
+    "TimeUnit",
     "TokenBucket",
     "Value",
     "WindowedCount",

@@ -6,10 +6,8 @@ from quotas.metric_config import MetricConfig
 from quotas.metric_name import MetricName
 from quotas.stats.cumulative import CumulativeSum
 from quotas.stats.rate import Rate
-from quotas.stats.stat import NamedMeasurable
-from quotas.stats.windowed_count import WindowedCount
-from quotas.stats.windowed_sum import WindowedSum
-from quotas.time_unit import TimeUnit
+from quotas.stats.stat import NamedMeasurable, TimeUnit
+from quotas.stats.windowed_sum import WindowedCount, WindowedSum
 
 
 class Meter:

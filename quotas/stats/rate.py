@@ -4,8 +4,8 @@ from typing import Final
 
 from quotas.metric_config import MetricConfig
 from quotas.stats.sampled_stat import SampledStat
+from quotas.stats.stat import TimeUnit
 from quotas.stats.windowed_sum import WindowedSum
-from quotas.time_unit import TimeUnit
 
 
 class Rate:
@@ -16,7 +16,17 @@ class Rate:
         stat: what is divided by the time; by default the sum of the values, `WindowedCount` for a rate of events.
     """
 
-    __slots__ = ("_config", "_elapsed_ms", "_record_and_measure_stat", "_span", "_unit_ms", "record", "stat", "unit")
+    __slots__ = (
+        "_config",
+        "_elapsed_ms",
+        "_record_and_measure_stat",
+        "_span",
+        "_sum",
+        "_unit_ms",
+        "record",
+        "stat",
+        "unit",
+    )
 
     def __init__(self, unit: TimeUnit = TimeUnit.SECONDS, stat: SampledStat | None = None) -> None:
         self.unit: Final = unit
@@ -25,6 +35,8 @@ class Rate:
         # A rate records as its statistic does; the method itself saves a call for every request.
         self.record: Final = self.stat.record
         self._record_and_measure_stat: Final = self.stat.record_and_measure
+        # A plain sum is recorded in place below; a subclass may count something else.
+        self._sum: Final = self.stat if type(self.stat) is WindowedSum else None
         # What was last divided by: the span [unit] under that config, so long after the oldest sample began [ms].
         self._config: MetricConfig | None = None
         self._elapsed_ms = 0
@@ -37,7 +49,21 @@ class Rate:
 
     def record_and_measure(self, config: MetricConfig, value: float, time_ms: int) -> float:
         """`record`, then `measure`, in one call."""
-        measured = self._record_and_measure_stat(config, value, time_ms)
+        stat = self._sum
+        if (
+            stat is not None
+            and (sample := stat._current) is not None
+            and (closed_sum := stat._closed_sum) is not None
+            and config is stat._settled_config
+            and stat._settled_from_ms <= time_ms < stat._settled_until_ms
+            and sample.event_count < config.event_window
+        ):  # the usual case of `WindowedSum.record_and_measure`, without the call
+            sample.value += value
+            sample.event_count += 1
+            sample.last_event_ms = time_ms
+            measured = closed_sum + sample.value
+        else:
+            measured = self._record_and_measure_stat(config, value, time_ms)
         oldest = self.stat._oldest
         elapsed_ms = time_ms - (self.stat.oldest(time_ms) if oldest is None else oldest).start_time_ms
         # Whoever is busy records many times in a millisecond.

@@ -1,5 +1,6 @@
 """The ring of samples under every windowed statistic."""
 
+import math
 from collections.abc import Sequence
 from operator import attrgetter
 
@@ -138,3 +139,55 @@ class SampledStat:
     def _combine(self, samples: Sequence[Sample]) -> float:
         """Makes the measure of all samples; empty ones hold the initial value."""
         raise NotImplementedError
+
+
+class Avg(SampledStat):
+    """Average of the values recorded in the monitored windows, NaN without any (Kafka's `Avg`)."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+
+    def _update(self, sample: Sample, value: float) -> None:
+        sample.value += value
+
+    def _combine(self, samples: Sequence[Sample]) -> float:
+        total = 0.0
+        count = 0
+        for sample in samples:
+            total += sample.value
+            count += sample.event_count
+        return total / count if count else math.nan
+
+
+class Max(SampledStat):
+    """Greatest value recorded in the monitored windows, NaN without any (Kafka's `Max`)."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(-math.inf)
+
+    def _update(self, sample: Sample, value: float) -> None:
+        if value > sample.value:
+            sample.value = value
+
+    def _combine(self, samples: Sequence[Sample]) -> float:
+        return max((sample.value for sample in samples if sample.event_count), default=math.nan)
+
+
+class Min(SampledStat):
+    """Least value recorded in the monitored windows, NaN without any (Kafka's `Min`)."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(math.inf)
+
+    def _update(self, sample: Sample, value: float) -> None:
+        if value < sample.value:
+            sample.value = value
+
+    def _combine(self, samples: Sequence[Sample]) -> float:
+        return min((sample.value for sample in samples if sample.event_count), default=math.nan)

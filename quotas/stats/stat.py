@@ -1,5 +1,6 @@
 """What a statistic is: the interfaces that sensors record into and metrics read from."""
 
+import enum
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -47,3 +48,23 @@ class CompoundStat(Stat, Protocol):
     def stats(self) -> Sequence[NamedMeasurable]:
         """The measures, in the order in which they are registered."""
         ...
+
+
+class TimeUnit(enum.Enum):
+    """Java's `TimeUnit`, as far as rates use it; the value is the unit's length [ms]."""
+
+    NANOSECONDS = 1e-6
+    MICROSECONDS = 1e-3
+    MILLISECONDS = 1.0
+    SECONDS = 1_000.0
+    MINUTES = 60_000.0
+    HOURS = 3_600_000.0
+    DAYS = 86_400_000.0
+
+    def convert(self, duration_ms: float) -> float:
+        """`duration_ms` [ms] expressed in this unit.
+
+        >>> TimeUnit.SECONDS.convert(1_500)
+        1.5
+        """
+        return duration_ms / self.value

@@ -4,7 +4,7 @@ import math
 from typing import Final
 
 from quotas.metric_config import UNBOUNDED, MetricConfig
-from quotas.time_unit import TimeUnit
+from quotas.stats.stat import TimeUnit
 
 
 class TokenBucket:

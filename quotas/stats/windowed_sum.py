@@ -109,3 +109,17 @@ class WindowedSum(SampledStat):
         self._oldest = None
         self._closed_sum = None
         self._settled_config = None
+
+
+class WindowedCount(WindowedSum):
+    """Number of records in the monitored windows, whatever their values (Kafka's `WindowedCount`)."""
+
+    __slots__ = ()
+
+    def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
+        """Adds 1 to the window that `time_ms` [ms, monotonic] falls in."""
+        super().record(config, 1.0, time_ms)
+
+    def record_and_measure(self, config: MetricConfig, value: float, time_ms: int) -> float:
+        """`record`, then `measure`, in one call."""
+        return super().record_and_measure(config, 1.0, time_ms)

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from base.log_limiter import LogLimiter
 from telemetry.instances.expiry_queue import ExpiryQueue
 from telemetry.instances.instance import ClientInstance, InstanceKey, other_sender
 from telemetry.instances.register import InstanceRegister
@@ -40,7 +41,7 @@ class InstanceCache:
         # Nearly every connection has one client: a mapping is made for the others only.
         self._by_connection: dict[str, ClientInstance | dict[InstanceKey, ClientInstance]] = {}
         self._queue = ExpiryQueue()
-        self._warned_ms: int | None = None
+        self._limiter = LogLimiter(EVICTION_WARNING_INTERVAL_MS)
         self.evicted = 0
         self.expired = 0
         self.clashes = 0
@@ -49,7 +50,7 @@ class InstanceCache:
         return len(self._instances)
 
     def get(self, instance_id: bytes, context: RequestContext) -> ClientInstance | None:
-        """The instance of that sender under that id, which becomes the most recently used."""
+        """The instance of that sender under that id."""
         instance = self._instances.get(instance_id)
         if instance is None or (instance.context is not context and not instance.is_of(context)):
             if not self._shared_ids:
@@ -57,7 +58,6 @@ class InstanceCache:
             instance = self._instances.get(other_sender(instance_id, context))
             if instance is None:
                 return None
-        self._instances.move_to_end(instance.key)
         return instance
 
     def contains_id(self, instance_id: bytes) -> bool:
@@ -77,9 +77,9 @@ class InstanceCache:
         self.register.add(instance)
 
     def touch(self, instance: ClientInstance, now_ms: int) -> None:
-        """Notes a request of the instance: its time starts anew."""
-        deadline_ms = now_ms + instance.expiry_ms
-        instance.deadline_ms = deadline_ms
+        """Notes a request of an instance: it becomes the most recently used, and its time starts anew."""
+        self._instances.move_to_end(instance.key)
+        instance.deadline_ms = deadline_ms = now_ms + instance.expiry_ms
         if deadline_ms < instance.queued_second * 1_000:
             self._queue.put(instance, len(self._instances))
 
@@ -125,7 +125,7 @@ class InstanceCache:
 
     def move(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> None:
         """Notes that the latest request of the instance came as `context` says, perhaps on another connection."""
-        instance.context = context
+        instance.comes_as(context)
         connection_id = context.connection_id
         if instance.connection_id == connection_id:
             return
@@ -153,8 +153,7 @@ class InstanceCache:
         _, instance = self._instances.popitem(last=False)
         self._forget(instance)
         self.evicted += 1
-        if self._warned_ms is None or now_ms - self._warned_ms >= EVICTION_WARNING_INTERVAL_MS:
-            self._warned_ms = now_ms
+        if self._limiter.admit("eviction", now_ms):
             _logger.warning(
                 "The cache of client instances is full at %d; %d were forgotten before their time so far: raise "
                 "telemetry.client.instances.max or spread the clients over more nodes",
@@ -172,4 +171,5 @@ class InstanceCache:
         self.register.remove(instance)
         for connection_id in instance.gate.connections:
             self._detach(instance, connection_id)
+        instance.connection_id = ""  # so that no connection takes it for one of its own
         self._shared_ids -= isinstance(instance.key, tuple)

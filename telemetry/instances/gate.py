@@ -12,6 +12,12 @@ MAX_SEATS: Final = 4
 _RECOVERING = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 _NEVER: Final = -1
 
+Turn = tuple["Seat", int, int | None, int, int | None, bool, bool]
+"""A push that the gate let through, with what takes it back: its seat, when it was let through; what `last_push_ms` and
+`used_ms` of the seat and the latest push on any connection were before it; whether it followed a Get; whether it
+terminates.
+"""
+
 
 class Seat:
     """What the gate remembers of one connection. Times are monotonic [ms].
@@ -32,36 +38,6 @@ class Seat:
         self.last_get_ms: int | None = None
         self.last_push_ms: int | None = None
         self.used_ms = _NEVER
-
-
-class Turn:
-    """A push that the gate let through, with what the gate has to remember to take it back."""
-
-    __slots__ = (
-        "followed_a_get",
-        "latest_push_ms",
-        "previous_push_ms",
-        "previous_use_ms",
-        "seat",
-        "taken_at_ms",
-        "terminating",
-    )
-
-    def __init__(
-        self,
-        seat: Seat,
-        taken_at_ms: int,
-        latest_push_ms: int | None,
-        followed_a_get: bool,
-        terminating: bool,
-    ) -> None:
-        self.seat = seat
-        self.taken_at_ms = taken_at_ms
-        self.previous_push_ms = seat.last_push_ms
-        self.previous_use_ms = seat.used_ms
-        self.latest_push_ms = latest_push_ms
-        self.followed_a_get = followed_a_get
-        self.terminating = terminating
 
 
 class Gate:
@@ -208,13 +184,13 @@ class Gate:
         last_push_ms = self._latest_push_ms if self.seat.last_push_ms is None else self.seat.last_push_ms
         return last_push_ms is not None and now_ms - last_push_ms >= push_interval_ms
 
-    def take_turn(self, now_ms: int, *, terminating: bool, is_due: bool = True) -> Turn:
+    def take_turn(self, now_ms: int, *, terminating: bool = False, is_due: bool = True) -> Turn:
         """Notes a push that is let through; with `terminating` it is the last one, unless it is given back.
 
         If it is let through before it is due, a Get that cures its refusal makes no further push due.
         """
         seat = self.seat
-        turn = Turn(seat, now_ms, self._latest_push_ms, self._get_unconsumed, terminating)
+        turn = seat, now_ms, seat.last_push_ms, seat.used_ms, self._latest_push_ms, self._get_unconsumed, terminating
         self._latest_push_ms = seat.last_push_ms = seat.used_ms = now_ms
         self._get_unconsumed = False
         self._cure_opens = is_due
@@ -222,26 +198,26 @@ class Gate:
             seat.is_terminated = True
         return turn
 
+    def pass_over(self, *, is_due: bool) -> None:
+        """Notes a push that is refused and costs the client nothing: no turn is taken."""
+        self._cure_opens = is_due
+
     def give_back(self, turn: Turn) -> None:
         """Undoes `take_turn`, for a push whose refusal is to cost the client nothing.
 
         Where another push was let through meanwhile, that one's time stands. A turn that was due after a Get is
         due again.
         """
-        seat = turn.seat
-        if seat.last_push_ms == turn.taken_at_ms:
-            seat.last_push_ms = turn.previous_push_ms
-            seat.used_ms = turn.previous_use_ms
-        if self._latest_push_ms == turn.taken_at_ms:
-            self._latest_push_ms = turn.latest_push_ms
-        if turn.followed_a_get:
+        seat, taken_at_ms, previous_push_ms, previous_use_ms, latest_push_ms, followed_a_get, terminating = turn
+        if seat.last_push_ms == taken_at_ms:
+            seat.last_push_ms = previous_push_ms
+            seat.used_ms = previous_use_ms
+        if self._latest_push_ms == taken_at_ms:
+            self._latest_push_ms = latest_push_ms
+        if followed_a_get:
             self._get_unconsumed = True
-        self.give_back_terminating(turn)
-
-    def give_back_terminating(self, turn: Turn) -> None:
-        """Undoes what `terminating` did and lets the turn stay used, for a push that is refused for good."""
-        if turn.terminating:
-            turn.seat.is_terminated = False
+        if terminating:
+            seat.is_terminated = False
 
     def reopen(self) -> None:
         """Forgets the times, because the client is asked for something else now: its next Get or push is due.

@@ -94,7 +94,8 @@ class ClientInstance:
         subscription_id: what a push has to name [signed int32].
         subscription_version: of the configuration under which `subscription` was worked out.
         connection_id: of the latest request; empty once that connection has ended.
-        context: of the latest request; the same object for all requests of one client on a connection.
+        context: of the latest request; the same object for all requests of one client on a connection. Set by
+            `comes_as`.
         deadline_ms: when the instance is forgotten, unless a request comes [ms, monotonic].
         queued_second: under which `telemetry.instances.expiry_queue` has it; beyond every deadline before it has it.
         place: where the cache's register has it; see `telemetry.instances.register`.
@@ -104,6 +105,8 @@ class ClientInstance:
         refusals: refused requests.
         last_refusal: the latest of them; None before the first.
         last_refusal_ms: when that was [ms, monotonic].
+        row_context: fields 3 to 14 of `PushRecord`, the same for every push until the client, its connection or its
+            subscription changes; None until they are worked out.
         metrics: metrics of its own, where they were asked for; else None.
         pace: what it has to do with telemetry quotas; None where there never was one.
         allowances: what its address and principal may still send; see `telemetry.instances.sender_bounds`.
@@ -139,6 +142,7 @@ class ClientInstance:
         "pushes",
         "queued_second",
         "refusals",
+        "row_context",
         "sender",
         "subscription",
         "subscription_id",
@@ -176,7 +180,8 @@ class ClientInstance:
         self.metrics: InstanceMetrics | None = None
         self.pace: Pace | None = None
         self.connection_id = ""
-        self.context: RequestContext | None = None
+        self.context = context
+        self.row_context: tuple[object, ...] | None = None
         self.deadline_ms = 0
         self.queued_second = _NOT_QUEUED
         self.subscription_version = subscription_version
@@ -214,6 +219,11 @@ class ClientInstance:
             and version[:_KEPT_SOFTWARE_CHARACTERS] == self.client_software_version
         )
 
+    def comes_as(self, context: RequestContext) -> None:
+        """Its latest request is of another connection, client id or software than the one before."""
+        self.context = context
+        self.row_context = None
+
     def note_refusal(self, refusal: Refusal, now_ms: int) -> None:
         """Its latest request was refused, at `now_ms` [ms, monotonic]."""
         self.gate.last_known_error = refusal.error_code
@@ -228,6 +238,7 @@ class ClientInstance:
         leaves everything as it is.
         """
         self.subscription_version = version
+        self.row_context = None
         if subscription == self.subscription:
             # The same to the client, perhaps under other rules of the guard or from other resources.
             self.subscription = subscription

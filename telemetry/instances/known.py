@@ -131,6 +131,7 @@ class KnownInstances:
         instance = ClientInstance(instance_id, context, subscription, version, self._share, allowances)
         instance.pace = pace
         self.cache.add(instance, context, now_ms)
+        self.cache.move(instance, context, now_ms)
         self.departed.returned(instance)
         self._metrics.admit(instance, now_ms)
         return instance

@@ -63,13 +63,18 @@ class InstanceMetrics:
 
     def record_plugin_export(self, duration_ms: float, now_ms: int) -> None:
         """A receiver took a push, in `duration_ms` [ms]."""
-        if now_ms - self._window_ms >= WINDOW_MS:
-            self._roll(now_ms)
-        self.export_count += 1
-        self._exports[1] += 1
-        self._export_ms[1] += duration_ms
-        if duration_ms > self._export_max_ms[1]:
-            self._export_max_ms[1] = duration_ms
+        self.record_plugin_exports(1, duration_ms, duration_ms, now_ms)
+
+    def record_plugin_exports(self, pushes: int, total_ms: float, longest_ms: float, now_ms: int) -> None:
+        """A receiver took several pushes; together they took `total_ms`, the slowest `longest_ms` [ms]."""
+        if not pushes:
+            return
+        self._roll(now_ms)
+        self.export_count += pushes
+        self._exports[1] += pushes
+        self._export_ms[1] += total_ms
+        if longest_ms > self._export_max_ms[1]:
+            self._export_max_ms[1] = longest_ms
 
     def record_plugin_error(self, now_ms: int) -> None:
         """A receiver failed."""

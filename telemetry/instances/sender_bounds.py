@@ -12,6 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from base.log_limiter import LogLimiter
 from base.principal import ANONYMOUS
 from telemetry.instances.gate import Gate
 from telemetry.plugin.api import RequestContext
@@ -112,7 +113,7 @@ class Sender(Protocol):
 class SenderBounds:
     """The allowances of addresses and principals; the one that was asked for longest ago is forgotten first."""
 
-    __slots__ = ("_by_ip", "_by_principal", "_first_pushes", "_limits", "_warned", "_warned_ms")
+    __slots__ = ("_by_ip", "_by_principal", "_first_pushes", "_limiter", "_limits")
 
     def __init__(self, limits: SenderLimits) -> None:
         self._limits = limits
@@ -120,8 +121,7 @@ class SenderBounds:
         self._by_principal: OrderedDict[str, Allowance] = OrderedDict()
         share = limits.log_bytes // FIRST_PUSHES_SHARE
         self._first_pushes = Bucket(share // _HOUR_S, share, 0)
-        self._warned_ms: int | None = None
-        self._warned: set[str] = set()
+        self._limiter = LogLimiter(_WARNING_INTERVAL_MS, max_lines=_WARNINGS)
 
     def take_in(self, context: RequestContext, now_ms: int) -> tuple[Allowance, ...] | None:
         """The allowances of a new instance: of its address and, unless it is anonymous, of its principal.
@@ -165,13 +165,8 @@ class SenderBounds:
 
     def _warn(self, what: str, limit: str, context: RequestContext, now_ms: int) -> None:
         """Logs that a sender is refused: each address at most once a minute, and ten a minute in all."""
-        if self._warned_ms is None or now_ms - self._warned_ms >= _WARNING_INTERVAL_MS:
-            self._warned_ms = now_ms
-            self._warned.clear()
-        network = network_of(context.client_address)
-        if network in self._warned or len(self._warned) >= _WARNINGS:
+        if not self._limiter.admit(network_of(context.client_address), now_ms):
             return
-        self._warned.add(network)
         _logger.warning(
             "%s (%s) %s faster than %s allows: it is answered THROTTLING_QUOTA_EXCEEDED. If it is a NAT with that many "
             "clients, raise the limit",

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from base.clock import SystemTime, Time
+from base.log_limiter import LogLimiter
 from telemetry.instances.metrics import InstanceMetrics
 from telemetry.plugin.api import (
     ClientTelemetry,
@@ -51,7 +52,7 @@ class _BehindError(Exception):
 class _Registered:
     """A reporter that receives telemetry."""
 
-    __slots__ = ("errors", "export", "logged_ms", "pending", "pending_bytes", "reporter")
+    __slots__ = ("errors", "export", "limiter", "pending", "pending_bytes", "reporter")
 
     def __init__(self, reporter: MetricsReporter, export: Export) -> None:
         self.reporter = reporter
@@ -59,7 +60,7 @@ class _Registered:
         self.errors = 0
         self.pending = 0
         self.pending_bytes = 0
-        self.logged_ms: int | None = None
+        self.limiter = LogLimiter(ERROR_LOG_INTERVAL_MS)
 
     @property
     def name(self) -> str:
@@ -188,8 +189,7 @@ class ClientTelemetryExporterPlugin:
         now_ms = self._time.hi_res_clock_ms()
         if self._stats is not None:
             self._stats.record_plugin_error(own, now_ms)
-        if registered.logged_ms is None or now_ms - registered.logged_ms >= ERROR_LOG_INTERVAL_MS:
-            registered.logged_ms = now_ms
+        if registered.limiter.admit("failed", now_ms):
             _logger.warning(
                 "The metric reporter %s failed, %d times so far; clients are answered all the same: %r",
                 registered.name,

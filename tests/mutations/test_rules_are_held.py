@@ -271,7 +271,7 @@ MUTATIONS = [
     Mutation(
         "eviction warns at most once in five minutes",
         "telemetry/instances/cache.py",
-        "now_ms - self._warned_ms >= EVICTION_WARNING_INTERVAL_MS",
+        'self._limiter.admit("eviction", now_ms)',
         "True",
         LIFE,
     ),

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 from support.push_log import push_record
 
 from base.clock import MockTime, Time
-from exporters.delivery.outcome import Outcome
+from exporters.exporter import Outcome
 from exporters.prometheus.exporter import PrometheusExporter
 from exporters.prometheus.page import OPENMETRICS
 from push_log.log import Batch

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Self
 
-from support.push_log import push_record
+from support.push_log import RecordWriter, push_record
 from support.real_pushes import real_pushes
 
 from base.clock import SystemTime
@@ -15,7 +15,7 @@ from exporters.delivery.pipeline import Pipeline
 from exporters.delivery.stats import DeliveryStats
 from exporters.registry import build_exporter
 from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.sqlite import SqlitePushLogReader, SqlitePushLogWriter
+from push_log.embedded.sqlite import SqlitePushLogReader
 from telemetry.push_record import PushRecord, format_instance_id
 
 WITHIN_S = 60.0
@@ -36,7 +36,7 @@ class Delivery:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._writer = self._stack.enter_context(closing(SqlitePushLogWriter(self._settings)))
+        self._writer = self._stack.enter_context(closing(RecordWriter(self._settings)))
         self._reader = SqlitePushLogReader(self._settings, self.name, time=SystemTime())
         self.pipeline = Pipeline(self._reader, build_exporter(self.name, self._keys), time=SystemTime())
         self.pipeline.start()

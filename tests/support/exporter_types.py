@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from exporters.console import ConsoleExporter, console_exporter
-from exporters.delivery.outcome import Exporter, Outcome
+from exporters.exporter import Exporter, Outcome
 from push_log.log import Batch
 
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from base.clock import MockTime
-from exporters.delivery.outcome import BatchSettings, Delivered, Outcome
 from exporters.delivery.pipeline import Pipeline
-from exporters.delivery.retry import RetrySettings
+from exporters.exporter import BatchSettings, Delivered, Outcome, RetrySettings
 from push_log.log import Batch, Lag
 from telemetry.push_record import PushRecord
 

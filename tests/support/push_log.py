@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import zstandard
 
+from base.clock import SystemTime
 from push_log.embedded.settings import PushLogSettings
+from push_log.embedded.writer import SqlitePushLogWriter
 from push_log.log import Batch, PushLogReader
+from telemetry.push import Push
 from telemetry.push_record import PushRecord
 
 RECEIVED_AT_US = 1_750_000_000_000_000
@@ -37,6 +40,37 @@ def push_record(number: int, metrics: bytes | None = None, **fields: Any) -> Pus
         metrics=b"metrics of %d " % number + b"m" * 100 if metrics is None else metrics,
     )
     return record._replace(**fields)
+
+
+def push_of(record: PushRecord, encoded: bytes | None = None) -> Push:
+    """An accepted push with this record, as far as a push log looks at it; without `encoded` it came uncompressed."""
+    taken_at_ms = SystemTime().hi_res_clock_ms()
+    received = record.metrics if encoded is None else encoded
+    return Push(cast(Any, None), cast(Any, None), taken_at_ms, record[:-1], record.metrics, received)
+
+
+class RecordWriter(SqlitePushLogWriter):
+    """The embedded log's writer, record by record."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._appended: list[Push] = []
+
+    def append(self, record: PushRecord, encoded: bytes | None = None) -> None:
+        """Has a record written with the next commit."""
+        self._appended.append(push_of(record, encoded))
+
+    def commit(self) -> int:
+        """Writes what was appended; returns how many records that were."""
+        appended, self._appended = self._appended, []
+        if appended:
+            self.write(appended)
+        return len(appended)
+
+    @property
+    def pending(self) -> int:
+        """Records that wait for a commit."""
+        return len(self._appended)
 
 
 def zstd(data: bytes) -> bytes:

@@ -32,8 +32,8 @@ from quotas.stats import (
     WindowedCount,
     WindowedSum,
 )
+from quotas.stats.stat import TimeUnit
 from quotas.throttle_time import throttle_time, token_bucket_throttle_time
-from quotas.time_unit import TimeUnit
 
 STEPS = 120
 UNITS = ("NANOSECONDS", "MICROSECONDS", "MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS")
@@ -178,7 +178,7 @@ def replication_script(seed: int) -> Script:
                 partition = dice.randrange(5)
                 throttled, exceeded = manager.is_throttled(topic, partition), manager.is_quota_exceeded()
                 rate = value_of(metrics, "byte-rate", "LeaderReplication")
-                answer = f"{truth(throttled)} {truth(exceeded)} {manager.upper_bound()} {rate}"
+                answer = f"{truth(throttled)} {truth(exceeded)} {manager.upper_bound} {rate}"
                 script.say(f"look {now_ms} {topic} {partition}", answer)
     return script
 

@@ -21,20 +21,21 @@ from support.raw_client import framed, get_request, header, parse_get, parse_pus
 
 from base.clock import MockTime
 from fleetgauge.listener.apis.cluster import ClusterApis
-from fleetgauge.listener.apis.telemetry import TelemetryApis
+from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
 from fleetgauge.listener.dispatcher import RequestDispatcher
 from fleetgauge.listener.misdirected_clients import MisdirectedClients
+from fleetgauge.listener.push import PushHandler
 from fleetgauge.listener.request_quota import RequestQuota
-from push_log.log import OnDone, PushLogFullError
+from push_log.log import Answer, PushLogError, PushLogFullError
 from quotas.client_quota import ClientQuotaManagerConfig
 from quotas.client_request_quota import ClientRequestQuotaManager
 from quotas.identities import Identities
 from quotas.metrics import Metrics
 from telemetry.codecs import CompressionType
 from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
-from telemetry.push_record import PushIds, PushRecord
+from telemetry.push import Push
+from telemetry.push_record import PushIds
 from wire.api_table import ApiTable
-from wire.channel import Channel
 from wire.close_reason import CloseReason
 from wire.listener_context import ListenerContext
 from wire.listener_counters import ListenerCounters
@@ -110,19 +111,26 @@ class _Log:
     """A push log that commits when it is told to."""
 
     def __init__(self) -> None:
-        self.waiting: deque[OnDone] = deque()
+        self.waiting: deque[Push] = deque()
+        self.answer: Answer
 
     @property
     def pending(self) -> int:
         return len(self.waiting)
 
-    def append(self, record: PushRecord, encoded: bytes | None, on_done: OnDone) -> None:
-        assert isinstance(record.metrics, bytes)
-        self.waiting.append(on_done)
+    @property
+    def problem(self) -> str | None:
+        return None
 
-    def finish(self, count: int, error: Exception | None) -> None:
-        for _ in range(min(count, len(self.waiting))):
-            self.waiting.popleft()(error)
+    def append(self, push: Push) -> PushLogError | None:
+        assert isinstance(push.record.metrics, bytes)
+        self.waiting.append(push)
+        return None
+
+    def finish(self, count: int, error: PushLogError | None) -> None:
+        taken = [self.waiting.popleft() for _ in range(min(count, len(self.waiting)))]
+        if taken:
+            self.answer(taken, error)
 
     def counters(self) -> dict[str, int]:
         return {}
@@ -130,14 +138,6 @@ class _Log:
     async def drain(self) -> None: ...
 
     async def close(self) -> None: ...
-
-
-class _FlushSoon:
-    def __init__(self, loop: _Loop) -> None:
-        self._loop = loop
-
-    def flush_soon(self, channel: Channel) -> None:
-        self._loop.call_soon(channel.flush)
 
 
 class _Client:
@@ -202,14 +202,15 @@ class _Node:
         request_quota = RequestQuota(
             ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, self.time), Identities(), table, self.time
         )
-        telemetry = TelemetryApis(
-            self.manager, self.log, self.time, _FlushSoon(self.loop), request_quota, plugin_export_timeout_ms=1_000
-        )
+        subscriptions = SubscriptionsHandler(self.manager, self.time)
+        pushes = PushHandler(self.manager, self.log, self.time, request_quota, plugin_export_timeout_ms=1_000)
         misdirected = MisdirectedClients(self.time)
         cluster = ClusterApis(1, "fuzz", lambda _: ("localhost", 9_092), misdirected)
         self.context = ListenerContext(
             listener_name="PLAINTEXT",
-            handler=RequestDispatcher(table, cluster, telemetry, self.manager, misdirected, request_quota, self.time),
+            handler=RequestDispatcher(
+                table, cluster, subscriptions, pushes, self.manager, misdirected, request_quota, self.time
+            ),
             api_table=table,
             settings=ListenerSettings(
                 socket_request_max_bytes=1_024,

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc
 from support.landing import landed
 from support.webhook import Webhook
 
-from exporters.delivery.outcome import Delivered, Exporter, Refused, RefusedRecord, Retry, TooLarge
+from exporters.exporter import Delivered, Exporter, Refused, RefusedRecord, Retry, TooLarge
 from exporters.options import ExporterConfigError
 from exporters.registry import build_exporter
 from exporters.testkit.conformance import ExporterConformance, a_push, batch_of, started

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.push_log import push_record, small_log
+from support.push_log import RecordWriter, push_record, small_log
 
 from fleetgauge.config import load_config
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.processes.exporter_job import Job
-from push_log.embedded.sqlite import SqlitePushLogWriter
 
 pytestmark = pytest.mark.integration
 
@@ -52,7 +51,7 @@ def exporter_process(job: Job, **options: Any) -> Iterator[subprocess.Popen[byte
 
 
 def log_a_push(directory: Path) -> None:
-    with closing(SqlitePushLogWriter(small_log(DataDirectory(directory).push_log))) as writer:
+    with closing(RecordWriter(small_log(DataDirectory(directory).push_log))) as writer:
         writer.append(push_record(1))
         writer.commit()
 

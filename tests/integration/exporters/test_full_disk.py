@@ -13,7 +13,7 @@ from support.small_disk import fill_up, small_disk
 from base.clock import MockTime
 from exporters.dead_letters.letter import DeadLetterSettings
 from exporters.dead_letters.store import DeadLetters
-from exporters.delivery.outcome import Delivered, Refusal, Retry
+from exporters.exporter import Delivered, Refusal, Retry
 from exporters.registry import build_exporter
 from exporters.testkit.conformance import a_push, batch_of, started
 from push_log.embedded.settings import MIB

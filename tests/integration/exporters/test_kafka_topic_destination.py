@@ -15,7 +15,7 @@ from support.delivery import Delivery, real_records
 from support.kafka_broker import MISSING, KafkaBroker, free_ports
 from support.push_log import push_record
 
-from exporters.delivery.outcome import Retry
+from exporters.exporter import Retry
 from exporters.kafka.exporter import kafka_topic_exporter
 from exporters.labels import LabelSettings, labelled
 from push_log.kafka_topic.record_codec import decode_record
@@ -190,4 +190,4 @@ def test_every_push_arrives_through_a_kill_and_restart_of_the_broker(
     missing = {f"{number:032x}" for number in range(600)} - set(found)
     assert not missing
     print(f"pushed 600, delivered {len(found)}, lost {len(missing)}, repeated {len(found) - 600}")
-    assert [log["event"] for log in logs].count("cannot deliver now, and tries again") <= 4
+    assert [log["event"] for log in logs].count("delivery.retrying") <= 4

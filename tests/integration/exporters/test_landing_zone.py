@@ -17,7 +17,7 @@ from support.delivery import Delivery, real_records
 from support.push_log import push_record
 
 from base.clock import MockTime
-from exporters.delivery.outcome import Delivered, Refused, Retry
+from exporters.exporter import Delivered, Refused, Retry
 from exporters.landing.exporter import LandingExporter, LandingSettings, landing_exporter
 from exporters.landing.schema import LANDING_SCHEMA, partition_of
 from exporters.landing.storage import WRITING, LocalStorage, RemoteStorage

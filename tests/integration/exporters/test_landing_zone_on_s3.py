@@ -15,7 +15,7 @@ from support.kafka_broker import free_ports, with_the_test_run
 from support.resetting_proxy import ResettingProxy
 
 from base.clock import MockTime
-from exporters.delivery.outcome import Delivered, Retry
+from exporters.exporter import Delivered, Retry
 from exporters.landing.exporter import LandingExporter, LandingSettings, landing_exporter
 from push_log.log import Batch
 from telemetry.push_record import PushRecord

@@ -223,7 +223,7 @@ def test_wrong_certificates_are_told_once_in_words_and_the_right_ones_deliver(
     with capture_logs() as logs, delivery_to(collector, protocol, **keys) as delivery:
         delivery.push(*records)
         delivery.wait(lambda stats: sum(stats.retried.values()) >= 4)
-        [said] = [log for log in logs if log["event"] == "cannot deliver now, and tries again"]
+        [said] = [log for log in logs if log["event"] == "delivery.retrying"]
         assert said["reason"] == "tls"
         assert said["detail"].startswith("the receiver's certificate is not trusted, or not for this host: check")
         collector.stop()

@@ -16,7 +16,7 @@ from support.otlp_receivers import GrpcReceiver, HttpHandler, HttpReceiver
 from support.payloads import metrics_data
 from support.push_log import push_record
 
-from exporters.delivery.outcome import Delivered, Retry
+from exporters.exporter import Delivered, Retry
 from exporters.otlp.endpoint import PROTOCOLS
 from exporters.otlp.exporter import OtlpExporter, otlp_exporter
 from push_log.log import Batch

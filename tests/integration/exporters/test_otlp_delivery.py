@@ -21,8 +21,8 @@ from support.otlp_receivers import GrpcAnswer as Handler
 from support.otlp_receivers import GrpcReceiver as Receiver
 
 from base.clock import SystemTime
-from exporters.delivery.outcome import Delivered, Refused, Retry, TooLarge
 from exporters.delivery.pipeline import Pipeline
+from exporters.exporter import Delivered, Refused, Retry, TooLarge
 from exporters.labels import LabelSettings, labelled
 from exporters.otlp.exporter import OtlpExporter, otlp_exporter
 from push_log.log import Batch, Lag
@@ -425,6 +425,6 @@ def test_a_receiver_that_is_not_there_at_the_start_is_in_the_log_before_the_firs
         pipeline = pipeline_to(port, log, protocol=protocol)
         until(lambda: pipeline.stats().last_error is not None)
         assert pipeline.stop(1_000)
-    [said] = [entry for entry in logs if entry["event"].startswith("cannot reach the destination")]
+    [said] = [entry for entry in logs if entry["event"] == "delivery.destination_unreachable"]
     assert said["destination"].startswith(f"http://127.0.0.1:{port}")
     assert said["detail"] == f"cannot connect to 127.0.0.1:{port}: Connection refused"

@@ -19,7 +19,7 @@ from support.otlp_receivers import HttpReceiver as Receiver
 from support.payloads import metrics_data
 from support.push_log import push_record
 
-from exporters.delivery.outcome import Delivered, Refused, Retry, TooLarge
+from exporters.exporter import Delivered, Refused, Retry, TooLarge
 from exporters.labels import LabelSettings, labelled
 from exporters.otlp.exporter import OtlpExporter, otlp_exporter
 from push_log.log import Batch

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.node import Node
 from support.payloads import metrics_data
-from support.push_log import push_record
+from support.push_log import RecordWriter, push_record
 from support.raw_client import RawClient
 from support.rss import RssWatch
 from support.webhook import Webhook
@@ -17,7 +17,7 @@ from support.webhook import Webhook
 from base.clock import SystemTime
 from exporters.delivery.pipeline import Pipeline
 from exporters.registry import build_exporter, pipeline_settings
-from push_log.embedded.sqlite import PushLogSettings, SqlitePushLogReader, SqlitePushLogWriter
+from push_log.embedded.sqlite import PushLogSettings, SqlitePushLogReader
 from telemetry.push_record import format_instance_id
 
 pytestmark = pytest.mark.integration
@@ -112,7 +112,7 @@ def test_a_backlog_drains_in_order_and_no_faster_than_it_may(tmp_path: Path) -> 
     settings = PushLogSettings(dir=tmp_path / "log", min_free_bytes=0)
     clock = SystemTime()
     long_ago_us = clock.microseconds() - 3_600_000_000
-    with closing(SqlitePushLogWriter(settings)) as writer:
+    with closing(RecordWriter(settings)) as writer:
         for number in range(200):
             writer.append(push_record(number, b"m" * 4_000, received_at=long_ago_us + number))
         writer.commit()

@@ -11,13 +11,12 @@ from typing import Protocol
 
 import pytest
 from support.payloads import metrics_data
-from support.push_log import numbers, push_record, small_log
+from support.push_log import RecordWriter, numbers, push_record, small_log
 
 from base.clock import SystemTime
-from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, Refused, Retry
 from exporters.delivery.pipeline import Pipeline
-from exporters.delivery.retry import RetrySettings
-from push_log.embedded.sqlite import SqlitePushLogReader, SqlitePushLogWriter
+from exporters.exporter import BatchSettings, Delivered, Outcome, Refused, Retry, RetrySettings
+from push_log.embedded.sqlite import SqlitePushLogReader
 from push_log.kafka_topic.appender import KafkaTopicAppender
 from push_log.kafka_topic.reader import KafkaTopicReader
 from push_log.kafka_topic.settings import KafkaTopicSettings
@@ -40,7 +39,7 @@ class EmbeddedLog:
     def __init__(self, path: Path, stack: ExitStack) -> None:
         self._settings = small_log(path)
         self._stack = stack
-        self._writer = stack.enter_context(closing(SqlitePushLogWriter(self._settings, SystemTime())))
+        self._writer = stack.enter_context(closing(RecordWriter(self._settings, SystemTime())))
 
     def append(self, *which: int) -> None:
         for number in which:

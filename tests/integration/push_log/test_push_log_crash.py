@@ -14,10 +14,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.push_log import poll_all, small_log
+from support.push_log import RecordWriter, poll_all, small_log
 
 from push_log.embedded.inspect import log_stats
-from push_log.embedded.sqlite import Retention, SqlitePushLogReader, SqlitePushLogWriter
+from push_log.embedded.sqlite import Retention, SqlitePushLogReader
 
 pytestmark = pytest.mark.integration
 
@@ -28,9 +28,8 @@ WRITER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[4])
-from support.push_log import push_record, small_log, zstd
-from push_log.embedded.sqlite import SqlitePushLogWriter
-writer = SqlitePushLogWriter(small_log(Path(sys.argv[1]), segment_bytes=200_000, flush=sys.argv[3]))
+from support.push_log import RecordWriter, push_record, small_log, zstd
+writer = RecordWriter(small_log(Path(sys.argv[1]), segment_bytes=200_000, flush=sys.argv[3]))
 number = int(sys.argv[2])
 while True:
     batch = range(number, number + 1 + number % 7)
@@ -149,7 +148,7 @@ def test_after_any_end_the_log_is_written_on_and_cleared_away(tmp_path: Path, ch
         children.append(child)
         child.until_it_said(len(child.said()) + 200)
         child.kill()
-    with closing(SqlitePushLogWriter(small_log(path))), closing(SqlitePushLogReader(small_log(path), "otlp")) as reader:
+    with closing(RecordWriter(small_log(path))), closing(SqlitePushLogReader(small_log(path), "otlp")) as reader:
         assert set(child.said()) <= set(poll_all(reader))
         with closing(Retention(small_log(path), ["otlp"])) as upkeep:
             upkeep.run(1_750_000_000_000)

@@ -6,12 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.push_log import at_once, poll_all, push_record, small_log
+from support.push_log import RecordWriter, at_once, poll_all, push_record, small_log
 from support.small_disk import fill_up, small_disk
 
 from base.clock import MockTime
 from push_log.embedded.inspect import log_stats
-from push_log.embedded.sqlite import Retention, SqlitePushLogReader, SqlitePushLogWriter
+from push_log.embedded.sqlite import Retention, SqlitePushLogReader
 from push_log.log import PushLogFullError
 
 pytestmark = pytest.mark.integration
@@ -26,7 +26,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(
-    writer: SqlitePushLogWriter, first: int, metrics_bytes: int = 2_000, time: MockTime | None = None
+    writer: RecordWriter, first: int, metrics_bytes: int = 2_000, time: MockTime | None = None
 ) -> tuple[list[int], PushLogFullError]:
     """Commits one record after the other until there is no room; returns those that are in."""
     written: list[int] = []
@@ -47,7 +47,7 @@ def test_pushes_are_refused_on_a_full_disk_and_taken_when_there_is_room_again(di
     ballast.write_bytes(b"x" * 1024 * 1024)
     settings = small_log(disk / "log", segment_bytes=300_000)
     # The next segment is made at once and not in a thread, whose failure would give room back at a time of its own.
-    writer_opened = closing(SqlitePushLogWriter(settings, spawn=at_once))
+    writer_opened = closing(RecordWriter(settings, spawn=at_once))
     with writer_opened as writer, closing(SqlitePushLogReader(settings, "otlp")) as reader:
         written, error = fill(writer, 1)
         assert "room" in str(error)
@@ -66,7 +66,7 @@ def test_pushes_are_refused_on_a_full_disk_and_taken_when_there_is_room_again(di
 
 def test_what_exporters_have_passed_makes_room_on_a_full_disk(disk: Path) -> None:
     settings = small_log(disk / "log", segment_bytes=300_000)
-    writer_opened = closing(SqlitePushLogWriter(settings, spawn=at_once))
+    writer_opened = closing(RecordWriter(settings, spawn=at_once))
     with writer_opened as writer, closing(SqlitePushLogReader(settings, "otlp")) as reader:
         written, _ = fill(writer, 1)
         with closing(Retention(settings, ["otlp"])) as upkeep:
@@ -78,12 +78,12 @@ def test_what_exporters_have_passed_makes_room_on_a_full_disk(disk: Path) -> Non
 
 def test_both_processes_start_on_a_full_disk_and_make_room(disk: Path) -> None:
     settings = small_log(disk / "log", segment_bytes=300_000)
-    with closing(SqlitePushLogWriter(settings)) as writer, closing(SqlitePushLogReader(settings, "otlp")):
+    with closing(RecordWriter(settings)) as writer, closing(SqlitePushLogReader(settings, "otlp")):
         written, _ = fill(writer, 1)
     ballast = fill_up(disk)
     time = MockTime()
     files_before = len(list(settings.dir.glob("*")))
-    with closing(SqlitePushLogWriter(settings, time, spawn=at_once)) as writer:
+    with closing(RecordWriter(settings, time, spawn=at_once)) as writer:
         for _ in range(5):
             time.sleep(1_000)
             writer.append(push_record(9_000))
@@ -101,7 +101,7 @@ def test_both_processes_start_on_a_full_disk_and_make_room(disk: Path) -> None:
 def test_free_space_is_left_to_others(disk: Path) -> None:
     time = MockTime()
     settings = small_log(disk / "log", min_free_bytes=1024 * 1024)
-    with closing(SqlitePushLogWriter(settings, time)) as writer:
+    with closing(RecordWriter(settings, time)) as writer:
         written, error = fill(writer, 1, time=time)
         assert "less than push.log.min.free.bytes (1.0 MiB)" in str(error)
         assert len(written) > 50

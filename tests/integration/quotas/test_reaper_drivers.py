@@ -87,6 +87,7 @@ def test_a_loop_lets_go_whoever_is_due_on_its_own_thread_and_at_shutdown_everybo
     async def run() -> None:
         before = throttle(manager, 5)
         driver = AsyncioReaper(manager.reaper, SystemTime())
+        driver.start()
         for_ever = throttle(manager, FOR_EVER_MS)
         short = throttle(manager, 20)
         elsewhere = await asyncio.to_thread(throttle, manager, 10)

@@ -69,6 +69,21 @@ def test_the_compiled_quota_engine_passes_its_own_tests(installed: Path) -> None
     assert " passed" in ran.stdout
 
 
+def test_compiled_modules_do_what_the_golden_cases_say(installed: Path) -> None:
+    paths = [str(ROOT / "tests" / path) for path in ("golden", "property/test_ways_of_a_push.py")]
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", *paths],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1_800,
+    )
+    assert ran.returncode == 0, ran.stdout[-8000:]
+    assert " passed" in ran.stdout
+
+
 def test_a_node_of_compiled_modules_answers_refuses_and_logs_as_ever(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

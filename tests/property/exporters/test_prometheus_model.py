@@ -13,7 +13,7 @@ from support.real_pushes import real_pushes
 from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
 
 from base.clock import MockTime
-from exporters.delivery.outcome import Delivered, Retry
+from exporters.exporter import Delivered, Retry
 from exporters.prometheus.exporter import PrometheusExporter
 from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
 from exporters.prometheus.state_file import StateError, StateFile

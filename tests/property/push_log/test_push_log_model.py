@@ -9,12 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from structlog.testing import capture_logs
-from support.push_log import at_once, numbers, poll, push_record, small_log
+from support.push_log import RecordWriter, at_once, numbers, poll, push_record, small_log
 
 from base.clock import MockTime
 from push_log.embedded.cursors import Cursors
 from push_log.embedded.directory import LogDirectory
-from push_log.embedded.sqlite import Retention, SqlitePushLogReader, SqlitePushLogWriter
+from push_log.embedded.sqlite import Retention, SqlitePushLogReader
 from push_log.log import Batch, PushLogError
 
 NAMES = ("otlp", "landing")
@@ -38,8 +38,8 @@ class PushLogMachine(RuleBasedStateMachine):
         self.writer = self._open_writer()
         self.readers = {name: self._open_reader(name) for name in NAMES}
 
-    def _open_writer(self) -> SqlitePushLogWriter:
-        return SqlitePushLogWriter(small_log(self.path, segment_bytes=30_000), self.time, spawn=at_once)
+    def _open_writer(self) -> RecordWriter:
+        return RecordWriter(small_log(self.path, segment_bytes=30_000), self.time, spawn=at_once)
 
     def _open_reader(self, name: str) -> SqlitePushLogReader:
         return SqlitePushLogReader(small_log(self.path), name, time=self.time, directory=self.directory)

@@ -199,7 +199,7 @@ class Throttling(RuleBasedStateMachine):
             assert channel.starts - channel.ends == holds
         assert self.size == len(self.held) == len(self.reaper.delay_queue)
         first = min((end_ms for end_ms, _ in self.held), default=None)
-        assert self.reaper.delay_queue.next_end_time_ms() == first
+        assert self.reaper.delay_queue.next_end_time_ms == first
 
     def teardown(self) -> None:
         self.reaper.initiate_shutdown()
@@ -257,3 +257,33 @@ def sensor_of(kinds: list[type[MeasurableStat]], config: MetricConfig) -> Sensor
     for number, kind in enumerate(kinds):
         sensor.add(metrics.metric_name(f"m{number}", "g"), kind())
     return sensor
+
+
+class GeneralSum(WindowedSum):
+    """A sum that a rate does not record in place, since it is a subclass."""
+
+
+@pytest.mark.replaces
+@settings(max_examples=200)
+@given(
+    samples=st.integers(1, 12),
+    event_window=st.sampled_from([3, 2**63 - 1]),
+    steps=st.lists(st.tuples(st.integers(-40, 5_000), st.integers(-1_000, 1_000), st.booleans()), max_size=80),
+)
+def test_a_rate_that_records_in_place_has_the_windows_and_values_of_one_that_does_not(
+    samples: int, event_window: int, steps: list[tuple[int, int, bool]]
+) -> None:
+    config = MetricConfig(
+        samples=samples, time_window_ms=1_000, event_window=event_window, quota=Quota.upper_bound(10**9)
+    )
+    metrics = Metrics(time=MockTime())
+    in_place, in_general = metrics.sensor("p", config), metrics.sensor("g", config)
+    for sensor, stat in ((in_place, WindowedSum()), (in_general, GeneralSum())):
+        sensor.add(metrics.metric_name(sensor.name, "g"), Rate(stat=stat))
+    now_ms = 5_000
+    for passed_ms, value, check_quotas in steps:
+        now_ms += passed_ms
+        for sensor in (in_place, in_general):
+            sensor.record(value, now_ms, check_quotas)
+        assert windows_of(in_place) == windows_of(in_general)
+        assert in_place.metrics[0].measurable_value(now_ms) == in_general.metrics[0].measurable_value(now_ms)

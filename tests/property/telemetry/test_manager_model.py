@@ -11,8 +11,9 @@ from base.clock import MockTime
 from base.errors import ErrorCode
 from base.principal import KafkaPrincipal
 from quotas.metrics import Metrics
-from telemetry.manager import AcceptedPush, ClientMetricsManager, ClientMetricsSettings
+from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
 from telemetry.plugin import RequestContext
+from telemetry.push import Push as AcceptedPush
 from telemetry.push_record import PushIds
 from telemetry.subscriptions.subscription_id import subscription_checksum, subscription_id
 
@@ -167,7 +168,7 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         )
         if isinstance(outcome, AcceptedPush):
             assert expected is ErrorCode.NONE
-            (outcome.logged if log_works else outcome.not_logged)(self.now_ms)
+            (self.manager.logged if log_works else self.manager.not_logged)((outcome,), self.now_ms)
             state.error = ErrorCode.NONE if log_works else ErrorCode.THROTTLING_QUOTA_EXCEEDED
             state.connections[connection].terminated = terminating and log_works
         else:

@@ -10,7 +10,7 @@ from support.push_log import push_record
 from support.real_pushes import real_pushes
 
 from exporters.console import ConsoleExporter, ConsoleSettings
-from exporters.delivery.outcome import Delivered, Retry
+from exporters.exporter import Delivered, Retry
 from push_log.log import Batch
 from telemetry.push_record import PushRecord
 

@@ -14,7 +14,7 @@ from support.push_log import push_record
 from base.clock import MockTime
 from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
 from exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
-from exporters.delivery.outcome import MAX_DETAIL_CHARS, Refusal
+from exporters.exporter import MAX_DETAIL_CHARS, Refusal
 from push_log.embedded.segment import NewerFormError
 from push_log.embedded.settings import MIB
 from push_log.log import PushLogError

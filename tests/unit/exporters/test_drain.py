@@ -4,7 +4,7 @@ import pytest
 from support.pipelines import RECORD, Destination, Log, Rig, answers
 
 from base.clock import MockTime
-from exporters.delivery.outcome import BatchSettings, Delivered, Outcome, Retry
+from exporters.exporter import BatchSettings, Delivered, Outcome, Retry
 from push_log.log import Batch
 from telemetry.push_record import PushRecord
 

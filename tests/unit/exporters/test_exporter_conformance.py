@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from support.pipelines import Destination
 
-from exporters.delivery.outcome import Exporter
+from exporters.exporter import Exporter
 from exporters.testkit.conformance import ExporterConformance
 
 
@@ -61,5 +61,5 @@ def test_an_export_that_returns_none_is_found(test: object) -> None:
 def test_an_export_that_returns_none_once_it_is_closed_is_found() -> None:
     conformance = OfMute()
     conformance.made = Hanging
-    with pytest.raises(AssertionError, match="nobody has taken the batch"):
+    with pytest.raises(AssertionError, match="the batch was not delivered"):
         conformance.test_close_ends_an_export_that_gets_no_answer()

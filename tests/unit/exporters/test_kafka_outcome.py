@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from exporters.delivery.outcome import Refused, Retry, TooLarge
+from exporters.exporter import Refused, Retry, TooLarge
 from exporters.kafka.outcome import failed_delivery
 
 

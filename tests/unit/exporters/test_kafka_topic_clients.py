@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 from support.push_log import push_record
 
-from exporters.delivery.outcome import Delivered, Retry
+from exporters.exporter import Delivered, Retry
 from exporters.kafka import exporter as kafka_topic
 from exporters.kafka.exporter import KafkaTopicExporter, kafka_topic_exporter
 from push_log.kafka_topic.clients import make_producer, text_of

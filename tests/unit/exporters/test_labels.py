@@ -174,7 +174,7 @@ def test_a_payload_cut_anywhere_inside_a_resource_is_refused_by_its_own_error() 
     ],
 )
 def test_bytes_that_no_parser_would_take_are_refused(payload: bytes) -> None:
-    with pytest.raises(MalformedPayloadError, match="no well-formed MetricsData"):
+    with pytest.raises(MalformedPayloadError, match="not a well-formed MetricsData"):
         label(payload)
 
 
@@ -205,7 +205,7 @@ def test_tags_written_longer_than_they_need_to_be_do_not_escape_the_labels() -> 
 
 
 def test_labels_that_do_not_exist_are_refused_with_the_list() -> None:
-    with pytest.raises(ValueError, match=r"'host' is no label; there are client_instance_id, .*namespace"):
+    with pytest.raises(ValueError, match=r"'host' is not a label; expected one of client_instance_id, .*namespace"):
         LabelSettings(labels=("host",))
     for name in ("", *LABEL_NAMES):
         with pytest.raises(ValueError, match="static label"):

@@ -7,7 +7,7 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo  # type: ignore[im
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
-from exporters.delivery.outcome import Delivered, Refused, Retry, TooLarge
+from exporters.exporter import Delivered, Refused, Retry, TooLarge
 from exporters.otlp.status import MAX_SERVER_DELAY_MS, failure, http_failure, success, tls_fault
 
 

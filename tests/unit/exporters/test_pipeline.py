@@ -9,7 +9,9 @@ from structlog.testing import capture_logs
 from support.pipelines import Destination, Log, Rig, answers, records, refuses
 
 from base.errors import FleetgaugeError
-from exporters.delivery.outcome import (
+from exporters.delivery.ambiguous_rejections import IN_DOUBT_FOR_MS
+from exporters.delivery.stats import MAX_REASONS, PipelineState
+from exporters.exporter import (
     MAX_DETAIL_CHARS,
     BatchSettings,
     Delivered,
@@ -19,8 +21,6 @@ from exporters.delivery.outcome import (
     Retry,
     TooLarge,
 )
-from exporters.delivery.pipeline import IN_DOUBT_FOR_MS
-from exporters.delivery.stats import MAX_REASONS, PipelineState
 from push_log.log import Batch, CursorRevokedError, PushLogError
 
 
@@ -65,7 +65,7 @@ def test_an_unexpected_exception_loses_nothing_and_is_logged_once_a_minute() -> 
     assert len(rig.destination.got) == 2
     assert rig.pipeline.stats().retried == {"error": 200}
     elapsed_min = sum(rig.pauses) // 60_000
-    said = [entry for entry in logs if entry["event"] == "the exporter failed"]
+    said = [entry for entry in logs if entry["event"] == "delivery.exporter_failed"]
     assert len(said) == elapsed_min + 1
     assert all(entry["exc_info"] for entry in said)
     assert said[1]["occurrences"] > 100
@@ -99,7 +99,7 @@ def test_an_unacceptable_push_is_found_by_halving_and_named_in_the_log() -> None
     assert rig.destination.exports == 1 + 2 * 6
     assert rig.pipeline.stats().refused == {"invalid_argument": 1}
     assert rig.pipeline.stats().delivered_records == 63
-    assert [entry["push_id"] for entry in logs if "left out" in entry["event"]] == [bad]
+    assert [entry["push_id"] for entry in logs if entry["event"] == "delivery.push_refused"] == [bad]
 
 
 def test_a_destination_that_cannot_be_closed_leaves_the_log_closed_all_the_same() -> None:
@@ -113,7 +113,7 @@ def test_a_destination_that_cannot_be_closed_leaves_the_log_closed_all_the_same(
         rig = Rig(Log(records(1)), destination).run()
     assert rig.log.closed
     assert rig.pipeline.join()
-    assert [entry["event"] for entry in logs] == ["the exporter cannot be closed"]
+    assert [entry["event"] for entry in logs] == ["delivery.close_failed"]
 
 
 IN_DOUBT = Refused(reason="internal", detail="backend", in_doubt=True)
@@ -131,7 +131,7 @@ def test_a_destination_that_refuses_everything_in_doubt_is_asked_again_until_it_
     rig.destination.decide = watched
     with capture_logs() as logs:
         rig.run()
-    assert [entry["event"] for entry in logs] == ["cannot deliver now, and tries again", "delivers again"]
+    assert [entry["event"] for entry in logs] == ["delivery.retrying", "delivery.resumed"]
     retrying = [number for number, state in enumerate(states) if state is PipelineState.RETRYING]
     assert retrying == list(range(9, 19)), "from the first doubt to the first push that is taken"
     assert rig.destination.got == [push.push_id for push in pushes]
@@ -237,7 +237,7 @@ def test_an_export_that_returns_no_outcome_is_tried_again_and_the_cursor_waits(s
     assert log.committed == [pushes[2].push_id, pushes[5].push_id]
     assert rig.pipeline.stats().retried == {"error": 3}
     assert f"export returned {type(said).__name__}, and not" in (rig.pipeline.stats().last_error or "")
-    assert [entry["reason"] for entry in logs if "tries again" in entry["event"]] == ["error"]
+    assert [entry["reason"] for entry in logs if entry["event"] == "delivery.retrying"] == ["error"]
 
 
 def test_outcomes_that_are_badly_filled_in_end_no_exporter() -> None:
@@ -273,7 +273,7 @@ def test_an_exporter_that_leaves_its_thread_is_said_to_have_ended_and_its_pushes
         rig.run()
     assert rig.pipeline.stats().state is PipelineState.STOPPED
     assert (log.committed, log.closed) == ([], True)
-    assert ["the exporter ends" in entry["event"] for entry in logs] == [True]
+    assert [entry["event"] for entry in logs] == ["delivery.pipeline_failed"]
 
 
 def test_a_destination_whose_reasons_and_words_have_no_end_is_told_of_in_bounds() -> None:
@@ -292,7 +292,7 @@ def test_a_destination_whose_reasons_and_words_have_no_end_is_told_of_in_bounds(
     assert (len(stats.retried), len(stats.refused)) == (MAX_REASONS + 1, MAX_REASONS + 1)
     assert (stats.retried["error"], stats.retried["other"], stats.refused["other"]) == (1, 501 - 64, 2_000 - 64)
     assert len(json.dumps(asdict(stats))) < 20_000
-    assert len([entry for entry in logs if "left out" in entry["event"]]) == MAX_REASONS + 1
+    assert len([entry for entry in logs if entry["event"] == "delivery.push_refused"]) == MAX_REASONS + 1
     assert max(len(str(entry.get("detail"))) for entry in logs) == MAX_DETAIL_CHARS
 
 
@@ -332,7 +332,7 @@ def test_a_start_that_fails_for_a_known_reason_is_one_sentence_and_polls_nothing
     with capture_logs() as logs:
         rig.run()
     assert polled_before == [0, 0, 0, 0]
-    waits = [entry for entry in logs if entry["event"] == "cannot deliver now, and tries again"]
+    waits = [entry for entry in logs if entry["event"] == "delivery.retrying"]
     assert [(entry["reason"], entry["detail"]) for entry in waits] == [("start", "exporters.page.listen: taken")]
     assert not any("exc_info" in entry for entry in logs)
     assert rig.pipeline.stats().retried == {"start": 3}
@@ -394,7 +394,8 @@ def test_a_destination_that_is_not_there_at_the_start_is_logged_before_the_first
         rig.run()
     assert logs == [
         {
-            "event": "cannot reach the destination; pushes wait in the log and are tried until it takes them",
+            "event": "delivery.destination_unreachable",
+            "message": "pushes wait in the log and are retried until the destination accepts them",
             "log_level": "warning",
             "exporter": "test",
             "destination": "http://collector:4317",
@@ -553,7 +554,7 @@ def test_a_retried_outage_shows_in_the_state_and_its_end_in_the_log() -> None:
         rig.run()
     assert states == [PipelineState.RUNNING, PipelineState.RETRYING, PipelineState.RETRYING]
     events = [entry["event"] for entry in logs]
-    assert events == ["cannot deliver now, and tries again", "delivers again"]
+    assert events == ["delivery.retrying", "delivery.resumed"]
 
 
 def test_a_destination_that_flaps_does_not_flood_the_log() -> None:
@@ -564,7 +565,7 @@ def test_a_destination_that_flaps_does_not_flood_the_log() -> None:
         rig.run()
     assert len(log.committed) == 100
     assert sum(rig.pauses) < 60_000
-    assert [entry["event"] for entry in logs] == ["cannot deliver now, and tries again", "delivers again"]
+    assert [entry["event"] for entry in logs] == ["delivery.retrying", "delivery.resumed"]
 
 
 @pytest.mark.parametrize("settings", [(0, 0, 0), (1, 0, 0), (1, 1, -1)])

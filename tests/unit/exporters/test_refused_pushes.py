@@ -12,7 +12,7 @@ from base.clock import MockTime
 from exporters.dead_letters.letter import DeadLetterSettings
 from exporters.dead_letters.store import DeadLetters
 from exporters.dead_letters.writer import FULL_FOR_MS
-from exporters.delivery.outcome import Delivered, Refused, RefusedRecord, Retry, TooLarge
+from exporters.exporter import Delivered, Refused, RefusedRecord, Retry, TooLarge
 from push_log.log import Batch, PushLogError, PushLogFullError
 
 UNACCEPTABLE = Refused(reason="invalid_argument", detail="no name")
@@ -100,7 +100,7 @@ def test_a_full_disk_holds_the_exporter_up_for_some_seconds_and_then_it_is_left_
     assert rig.pipeline.stats().letters_without_room == 2
     assert rig.pipeline.stats().refused == {"invalid_argument": 2}
     assert len(log.committed) == 3
-    assert [entry["pushes"] for entry in logs if "could not be kept" in entry["event"]] == [
+    assert [entry["pushes"] for entry in logs if entry["event"] == "dead_letters.disk_full"] == [
         [pushes[0].push_id],
         [pushes[1].push_id],
     ]

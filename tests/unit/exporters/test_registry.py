@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporters.delivery.outcome import Exporter
+from exporters.exporter import Exporter
 from exporters.landing.exporter import LandingExporter
 from exporters.options import ExporterConfigError
 from exporters.registry import ENTRY_POINT_GROUP, build_exporter, pipeline_settings

@@ -9,7 +9,7 @@ from support.certificates import Authority, Certificate, openssl
 from support.payloads import metrics_data
 from support.push_log import push_record
 
-from exporters.delivery.outcome import Retry
+from exporters.exporter import Retry
 from exporters.otlp.endpoint import PROTOCOLS
 from exporters.otlp.exporter import otlp_exporter
 from push_log.log import Batch

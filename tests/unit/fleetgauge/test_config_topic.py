@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.node import run_cli
-from support.push_log import at_once, poll, push_record, small_log
+from support.push_log import RecordWriter, at_once, poll, push_record, small_log
 
 from base.clock import MockTime
 from fleetgauge.config import load_config
@@ -13,7 +13,7 @@ from fleetgauge.config.push_logs import topic_settings, unread_logs
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from fleetgauge.processes.exporter_job import Job
-from push_log.embedded.sqlite import SqlitePushLogReader, SqlitePushLogWriter
+from push_log.embedded.sqlite import SqlitePushLogReader
 
 KAFKA = ("push.log=kafka", "push.log.kafka.bootstrap.servers=broker1:9092,broker2:9092")
 
@@ -121,7 +121,7 @@ def test_what_waits_in_the_files_of_a_node_that_went_over_to_a_topic_is_counted(
     data = DataDirectory(tmp_path)
     for path in (data.push_log, data.worker(2).push_log, data.worker(3).push_log):
         path.mkdir(parents=True)
-        with closing(SqlitePushLogWriter(small_log(path), MockTime(), spawn=at_once)) as writer:
+        with closing(RecordWriter(small_log(path), MockTime(), spawn=at_once)) as writer:
             for number in range(3 if path != data.worker(2).push_log else 0):
                 writer.append(push_record(number))
             writer.commit()

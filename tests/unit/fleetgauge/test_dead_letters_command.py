@@ -18,7 +18,7 @@ from base.clock import SystemTime
 from base.errors import FleetgaugeError
 from exporters.dead_letters.letter import DeadLetterSettings
 from exporters.dead_letters.store import DeadLetters
-from exporters.delivery.outcome import Refusal
+from exporters.exporter import Refusal
 from fleetgauge.cli import app
 
 

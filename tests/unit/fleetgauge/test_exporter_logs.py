@@ -4,12 +4,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.push_log import at_once, poll, poll_all, push_record, small_log
+from support.push_log import RecordWriter, at_once, poll, poll_all, push_record, small_log
 
 from base.clock import MockTime
 from fleetgauge.config.push_logs import LogPlace
 from fleetgauge.processes.exporter_logs import TopicLog, exporter_log
-from push_log.embedded.sqlite import SqlitePushLogWriter
 from push_log.kafka_topic.reader import KafkaTopicReader
 from push_log.kafka_topic.settings import KafkaTopicSettings
 
@@ -23,7 +22,7 @@ def test_a_batch_that_is_on_its_way_when_its_segment_goes_and_arrives_is_not_tol
     places = [LogPlace(name="one", dir=settings.dir, is_abandoned=False)] if several else []
     log = exporter_log(settings, ("otlp",), time, places)
     with (
-        closing(SqlitePushLogWriter(settings, time, spawn=at_once)) as writer,
+        closing(RecordWriter(settings, time, spawn=at_once)) as writer,
         closing(log.reader("otlp")) as reader,
     ):
         for number in range(100):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.push_log import at_once, push_record, small_log
+from support.push_log import RecordWriter, at_once, push_record, small_log
 
 from base.clock import MockTime
 from fleetgauge.app import Changes
@@ -23,7 +23,6 @@ from fleetgauge.processes.workers.process import examine
 from fleetgauge.processes.workers.questions import PART_ROWS, WorkersSocket
 from fleetgauge.processes.workers.shares import DIVIDED, as_json, worker_config
 from fleetgauge.processes.workers.supervisor import WorkerSupervisor
-from push_log.embedded.sqlite import SqlitePushLogWriter
 from telemetry.client_metrics import INSTANCE_METRICS
 from telemetry.instances.inventory import ClientRow
 
@@ -339,7 +338,7 @@ def test_each_worker_has_a_log_and_those_that_others_left_are_read_too(tmp_path:
     data = DataDirectory(tmp_path)
     for path, pushes in ((data.push_log, 1), (data.worker(2).push_log, 0), (data.worker(3).push_log, 1)):
         path.mkdir(parents=True)
-        with closing(SqlitePushLogWriter(small_log(path), MockTime(), spawn=at_once)) as writer:
+        with closing(RecordWriter(small_log(path), MockTime(), spawn=at_once)) as writer:
             for number in range(pushes):
                 writer.append(push_record(number))
             writer.commit()

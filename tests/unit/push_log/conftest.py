@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.push_log import at_once, push_record, small_log
+from support.push_log import RecordWriter, at_once, push_record, small_log
 
 from base.clock import MockTime
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.sqlite import SqlitePushLogReader, SqlitePushLogWriter
+from push_log.embedded.sqlite import SqlitePushLogReader
 
 
 class Log:
@@ -25,15 +25,15 @@ class Log:
         self._stack = stack
         self._next = 1
 
-    def writer(self, settings: PushLogSettings | None = None, **options: Any) -> SqlitePushLogWriter:
-        made = SqlitePushLogWriter(settings or self.settings, self.time, **{"spawn": at_once, **options})
+    def writer(self, settings: PushLogSettings | None = None, **options: Any) -> RecordWriter:
+        made = RecordWriter(settings or self.settings, self.time, **{"spawn": at_once, **options})
         return self._stack.enter_context(closing(made))
 
     def reader(self, exporter: str = "otlp", **options: Any) -> SqlitePushLogReader:
         made = SqlitePushLogReader(self.settings, exporter, time=self.time, **{"directory": self.directory, **options})
         return self._stack.enter_context(closing(made))
 
-    def write(self, writer: SqlitePushLogWriter, count: int, *, per_commit: int = 1) -> list[int]:
+    def write(self, writer: RecordWriter, count: int, *, per_commit: int = 1) -> list[int]:
         """Commits the next `count` records; returns their numbers."""
         written = list(range(self._next, self._next + count))
         self._next += count

@@ -4,14 +4,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.push_log import RECEIVED_AT_US, at_once, numbers, push_record, small_log
+from support.push_log import RECEIVED_AT_US, RecordWriter, at_once, numbers, push_record, small_log
 
 from base.clock import MockTime
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.inspect import added_stats, all_stats, holds_pushes, records_after
 from push_log.embedded.joint_retention import JointRetention
 from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.sqlite import SqlitePushLogReader, SqlitePushLogWriter
+from push_log.embedded.sqlite import SqlitePushLogReader
 from push_log.log import PushLogError
 
 NOW_MS = RECEIVED_AT_US // 1_000
@@ -20,7 +20,7 @@ EXPORTERS = ("otlp",)
 
 def write(path: Path, *wanted: int, size: int = 5_000) -> None:
     """Records in a log that is closed again."""
-    with closing(SqlitePushLogWriter(small_log(path), MockTime(), spawn=at_once)) as writer:
+    with closing(RecordWriter(small_log(path), MockTime(), spawn=at_once)) as writer:
         for number in wanted:
             writer.append(push_record(number, b"m" * size))
             writer.commit()
@@ -108,7 +108,7 @@ def test_an_abandoned_log_that_nobody_takes_goes_with_its_age_and_is_counted(pat
 def test_a_log_whose_writer_is_about_to_end_is_sealed_when_it_has(paths: dict[str, Path]) -> None:
     write(paths["other"], 11)
     with closing(retention(paths, "one")) as keeper:
-        with closing(SqlitePushLogWriter(small_log(paths["one"]), MockTime(), spawn=at_once)) as writer:
+        with closing(RecordWriter(small_log(paths["one"]), MockTime(), spawn=at_once)) as writer:
             writer.append(push_record(1))
             writer.commit()
             keeper.run(NOW_MS)

@@ -5,12 +5,12 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from support.push_log import at_once, numbers, poll_all, push_record, small_log
+from support.push_log import RecordWriter, at_once, numbers, poll_all, push_record, small_log
 
 from base.clock import MockTime
 from push_log.embedded.inspect import added_stats, all_stats, holds_pushes
 from push_log.embedded.merged_reader import MergedPushLogReader
-from push_log.embedded.sqlite import SqlitePushLogReader, SqlitePushLogWriter
+from push_log.embedded.sqlite import SqlitePushLogReader
 from push_log.log import Batch, CursorRevokedError, PushLogError
 
 MANY = 1 << 30
@@ -24,7 +24,7 @@ class Logs:
         self.paths = {name: path / name for name in ("one", "other")}
         self._stack = stack
         self.writers = {
-            name: stack.enter_context(closing(SqlitePushLogWriter(small_log(each), self.time, spawn=at_once)))
+            name: stack.enter_context(closing(RecordWriter(small_log(each), self.time, spawn=at_once)))
             for name, each in self.paths.items()
         }
 
@@ -156,7 +156,7 @@ def test_a_log_that_is_not_there_yet_is_read_from_the_moment_it_is(tmp_path: Pat
     readers = {"worker-1": SqlitePushLogReader(small_log(tmp_path / "later"), "otlp", time=time)}
     with closing(MergedPushLogReader(readers, time=time)) as reader:
         assert reader.poll(MANY, 100, 0) is None
-        with closing(SqlitePushLogWriter(small_log(tmp_path / "later"), time, spawn=at_once)) as writer:
+        with closing(RecordWriter(small_log(tmp_path / "later"), time, spawn=at_once)) as writer:
             writer.append(push_record(1))
             writer.commit()
             assert taken(reader.poll(MANY, 100, 0)) == [1]

@@ -2,23 +2,25 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
 import pytest
 from structlog.testing import capture_logs
-from support.push_log import numbers, poll_all, push_record
+from support.push_log import numbers, poll_all, push_of, push_record
 
 from base.clock import MockTime, SystemTime
-from push_log.group_commit import GroupCommit
 from push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
+from push_log.loop_commit import LoopCommit
+from push_log.thread_commit import ThreadCommit
+from telemetry.push import Push
 from telemetry.push_record import PushRecord
 
 Flush = Literal["os", "fsync"]
 
 
 class RecordingWriter:
-    """Remembers what was committed; fails, or waits at a gate, when told so."""
+    """Remembers what was written; fails, or waits at a gate, when told so."""
 
     def __init__(self) -> None:
         self.commits: list[list[int]] = []
@@ -27,24 +29,17 @@ class RecordingWriter:
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Event()
-        self._buffer: list[PushRecord] = []
 
-    @property
-    def pending(self) -> int:
-        return len(self._buffer)
-
-    def append(self, record: PushRecord, encoded: bytes | None = None) -> None:
-        self._buffer.append(record)
-
-    def commit(self) -> int:
+    def write(self, pushes: Sequence[Push]) -> None:
         self.threads.add(threading.get_ident())
         self.entered.set()
         assert self.gate.wait(10)
-        buffer, self._buffer = self._buffer, []
         if self.fault is not None:
             raise self.fault
-        self.commits.append(numbers(buffer))
-        return len(buffer)
+        self.commits.append(numbers([push.record for push in pushes]))
+
+    def check_room(self) -> None:
+        pass
 
     def roll_if_due(self) -> None:
         pass
@@ -67,14 +62,41 @@ class Answers:
         return {number: type(error) for number, error in self.given}
 
 
+class Group:
+    """A group commit whose pushes each know what to call with their outcome."""
+
+    def __init__(self, writer: Any, time: Any, flush: Flush, **options: Any) -> None:
+        made: Any = LoopCommit if flush == "os" else ThreadCommit
+        self._commit = made(writer, asyncio.get_running_loop(), time, **options)
+        self._commit.answer = self._answer
+        self._time = time
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._commit, name)
+
+    def append(self, record: PushRecord, encoded: bytes | None, on_done: Callable[[Exception | None], None]) -> None:
+        push = push_of(record, encoded)
+        push.taken_at_ms = self._time.hi_res_clock_ms()
+        push.reply_to = on_done
+        error = self._commit.append(push)
+        if error is not None:
+            on_done(error)
+
+    @staticmethod
+    def _answer(pushes: Sequence[Push], error: Exception | None) -> None:
+        for push in pushes:
+            on_done: Any = push.reply_to
+            on_done(error)
+
+
 def run(
-    test: Callable[[GroupCommit, RecordingWriter, Answers], Awaitable[None]], flush: Flush, **options: Any
+    test: Callable[[Group, RecordingWriter, Answers], Awaitable[None]], flush: Flush, **options: Any
 ) -> tuple[RecordingWriter, Answers]:
     """Runs a test on a loop of its own, and closes the group commit at its end."""
     writer, answers = RecordingWriter(), Answers()
 
     async def main() -> None:
-        group = GroupCommit(writer, asyncio.get_running_loop(), SystemTime(), flush=flush, **options)
+        group = Group(writer, SystemTime(), flush, **options)
         try:
             await test(group, writer, answers)
         finally:
@@ -88,7 +110,7 @@ def run(
 
 @pytest.mark.parametrize("flush", ["os", "fsync"])
 def test_what_comes_in_one_iteration_is_one_commit_and_is_answered_after_it(flush: Flush) -> None:
-    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+    async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         for number in (1, 2, 3):
             group.append(push_record(number), None, answers.to(number))
         assert answers.given == []
@@ -103,7 +125,7 @@ def test_what_comes_in_one_iteration_is_one_commit_and_is_answered_after_it(flus
 
 
 def test_flush_os_commits_on_the_loop_and_flush_fsync_in_one_thread() -> None:
-    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+    async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         for number in range(20):
             group.append(push_record(number), None, answers.to(number))
             await asyncio.sleep(0)
@@ -115,7 +137,7 @@ def test_flush_os_commits_on_the_loop_and_flush_fsync_in_one_thread() -> None:
 
 
 def test_while_the_thread_commits_the_next_batch_gathers() -> None:
-    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+    async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         writer.gate.clear()
         group.append(push_record(1), None, answers.to(1))
         while not writer.entered.is_set():
@@ -135,7 +157,7 @@ def test_while_the_thread_commits_the_next_batch_gathers() -> None:
 @pytest.mark.parametrize("flush", ["os", "fsync"])
 @pytest.mark.parametrize("fault", [PushLogFullError("no room"), PushLogError("broken"), RuntimeError("a bug")])
 def test_a_failed_commit_is_told_to_all_of_its_pushes_and_to_no_other(flush: Flush, fault: Exception) -> None:
-    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+    async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         writer.fault = fault
         group.append(push_record(1), None, answers.to(1))
         group.append(push_record(2), None, answers.to(2))
@@ -156,7 +178,7 @@ def test_a_full_disk_is_logged_once_a_minute_and_not_for_every_push() -> None:
     writer.fault = PushLogFullError("no room")
 
     async def main() -> None:
-        group = GroupCommit(writer, asyncio.get_running_loop(), time, flush="os")
+        group = Group(writer, time, "os")
         for number in range(120):
             group.append(push_record(number), None, answers.to(number))
             await group.drain()
@@ -169,7 +191,7 @@ def test_a_full_disk_is_logged_once_a_minute_and_not_for_every_push() -> None:
 
 
 def test_a_commit_that_takes_too_long_is_answered_once_and_what_comes_later_is_ignored() -> None:
-    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+    async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         writer.gate.clear()
         group.append(push_record(1), None, answers.to(1))
         while not answers.given:
@@ -183,7 +205,7 @@ def test_a_commit_that_takes_too_long_is_answered_once_and_what_comes_later_is_i
 
 
 def test_a_push_that_waited_too_long_is_answered_and_never_written() -> None:
-    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+    async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         writer.gate.clear()
         group.append(push_record(1), None, answers.to(1))
         while not writer.entered.is_set():
@@ -201,7 +223,7 @@ def test_a_push_that_waited_too_long_is_answered_and_never_written() -> None:
 
 
 def test_with_fsync_too_many_pending_pushes_are_refused_at_once() -> None:
-    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+    async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         for number in (1, 2, 3):
             group.append(push_record(number), None, answers.to(number))
         assert answers.kinds() == {3: PushLogFullError}
@@ -215,7 +237,7 @@ def test_with_fsync_too_many_pending_pushes_are_refused_at_once() -> None:
 
 
 def test_on_the_loop_a_full_batch_is_written_before_the_next_push_is_taken() -> None:
-    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+    async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         for number in (1, 2, 3):
             group.append(push_record(number), None, answers.to(number))
         assert answers.kinds() == {1: type(None), 2: type(None)}
@@ -228,7 +250,7 @@ def test_on_the_loop_a_full_batch_is_written_before_the_next_push_is_taken() -> 
 
 
 def test_too_many_pending_bytes_are_refused_and_a_single_large_push_is_not() -> None:
-    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+    async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         group.append(push_record(1, b"x" * 5_000), b"y" * 50, answers.to(1))
         group.append(push_record(2, b"x"), None, answers.to(2))
         assert answers.kinds() == {2: PushLogFullError}
@@ -244,15 +266,16 @@ def test_too_many_pending_bytes_are_refused_and_a_single_large_push_is_not() -> 
 
 
 @pytest.mark.parametrize("flush", ["os", "fsync"])
-def test_one_sender_that_fails_on_its_answer_does_not_keep_the_others_from_theirs(flush: Flush) -> None:
+def test_a_fault_in_answering_is_told_to_the_loop_and_the_log_goes_on(flush: Flush) -> None:
     faults: list[dict[str, Any]] = []
 
     def fail(_error: Exception | None) -> None:
         raise RuntimeError("the connection is gone")
 
-    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+    async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: faults.append(context))
         group.append(push_record(1), None, fail)
+        await group.drain()
         group.append(push_record(2), None, answers.to(2))
         await group.drain()
 
@@ -263,7 +286,7 @@ def test_one_sender_that_fails_on_its_answer_does_not_keep_the_others_from_their
 
 @pytest.mark.parametrize("flush", ["os", "fsync"])
 def test_closing_waits_for_what_was_appended_and_refuses_what_comes_after(flush: Flush) -> None:
-    async def test(group: GroupCommit, writer: RecordingWriter, answers: Answers) -> None:
+    async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         group.append(push_record(1), None, answers.to(1))
         await group.close()
         assert answers.given == [(1, None)]
@@ -278,7 +301,7 @@ def test_over_the_real_log_all_that_was_answered_none_can_be_read(log: Any, flus
     writer, answers = log.writer(), Answers()
 
     async def main() -> None:
-        group = GroupCommit(writer, asyncio.get_running_loop(), SystemTime(), flush=flush, ack_timeout_ms=60_000)
+        group = Group(writer, SystemTime(), flush)
         for number in range(200):
             group.append(push_record(number), None, answers.to(number))
             if number % 7 == 0:

@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.push_log import numbers, poll_all, push_record, small_log, zstd
+from support.push_log import RecordWriter, numbers, poll_all, push_record, small_log, zstd
 
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.inspect import log_stats
-from push_log.embedded.segment import FORM, FORMS, SegmentReader, row_values, select_rows
+from push_log.embedded.segment import FORM, FORMS, SegmentReader, select_rows
 from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.sqlite import Retention, SqlitePushLogReader, SqlitePushLogWriter
+from push_log.embedded.sqlite import Retention, SqlitePushLogReader
 from push_log.log import PushLogError
 from telemetry.push_record import PushRecord
 
@@ -60,7 +60,7 @@ def test_every_push_of_it_is_read_as_it_was_written(old_log: PushLogSettings) ->
 
 
 def test_exporters_go_on_where_they_were_and_new_pushes_follow(old_log: PushLogSettings) -> None:
-    with closing(SqlitePushLogWriter(old_log)) as writer, closing(SqlitePushLogReader(old_log, "collector")) as reader:
+    with closing(RecordWriter(old_log)) as writer, closing(SqlitePushLogReader(old_log, "collector")) as reader:
         for number in (31, 32):
             writer.append(push_record(number), zstd(push_record(number).metrics))
         writer.commit()
@@ -100,7 +100,7 @@ def test_what_its_segments_lose_to_damage_is_counted_if_they_note_their_predeces
     with closing(SqlitePushLogReader(old_log, "collector")) as reader:
         for number in (5, 15):
             (old_log.dir / f"{number:020d}.sqlite-wal").write_bytes(b"")
-        with closing(SqlitePushLogWriter(old_log)) as writer:
+        with closing(RecordWriter(old_log)) as writer:
             writer.append(push_record(31))
             writer.commit()
         lost = {9, 10, 29, 30}
@@ -120,7 +120,9 @@ def test_a_segment_of_an_earlier_form_lacks_columns_which_are_null(tmp_path: Pat
     """A form that never was, without two of today's columns: what a next form makes of today's."""
     earlier = [name for name in FORMS[0] if name not in ("listener", "push_interval_ms")]
     record = push_record(1)
-    values = dict(zip(FORMS[0], row_values(1, record, record.metrics, None, len(record.metrics)), strict=True))
+    values = dict(
+        zip(FORMS[0], (1, *record[:-1], record.metrics, None, len(record.metrics), len(record.metrics)), strict=True)
+    )
     with closing(sqlite3.connect(tmp_path / "earlier.sqlite")) as connection:
         connection.execute(f"CREATE TABLE pushes ({', '.join(earlier)})")
         connection.execute(
@@ -136,7 +138,7 @@ def test_a_segment_of_a_later_release_stops_its_exporters_with_a_sentence_and_is
     old_log: PushLogSettings,
 ) -> None:
     newest = max(old_log.dir.glob("*.sqlite"))
-    with closing(SqlitePushLogWriter(old_log)) as writer:
+    with closing(RecordWriter(old_log)) as writer:
         writer.append(push_record(31))
         writer.commit()
     with closing(sqlite3.connect(newest)) as connection:

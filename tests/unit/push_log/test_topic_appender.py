@@ -1,18 +1,19 @@
 """The listener's side of the topic, with a producer that acknowledges when the test says so."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
-from support.push_log import push_record
+from support.push_log import push_of, push_record
 
 from base.clock import MockTime
 from push_log.kafka_topic.appender import KafkaTopicAppender
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
+from telemetry.push import Push
 
 SETTINGS = KafkaTopicSettings(bootstrap_servers="nowhere:9092")
 
@@ -66,6 +67,7 @@ class Rig:
         self.appender = KafkaTopicAppender(
             SETTINGS, asyncio.get_running_loop(), self.time, producer=self.make, find_topic=self.find, **options
         )
+        self.appender.answer = lambda pushes, error: self.answers.extend(error for _ in pushes)
 
     @property
     def producer(self) -> FakeProducer:
@@ -82,7 +84,11 @@ class Rig:
 
     def append(self, count: int = 1, size: int = 10) -> None:
         for number in range(count):
-            self.appender.append(push_record(number, b"x" * size), b"zstd", self.answers.append)
+            push = push_of(push_record(number, b"x" * size), b"zstd")
+            push.taken_at_ms = self.time.hi_res_clock_ms()
+            error = self.appender.append(push)
+            if error is not None:
+                self.answers.append(error)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
@@ -304,11 +310,13 @@ def test_a_sender_that_fails_does_not_keep_the_next_from_its_answer() -> None:
         faults: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))
 
-        def fails(error: Exception | None) -> None:
-            raise RuntimeError("a bug")
+        def answer(pushes: Sequence[Push], error: Exception | None) -> None:
+            if not faults:
+                raise RuntimeError("a bug")
+            rig.answers.append(error)
 
-        rig.appender.append(push_record(1), None, fails)
-        rig.append()
+        rig.appender.answer = answer
+        rig.append(2)
         rig.producer.acknowledge()
         await rig.until(lambda: len(rig.answers) == 1)
         assert len(faults) == 1

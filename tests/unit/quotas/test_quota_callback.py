@@ -8,9 +8,8 @@ from support.quotas import CONFIG, DEFAULT, session, set_quota
 from base.clock import MockTime
 from base.errors import InvalidConfigError
 from base.principal import KafkaPrincipal
-from quotas.callback import ClientQuotaCallback, load_callback
+from quotas.callback import ClientQuotaCallback, Cluster, PartitionInfo, load_callback
 from quotas.client_quota import ClientQuotaManager
-from quotas.cluster import Cluster, PartitionInfo
 from quotas.config import QuotaConfig
 from quotas.entity import KafkaQuotaEntity, UserEntity
 from quotas.managers import QuotaManagers
@@ -245,6 +244,6 @@ def test_the_example_of_partitions_gives_what_this_broker_leads_of_the_quota(met
 def test_a_cluster_tells_whose_partitions_are_where() -> None:
     partitions = [PartitionInfo(topic=topic, partition=0, leader=leader) for topic, leader in [("a", 1), ("b", None)]]
     cluster = Cluster(cluster_id="c", partitions=partitions)
-    assert cluster.topics == {"a", "b"}
+    assert cluster.topics() == {"a", "b"}
     assert cluster.partitions_for_topic("b") == (partitions[1],)
     assert cluster.partitions_for_node(1) == (partitions[0],)

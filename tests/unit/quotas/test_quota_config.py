@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from support.quotas import Channel, session, set_quota
 
-from base.clock import MockTime
+from base.clock import MockTime, Time
 from base.errors import InvalidConfigError
 from quotas.client_quota import ClientQuotaManagerConfig
 from quotas.config import (
@@ -16,10 +16,12 @@ from quotas.config import (
     QuotaConfig,
     checked_quota_value,
 )
+from quotas.drivers.reaper_thread import ReaperThread
 from quotas.managers import QuotaManagers
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
+from quotas.throttled_channel import ThrottledChannelReaper
 
 LONG_MAX, INT_MAX = 2**63 - 1, 2**31 - 1
 
@@ -186,3 +188,41 @@ def test_there_are_seven_managers_and_replication_is_throttled_by_its_own(manage
         manager.is_quota_exceeded() for manager in (managers.leader, managers.follower, managers.alter_log_dirs)
     ]
     assert exceeded == [False, True, False]
+
+
+class Driver:
+    """Notes what becomes of the reapers."""
+
+    def __init__(self, reaper: ThrottledChannelReaper, time: Time) -> None:
+        self.reaper = reaper
+        DRIVERS.append(self)
+        self.calls: list[str] = []
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def shutdown(self) -> None:
+        self.calls.append("shutdown")
+
+
+DRIVERS: list[Driver] = []
+
+
+def test_all_reapers_start_and_stop_in_one_place(managers: QuotaManagers) -> None:
+    DRIVERS.clear()
+    managers.start_reapers(Driver)
+    assert [driver.reaper for driver in DRIVERS] == [manager.reaper for manager in managers.client_quota_managers]
+    with pytest.raises(ValueError, match="started already"):
+        managers.start_reapers(Driver)
+    managers.stop_reapers()
+    managers.shutdown()
+    assert [driver.calls for driver in DRIVERS] == [["start", "shutdown"]] * 4
+
+
+def test_threads_unmute_until_shutdown(managers: QuotaManagers) -> None:
+    managers.start_reapers(ReaperThread)
+    channels = [Channel() for _ in managers.client_quota_managers]
+    for channel, manager in zip(channels, managers.client_quota_managers, strict=True):
+        manager.throttle("app", session(), channel, 60_000)
+    managers.shutdown()
+    assert [(channel.starts, channel.ends) for channel in channels] == [(1, 1)] * 4

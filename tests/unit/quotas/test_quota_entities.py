@@ -10,9 +10,10 @@ from quotas.entity import (
     IpEntity,
     KafkaQuotaEntity,
     UserEntity,
+    desanitize,
+    sanitize,
 )
 from quotas.quota_type import ClientQuotaType, QuotaType
-from quotas.sanitizer import desanitize, sanitize
 from quotas.session import Session
 
 

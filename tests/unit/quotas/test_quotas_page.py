@@ -1,9 +1,20 @@
+"""docs/quotas.md: its examples run, and it names everything that is public."""
+
 import doctest
+import re
 from pathlib import Path
 
+import quotas
 
-def test_the_example_of_the_quotas_page_says_what_it_shows() -> None:
-    page = Path(__file__).parents[3] / "docs" / "quotas.md"
-    result = doctest.testfile(str(page), module_relative=False)
+PAGE = Path(__file__).parents[3] / "docs" / "quotas.md"
+
+
+def test_the_examples_of_the_page_print_what_it_shows() -> None:
+    result = doctest.testfile(str(PAGE), module_relative=False)
     assert result.failed == 0
     assert result.attempted >= 20
+
+
+def test_every_public_name_stands_on_the_page() -> None:
+    named = set(re.findall(r"`(\w+)", PAGE.read_text()))
+    assert set(quotas.__all__) <= named

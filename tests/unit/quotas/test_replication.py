@@ -57,7 +57,7 @@ def test_a_negative_throttle_is_refused_in_kafkas_words_and_zero_is_taken(
         manager.update_quota(Quota.upper_bound(bound))
     with pytest.raises(TypeError, match="Quota"):
         manager.update_quota(1_000)  # type: ignore[arg-type]
-    assert manager.upper_bound() == 0
+    assert manager.upper_bound == 0
 
 
 def test_only_the_partitions_that_are_marked_are_throttled(manager: ReplicationQuotaManager) -> None:
@@ -98,7 +98,7 @@ def test_the_quota_is_exceeded_by_the_rate_over_the_windows_and_kept_again_when_
 
 
 def test_without_a_quota_nothing_is_exceeded(manager: ReplicationQuotaManager) -> None:
-    assert manager.upper_bound() == UNBOUNDED
+    assert manager.upper_bound == UNBOUNDED
     manager.record(2**62)
     assert not manager.is_quota_exceeded()
 
@@ -108,7 +108,7 @@ def test_a_changed_quota_holds_for_what_was_recorded_before(manager: Replication
     manager.record(500)
     assert not manager.is_quota_exceeded()
     manager.update_quota(Quota.upper_bound(499))
-    assert manager.upper_bound() == 499
+    assert manager.upper_bound == 499
     assert manager.is_quota_exceeded()
     assert byte_rate(metrics) == 500
     manager.update_quota(None)

@@ -18,7 +18,7 @@ from quotas.stats import (
     WindowedCount,
     WindowedSum,
 )
-from quotas.time_unit import TimeUnit
+from quotas.stats.stat import TimeUnit
 
 CONFIG = MetricConfig(samples=2, time_window_ms=1_000)
 

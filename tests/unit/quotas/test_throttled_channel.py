@@ -95,7 +95,7 @@ def test_a_channel_that_cannot_be_muted_is_not_counted_or_held(
 
 def test_a_driver_is_woken_when_the_first_end_becomes_earlier_and_when_the_queue_closes() -> None:
     queue, woken = DelayQueue(), []
-    queue.on_wakeup(lambda: woken.append(queue.next_end_time_ms()))
+    queue.on_wakeup(lambda: woken.append(queue.next_end_time_ms))
     for throttle_time_ms in (300, 400, 100):
         queue.add(ThrottledChannel(Channel(), throttle_time_ms, 0))
     assert woken == [300, 100], "a later end changes nothing"
@@ -107,5 +107,5 @@ def test_a_driver_is_woken_when_the_first_end_becomes_earlier_and_when_the_queue
 
 def test_an_empty_queue_has_nothing_to_wait_for() -> None:
     queue = DelayQueue()
-    assert queue.next_end_time_ms() is None
+    assert queue.next_end_time_ms is None
     assert queue.poll(10**12) is None

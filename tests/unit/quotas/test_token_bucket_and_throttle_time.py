@@ -6,13 +6,13 @@ from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.sensor import QuotaViolationError, Sensor
 from quotas.stats import Avg, MeasurableStat, Rate, TokenBucket
+from quotas.stats.stat import TimeUnit
 from quotas.throttle_time import (
     MAX_THROTTLE_TIME_MS,
     bounded_throttle_time,
     throttle_time,
     token_bucket_throttle_time,
 )
-from quotas.time_unit import TimeUnit
 
 MUTATIONS = MetricConfig(samples=100, time_window_ms=1_000, quota=Quota.upper_bound(5))
 BYTES = MetricConfig(samples=11, time_window_ms=1_000, quota=Quota.upper_bound(100))

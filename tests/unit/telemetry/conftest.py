@@ -11,8 +11,9 @@ from base.clock import MockTime
 from base.errors import ErrorCode
 from base.principal import ANONYMOUS, KafkaPrincipal
 from quotas.metrics import Metrics
-from telemetry.manager import AcceptedPush, ClientMetricsManager, ClientMetricsSettings, GetTelemetrySubscriptionsResult
+from telemetry.manager import ClientMetricsManager, ClientMetricsSettings, GetTelemetrySubscriptionsResult
 from telemetry.plugin import ClientTelemetryExporterPlugin, RequestContext
+from telemetry.push import Push as AcceptedPush
 from telemetry.push_record import PushIds
 from telemetry.subscriptions.interval_scaling import TelemetryPace
 
@@ -130,7 +131,7 @@ class Client:
         """The error code that the client would see, with a push log that works."""
         outcome = self.push(connection, **fields)
         if isinstance(outcome, AcceptedPush):
-            outcome.logged(self.node.time.hi_res_clock_ms())
+            self.node.manager.logged((outcome,), self.node.time.hi_res_clock_ms())
             return ErrorCode.NONE
         return outcome
 

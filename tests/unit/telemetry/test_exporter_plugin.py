@@ -8,7 +8,6 @@ import pytest
 from support.payloads import metrics_data
 
 from base.errors import ErrorCode, InvalidConfigError
-from telemetry.manager import AcceptedPush
 from telemetry.plugin import (
     ClientTelemetryContext,
     ClientTelemetryExporterPlugin,
@@ -18,6 +17,7 @@ from telemetry.plugin import (
     exporter_plugin,
     load_reporter,
 )
+from telemetry.push import Push
 
 
 class Receiving(MetricsReporter):
@@ -185,7 +185,7 @@ def test_an_awaitable_is_handed_on_and_its_failure_counted_not_raised(node, clie
     node.plugin.add(Receiving(badly))
     client.get()
     push = client.push()
-    assert isinstance(push, AcceptedPush)
+    assert isinstance(push, Push)
 
     async def finish():
         await asyncio.gather(*push.awaitables)

@@ -75,11 +75,11 @@ def test_payloads_are_counted_as_received_and_only_once_they_are_logged(node, cl
     client.get()
     push = client.push(metrics=b"")
     assert the_row(node).pushes == 0
-    push.not_logged(node.time.hi_res_clock_ms())
+    node.manager.not_logged((push,), node.time.hi_res_clock_ms())
     row = the_row(node)
     assert (row.pushes, row.last_error_reason, row.last_push_at) == (0, "push_log_unavailable", None)
     first = client.push()
-    first.logged(node.time.hi_res_clock_ms())
+    node.manager.logged((first,), node.time.hi_res_clock_ms())
     row = the_row(node)
     assert (row.pushes, row.push_bytes, row.state) == (1, len(first.encoded), "live")
     assert row.push_bytes > 0
@@ -267,10 +267,10 @@ def test_an_instance_has_kafkas_metrics_of_its_own_where_they_are_asked_for(make
     quiet.get()
     push = client.push()
     node.time.sleep(4)
-    push.logged(node.time.hi_res_clock_ms())
+    node.manager.logged((push,), node.time.hi_res_clock_ms())
     client.answer()
     node.time.sleep(INTERVAL_MS)
-    client.push().not_logged(node.time.hi_res_clock_ms())
+    node.manager.not_logged((client.push(),), node.time.hi_res_clock_ms())
     found = own_metrics(node)
     mine, other = format_instance_id(client.id), format_instance_id(quiet.id)
     assert {name for _, name in found} == {metric.name for metric in INSTANCE_METRICS}

@@ -9,7 +9,7 @@ import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, ResourceMetrics
 
 from base.errors import ErrorCode
-from telemetry.manager import AcceptedPush
+from telemetry.push import Push
 from telemetry.push_record import format_instance_id, is_push_id
 
 INTERVAL_MS = 60_000
@@ -26,7 +26,7 @@ def test_a_push_after_a_get_is_accepted_and_recorded_with_everything_known_of_it
     client.get()
     payload = zstandard.compress(b"")
     push = client.push(compression_type=4, metrics=payload)
-    assert isinstance(push, AcceptedPush)
+    assert isinstance(push, Push)
     record = push.record
     assert is_push_id(record.push_id)
     assert record.received_at == node.time.microseconds()
@@ -208,7 +208,7 @@ def test_what_is_small_may_have_any_ratio_and_what_is_large_a_hundredfold(make_n
 def test_an_empty_payload_is_a_heartbeat_with_a_record(client, metrics, compression_type):
     client.get()
     push = client.push(metrics=metrics, compression_type=compression_type)
-    assert isinstance(push, AcceptedPush)
+    assert isinstance(push, Push)
     assert push.record.metrics == b""
     assert push.record.payload_bytes == len(metrics or b"")
     assert push.encoded == (metrics or b"")
@@ -231,7 +231,7 @@ def test_the_rungs_stand_in_the_documented_order(node, client):
 def test_a_push_that_the_log_did_not_take_costs_the_client_nothing(node, client):
     client.get()
     push = client.push(terminating=True)
-    push.not_logged(node.time.hi_res_clock_ms())
+    node.manager.not_logged((push,), node.time.hi_res_clock_ms())
     assert client.answer() is ErrorCode.NONE
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert client.answer(terminating=True) is ErrorCode.NONE
@@ -246,15 +246,15 @@ def test_a_push_due_by_its_interval_is_due_again_when_the_log_did_not_take_it(no
     push = client.push()
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     node.time.sleep(500)
-    push.not_logged(node.time.hi_res_clock_ms())
+    node.manager.not_logged((push,), node.time.hi_res_clock_ms())
     assert client.answer() is ErrorCode.NONE
 
 
 def test_only_the_first_word_of_the_push_log_counts(node, client):
     client.get()
     push = client.push()
-    push.logged(node.time.hi_res_clock_ms())
-    push.not_logged(node.time.hi_res_clock_ms())
+    node.manager.logged((push,), node.time.hi_res_clock_ms())
+    node.manager.not_logged((push,), node.time.hi_res_clock_ms())
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
@@ -267,7 +267,7 @@ def test_a_late_failure_of_the_log_does_not_undo_a_younger_push(make_node, make_
     slow = client.push()
     node.time.sleep(100)
     assert client.answer() is ErrorCode.NONE
-    slow.not_logged(node.time.hi_res_clock_ms())
+    node.manager.not_logged((slow,), node.time.hi_res_clock_ms())
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
@@ -366,7 +366,7 @@ def test_the_sensors_carry_kafkas_names_and_count_the_log_as_a_receiver(node, cl
     client.get()
     push = client.push()
     node.time.sleep(4)
-    push.logged(node.time.hi_res_clock_ms())
+    node.manager.logged((push,), node.time.hi_res_clock_ms())
     assert node.sensor("instance-count") == 1
     assert node.sensor("plugin-export-count") == 1
     assert node.sensor("plugin-export-time-avg") == 4

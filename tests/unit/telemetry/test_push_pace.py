@@ -15,7 +15,6 @@ from quotas.identities import Identities
 from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.quota_type import QuotaType
-from quotas.telemetry_quota import TelemetryPushQuotaManager
 from telemetry.subscriptions.interval_bound import LIBRDKAFKA_MAX_INTERVAL_MS
 from telemetry.subscriptions.interval_scaling import INTERVALS_BETWEEN_CHANGES, TelemetryPace
 
@@ -29,7 +28,7 @@ class Quotas:
 
     def __init__(self, time: MockTime, metrics: Metrics) -> None:
         config = ClientQuotaManagerConfig()
-        self.pushes = TelemetryPushQuotaManager(config, metrics, QuotaType.TELEMETRY_PUSH, time)
+        self.pushes = ClientQuotaManager(config, metrics, QuotaType.TELEMETRY_PUSH, time)
         self.payloads = ClientQuotaManager(config, metrics, QuotaType.TELEMETRY_BYTE, time)
         self.pace = TelemetryPace(self.pushes, self.payloads, Identities())
 

@@ -98,6 +98,9 @@ class Handler:
         self.on_request: Callable[[Channel, Request], bytes | None] = lambda _, request: answer(request.correlation_id)
         self.on_made: Callable[[Channel], None] = lambda _: None
 
+    def push(self, channel: Channel, data: bytes, slot: int, now_ms: int) -> bytes | None:
+        return None
+
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         self.requests.append(request)
         return self.on_request(channel, request)

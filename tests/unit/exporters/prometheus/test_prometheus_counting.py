@@ -18,7 +18,7 @@ from support.client_series import (
 )
 
 from base.clock import MockTime
-from exporters.delivery.outcome import Delivered
+from exporters.exporter import Delivered
 from exporters.prometheus.exporter import PrometheusExporter
 
 

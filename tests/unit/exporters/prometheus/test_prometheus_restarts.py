@@ -22,7 +22,7 @@ from support.client_series import (
 )
 
 from base.clock import MockTime
-from exporters.delivery.outcome import Delivered, Retry
+from exporters.exporter import Delivered, Retry
 from exporters.prometheus import state_file
 from exporters.prometheus.exporter import PrometheusExporter
 from exporters.prometheus.points import GRID

@@ -1,0 +1,54 @@
+"""GetTelemetrySubscriptions (71): the client-metrics manager put on the wire. Pushes: `fleetgauge.listener.push`."""
+
+import datetime
+from collections import defaultdict
+
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from base.clock import Time
+from fleetgauge.listener.apis.messages import new_response
+from fleetgauge.listener.request_context import request_context
+from telemetry.manager import ClientMetricsManager
+from wire.api_table import ApiKey
+from wire.channel import Channel
+from wire.codec import Request, encode_response
+
+
+class SubscriptionsHandler:
+    """GetTelemetrySubscriptions over a manager.
+
+    Attributes:
+        answers: how many requests got which answer, by the name of the error code, for `fleetgauge status`.
+    """
+
+    def __init__(self, manager: ClientMetricsManager, time: Time) -> None:
+        self._manager = manager
+        self._time = time
+        self.answers: defaultdict[str, int] = defaultdict(int)
+
+    def handle(self, channel: Channel, request: Request) -> bytes:
+        """Answers GetTelemetrySubscriptions; the response always echoes the client's id.
+
+        `throttle_time_ms` is 0, so that no client's connection stalls for its telemetry.
+        """
+        context = request_context(
+            channel, request.client_id or "", request.correlation_id, is_exact=self._manager.has_receivers
+        )
+        result = self._manager.process_get_telemetry_subscriptions(
+            request.body.client_instance_id, context, now_ms=self._time.hi_res_clock_ms()
+        )
+        self.answers[result.error_code.name] += 1
+        response = new_response(
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+            request.api_version,
+            throttle_time=datetime.timedelta(milliseconds=result.throttle_time_ms),
+            error_code=KioErrorCode(result.error_code),
+            client_instance_id=result.client_instance_id,
+            subscription_id=result.subscription_id,
+            accepted_compression_types=tuple(result.accepted_compression_types),
+            push_interval=datetime.timedelta(milliseconds=result.push_interval_ms),
+            telemetry_max_bytes=result.telemetry_max_bytes,
+            delta_temporality=result.delta_temporality,
+            requested_metrics=tuple(result.requested_metrics),
+        )
+        return encode_response(request.correlation_id, response)

@@ -1,0 +1,211 @@
+"""PushTelemetry (72): from the bytes of a push to the push log, and from its outcome to the answer.
+
+The usual push, one that is a chunk of its own from a client instance that pushed before on the same connection, takes
+`take_usual`, one straight function. Every other push is read by `wire.codec` and takes `handle`. Both end in
+`ClientMetricsManager.judge` and `_log`.
+
+A push is answered when it is in the push log. `throttle_time_ms` is 0, so that no client's connection stalls for its
+telemetry, unless a request quota says otherwise, as of every request.
+"""
+
+import asyncio
+import struct
+from collections import defaultdict
+from collections.abc import Awaitable, Sequence
+from typing import Final, cast
+
+import structlog
+
+from base.clock import Time
+from base.errors import ErrorCode
+from fleetgauge.listener.request_context import request_context
+from fleetgauge.listener.request_quota import RequestQuota
+from push_log.log import PushAppender, PushLogError
+from telemetry.instances.instance import ClientInstance
+from telemetry.manager import ClientMetricsManager
+from telemetry.push import Push
+from wire.channel import Channel
+from wire.codec import Request
+from wire.errors import LocalProtocolError
+from wire.push_telemetry import FIXED_FIELDS, encode_push_telemetry_response
+
+log = structlog.get_logger(__name__)
+
+# size, api key, api version, correlation id, length of the client id
+_HEADER: Final = struct.Struct(">ihhih")
+_LOGGED: Final = ErrorCode.NONE.name
+"""Asking an enum member for its name takes longer than encoding the response."""
+_THROTTLED: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+_MAX_INSTANCES: Final = 8
+"""Client instances that a connection keeps at hand for `take_usual`; nearly every one has a single instance."""
+
+
+class PushHandler:
+    """PushTelemetry over a manager and a push log. For one loop.
+
+    Args:
+        manager: judges.
+        push_log: takes accepted pushes, and hands them back to `answer`.
+        time: the clocks.
+        request_quota: times requests, where a quota is set.
+        plugin_export_timeout_ms: how long an awaitable of a reporter may take.
+
+    Attributes:
+        answers: how many pushes got which answer, by the name of the error code, for `fleetgauge status`.
+        plugin_timeouts: awaitables of reporters that were cancelled.
+    """
+
+    def __init__(
+        self,
+        manager: ClientMetricsManager,
+        push_log: PushAppender,
+        time: Time,
+        request_quota: RequestQuota,
+        *,
+        plugin_export_timeout_ms: int,
+    ) -> None:
+        self._manager = manager
+        self._push_log = push_log
+        self._time = time
+        self._request_quota = request_quota
+        self._plugin_timeout_s = plugin_export_timeout_ms / 1000
+        self._plugin_tasks: set[asyncio.Task[None]] = set()
+        self.answers: defaultdict[str, int] = defaultdict(int)
+        self.plugin_timeouts = 0
+        push_log.answer = self.answer
+
+    def take_usual(self, channel: Channel, data: bytes, slot: int, now_ms: int) -> bytes | None:
+        """See `RequestHandler.push`: None for a push that is in any way unusual, of which nothing was noted then."""
+        instances = channel.instances
+        if instances is None or self._request_quota.clock is not None:
+            return None
+        try:
+            _, _, _, correlation_id, length = _HEADER.unpack_from(data)
+            end_of_id = _HEADER.size + length
+            if length < 0 or data[end_of_id]:  # no client id, tagged fields in the header
+                return None
+            instance_id, subscription_id, terminating, compression_type = FIXED_FIELDS.unpack_from(data, end_of_id + 1)
+            start = end_of_id + 1 + FIXED_FIELDS.size
+            size = data[start]
+            start += 1
+            if size > 0x7F:
+                more = data[start]
+                size = size & 0x7F | (more & 0x7F) << 7
+                start += 1
+                if more > 0x7F:
+                    more = data[start]
+                    if more > 0x7F:
+                        return None  # 2 MiB or more
+                    size |= more << 14
+                    start += 1
+            end = start + size - 1
+            if size == 0 or data[end]:  # NULL, tagged fields in the body
+                return None
+        except (IndexError, struct.error):
+            return None
+        instance = cast(ClientInstance | None, instances.get(instance_id))
+        if (
+            instance is None
+            or terminating
+            or instance.connection_id is not channel.connection_id
+            or instance.context.client_id != str(data[_HEADER.size : end_of_id], "utf-8", "replace")
+            or not self._manager.meet_again(instance, now_ms)
+        ):
+            return None
+        judged = self._manager.judge(
+            instance, subscription_id, False, compression_type, data[start:end], now_ms, self._time.microseconds()
+        )
+        if not isinstance(judged, Push):
+            return self._refuse(judged, correlation_id)
+        self._log(judged, channel, slot, correlation_id)
+        return b""
+
+    def handle(self, channel: Channel, request: Request) -> bytes | None:
+        """Answers any push: a refusal at once, an accepted one when it is in the push log."""
+        context = request_context(
+            channel, request.client_id or "", request.correlation_id, is_exact=self._manager.has_receivers
+        )
+        judged = self._manager.process_push_telemetry(
+            request.body,
+            context,
+            now_ms=self._time.hi_res_clock_ms(),
+            received_at_us=self._time.microseconds(),
+        )
+        if not isinstance(judged, Push):
+            return self._refuse(judged, request.correlation_id)
+        _keep_at_hand(channel, judged.instance)
+        for awaitable in judged.awaitables:
+            self._let_finish(awaitable)
+        if request.started_ns:
+            self._request_quota.record(channel, request)  # before the log, whose work is not the client's
+            judged.throttle_time_ms = request.throttle_time_ms
+            judged.is_timed = True
+        self._log(judged, channel, request.slot, request.correlation_id)
+        return None
+
+    def answer(self, pushes: Sequence[Push], error: PushLogError | None) -> None:
+        """Called by the push log with pushes whose outcome is known: answers each, and writes each connection once."""
+        timed_from = self._request_quota.clock
+        now_ms = self._time.hi_res_clock_ms()
+        if error is None:
+            code = ErrorCode.NONE
+            self._manager.logged(pushes, now_ms)
+            self.answers[_LOGGED] += len(pushes)
+        else:
+            code = _THROTTLED
+            self._manager.not_logged(pushes, now_ms)
+            self.answers[f"{_THROTTLED.name}: {type(error).__name__}"] += len(pushes)
+        channels: dict[Channel, None] = {}
+        for push in pushes:
+            started_ns = 0 if timed_from is None else timed_from()
+            channel = cast(Channel, push.reply_to)
+            response = encode_push_telemetry_response(push.correlation_id, push.throttle_time_ms, code)
+            try:
+                channel.respond(push.slot, response)
+            except LocalProtocolError:  # a fault of ours on one connection must not keep the others from their answers
+                log.exception("a push was answered twice", connection_id=channel.connection_id)
+            channels[channel] = None
+            if push.is_timed and started_ns:
+                self._request_quota.record_answer(channel, push.instance.context.client_id, started_ns)
+        for channel in channels:
+            try:
+                channel.flush()
+            except Exception:
+                log.exception("writing the answers of a connection failed", connection_id=channel.connection_id)
+
+    async def close(self) -> None:
+        """Waits for what reporters still do, each within its time."""
+        if self._plugin_tasks:
+            await asyncio.wait(self._plugin_tasks, timeout=self._plugin_timeout_s)
+
+    def _refuse(self, code: ErrorCode, correlation_id: int) -> bytes:
+        self.answers[code.name] += 1
+        return encode_push_telemetry_response(correlation_id, 0, code)
+
+    def _log(self, push: Push, channel: Channel, slot: int, correlation_id: int) -> None:
+        push.reply_to = channel
+        push.slot = slot
+        push.correlation_id = correlation_id
+        error = self._push_log.append(push)
+        if error is not None:
+            self.answer((push,), error)
+
+    def _let_finish(self, awaitable: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(self._bounded(awaitable))
+        self._plugin_tasks.add(task)
+        task.add_done_callback(self._plugin_tasks.discard)
+
+    async def _bounded(self, awaitable: Awaitable[None]) -> None:
+        # What a reporter raises is caught and counted by `ClientTelemetryExporterPlugin`.
+        try:
+            await asyncio.wait_for(awaitable, self._plugin_timeout_s)
+        except TimeoutError:
+            self.plugin_timeouts += 1
+
+
+def _keep_at_hand(channel: Channel, instance: ClientInstance) -> None:
+    """Has `take_usual` find the instance, should its next push come on the same connection."""
+    instances = channel.instances
+    if instances is None or len(instances) >= _MAX_INSTANCES:
+        instances = channel.instances = {}
+    instances[instance.instance_id.bytes] = instance

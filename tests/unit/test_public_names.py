@@ -1,0 +1,55 @@
+"""`quotas` and `telemetry` as libraries: one import for every public name, and none that costs more than it needs."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("quotas", "telemetry")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_can_be_imported_and_type_checkers_see_the_same_ones(package: str) -> None:
+    module = importlib.import_module(package)
+    stub = ast.parse((ROOT / package / "__init__.pyi").read_text())
+    seen = {
+        name.asname: (node.module, name.name)
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    }
+    assert set(seen) == set(module.__all__)
+    for public, (home, name) in seen.items():
+        assert getattr(module, public) is getattr(importlib.import_module(str(home)), name)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_name_that_is_not_public_is_an_attribute_error(package: str) -> None:
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nothing'"):
+        importlib.import_module(package).nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("statement", "spared"),
+    [
+        ("import quotas", ("quotas.metrics", "quotas.entity", "asyncio")),
+        ("from quotas import Metrics", ("quotas.managers", "quotas.drivers", "asyncio")),
+        ("import telemetry.push_record", ("quotas", "telemetry.manager", "kio", "google", "re2")),
+        ("import telemetry.catalogue.dialects", ("quotas", "telemetry.manager", "kio", "google", "re2")),
+    ],
+)
+def test_an_import_brings_nothing_that_it_does_not_need(statement: str, spared: tuple[str, ...]) -> None:
+    program = f"import sys; {statement}; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not set(spared) & set(found.stdout.split())
+
+
+def test_quotas_needs_no_other_room_than_base() -> None:
+    program = "import sys, quotas; [getattr(quotas, name) for name in quotas.__all__]; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    rooms = {"wire", "telemetry", "push_log", "exporters", "fleetgauge", "fleet", "terminal"}
+    assert not rooms & {name.partition(".")[0] for name in found.stdout.split()}
