@@ -14,13 +14,14 @@ from typing import Any, Final
 
 import structlog
 
+from base.clock import Time
 from wire.admission import Admission
 from wire.api_table import ApiTable
 from wire.channel import Channel, RequestHandler
 from wire.close_reason import CloseReason
 from wire.connection_limits import NO_LIMITS, ConnectionLimits, Place, Refusal
 from wire.handshakes import Handshakes
-from wire.listener_context import Clock, ListenerContext
+from wire.listener_context import ListenerContext
 from wire.listener_counters import AuthenticationCounters, ListenerCounters
 from wire.listener_security import ListenerSecurity
 from wire.listener_settings import ListenerSettings
@@ -73,7 +74,7 @@ class Listener:
         port: int,
         handler: RequestHandler,
         settings: ListenerSettings,
-        time: Clock,
+        time: Time,
         api_table: ApiTable | None = None,
         security: ListenerSecurity | None = None,
         reuse_port: bool = False,

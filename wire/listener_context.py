@@ -1,8 +1,9 @@
 """What the connections of one listener share: its settings, its counters, its loop, and the list of themselves."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
+from base.clock import Time
 from base.log_limiter import LogLimiter
 from wire.api_table import ApiTable
 from wire.channel import RequestHandler
@@ -10,23 +11,13 @@ from wire.connection_limits import NO_LIMITS, ConnectionLimits
 from wire.held_sockets import HeldSockets
 from wire.listener_counters import ListenerCounters
 from wire.listener_settings import ListenerSettings
+from wire.open_connection import OpenConnection
 from wire.request_buffers import RequestBuffers
+from wire.turns import Turns
 from wire.unread_responses import UnreadResponses
-
-if TYPE_CHECKING:
-    from wire.tcp_channel import TcpChannel
-
 
 LOG_INTERVAL_MS: Final = 1_000
 """Time between two log lines about the same fault of peers [ms]."""
-
-
-class Clock(Protocol):
-    """The monotonic half of `base.clock.Time`, which this room may not import."""
-
-    def hi_res_clock_ms(self) -> int:
-        """Monotonic time [ms]."""
-        ...
 
 
 class ListenerContext:
@@ -39,6 +30,7 @@ class ListenerContext:
         held: refused connections that are closed later.
         requests: the bound on requests that no handler has seen, and on the time that one may take to arrive. Other
             listeners of the process may share it.
+        turns: the connections that wait for their next turn.
         unread: the bound on responses that peers leave unread; shared likewise.
     """
 
@@ -56,6 +48,7 @@ class ListenerContext:
         "requests",
         "settings",
         "time",
+        "turns",
         "unread",
     )
 
@@ -66,7 +59,7 @@ class ListenerContext:
         handler: RequestHandler,
         api_table: ApiTable,
         settings: ListenerSettings,
-        time: Clock,
+        time: Time,
         loop: asyncio.AbstractEventLoop,
         counters: ListenerCounters,
         limits: ConnectionLimits = NO_LIMITS,
@@ -83,11 +76,12 @@ class ListenerContext:
         self.limits = limits
         self.held = HeldSockets(loop)
         self.limiter = LogLimiter(LOG_INTERVAL_MS)
+        self.turns = Turns(loop, time)
         self.requests = requests or RequestBuffers(
             settings.queued_max_request_bytes, settings.request_receive_timeout_ms
         )
         self.unread = unread or UnreadResponses(settings.queued_max_response_bytes)
-        self.unread.contexts.append(self)
-        self.channels: dict[TcpChannel, None] = {}
+        self.channels: dict[OpenConnection, None] = {}
+        self.unread.watch(self.channels)
         self.all_closed = asyncio.Event()
         self.all_closed.set()

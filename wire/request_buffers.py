@@ -13,13 +13,11 @@ A connection at rest holds nothing and is not known here.
 """
 
 import heapq
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from wire.close_reason import CloseReason
 from wire.network import network_of
-
-if TYPE_CHECKING:
-    from wire.tcp_channel import TcpChannel
+from wire.open_connection import OpenConnection
 
 _FREED_SHARE: Final = 8
 """An eighth of the bound is free after connections were closed, so that weighing them all costs next to nothing."""
@@ -44,9 +42,9 @@ class RequestBuffers:
         self.max_bytes = max_bytes
         self.held_bytes = 0
         self._timeout_ms = timeout_ms
-        self._since_ms: dict[TcpChannel, int] = {}  # by the time, oldest first
+        self._since_ms: dict[OpenConnection, int] = {}  # by the time, oldest first
 
-    def note(self, channel: "TcpChannel", before: int, now: int) -> None:
+    def note(self, channel: OpenConnection, before: int, now: int) -> None:
         """Takes note of a connection that held `before` and holds `now` [B]."""
         self.held_bytes += now - before
         if not before:
@@ -54,7 +52,7 @@ class RequestBuffers:
         elif not now:
             del self._since_ms[channel]
 
-    def restart(self, channel: "TcpChannel", now_ms: int) -> None:
+    def restart(self, channel: OpenConnection, now_ms: int) -> None:
         """The time of a connection that holds something begins at `now_ms`: what it holds is of a later request."""
         del self._since_ms[channel]
         self._since_ms[channel] = now_ms
@@ -85,7 +83,7 @@ class RequestBuffers:
 
     def close_heaviest(self, now_ms: int) -> None:
         """Closes the heaviest connection of the heaviest address, until an eighth of the bound is free."""
-        by_network: dict[str, list[tuple[int, int, TcpChannel]]] = {}
+        by_network: dict[str, list[tuple[int, int, OpenConnection]]] = {}
         for number, (channel, since_ms) in enumerate(self._since_ms.items()):
             weight = channel.buffered_bytes * (now_ms - since_ms + 1)
             by_network.setdefault(network_of(channel.client_address), []).append((weight, -number, channel))
@@ -99,7 +97,7 @@ class RequestBuffers:
             if each:
                 heapq.heappush(heaviest, (negative + weight, number, each))
 
-    def _shed(self, channel: "TcpChannel") -> None:
+    def _shed(self, channel: OpenConnection) -> None:
         channel.shed(
             CloseReason.RECEIVE_BUFFERS_FULL,
             "closed the connections that held most of incomplete requests for longest",

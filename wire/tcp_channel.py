@@ -32,11 +32,6 @@ _TURN_FRAMES: Final = 100
 _TURN_BYTES: Final = 64 * 1024
 """Likewise, their bytes: what a large frame takes is more than its share already."""
 
-_TURN_MS: Final = 5
-"""Likewise, how long they take from the second one on [ms]. A Metadata request of a hundred topics takes milliseconds:
-of hundreds of connections that send many of them, each has its turn before another has a second one.
-"""
-
 
 def as_protocol(channel: "TcpChannel") -> asyncio.Protocol:
     """The channel as the loop knows it: it has the methods, and is not derived from the class."""
@@ -342,7 +337,7 @@ class TcpChannel:
                     now_ms = self._context.time.hi_res_clock_ms()
                     if frames == 2:
                         started_ms = now_ms
-                    elif now_ms - started_ms >= _TURN_MS:
+                    if now_ms - started_ms >= self._context.turns.turn_ms:
                         break
                 if connection.may_take:
                     continue
@@ -382,12 +377,13 @@ class TcpChannel:
         return size
 
     def _continue_soon(self) -> None:
-        """Goes on in the loop's next iteration; the loop writes in between, and says so when the peer does not read."""
+        """Continues at its next turn; the loop writes in between, and reports when the peer does not read."""
         if not self._continues:
             self._continues = True
-            self._context.loop.call_soon(self._continue)
+            self._context.turns.wait_for(self)
 
-    def _continue(self) -> None:
+    def take_turn(self) -> None:
+        """Continues with what it has to handle; called by `wire.turns.Turns`."""
         self._continues = False
         self._pump()
 

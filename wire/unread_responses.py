@@ -6,12 +6,11 @@ bound may be passed, every connection is asked what it holds, and those that hol
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection
+from typing import Final
 
 from wire.close_reason import CloseReason
-
-if TYPE_CHECKING:
-    from wire.listener_context import ListenerContext
+from wire.open_connection import OpenConnection
 
 _LEAST_SHARE: Final = 8
 """An eighth of the bound is sent between two reviews at least, so that they cost next to nothing."""
@@ -24,21 +23,24 @@ class UnreadResponses:
         max_bytes: the bound [B]. It may be passed by an eighth, and by what one turn of a connection writes.
 
     Attributes:
-        contexts: the listeners.
         held_bytes: what was held at the latest review, after it [B].
         by_listener: the same by the listener's name.
         left_bytes: what may be sent before the next one [B]; below 0 it is due, and no request is handled before it.
     """
 
-    __slots__ = ("_is_coming", "_max_bytes", "by_listener", "contexts", "held_bytes", "left_bytes")
+    __slots__ = ("_connections", "_is_coming", "_max_bytes", "by_listener", "held_bytes", "left_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._is_coming = False
-        self.contexts: list[ListenerContext] = []
+        self._connections: list[Collection[OpenConnection]] = []
         self.held_bytes = 0
         self.by_listener: dict[str, int] = {}
         self.left_bytes = max_bytes
+
+    def watch(self, connections: Collection[OpenConnection]) -> None:
+        """Counts the connections of one more listener; the collection is looked at in each review."""
+        self._connections.append(connections)
 
     def review_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         """Reviews in the loop's next iteration: by then it has handed what was just written to the kernel."""
@@ -49,7 +51,7 @@ class UnreadResponses:
     def review(self) -> None:
         """Asks every connection what it holds, and closes those that hold most while that is more than the bound."""
         self._is_coming = False
-        held = [(channel.unread_bytes, channel) for context in self.contexts for channel in context.channels]
+        held = [(channel.unread_bytes, channel) for channels in self._connections for channel in channels]
         total = 0
         self.by_listener.clear()
         for size, channel in held:

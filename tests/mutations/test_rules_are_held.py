@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.soak
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("terminal", "wire", "quotas", "telemetry", "exporters", "fleetgauge", "fleet")
+ROOMS = ("terminal", "base", "wire", "quotas", "telemetry", "push_log", "exporters", "fleetgauge", "fleet")
 LADDER = "tests/unit/telemetry/test_push_ladder.py"
 GETS = "tests/unit/telemetry/test_get_subscriptions.py"
 LIFE = "tests/unit/telemetry/test_instance_life.py"
@@ -73,7 +73,7 @@ MUTATIONS = [
         "telemetry/instances/gate.py",
         "        if self._get_unconsumed:\n            return True\n        last_push_ms",
         "        last_push_ms",
-        LADDER,
+        GATE,
     ),
     Mutation(
         "a Get keeps its interval",

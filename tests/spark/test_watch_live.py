@@ -70,7 +70,7 @@ def test_a_running_watch_says_what_opens_and_clears_and_ends_cleanly_on_sigterm(
     assert (
         "2026-03-01T12:00:00.000000Z OPEN  warning slow: org.apache.kafka.producer.node.request.latency.max" in opened
     )
-    assert "of checkout?[2J is 6,000, above 5,000 [client checkout?[2J" in opened, (
+    assert r"of checkout\x1b[2J is 6,000, above 5,000 [client checkout\x1b[2J" in opened, (
         "a client cannot write to the terminal"
     )
     assert "2026-03-01T12:01:00.000000Z CLEAR warning slow: " in cleared

@@ -64,15 +64,20 @@ def is_closed(connection: socket.socket) -> bool:
     return True
 
 
-def send_until_nobody_takes_more(deaf: list[socket.socket], data: bytes) -> None:
-    """Sends again and again on every connection, reading nothing, until none has taken anything for a second."""
+def send_until_nobody_takes_more(deaf: list[socket.socket], request: bytes) -> None:
+    """Sends whole requests on every connection, reading nothing, until none has taken anything for a second.
+
+    Where a socket takes a part of a request, the rest follows: the peers are slow readers, not malformed ones.
+    """
     with selectors.DefaultSelector() as selector:
         for connection in deaf:
             connection.setblocking(False)
-            selector.register(connection, selectors.EVENT_WRITE)
+            selector.register(connection, selectors.EVENT_WRITE, memoryview(request))
         while ready := selector.select(timeout=1.0):
             for key, _ in ready:
                 try:
-                    key.fileobj.send(data)  # type: ignore[union-attr]
+                    sent = key.fileobj.send(key.data)  # type: ignore[union-attr]
                 except ConnectionError:
                     selector.unregister(key.fileobj)
+                else:
+                    selector.modify(key.fileobj, key.events, key.data[sent:] or memoryview(request))

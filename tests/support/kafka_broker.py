@@ -59,7 +59,7 @@ def quick_jvm(version: str) -> list[str]:
             tempfile.TemporaryDirectory() as made,
             KafkaBroker(Path(made) / "kafka", version, jvm=(*QUICK, option)) as broker,
         ):
-            broker.stop()
+            broker.stop(within_s=300)  # writes the archive, which takes minutes on a busy machine
 
     return quick_options(f"kafka-{version}", run)
 

@@ -23,7 +23,13 @@ def test_it_holds_64_mib_of_pushes_and_is_then_passed_over(
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     payload = metrics_data(9_000)
     assert 800_000 < len(payload) < MIB
-    overrides = ("metric.reporters=support.hanging_reporter.HangingReporter", "plugin.export.timeout.ms=20000")
+    overrides = (
+        "metric.reporters=support.hanging_reporter.HangingReporter",
+        "plugin.export.timeout.ms=20000",
+        # One sender makes all these pushes, each under a new id: 1.8 GB of first pushes at full size.
+        "telemetry.max.byte.rate.per.ip=0",
+        f"push.log.retention.bytes={16 * 1024 * MIB}",
+    )
     with attacked(*overrides, most_bytes=320 * MIB) as node, connections(node.port, 1) as (connection,):
         for number in range(pushes):
             connection.sendall(get_request(number, uuid.uuid4()))

@@ -45,14 +45,18 @@ def test_peers_that_never_read_are_held_within_bounds(attacked: Attacked, client
 
 @pytest.mark.parametrize("clients", [60, pytest.param(500, marks=full_size)])
 def test_what_all_peers_leave_unread_is_held_within_the_bound_of_all(attacked: Attacked, clients: int) -> None:
-    """Each keeps within what one may leave, besides 2.6 MB in the kernel; those that leave most go till it fits."""
+    """Each keeps within what one may leave, besides 2.6 MB in the kernel; those that leave most go till it fits.
+
+    A next request of each may wait meanwhile: that is not unread, and below `queued.max.request.bytes`.
+    """
     bound = 8 * MIB
     override = f"queued.max.response.bytes={bound}"
+    request = metadata_request(1, 10, b"t" * 25_000)  # as large an answer, soon made
     with (
-        attacked(override, most_bytes=48 * MIB + 2 * bound) as node,
+        attacked(override, most_bytes=48 * MIB + 2 * bound + clients * len(request)) as node,
         connections(node.port, clients, receive_buffer=4_096) as deaf,
     ):
-        send_until_nobody_takes_more(deaf, metadata_request(1, 10, b"t" * 25_000))  # as large an answer, soon made
+        send_until_nobody_takes_more(deaf, request)
         status = node.wait_for(
             lambda s: s["connections"][0]["closed"].get("response_buffers_full", 0) > 0, what="connections to go"
         )

@@ -107,7 +107,11 @@ def test_any_number_of_connections_under_one_id_have_no_more_turns_than_seats(st
         assert sum(at <= other < at + INTERVAL_MS for other in pushes) <= 3 * (MAX_SEATS + 1)
 
 
-@given(haste=st.lists(st.tuples(st.integers(1, 7), st.booleans(), st.booleans()), min_size=1, max_size=60))
+@given(
+    haste=st.lists(
+        st.tuples(st.integers(1, 7), st.booleans(), st.booleans(), st.integers(0, INTERVAL_MS)), min_size=1, max_size=60
+    )
+)
 def test_a_connection_that_keeps_to_its_interval_is_let_through_whatever_others_do(haste):
     gate, now_ms = Gate(), 0
 
@@ -118,14 +122,15 @@ def test_a_connection_that_keeps_to_its_interval_is_let_through_whatever_others_
         gate.take_turn(now_ms, terminating=False)
 
     keep_to_the_interval()
-    for thief, gets, terminating in haste:
+    for thief, gets, terminating, wait_ms in haste:
+        now_ms += wait_ms
         gate.enter(f"thief {thief}", now_ms - 3 * INTERVAL_MS)
         if gets and gate.may_get(INTERVAL_MS, now_ms):
             gate.record_get(now_ms)
         due = gate.may_push(INTERVAL_MS, now_ms)
         if due or (terminating and gate.may_end_early):
             gate.take_turn(now_ms, terminating=terminating, is_due=due)
-        now_ms += INTERVAL_MS
+        now_ms += INTERVAL_MS - wait_ms
         keep_to_the_interval()
 
 
@@ -142,6 +147,36 @@ def test_nothing_that_others_do_makes_a_connection_a_terminated_one():
     gate.enter("its own", -3 * INTERVAL_MS)
     assert not gate.is_terminated
     assert gate.may_push(INTERVAL_MS, now_ms + INTERVAL_MS)
+
+
+def test_a_last_push_on_the_shared_seat_ends_no_other_connection_that_shares_it():
+    gate = Gate()
+    for number in range(MAX_SEATS):
+        gate.enter(f"c{number}", 0)
+        gate.take_turn(0, terminating=False)
+    gate.enter("thief", 0)
+    assert not gate.may_end_early
+    assert gate.may_push(INTERVAL_MS, INTERVAL_MS)
+    gate.take_turn(INTERVAL_MS, terminating=True)
+    gate.enter("its own", 0)
+    assert not gate.is_terminated
+    assert gate.may_push(INTERVAL_MS, 2 * INTERVAL_MS)
+
+
+def test_the_push_after_a_get_is_due_on_whichever_connection():
+    """As of Java clients, which Get on one connection and push on another, in the middle of the other's interval."""
+    gate = Gate()
+    for connection, now_ms in (("a", 0), ("b", INTERVAL_MS), ("a", INTERVAL_MS * 3 // 2)):
+        gate.enter(connection, 0)
+        assert gate.may_push(INTERVAL_MS, now_ms)
+        gate.take_turn(now_ms, terminating=False)
+    gate.enter("b", 0)
+    assert gate.may_get(INTERVAL_MS, 2 * INTERVAL_MS)
+    gate.record_get(2 * INTERVAL_MS)
+    gate.enter("a", 0)
+    assert gate.may_push(INTERVAL_MS, 2 * INTERVAL_MS)
+    gate.take_turn(2 * INTERVAL_MS, terminating=False)
+    assert not gate.may_push(INTERVAL_MS, 2 * INTERVAL_MS)
 
 
 def test_a_last_push_that_is_not_due_opens_the_gate_to_no_other():

@@ -293,6 +293,28 @@ def test_a_connection_with_slow_requests_lets_others_have_their_turn_earlier() -
     assert b"".join(transport.writes) == b"".join(answer(number) for number in range(50))
 
 
+def test_hundreds_of_connections_with_slow_requests_hold_up_an_answer_for_milliseconds_only() -> None:
+    bench = Bench()
+
+    def slowly(_: object, request: Request) -> bytes:
+        bench.time.sleep(1)
+        return answer(request.correlation_id)
+
+    bench.handler.on_request = slowly
+    for _ in range(300):
+        bench.connect()[0].data_received(b"".join(map(push, range(80))))
+    channel, transport = bench.connect()
+    for number in range(20):
+        started_ms = bench.time.hi_res_clock_ms()
+        bench.loop.run()  # what is left of the others' requests, before the next chunk is read
+        channel.data_received(push(number))
+        assert transport.writes == [answer(each) for each in range(number + 1)]
+        assert bench.time.hi_res_clock_ms() - started_ms <= 10
+    while bench.loop.run():
+        pass
+    assert len(bench.handler.requests) == 300 * 80 + 20
+
+
 def test_a_connection_with_large_requests_lets_others_have_their_turn_earlier() -> None:
     bench = Bench()
     channel, _ = bench.connect()
