@@ -1,1 +1,1 @@
-"""The push log: where an acknowledged push is kept until every exporter has delivered it."""
+"""The push log: keeps acknowledged pushes until every exporter has delivered them."""

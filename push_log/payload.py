@@ -2,11 +2,10 @@
 
 from typing import Final
 
-from push_log.embedded.settings import MIB
 from telemetry.codecs import CompressionType, decompressors
 
 _TYPES: Final = {kind.label: kind for kind in CompressionType}
-_MAX_BYTES: Final = 1024 * MIB
+_MAX_BYTES: Final = 1 << 30
 """Far above any `telemetry.max.decompressed.bytes`, which bounded every payload before it was logged; here the bound
 also limits zstd's window, and must refuse nothing that was acknowledged. The size itself is checked for each row."""
 

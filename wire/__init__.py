@@ -1,1 +1,1 @@
-"""Kafka on the wire: framing, encoding, the API table, error codes, principals, connections and the listener."""
+"""Kafka's protocol on the wire: framing, encoding, the API table, authentication, connections and the listener."""

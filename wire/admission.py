@@ -1,12 +1,13 @@
-"""From an accepted socket to its channel, on a listener with TLS, SASL or a load balancer in front.
+"""Handshake of an accepted socket, up to its channel, on a listener with TLS, SASL or a PROXY header.
 
-Every connection is let in by a task of its own: nobody who is slow keeps others waiting. What an unfinished one may
-cost is bounded by `wire.handshakes`. A plaintext listener without a load balancer needs none of this.
+Every connection has its own task, so that a slow client delays no other. `wire.handshakes` bounds the unfinished ones.
+A plaintext listener without PROXY header does not use this module.
 """
 
 import asyncio
 import socket
 import ssl
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -14,7 +15,7 @@ import structlog
 from wire.close_reason import CloseReason
 from wire.connection_limits import Place, Refusal
 from wire.errors import ProtocolError
-from wire.frames import stranger
+from wire.frames import unknown_protocol
 from wire.handshakes import Handshake, HandshakeStage
 from wire.listener_context import ListenerContext
 from wire.listener_security import ListenerSecurity
@@ -26,52 +27,39 @@ log = structlog.get_logger(__name__)
 
 _TLS_RECORD: Final = 0x16
 """First byte of every TLS connection: the record type of a handshake (RFC 8446, section 5.1)."""
-_GLANCE_BYTES: Final = 16
+_PEEK_BYTES: Final = 16
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """One connection on its way in.
+    """The handshake of one connection.
 
-    Args:
+    Attributes:
         context, shared: of the listener.
         security: of the listener, as it is now.
-        accepted: the socket, whose end is the admission's matter from here on.
-        local, peer: its two ends.
+        accepted: the socket; closed here if the handshake fails.
+        local, peer: its two addresses.
         index: the connection's number.
-        place: what it has of the listener's limits, given back at its end. Whose it is, is said to them here if a
-            load balancer stands in front.
+        place: its place in the listener's limits, given back at its end. With a PROXY header, the client's address is
+            passed to the limits here.
     """
 
-    __slots__ = ("_context", "_index", "_local", "_peer", "_place", "_security", "_shared", "_socket")
-
-    def __init__(
-        self,
-        context: ListenerContext,
-        shared: SecureContext,
-        security: ListenerSecurity,
-        accepted: socket.socket,
-        *,
-        local: tuple[str, int],
-        peer: tuple[str, int],
-        index: int,
-        place: Place,
-    ) -> None:
-        self._context = context
-        self._shared = shared
-        self._security = security
-        self._socket = accepted
-        self._local = local
-        self._peer = peer
-        self._index = index
-        self._place = place
+    context: ListenerContext
+    shared: SecureContext
+    security: ListenerSecurity
+    accepted: socket.socket
+    local: tuple[str, int]
+    peer: tuple[str, int]
+    index: int
+    place: Place
 
     async def run(self) -> None:
-        """Lets the client in, or ends its connection; never raises for what a peer does."""
+        """Completes the handshake, or closes the connection; never raises for an error of the peer."""
         task = asyncio.current_task()
         assert task is not None
-        handshake = self._shared.handshakes.begin(lambda _: task.cancel(), self._now_ms(), self._peer[0])
+        handshake = self.shared.handshakes.begin(lambda _: task.cancel(), self._now_ms(), self.peer[0])
         try:
-            await self._let_in(handshake)
+            await self._perform(handshake)
         except asyncio.CancelledError:
             if handshake.reason is None:
                 raise
@@ -86,15 +74,15 @@ class Admission:
         except OSError:
             self._end(handshake, CloseReason.CLIENT_CLOSED, "")
 
-    async def _let_in(self, handshake: Handshake) -> None:
-        security, client = self._security, self._peer
+    async def _perform(self, handshake: Handshake) -> None:
+        security, client = self.security, self.peer
         if security.proxy is not None:
             handshake.stage = HandshakeStage.PROXY_HEADER
             address = await self._read_proxy_header()
             if address is not None:
                 client = (address.host, address.port)
                 handshake.identify(address.host)
-            refusal = self._context.limits.identify(self._place, client[0])
+            refusal = self.context.limits.identify(self.place, client[0])
             if refusal is not None:
                 raise _RefusedError(refusal)
         if security.tls is not None:
@@ -103,36 +91,36 @@ class Admission:
         await self._connect(handshake, client)
 
     async def _connect(self, handshake: Handshake, client: tuple[str, int]) -> None:
-        """Hands the socket to the loop; with TLS this returns when its handshake is done."""
-        context, settings = self._context, self._context.settings
+        """Passes the socket to the loop; with TLS this returns when the TLS handshake is done."""
+        context, settings = self.context, self.context.settings
         channel = SecureChannel(
             context,
-            self._shared,
-            self._security,
+            self.shared,
+            self.security,
             handshake,
-            connection_id=f"{self._local[0]}:{self._local[1]}-{client[0]}:{client[1]}-{self._index}",
+            connection_id=f"{self.local[0]}:{self.local[1]}-{client[0]}:{client[1]}-{self.index}",
             client_address=client[0],
             client_port=client[1],
-            place=self._place,
+            place=self.place,
         )
-        if self._security.tls is None:
-            await context.loop.connect_accepted_socket(lambda: as_protocol(channel), self._socket)
+        if self.security.tls is None:
+            await context.loop.connect_accepted_socket(lambda: as_protocol(channel), self.accepted)
             return
         await context.loop.connect_accepted_socket(
             lambda: as_protocol(channel),
-            self._socket,
-            ssl=self._security.tls,
-            # Ours ends it; the loop's own limit stands behind it.
+            self.accepted,
+            ssl=self.security.tls,
+            # `Handshakes` ends it earlier; this limit is a fallback.
             ssl_handshake_timeout=2 * settings.handshake_timeout_ms / 1000,
             ssl_shutdown_timeout=settings.close_linger_ms / 1000,
         )
 
     async def _read_proxy_header(self) -> ProxiedAddress | None:
-        """Reads the header and not a byte beyond it, since TLS may begin right behind."""
-        proxy, host = self._security.proxy, self._peer[0]
+        """Reads the header and not a byte beyond it, since TLS may begin right after."""
+        proxy, host = self.security.proxy, self.peer[0]
         assert proxy is not None
         if not proxy.includes(host):
-            detail = f"{host} is not in proxy.protocol.trusted.addresses, and may not speak for others"
+            detail = f"{host} is not in proxy.protocol.trusted.addresses"
             raise ProtocolError("untrusted_proxy", detail)
         decoder = ProxyHeaderDecoder()
         while not decoder.is_complete:
@@ -140,70 +128,70 @@ class Admission:
             if not seen:
                 raise ConnectionResetError
             taken = decoder.receive(seen)
-            self._socket.recv(taken)
+            self.accepted.recv(taken)
         return decoder.address
 
     async def _expect_tls(self) -> None:
-        """Says what a connection looks like that begins without TLS.
+        """Checks that the connection begins with TLS.
 
         Raises:
-            ProtocolError: `no_tls`.
+            ProtocolError: `no_tls`, with a description of the bytes.
         """
-        first = await self._peek(_GLANCE_BYTES)
+        first = await self._peek(_PEEK_BYTES)
         if not first:
             raise ConnectionResetError
         if first[0] != _TLS_RECORD:
-            looks = stranger(first) or (
+            looks = unknown_protocol(first) or (
                 "it looks like a plaintext Kafka request: is the client's security.protocol the listener's, "
-                f"{self._security.protocol}?"
+                f"{self.security.protocol}?"
                 if first[0] == 0
                 else f"it begins with {first!r}"
             )
             raise ProtocolError("no_tls", f"no TLS on a TLS listener; {looks}")
 
     async def _peek(self, size: int) -> bytes:
-        """What has arrived, left where it is; nothing when the peer has closed."""
+        """The received bytes, without consuming them; empty if the peer has closed."""
         while True:
             try:
-                return self._socket.recv(size, socket.MSG_PEEK)
+                return self.accepted.recv(size, socket.MSG_PEEK)
             except BlockingIOError:
                 await self._readable()
 
     async def _readable(self) -> None:
-        loop = self._context.loop
+        loop = self.context.loop
         arrived: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._socket, _wake, arrived)
+        loop.add_reader(self.accepted, _wake, arrived)
         try:
             await arrived
         finally:
-            loop.remove_reader(self._socket)
+            loop.remove_reader(self.accepted)
 
     def _end(self, handshake: Handshake, reason: str, detail: str, *, hold_ms: int = 0) -> None:
-        """Closes and counts a connection that has no channel; says why, where the peer is to blame."""
-        context = self._context
+        """Closes and counts a connection without a channel; logs errors of the peer."""
+        context = self.context
         handshake.finish()
-        context.limits.give_back(self._place)
-        context.held.close_after(self._socket, hold_ms)
+        context.limits.give_back(self.place)
+        context.held.close_after(self.accepted, hold_ms)
         context.counters.closed[str(reason)] += 1
         if not detail or reason == CloseReason.LISTENER_STOPPED:
             return
         count = context.limiter.admit(str(reason), self._now_ms())
         if count:
             log.warning(
-                "closed a connection before its first request",
+                "wire.handshake_failed",
                 reason=str(reason),
                 detail=detail,
                 listener=context.listener_name,
-                client=f"{self._peer[0]}:{self._peer[1]}",
+                client=f"{self.peer[0]}:{self.peer[1]}",
                 connections=count,
             )
 
     def _now_ms(self) -> int:
-        return self._context.time.hi_res_clock_ms()
+        return self.context.time.hi_res_clock_ms()
 
 
 class _RefusedError(Exception):
-    """The limits have no room for the client."""
+    """The limits refuse the client."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal)
@@ -216,18 +204,18 @@ def _wake(arrived: asyncio.Future[None]) -> None:
 
 
 _TLS_HINTS: Final = {
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client showed no certificate, and ssl.client.auth=required",
-    "CERTIFICATE_VERIFY_FAILED": "the client's certificate is not signed by one of ssl.truststore.*, or is out of date",
-    "UNSUPPORTED_PROTOCOL": "the client knows none of ssl.enabled.protocols",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client sent no certificate, and ssl.client.auth=required",
+    "CERTIFICATE_VERIFY_FAILED": "the client's certificate is not signed by one of ssl.truststore.*, or expired",
+    "UNSUPPORTED_PROTOCOL": "the client supports none of ssl.enabled.protocols",
     "NO_SHARED_CIPHER": "client and listener have no cipher in common",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the listener's certificate: its truststore lacks the signer",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client refuses the listener's certificate: not trusted, or another host's",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "the client refuses the listener's certificate: not trusted, or another host's",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client rejects the listener's certificate: not trusted, or of another host",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the client rejects the listener's certificate: not trusted, or of another host",
 }
 
 
 def _tls_problem(error: ssl.SSLError) -> str:
     reason = error.reason or ""
-    said = reason.lower().replace("_", " ") or str(error)
+    text = reason.lower().replace("_", " ") or str(error)
     hint = _TLS_HINTS.get(reason)
-    return f"{hint} ({said})" if hint else said
+    return f"{hint} ({text})" if hint else text

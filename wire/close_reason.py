@@ -1,10 +1,10 @@
-"""Why a connection ended, in a word that is counted and logged."""
+"""Reasons for which a connection ends, as counted and logged."""
 
 import enum
 
 
 class CloseReason(enum.StrEnum):
-    """Why a connection ended, where neither a `ProtocolError` nor a handler says it."""
+    """Reasons of the listener itself; a `ProtocolError` or a handler gives others."""
 
     CLIENT_CLOSED = "client_closed"
     CONNECTION_RESET = "connection_reset"
@@ -19,5 +19,5 @@ class CloseReason(enum.StrEnum):
     LISTENER_STOPPED = "listener_stopped"
     EXCESS_CONNECTION = "excess_connection"
     CREDENTIAL_REVOKED = "credential_revoked"
-    TOO_MANY_PASSWORD_CHECKS = "too_many_password_checks"  # noqa: S105  # a reason
+    TOO_MANY_PASSWORD_CHECKS = "too_many_password_checks"  # noqa: S105  # not a password
     DESCRIPTORS_EXHAUSTED = "descriptors_exhausted"

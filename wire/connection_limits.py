@@ -1,6 +1,6 @@
-"""What a listener asks before it serves a connection: is there room for it? No I/O here.
+"""The interface between a listener and its connection limits. No I/O here.
 
-The rules stand elsewhere (`quotas.connection_quotas`); this room knows no quotas.
+`quotas.connection_quotas` has the rules; `wire` does not import `quotas`.
 """
 
 from collections.abc import Callable
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 Place: TypeAlias = object
-"""What stands for a connection that has its place; made and understood by the limits alone."""
+"""An opaque token of an accepted connection, made by the limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A connection is to be closed.
+    """A refused connection.
 
     Attributes:
-        reason: a short stable word to count by.
+        reason: a short stable name, for counters.
         detail: a sentence for an operator.
-        hold_ms: keep the connection open for so long, unread, before it is closed [ms]: its client connects again at
-            once, and comes later that way.
+        hold_ms: how long to keep the connection open, unread, before it is closed [ms]; this delays the client's next
+            attempt.
     """
 
     reason: str
@@ -28,29 +28,29 @@ class Refusal:
 
 
 class ConnectionLimits(Protocol):
-    """Who may connect now. Called on the listener's loop."""
+    """Decides which connections are accepted. Called on the listener's loop."""
 
     async def take(self, listener_name: str, address: str | None, on_wait: Callable[[str], None]) -> Place | Refusal:
-        """A place for a connection that was just accepted, when there is one; nothing is taken if that is cancelled.
+        """Waits for a place for a connection that was just accepted; a cancelled call takes none.
 
         Args:
-            listener_name: on which it came.
+            listener_name: the connection's listener.
             address: of the client; None if it is known later (`identify`).
-            on_wait: told in a sentence what is waited for.
+            on_wait: called with a sentence on the limit that is waited for.
         """
         ...
 
     def identify(self, place: Place, address: str) -> Refusal | None:
-        """Says whose connection it is, where `take` was not told; a refusal leaves the place to be given back."""
+        """Sets the client's address that `take` did not have; after a refusal the place must still be given back."""
         ...
 
     def give_back(self, place: Place) -> None:
-        """The connection has ended, in whatever way; may be said more than once."""
+        """Releases the place of a connection that has ended; may be called more than once."""
         ...
 
 
 class _NoLimits:
-    """Room for everybody."""
+    """Accepts every connection."""
 
     async def take(self, listener_name: str, address: str | None, on_wait: Callable[[str], None]) -> Place | Refusal:
         return None

@@ -1,10 +1,11 @@
-"""The subject of a certificate as Java writes it: `X500Principal.getName()`, which is RFC 2253 in Java's reading.
+"""The subject of a certificate in the form of Java's `X500Principal.getName()`, which follows RFC 2253.
 
-Quotas, ACLs and mapping rules name principals in this very form, so it is made byte for byte as in
-`sun.security.x509.AVA.toRFC2253String` (JDK 17); a test holds it against the JDK itself. The certificate was checked by
-OpenSSL before; only as much of its DER is read as lies before the end of the subject.
+Quotas, ACLs and mapping rules contain principals in this form, so it equals the output of
+`sun.security.x509.AVA.toRFC2253String` (JDK 17) byte for byte; a test compares it with the JDK. OpenSSL has verified
+the certificate before; its DER is parsed only up to the end of the subject.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,29 +23,29 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
 }
 _SEQUENCE: Final = 0x30
-_SET: Final = 0x31
 _OID: Final = 0x06
 _VERSION_TAG: Final = 0xA0
 _FIELDS_BEFORE_SUBJECT: Final = 4  # serial number, signature algorithm, issuer, validity
 _STRING_TAGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""UTF8, Printable, T61, IA5, General and BMP strings: what Java writes as text."""
+"""UTF8, Printable, T61, IA5, General and BMP strings, which Java writes as text."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
+_OUTER_SPACE = re.compile(r"\A[ \r]+|[ \r]+\Z")
 
 
 class CertificateError(FleetgaugeError):
-    """The bytes are no X.509 certificate."""
+    """The bytes are not an X.509 certificate."""
 
 
 def subject_of(certificate: bytes) -> str:
     """The subject of a DER certificate; empty where it has none.
 
     Raises:
-        CertificateError: it cannot be read.
+        CertificateError: it cannot be parsed.
     """
     try:
         return _name_text(_subject(certificate))
     except (IndexError, ValueError, StopIteration) as error:
-        raise CertificateError(f"no certificate that can be read: {error}") from error
+        raise CertificateError(f"the certificate cannot be parsed: {error}") from error
 
 
 def _subject(certificate: bytes) -> bytes:
@@ -52,7 +53,7 @@ def _subject(certificate: bytes) -> bytes:
     fields = [item for item in _values(signed) if item[0] != _VERSION_TAG]
     tag, content = fields[_FIELDS_BEFORE_SUBJECT]
     if tag != _SEQUENCE:
-        raise ValueError("the subject is no sequence")
+        raise ValueError("the subject is not a sequence")
     return content
 
 
@@ -109,9 +110,4 @@ def _dotted(oid: bytes) -> str:
 def _escaped(text: str) -> str:
     marked = "".join("\\" + character if character in _ESCAPED else character for character in text)
     marked = marked.replace("\0", "\\00")
-    inner = marked.strip(" \r")
-    lead = len(marked) - len(marked.lstrip(" \r"))
-    trail = len(marked) - lead - len(inner)
-    ends = ("".join("\\" + each for each in part) for part in (marked[:lead], marked[len(marked) - trail :]))
-    before, after = ends
-    return before + inner + after
+    return _OUTER_SPACE.sub(lambda space: "".join("\\" + each for each in space[0]), marked)

@@ -1,14 +1,14 @@
-"""Errors of the byte stream of a connection: the peer's faults, and our own. None has a code on the wire."""
+"""Errors of a connection's byte stream, remote and local. None has a Kafka error code."""
 
 from base.errors import FleetgaugeError
 
 
 class ProtocolError(FleetgaugeError):
-    """The peer sent what is not Kafka's protocol; its connection is closed.
+    """The peer violated Kafka's protocol; its connection is closed.
 
     Attributes:
-        reason: a short stable word to count by, for example `frame_too_large`.
-        detail: what was seen, for the log.
+        reason: a short stable name, for counters, such as `frame_too_large`.
+        detail: a sentence for the log.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -21,7 +21,7 @@ class ProtocolError(FleetgaugeError):
 
 
 class ApiNotServedError(ProtocolError):
-    """The request is of an API that the listener does not have.
+    """The request's API is not served.
 
     Attributes:
         api_key: as sent.
@@ -35,4 +35,4 @@ class ApiNotServedError(ProtocolError):
 
 
 class LocalProtocolError(FleetgaugeError):
-    """Our own side broke a connection's rules: a response to a slot that awaits none, an unmute without its mute."""
+    """A local error: a response to a slot that awaits none, or an unmute without a mute."""

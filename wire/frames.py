@@ -15,7 +15,7 @@ MIN_REQUEST_BYTES: Final = 8
 _SIZE = struct.Struct(">i")
 
 # The first bytes of what is not Kafka but often knocks: said in the log, since an operator looks for it.
-_STRANGERS: Final = (
+_UNKNOWN_PROTOCOLS: Final = (
     (b"\x16\x03", "it looks like TLS, and this listener speaks plaintext"),
     (b"GET ", "it looks like HTTP"),
     (b"POST", "it looks like HTTP"),
@@ -28,9 +28,9 @@ _STRANGERS: Final = (
 )
 
 
-def stranger(first: bytes) -> str:
-    """What the first bytes of a connection look like, if they are of a known protocol that is not Kafka's."""
-    return next((what for start, what in _STRANGERS if first.startswith(start)), "")
+def unknown_protocol(first: bytes) -> str:
+    """Describes a known protocol other than Kafka's by the first bytes of a connection; empty for none."""
+    return next((what for start, what in _UNKNOWN_PROTOCOLS if first.startswith(start)), "")
 
 
 class FrameDecoder:
@@ -132,7 +132,7 @@ class FrameDecoder:
             return ProtocolError("empty_frame", "a frame without a byte")
         if size < self._min:
             return ProtocolError("short_frame", f"a frame of {size} bytes cannot hold a request header")
-        looks = stranger(prefix)
+        looks = unknown_protocol(prefix)
         hint = f"; {looks}" if looks else ""
         detail = f"a frame of {size} bytes is announced, {self._limit_name} is {self._max}{hint}"
         return ProtocolError("frame_too_large", detail)

@@ -1,18 +1,18 @@
-"""Refused connections that are closed later, so that their clients come later."""
+"""Refused connections that are closed after a delay, which delays their clients' next attempts."""
 
 import asyncio
 import socket
 from typing import Final
 
 MAX_HELD: Final = 1_000
-"""Sockets that are held at a time; for one more, the oldest is closed early: nobody can use up our descriptors."""
+"""Maximum number of held sockets; for one more, the oldest is closed early, so that they cannot use up descriptors."""
 
 
 class HeldSockets:
-    """Sockets that nobody reads, each with the time of its end (Kafka's `DelayedCloseSocket`).
+    """Sockets that are not read, each with the time of its close (Kafka's `DelayedCloseSocket`).
 
     Args:
-        loop: whose timers close them.
+        loop: its timers close the sockets.
     """
 
     __slots__ = ("_loop", "_timers")
@@ -34,7 +34,7 @@ class HeldSockets:
         self._timers[held] = self._loop.call_later(hold_ms / 1_000, self._close, held)
 
     def close_all(self) -> None:
-        """Closes every one."""
+        """Closes all sockets."""
         for held in list(self._timers):
             self._close(held)
 

@@ -1,8 +1,7 @@
-"""Listening: the accept loop, the sweep for idle connections, and the orderly stop. What a connection does stands in
-`wire.tcp_channel`.
+"""A listener: accept loop, sweep for idle connections, shutdown. See `wire.tcp_channel` for connections.
 
-The accept loop is our own, one connection at a time, since connection quotas stand between the accept and the first
-byte: who has to wait keeps those behind it in the backlog (KIP-402, KIP-612).
+The accept loop takes one connection at a time, since connection quotas apply between the accept and the first byte: a
+connection that must wait keeps later ones in the backlog, as in Kafka's acceptor (KIP-402, KIP-612).
 """
 
 import asyncio
@@ -37,11 +36,11 @@ __all__ = ("Channel", "Listener", "ListenerSettings", "RequestHandler")
 log = structlog.get_logger(__name__)
 
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_OF_THE_PEER: Final = frozenset(
+_PEER_ERRORS: Final = frozenset(
     {errno.ECONNABORTED, errno.EPROTO, errno.ECONNRESET, errno.ETIMEDOUT}
     | {errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOPROTOOPT, errno.EOPNOTSUPP}
 )
-"""What `accept` hands on of a connection that has ended already (accept(2)): the next one follows at once."""
+"""Errors of a connection that ended before `accept` (see accept(2)); the next one is accepted at once."""
 _MIN_SWEEP_MS: Final = 10
 _MAX_SWEEP_MS: Final = 5_000
 
@@ -54,17 +53,17 @@ class Listener:
         host: the address to bind; empty for every address of the machine, IPv6 too.
         port: the port to bind; 0 for any free one.
         handler: answers the requests.
-        settings: see there.
-        time: a monotonic clock; `base.clock.Time` is one.
-        api_table: what is served.
-        security: what clients have to do before their first request; plaintext by default.
+        settings: bounds of the listener.
+        time: a monotonic clock, such as `base.clock.Time`.
+        api_table: the served APIs.
+        security: TLS, SASL and PROXY header; plaintext by default.
         reuse_port: other processes of this node listen on the same port (`SO_REUSEPORT`); see `wire.shared_port`.
-        limits: how many may connect, and how fast; without limits by default.
-        requests, unread: what all connections may hold; several listeners may share them. Its own by default, as large
-            as `settings` say.
+        limits: connection limits; none by default.
+        requests, unread: bounds on buffered bytes, which several listeners may share; by default this listener's own,
+            with the bounds of `settings`.
 
     Attributes:
-        port: the port that was bound, after `start`.
+        port: the bound port, after `start`.
     """
 
     def __init__(
@@ -108,8 +107,8 @@ class Listener:
 
     @property
     def security(self) -> ListenerSecurity:
-        """May be exchanged while connections are open; it holds for those to come, and for sessions to be renewed. Open
-        sessions end whose user was removed or has another credential for the mechanism.
+        """The current security settings. A new value applies to later connections and re-authentications; open sessions
+        end if their user was removed, or its credential for the mechanism has changed.
         """
         return self._shared.security
 
@@ -119,15 +118,15 @@ class Listener:
         open_channels = list(self._context.channels) if self._context is not None else []
         ended = sum(isinstance(each, SecureChannel) and each.revoke(security) for each in open_channels)
         if ended:
-            log.info("ended sessions whose users were removed or changed", listener=self.name, sessions=ended)
+            log.info("wire.sessions_revoked", listener=self.name, sessions=ended)
 
     @property
     def connection_count(self) -> int:
-        """Open connections."""
+        """Number of open connections."""
         return len(self._context.channels) if self._context is not None else 0
 
     def counters(self) -> dict[str, Any]:
-        """What was counted since the start, in plain values; see `ListenerCounters`."""
+        """The counters since the start as plain values; see `ListenerCounters`."""
         context = self._context
         return {
             "listener": self.name,
@@ -141,7 +140,7 @@ class Listener:
         }
 
     async def start(self) -> None:
-        """Binds and accepts connections from now on.
+        """Binds the address and starts to accept connections.
 
         Raises:
             InvalidConfigError: the address cannot be bound.
@@ -165,10 +164,10 @@ class Listener:
         self._sweep_later(loop)
 
     async def stop(self, deadline_ms: int) -> None:
-        """Accepts no more, has the requests in flight answered, and closes every connection.
+        """Stops accepting, waits until the requests in flight are answered, and closes all connections.
 
         Args:
-            deadline_ms: how long that may take [ms]; what is left then is cut off.
+            deadline_ms: time limit [ms]; connections that remain are aborted.
         """
         await self._stop_accepting()
         if self._context is None:
@@ -185,10 +184,10 @@ class Listener:
         self._shared.checks.close()
 
     def close_idle(self, now_ms: int) -> None:
-        """Ends the connections on which nothing arrived for `connections_max_idle_ms`, as of `now_ms` (monotonic),
-        the handshakes and requests that take too long, and those that leave too much unread.
+        """Closes idle connections (`connections_max_idle_ms`) as of `now_ms` (monotonic), handshakes and requests that
+        take too long, and connections with too many unread responses.
 
-        The listener calls it by itself.
+        The listener calls it periodically.
         """
         if self._context is None:
             return
@@ -198,15 +197,17 @@ class Listener:
         self._context.requests.expire(now_ms)
         self._context.unread.review()
         for reason, count in self._context.limiter.overdue(now_ms):
-            log.warning("more of what was logged before", reason=reason, listener=self.name, cases=count)
+            log.warning(
+                "wire.repeated", message="cases that were not logged", reason=reason, listener=self.name, cases=count
+            )
 
     def close_excess(self, excess: int) -> None:
-        """Ends the connections that were used longest ago, until so many are gone or about to go."""
+        """Closes the least recently used connections, so that `excess` connections are closed or closing."""
         if self._context is None:
             return
-        going = [channel for channel in self._context.channels if channel.is_ending]
+        ending = [channel for channel in self._context.channels if channel.is_ending]
         staying = (channel for channel in self._context.channels if not channel.is_ending)
-        for channel in heapq.nsmallest(excess - len(going), staying, key=lambda channel: channel.last_active_ms):
+        for channel in heapq.nsmallest(excess - len(ending), staying, key=lambda channel: channel.last_active_ms):
             channel.drain(CloseReason.EXCESS_CONNECTION)
 
     async def _bind(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
@@ -238,7 +239,7 @@ class Listener:
             try:
                 accepted, address = await loop.sock_accept(listening)
             except OSError as error:
-                if error.errno not in _OF_THE_PEER:
+                if error.errno not in _PEER_ERRORS:
                     await self._pause_after(error, context)
                 continue
             if accepted.fileno() >= self._settings.max_client_descriptors:
@@ -257,18 +258,19 @@ class Listener:
             self._adopting.add(task)
             task.add_done_callback(self._adopting.discard)
             if not security.has_handshake:
-                # A stop must not cut a connection off between its socket and its channel.
+                # A stop must not interrupt a connection between its socket and its channel.
                 await asyncio.shield(task)
 
     async def _pause_after(self, error: OSError, context: ListenerContext) -> None:
-        """Waits for descriptors to come free; the connections stay in the backlog meanwhile."""
+        """Waits for free descriptors; new connections stay in the backlog meanwhile."""
         self._counters.accept_errors += 1
         context.held.close_all()
         count = context.limiter.admit("accept_error", self._time.hi_res_clock_ms())
         if count:
-            hint = ": raise the limit of open files (ulimit -n)" if error.errno in _EXHAUSTED else ""
+            hint = {"message": "raise the limit of open files (ulimit -n)"} if error.errno in _EXHAUSTED else {}
             log.error(
-                f"cannot accept connections{hint}",
+                "wire.accept_failed",
+                **hint,
                 listener=self.name,
                 error=str(error),
                 open_connections=len(context.channels),
@@ -279,11 +281,11 @@ class Listener:
     async def _take_place(
         self, context: ListenerContext, accepted: socket.socket, peer: tuple[str, int], security: ListenerSecurity
     ) -> Place | Refusal:
-        """Waits until the limits have a place for the connection; one that they refuse is closed and counted here."""
+        """Waits for a place in the limits; a refused connection is closed and counted here."""
         host = None if security.proxy is not None else peer[0]
         waits: list[str] = []
         try:
-            place = await self._limits.take(self.name, host, lambda detail: self._tell_of_wait(context, detail, waits))
+            place = await self._limits.take(self.name, host, lambda detail: self._count_wait(context, detail, waits))
         except BaseException:
             accepted.close()
             raise
@@ -293,7 +295,7 @@ class Listener:
             count = context.limiter.admit(place.reason, self._time.hi_res_clock_ms())
             if count:
                 log.warning(
-                    "refused a connection",
+                    "wire.connection_refused",
                     reason=place.reason,
                     detail=place.detail,
                     listener=self.name,
@@ -303,14 +305,14 @@ class Listener:
             context.held.close_after(accepted, place.hold_ms)
         return place
 
-    def _tell_of_wait(self, context: ListenerContext, detail: str, waits: list[str]) -> None:
-        """Says that a connection waits; it is counted once, though it may wait for several things, one by one."""
+    def _count_wait(self, context: ListenerContext, detail: str, waits: list[str]) -> None:
+        """Counts and logs a connection that waits; it is counted once, even if it waits for several limits."""
         if not waits:
             self._counters.accept_waits += 1
         waits.append(detail)
         count = context.limiter.admit("accept_wait", self._time.hi_res_clock_ms())
         if count:
-            log.warning("connections wait to be accepted", detail=detail, listener=self.name, connections=count)
+            log.warning("wire.accept_delayed", detail=detail, listener=self.name, connections=count)
 
     async def _adopt(
         self,
@@ -320,7 +322,7 @@ class Listener:
         security: ListenerSecurity,
         place: Place,
     ) -> None:
-        """Gives the connection its channel, which from then on has the place; without one it is given back."""
+        """Creates the connection's channel, which takes over the place; without a channel, the place is given back."""
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -328,7 +330,10 @@ class Listener:
             if security.has_handshake:
                 self._counters.accepted += 1
                 admission = Admission(
-                    *(context, self._shared, security, accepted),
+                    context=context,
+                    shared=self._shared,
+                    security=security,
+                    accepted=accepted,
                     local=local,
                     peer=peer,
                     index=next(self._indexes),
@@ -336,29 +341,22 @@ class Listener:
                 )
                 await admission.run()
                 return
-            channel = self._make_channel(context, local, peer, place)
+            channel = TcpChannel(
+                context,
+                connection_id=f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{next(self._indexes)}",
+                client_address=peer[0],
+                client_port=peer[1],
+                place=place,
+            )
             await context.loop.connect_accepted_socket(lambda: as_protocol(channel), accepted)
         except OSError:
-            accepted.close()  # the peer is gone already
+            accepted.close()  # the peer has closed already
             context.limits.give_back(place)
             return
         except BaseException:
             context.limits.give_back(place)
             raise
         self._counters.accepted += 1
-
-    def _make_channel(
-        self, context: ListenerContext, local: tuple[str, int], peer: tuple[str, int], place: Place
-    ) -> TcpChannel:
-        (local_host, local_port), (host, port) = local, peer
-        index = next(self._indexes)
-        return TcpChannel(
-            context,
-            connection_id=f"{local_host}:{local_port}-{host}:{port}-{index}",
-            client_address=host,
-            client_port=port,
-            place=place,
-        )
 
     async def _stop_accepting(self) -> None:
         if self._accepting is not None:
@@ -388,6 +386,6 @@ class Listener:
 
 
 def _endpoint(address: tuple[Any, ...]) -> tuple[str, int]:
-    """Host and port; an IPv4 peer of a dual-stack socket in its own form, as Java shows it."""
+    """Host and port; an IPv4 peer of a dual-stack socket as an IPv4 address, as in Java."""
     host, port = address[:2]
     return host.removeprefix("::ffff:") if "." in host else host, port

@@ -1,4 +1,4 @@
-"""How a listener's clients prove who they are, as one value that can be exchanged while the listener runs."""
+"""The security settings of a listener, as one value that can be replaced while the listener runs."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ class ListenerSecurity:
     """The security of one listener.
 
     Attributes:
-        protocol: what it speaks.
-        tls: certificates and versions; there if the protocol has TLS.
-        principal_mapper: names clients by their certificates.
-        sasl: mechanisms and users; there if the protocol has SASL.
-        proxy: who sends a PROXY header; None where nobody does.
+        protocol: the security protocol.
+        tls: certificates and versions, exactly if the protocol has TLS.
+        principal_mapper: maps certificates to principals.
+        sasl: mechanisms and users, exactly if the protocol has SASL.
+        proxy: addresses that send a PROXY header; None for none.
 
     Raises:
-        ValueError: the protocol needs what is not there.
+        ValueError: `tls` or `sasl` does not match the protocol.
     """
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
@@ -36,5 +36,5 @@ class ListenerSecurity:
 
     @property
     def has_handshake(self) -> bool:
-        """True if something comes before the first request."""
+        """True if a handshake precedes the first request."""
         return self.protocol is not SecurityProtocol.PLAINTEXT or self.proxy is not None

@@ -1,4 +1,4 @@
-"""What can be set on a listener; the defaults have their home here."""
+"""The settings of a listener, with their defaults."""
 
 from dataclasses import dataclass, fields
 
@@ -13,26 +13,26 @@ class ListenerSettings:
 
     Attributes:
         socket_request_max_bytes: largest request [B]. Kafka's default is 100 MiB, for batches of records; the largest
-            request here is a push of `telemetry.max.bytes` (1 MiB), and what one peer may make us hold should be
-            near to what is useful.
-        socket_listen_backlog_size: connections that the kernel keeps until they are accepted. Kafka's default is 50,
-            too few for a fleet that reconnects after a restart; the kernel cuts it to `net.core.somaxconn`.
-        connections_max_idle_ms: a connection on which nothing arrives for so long is closed [ms]; within a tenth more.
-        max_in_flight_requests: requests of one connection that may wait for their response to leave.
-        write_high_water_bytes: unread responses of one connection from which on none of its requests is handled [B].
-        queued_max_request_bytes: bytes of incomplete and waiting requests over all connections [B]; beyond, the
-            connections that held most for longest are closed. Kafka's `queued.max.request.bytes`, there unbounded.
-        request_receive_timeout_ms: how long a request may take from its first byte to its last [ms]. Clients give up
-            earlier by themselves: Java's and franz-go's after 30 s or less, librdkafka after 60 s.
-        queued_max_response_bytes: responses that the peers of all connections leave unread [B]; beyond, the connections
-            that hold most of them are closed.
-        max_client_descriptors: a connection whose descriptor's number is this or more is refused. The system hands out
-            the lowest free number, so that it tells how many are open; those above are for everything but clients.
+            request here is a push of `telemetry.max.bytes` (1 MiB), and the memory that one peer can occupy should be
+            of that order.
+        socket_listen_backlog_size: connections that the kernel queues until they are accepted. Kafka's default is 50,
+            too few for a fleet that reconnects after a restart; the kernel limits it to `net.core.somaxconn`.
+        connections_max_idle_ms: a connection without traffic for this long is closed, at most a tenth later [ms].
+        max_in_flight_requests: requests of one connection whose responses are not yet sent.
+        write_high_water_bytes: unread responses of one connection from which on its requests are not handled [B].
+        queued_max_request_bytes: incomplete and waiting requests of all connections [B]; beyond it, the connections
+            that held the most for longest are closed. Kafka's `queued.max.request.bytes`, unbounded there.
+        request_receive_timeout_ms: time limit from a request's first byte to its last [ms]. Clients time out earlier:
+            Java's and franz-go's after 30 s or less, librdkafka after 60 s.
+        queued_max_response_bytes: unread responses of all connections [B]; beyond it, the connections that hold the
+            most are closed.
+        max_client_descriptors: a connection is refused if its descriptor's number is not below this. The system
+            assigns the lowest free number, so the number shows how many are open; the rest is reserved for the node.
         accept_error_pause_ms: pause when the process is out of descriptors or memory [ms].
         close_linger_ms: how long a closing connection may take to read its last responses [ms].
-        handshake_timeout_ms: how long PROXY header, TLS and SASL of one connection may take together [ms].
-        max_unfinished_handshakes: connections that are not let in yet; for one more, the oldest of the address that has
-            most of them is closed (`wire.handshakes`).
+        handshake_timeout_ms: time limit of a connection's PROXY header, TLS and SASL together [ms].
+        max_unfinished_handshakes: maximum number of unfinished handshakes; for one more, the oldest of the address with
+            the most is closed (`wire.handshakes`).
 
     Raises:
         InvalidConfigError: a value is not positive.

@@ -1,17 +1,17 @@
-"""What counts as one source of connections where sources are bounded or compared. Imports nothing of the project."""
+"""The network of an address, which counts as one source where sources are limited."""
 
 import functools
 import ipaddress
 from typing import Final
 
 _IPV6_NETWORK_BITS: Final = 64
-"""What one IPv6 customer is given at the least (RFC 6177): its single addresses cost nothing."""
-_KEPT: Final = 4_096
+"""The smallest network of an IPv6 customer (RFC 6177), who can use any of its addresses."""
+_CACHE_SIZE: Final = 4_096
 
 
-@functools.lru_cache(_KEPT)
+@functools.lru_cache(_CACHE_SIZE)
 def network_of(address: str) -> str:
-    """An IPv4 address itself, the /64 network of an IPv6 address; a text that is neither stays as it is.
+    """An IPv4 address itself, or the /64 network of an IPv6 address; any other text is returned unchanged.
 
     >>> network_of("192.0.2.7"), network_of("2001:db8:1:2:3::4"), network_of("fe80::1%eth0")
     ('192.0.2.7', '2001:db8:1:2::/64', 'fe80::/64')

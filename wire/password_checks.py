@@ -1,4 +1,4 @@
-"""Password checks, which take milliseconds each: done in one thread beside the loop, fairly among clients' networks."""
+"""Password checks, which take milliseconds each: run in one thread beside the loop, fairly among client networks."""
 
 import asyncio
 from collections import OrderedDict
@@ -13,23 +13,23 @@ from wire.sasl.mechanism import PasswordCheck
 log = structlog.get_logger(__name__)
 
 _NETWORK_SHARE: Final = 8
-"""One network may have this part of all waiting checks, so that the rest of the room is there for others."""
-_MAX_SUSPECTS: Final = 10_000
-"""Networks that are remembered for a wrong password; of more, the one whose latest came first is forgotten."""
+"""Divisor: the part of all waiting checks that one network may have."""
+_MAX_DEMOTED: Final = 10_000
+"""Maximum number of networks remembered for a wrong password; beyond it, the least recent one is forgotten."""
 
 
 class PasswordChecks:
     """The password checks of one listener.
 
-    Networks take turns, a check each, so that a network that sends many passwords delays itself. Those whose latest
-    password was wrong come after all others, so that a flood from many networks delays itself too. What is too much is
-    refused without a check; that says nothing of the password, so the client must not be told that it is wrong.
+    Networks take turns, one check each, so that a network that sends many passwords delays only itself. Networks whose
+    latest password was wrong come last, so that a flood from many networks delays only itself too. Excess checks are
+    refused without a result: the password may be right, so the client must not get an authentication error.
 
     Args:
-        max_waiting: checks that may wait, of all networks; of one network an eighth of them.
+        max_waiting: maximum number of waiting checks; of one network, an eighth of it.
     """
 
-    __slots__ = ("_executor", "_is_busy", "_max", "_max_of_network", "_suspects", "_waiting", "_waiting_count")
+    __slots__ = ("_demoted", "_executor", "_is_busy", "_max", "_max_of_network", "_waiting", "_waiting_count")
 
     def __init__(self, max_waiting: int) -> None:
         self._max = max(1, max_waiting)
@@ -39,12 +39,12 @@ class PasswordChecks:
         self._waiting_count = 0
         self._is_busy = False
         self._executor: ThreadPoolExecutor | None = None
-        self._suspects: LRUCache[str, None] = LRUCache(_MAX_SUSPECTS)  # networks whose latest password was wrong
+        self._demoted: LRUCache[str, None] = LRUCache(_MAX_DEMOTED)  # networks whose latest password was wrong
 
     def submit(
         self, check: PasswordCheck, network: str, loop: asyncio.AbstractEventLoop
     ) -> asyncio.Future[bool | None]:
-        """Has a password checked when its network's turn comes; None where it is not checked, now or later.
+        """Queues a password check; the result is None if the check is refused, now or later.
 
         Cancel the result when the connection has ended.
         """
@@ -59,19 +59,19 @@ class PasswordChecks:
         return result
 
     def close(self) -> None:
-        """Checks no more."""
+        """Stops the thread; waiting checks are cancelled."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _make_room(self, network: str) -> bool:
-        """False if the network has its share, or there is no room and no other network has less right to its own."""
+        """False if the network has its share, or the queue is full and no other network has a lower priority."""
         own = len(self._waiting.get(network, ()))
         if own >= self._max_of_network:
             return False
         if self._waiting_count < self._max:
             return True
-        last = max(self._waiting, key=lambda each: (each in self._suspects, len(self._waiting[each])))
-        if (last in self._suspects, len(self._waiting[last])) <= (network in self._suspects, own + 1):
+        last = max(self._waiting, key=lambda each: (each in self._demoted, len(self._waiting[each])))
+        if (last in self._demoted, len(self._waiting[last])) <= (network in self._demoted, own + 1):
             return False
         newest = next(reversed(self._waiting[last]))
         self._remove(last, newest)
@@ -91,14 +91,14 @@ class PasswordChecks:
         if self._is_busy or not self._waiting:
             return
         first = next(iter(self._waiting))
-        network = next((each for each in self._waiting if each not in self._suspects), first)
+        network = next((each for each in self._waiting if each not in self._demoted), first)
         result = next(iter(self._waiting[network]))
         check = self._remove(network, result)
         assert check is not None
         if network in self._waiting:
             self._waiting.move_to_end(network)
         if self._executor is None:
-            # One thread, so that a core is left for the clients; the hash is computed without the interpreter's lock.
+            # One thread, which leaves a core for clients; the hash is computed without the interpreter's lock.
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="password-check")
         self._is_busy = True
         running = loop.run_in_executor(self._executor, check.run)
@@ -115,8 +115,8 @@ class PasswordChecks:
         if done.cancelled():  # the listener has stopped
             return
         error = done.exception()
-        if error is not None:  # a fault of ours, which says nothing of the password
-            log.error("a password could not be checked", exc_info=error)
+        if error is not None:  # a local error: the password may be right
+            log.error("wire.password_check_failed", exc_info=error)
         else:
             self._remember(network, done.result())
         if not result.done():
@@ -124,6 +124,6 @@ class PasswordChecks:
         self._run_next(loop)
 
     def _remember(self, network: str, is_right: bool) -> None:
-        self._suspects.pop(network, None)
+        self._demoted.pop(network, None)
         if not is_right:
-            self._suspects[network] = None
+            self._demoted[network] = None

@@ -1,7 +1,7 @@
-"""`ssl.principal.mapping.rules` (KIP-371): from a certificate's distinguished name to a principal's name.
+"""`ssl.principal.mapping.rules` (KIP-371): maps a certificate's distinguished name to a principal name.
 
-As Kafka's `SslPrincipalMapper`: the first rule whose whole pattern fits decides. Patterns are an operator's, and use
-what Java's expressions have (look-ahead, back references); so Python's engine runs them, and not RE2.
+As in Kafka's `SslPrincipalMapper`, the first rule whose pattern matches the whole name decides. Operators write the
+patterns and may use look-ahead and back references as in Java; Python's `re` supports these, RE2 does not.
 """
 
 import re
@@ -23,7 +23,7 @@ class _Rule:
     case: str
 
     def apply(self, name: str) -> str | None:
-        """The principal's name, or None where the rule does not fit."""
+        """The principal name, or None if the rule does not match."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -34,7 +34,7 @@ class _Rule:
         return result
 
     def _replaced(self, match: re.Match[str]) -> str:
-        r"""Java's replacement: `$1` is a group, a reference to no group stands for itself, `\` takes what follows."""
+        r"""Java's replacement: `$1` is a group, a reference to a missing group is kept, `\` escapes a character."""
 
         def put(reference: re.Match[str]) -> str:
             literal, group = reference.groups()
@@ -56,7 +56,7 @@ class PrincipalMapper:
         rules: in Kafka's form, `RULE:pattern/replacement/[LU]` or `DEFAULT`, separated by commas.
 
     Raises:
-        ValueError: a rule has another form, or its pattern is no regular expression.
+        ValueError: a rule is malformed, or its pattern is not a regular expression.
     """
 
     __slots__ = ("_rules",)
@@ -65,25 +65,18 @@ class PrincipalMapper:
         self._rules = _parse(rules)
 
     def name_of(self, distinguished_name: str) -> str | None:
-        """The principal's name, or None where no rule fits: such a client is not let in."""
-        for rule in self._rules:
-            name = rule.apply(distinguished_name)
-            if name is not None:
-                return name
-        return None
+        """The principal name, or None if no rule matches; such a client is refused."""
+        names = (rule.apply(distinguished_name) for rule in self._rules)
+        return next((name for name in names if name is not None), None)
 
 
 def _parse(text: str) -> tuple[_Rule, ...]:
-    rules = []
-    for part in _SPLITTER.finditer(text.strip()):
-        rule = _parse_rule(part[1])
-        if rule is not None:
-            rules.append(rule)
-    return tuple(rules)
+    rules = (_parse_rule(part[1]) for part in _SPLITTER.finditer(text.strip()))
+    return tuple(rule for rule in rules if rule is not None)
 
 
 def _parse_rule(text: str) -> _Rule | None:
-    """One rule; None for an empty one, which is passed over."""
+    """One rule; None for an empty one, which is ignored."""
     match = _PARSER.match(text)
     if match is None or match.end() != len(text):
         raise ValueError(f"the rule {text!r} is neither DEFAULT nor RULE:pattern/replacement/ with L, U or nothing")
@@ -94,4 +87,4 @@ def _parse_rule(text: str) -> _Rule | None:
     try:
         return _Rule(re.compile(match[2]), match[3], match[4])
     except re.error as error:
-        raise ValueError(f"the pattern {match[2]!r} is no regular expression: {error}") from error
+        raise ValueError(f"the pattern {match[2]!r} is not a regular expression: {error}") from error

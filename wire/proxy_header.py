@@ -1,7 +1,7 @@
-"""The header that a load balancer sends before the client's bytes: the PROXY protocol, versions 1 and 2.
+"""The PROXY protocol, versions 1 and 2: the header that a load balancer sends before the client's bytes.
 
-Source: "The PROXY protocol", HAProxy Technologies, versions 1 & 2. No I/O; who may send such a header is a matter of
-`ProxyTrust`, and it is read from the socket in `wire.admission`.
+Source: "The PROXY protocol", HAProxy Technologies, versions 1 & 2. No I/O here: `wire.admission` reads the socket.
+`ProxyTrust` holds the addresses that may send a header.
 """
 
 import ipaddress
@@ -14,9 +14,9 @@ from typing import Final
 from wire.errors import ProtocolError
 
 MAX_V1_BYTES: Final = 107
-"""The longest line of version 1, its line end included (section 2.1)."""
+"""The longest line of version 1, with its line end (section 2.1)."""
 MAX_V2_BYTES: Final = 16 + 4_096
-"""The longest header of version 2 that is read: addresses take 36 bytes, the rest is for TLVs, which are skipped."""
+"""The longest accepted header of version 2: addresses take 36 bytes, the rest is for TLVs, which are skipped."""
 
 _V1: Final = b"PROXY "
 _V2: Final = b"\r\n\r\n\0\r\nQUIT\n"
@@ -32,20 +32,20 @@ _PORT = re.compile(rb"0|[1-9]\d{0,4}")
 
 @dataclass(frozen=True, slots=True)
 class ProxiedAddress:
-    """Whom the header speaks for: the client's own address and port; an IPv4 client in its own form."""
+    """The client's own address and port from the header; an IPv4-mapped address as an IPv4 address."""
 
     host: str
     port: int
 
 
 class ProxyTrust:
-    """Whose headers are believed.
+    """The addresses that may send a PROXY header.
 
     Args:
         networks: addresses and networks, for example `10.0.0.0/8` or `fd00::1`.
 
     Raises:
-        ValueError: one of them is no address, or has bits set beyond its prefix.
+        ValueError: one of them is not an address, or has bits set beyond its prefix.
     """
 
     __slots__ = ("_networks",)
@@ -54,17 +54,17 @@ class ProxyTrust:
         self._networks = tuple(ipaddress.ip_network(network) for network in networks)
 
     def includes(self, host: str) -> bool:
-        """True if a connection from `host` begins with a header, which is then believed."""
+        """True if a connection from `host` begins with a trusted header."""
         address = ipaddress.ip_address(host.partition("%")[0])
         return any(address in network for network in self._networks)
 
 
 class ProxyHeaderDecoder:
-    """Bytes in, one header out; says how many of the bytes are the header's, since what follows is not its own.
+    """Bytes in, one header out; returns how many of the bytes belong to the header.
 
     Attributes:
-        is_complete: True once the header was read to its end.
-        address: whom it speaks for; None for the sender itself (LOCAL, UNKNOWN, AF_UNSPEC), as in a health check.
+        is_complete: True once the whole header was received.
+        address: the client; None for the sender itself (LOCAL, UNKNOWN, AF_UNSPEC), as in a health check.
     """
 
     __slots__ = ("_held", "address", "is_complete")
@@ -75,10 +75,10 @@ class ProxyHeaderDecoder:
         self.address: ProxiedAddress | None = None
 
     def receive(self, data: bytes) -> int:
-        """Takes bytes until the header is complete; returns how many of `data` belong to it.
+        """Adds bytes of the header; returns how many bytes of `data` belong to it.
 
         Raises:
-            ProtocolError: `malformed_proxy_header`, the bytes begin no header, or one that cannot be used.
+            ProtocolError: `malformed_proxy_header`, the bytes are not a valid header.
         """
         before = len(self._held)
         seen = self._held + data
@@ -93,9 +93,9 @@ class ProxyHeaderDecoder:
         return len(self._held) - before
 
     def _length_v1(self, seen: bytes) -> int | None:
-        """Length of the line, or None while its end is not there."""
+        """Length of the line, or None before its end has arrived."""
         if not seen.startswith(_V1[: len(seen)]) and not seen.startswith(_V1):
-            raise _malformed("the connection begins with no PROXY header", seen)
+            raise _malformed("the connection does not begin with a PROXY header", seen)
         end = seen.find(b"\n", 0, MAX_V1_BYTES)
         if end >= 0:
             return end + 1
@@ -104,9 +104,9 @@ class ProxyHeaderDecoder:
         return None
 
     def _length_v2(self, seen: bytes) -> int | None:
-        """Length of the header, or None while it is not known."""
+        """Length of the header, or None before it has arrived."""
         if not seen.startswith(_V2[: len(seen)]) and not seen.startswith(_V2):
-            raise _malformed("the connection begins with no PROXY header", seen)
+            raise _malformed("the connection does not begin with a PROXY header", seen)
         if len(seen) < _V2_FIXED.size:
             return None
         length: int = _V2_FIXED.size + _V2_FIXED.unpack_from(seen)[3]
@@ -138,7 +138,7 @@ def _v1_address(word: bytes, version: int, line: bytes) -> ipaddress.IPv4Address
     try:
         address = ipaddress.ip_address(word.decode("ascii"))
     except ValueError as error:
-        raise _malformed(f"an address that is none, {word!r}", line) from error
+        raise _malformed(f"an invalid address, {word!r}", line) from error
     if address.version != version or b"%" in word:
         raise _malformed(f"an address of another family, {word!r}", line)
     return address
@@ -146,21 +146,23 @@ def _v1_address(word: bytes, version: int, line: bytes) -> ipaddress.IPv4Address
 
 def _v1_port(word: bytes, line: bytes) -> int:
     if _PORT.fullmatch(word) is None or int(word) > 65_535:
-        raise _malformed(f"a port that is none, {word!r}", line)
+        raise _malformed(f"an invalid port, {word!r}", line)
     return int(word)
 
 
 def _read_v2(header: bytes) -> ProxiedAddress | None:
     _, command, family, length = _V2_FIXED.unpack_from(header)
     if command == _COMMAND_LOCAL:
-        return None  # a health check of the sender itself; whatever addresses stand there are to be passed over
+        return None  # a health check of the sender itself; its addresses are ignored (section 2.2)
     if command != _COMMAND_PROXY:
-        raise _malformed(f"version and command 0x{command:02x}, 0x20 and 0x21 are known", header)
+        raise _malformed(f"version and command 0x{command:02x}, where 0x20 or 0x21 is required", header)
     if family == _UNSPECIFIED:
         return None
     size = _ADDRESS_BYTES.get(family)
     if size is None:
-        raise _malformed(f"address family and transport 0x{family:02x}, where TCP over IPv4 or IPv6 must be", header)
+        raise _malformed(
+            f"address family and transport 0x{family:02x}, where TCP over IPv4 or IPv6 is required", header
+        )
     if length < 2 * size + 4:
         raise _malformed(f"{length} bytes do not hold the addresses of their family", header)
     start = _V2_FIXED.size

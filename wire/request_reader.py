@@ -1,9 +1,9 @@
-"""Reading request bodies by `kio`'s schemas, for bytes of strangers.
+"""Reads request bodies from untrusted bytes, by `kio`'s schemas.
 
-`kio`'s own reader is not used for what comes from outside. It reserves memory for as many array elements as a
-message announces: 4 bytes are enough to have it abort the whole process. It also refuses tagged fields that the
-schema does not know and booleans other than 0 and 1, which Kafka reads (Kafka protocol guide, KIP-482). The classes
-of the messages are `kio`'s, and well-formed messages read the same (a property test holds both together).
+`kio`'s own reader is not used for requests. It reserves memory for as many array elements as a message announces: 4
+bytes are enough to abort the whole process. It also refuses unknown tagged fields and booleans other than 0 and 1,
+which Kafka accepts (Kafka protocol guide, KIP-482). The message classes are `kio`'s, and well-formed messages read the
+same; a property test compares both readers.
 """
 
 import dataclasses
@@ -19,8 +19,8 @@ from typing import Any, Final
 from wire.errors import ProtocolError
 
 MAX_ARRAY_ELEMENTS: Final = 10_000
-"""Elements that one array of a request may have; nothing that a client asks of this service comes near it. The topics
-of a Metadata request are the only array that is answered one by one, and others wait meanwhile.
+"""Maximum number of elements of an array in a request, far above any real request. The topics of a Metadata request are
+answered one by one, and other requests wait meanwhile.
 """
 
 _NULL_UUID = bytes(16)
@@ -29,7 +29,7 @@ Read = Callable[[bytes, int], tuple[Any, int]]
 
 
 class UnreadableError(Exception):
-    """The bytes do not follow the schema; the text says where. Never leaves this package."""
+    """The bytes do not follow the schema; the text says where. Never raised outside of `wire`."""
 
 
 def read_uvarint(data: bytes, position: int) -> tuple[int, int]:
@@ -57,7 +57,7 @@ def read_uvarint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(data: bytes, position: int) -> int:
-    """Steps over the tagged fields at `position`, none of which is known; returns the position after them.
+    """Skips the tagged fields at `position`, none of which is known; returns the position after them.
 
     Raises:
         UnreadableError, IndexError: the data ends within them.
@@ -162,7 +162,7 @@ def _sized(length: Read, nullable: bool, *, text: bool) -> Read:
         if count < 0:
             if nullable:
                 return None, position
-            raise UnreadableError("null where a value must be")
+            raise UnreadableError("null where a value is required")
         content, end = _slice(data, position, count)
         return (content.decode() if text else content), end
 
@@ -175,8 +175,8 @@ def _array(length: Read, element: Read, nullable: bool) -> Read:
         if count < 0:
             if nullable:
                 return None, position
-            raise UnreadableError("null where an array must be")
-        # No element is shorter than a byte, so that a lie about the count is found before any work is done.
+            raise UnreadableError("null where an array is required")
+        # No element is shorter than a byte, so a wrong count is detected before any work is done.
         if count > min(len(data) - position, MAX_ARRAY_ELEMENTS):
             raise UnreadableError(f"an array of {count} elements in {len(data) - position} bytes")
         elements = []
@@ -232,7 +232,7 @@ def _field_reader(field: dataclasses.Field[Any], *, flexible: bool) -> Read:
 
 @functools.cache
 def _entity_reader(entity_type: Any) -> Read:
-    """Puts the reader of one of `kio`'s classes together, once."""
+    """Builds the reader of one of `kio`'s classes, once."""
     flexible: bool = entity_type.__flexible__
     plain: list[tuple[str, Read]] = []
     tagged: dict[int, tuple[str, Read]] = {}
@@ -249,7 +249,7 @@ def _entity_reader(entity_type: Any) -> Read:
             values[name], position = read_field(data, position)
         if not flexible:
             return entity_type(**values), position
-        if data[position] == 0:  # no tagged field, as nearly always
+        if data[position] == 0:  # no tagged field, the usual case
             return entity_type(**values), position + 1
         tagged_values, position = _read_tagged_fields(tagged, data, position)
         values.update(tagged_values)

@@ -1,4 +1,4 @@
-"""What a listener speaks: Kafka's four security protocols."""
+"""Kafka's four security protocols."""
 
 import enum
 
@@ -17,10 +17,10 @@ class SecurityProtocol(enum.StrEnum):
 
     @property
     def has_tls(self) -> bool:
-        """True if TLS comes before Kafka's protocol."""
+        """True if the connection uses TLS."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
     def has_sasl(self) -> bool:
-        """True if clients authenticate by SASL before their first other request."""
+        """True if clients authenticate by SASL before any other request."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)

@@ -1,9 +1,9 @@
-"""A port that several processes listen on (`SO_REUSEPORT`): it is reserved by their parent, which never listens.
+"""A port that several processes listen on (`SO_REUSEPORT`); their parent reserves it and never listens.
 
-Linux hands each new connection to one of the sockets that listen, by a hash of its addresses. A socket that is bound
-and does not listen gets none, so the parent's keeps the port for the node, and swallows nothing. Each process makes its
-own listening socket: when one dies, the others get all connections from that moment on. A listening socket that the
-parent kept open for it would take its share of them into a backlog that nobody empties.
+Linux assigns each new connection to one of the listening sockets, by a hash of its addresses. A bound socket that does
+not listen gets none, so the parent's socket reserves the port for the node without taking connections. Each process
+has its own listening socket: when one dies, the others get all connections from then on. If the parent kept that
+socket open, its connections would wait in a backlog that no process accepts from.
 """
 
 import errno
@@ -13,7 +13,7 @@ from base.errors import InvalidConfigError
 
 
 def reserve_port(name: str, host: str, port: int) -> socket.socket:
-    """Binds a port for processes to share; it is theirs until the socket is closed and none of them listens.
+    """Reserves a port for several processes, until the socket is closed and none of them listens.
 
     Args:
         name: the listener's name, for the error.
@@ -21,8 +21,8 @@ def reserve_port(name: str, host: str, port: int) -> socket.socket:
         port: 0 for any free one.
 
     Raises:
-        InvalidConfigError: it cannot be bound, or another process listens there: of the same user, it would otherwise
-            share the connections without a word.
+        InvalidConfigError: the address cannot be bound, or another process listens there; without this check, a
+            process of the same user would silently get a share of the connections.
     """
     try:
         if port:
@@ -33,7 +33,7 @@ def reserve_port(name: str, host: str, port: int) -> socket.socket:
 
 
 def cannot_bind(name: str, host: str, port: int, error: Exception) -> InvalidConfigError:
-    """One sentence on why a listener's address cannot be bound."""
+    """The error for a listener's address that cannot be bound."""
     in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
     hint = "; is another process using the port?" if in_use else ""
     return InvalidConfigError(f"listener {name} cannot bind {host or '*'}:{port}: {error}{hint}")

@@ -4,17 +4,17 @@ import re
 from typing import Final
 
 UNKNOWN_SOFTWARE: Final = "unknown"
-"""Name and version of a client that has not said them (Kafka's `ClientInformation.UNKNOWN_NAME_OR_VERSION`)."""
+"""Name and version of a client that did not send them (Kafka's `ClientInformation.UNKNOWN_NAME_OR_VERSION`)."""
 
 MAX_KEPT_CHARACTERS: Final = 4_096
-"""Of a software name or version, as kept for the life of a connection. Kafka's pattern has no limit, so that one frame
-could hold `socket.request.max.bytes` of memory for as long as its connection is open."""
+"""Longest software name or version that is kept for a connection. Kafka's pattern has no limit, so one frame could
+occupy `socket.request.max.bytes` of memory while its connection is open."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def is_valid_software(text: str) -> bool:
-    """True for what Kafka takes as a software name or version.
+    """True for a software name or version that Kafka accepts.
 
     Letters, digits, `-` and `.`, with a letter or digit at both ends (Kafka's `ApiVersionsRequest.isValid`; Kafka
     answers INVALID_REQUEST otherwise).

@@ -1,5 +1,5 @@
-"""TLS of a listener: from Kafka's PEM keys to an `ssl.SSLContext`. What is in a client's certificate is read in
-`wire.distinguished_name`.
+"""TLS of a listener: makes an `ssl.SSLContext` from Kafka's `ssl.*` keys. `wire.distinguished_name` reads client
+certificates.
 """
 
 import enum
@@ -16,15 +16,15 @@ from base.errors import FleetgaugeError
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 TLS_VERSIONS: Final = tuple(_VERSIONS)
-"""What can stand in `ssl.enabled.protocols`; older versions are broken, and Kafka has them off as well (KIP-553)."""
+"""Values of `ssl.enabled.protocols`; older versions are broken, and disabled in Kafka too (KIP-553)."""
 
 
 class TlsConfigError(FleetgaugeError):
-    """Certificates or keys that cannot be used.
+    """A certificate or key cannot be used.
 
     Attributes:
-        key: the configuration key at fault.
-        problem: what is wrong with it and what to do.
+        key: the configuration key.
+        problem: what is wrong, and the remedy.
     """
 
     def __init__(self, key: str, problem: str) -> None:
@@ -37,7 +37,7 @@ class TlsConfigError(FleetgaugeError):
 
 
 class ClientAuth(enum.StrEnum):
-    """Whether clients show a certificate (`ssl.client.auth`)."""
+    """Whether clients present a certificate (`ssl.client.auth`)."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -53,13 +53,13 @@ _VERIFY_MODES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """Kafka's `ssl.*` keys of one listener; texts are empty where nothing was set.
+    """Kafka's `ssl.*` keys of one listener; an empty text means that a key is not set.
 
     Attributes:
         keystore_location: a PEM file with the private key and the certificate chain.
         certificate_chain, key: the same as PEM text, instead of the file.
         key_password: of an encrypted private key.
-        truststore_location, truststore_certificates: what client certificates must be signed by, as a file or text.
+        truststore_location, truststore_certificates: CA certificates of client certificates, as a file or text.
         client_auth: see `ClientAuth`.
         versions: names out of `TLS_VERSIONS`.
     """
@@ -75,15 +75,15 @@ class TlsSettings:
 
 
 def make_server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Reads certificates and keys anew; connections that are open keep what they began with.
+    """Reads certificates and keys again; open connections keep the ones that they started with.
 
     Raises:
-        TlsConfigError: something is missing, cannot be read, or does not fit together.
+        TlsConfigError: a file or key is missing, unreadable, or does not match another one.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [_VERSIONS[name] for name in settings.versions]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
-    # A client may not have us do the dear half of a handshake again and again on one connection.
+    # A client must not repeat the expensive part of a handshake on one connection.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     _load_identity(context, settings)
     _load_trust(context, settings)
@@ -113,7 +113,7 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
 def _load_chain(context: ssl.SSLContext, key: str, path: str, password: str) -> None:
     _refuse_other_stores(key, path)
     try:
-        # A password is always given, since OpenSSL would otherwise ask for it on the terminal.
+        # A password is always passed, since OpenSSL would otherwise prompt for it on the terminal.
         context.load_cert_chain(path, password=password)
     except ssl.SSLError as error:
         raise TlsConfigError(key, _identity_problem(error, path, has_password=bool(password))) from error
@@ -125,7 +125,7 @@ def _identity_problem(error: ssl.SSLError, path: str, *, has_password: bool) -> 
     reason = error.reason or ""
     if reason == "KEY_VALUES_MISMATCH":
         return f"the private key in {path} belongs to another certificate; the node's own certificate comes first"
-    # OpenSSL names a wrong password in many ways, and none for a certain one: what the file says is surer.
+    # OpenSSL reports a wrong password in many ways, so the file's content decides.
     if b"ENCRYPTED" in Path(path).read_bytes():
         hint = "ssl.key.password does not open it" if has_password else "it is encrypted: set ssl.key.password"
         return f"the private key in {path} cannot be read: {hint}"
@@ -140,7 +140,7 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
         if settings.client_auth is not ClientAuth.NONE:
             raise TlsConfigError(
                 "ssl.truststore.location",
-                f"ssl.client.auth={settings.client_auth} needs the certificates of who signs those of clients",
+                f"ssl.client.auth={settings.client_auth} needs the CA certificates of client certificates",
             )
         return
     key = "ssl.truststore.location" if location else "ssl.truststore.certificates"
@@ -159,12 +159,12 @@ _DER: Final = b"\x30"
 
 
 def _refuse_other_stores(key: str, path: str) -> None:
-    """Says how to go on where a file is a Java keystore, a PKCS12 store or a bare DER certificate."""
+    """Raises an error with the remedy if a file is a Java keystore, a PKCS12 store or a bare DER certificate."""
     try:
         with Path(path).open("rb") as file:
             first = file.read(4)
     except (OSError, ValueError):
-        return  # said by who reads it
+        return  # the caller reports it
     if first == _JKS:
         raise TlsConfigError(key, f"{path} is a Java keystore (JKS). {HOW_TO_CONVERT}")
     if first.startswith(_DER):
@@ -179,7 +179,7 @@ HOW_TO_CONVERT: Final = (
 
 @contextmanager
 def _private_file(text: str) -> Iterator[str]:
-    """A file for this user's eyes while it is read: Python's ssl takes keys from files alone."""
+    """A temporary file that only this user can read, since Python's ssl loads keys only from files."""
     descriptor, path = tempfile.mkstemp(prefix="fleetgauge-", suffix=".pem")
     try:
         with os.fdopen(descriptor, "w") as file:

@@ -1,4 +1,4 @@
-"""The command line: `fleetgauge`. One file per command; this one lists them and turns our errors into one sentence."""
+"""The command line `fleetgauge`: one file per command. This one combines them, and prints errors as one sentence."""
 
 import importlib.util
 import sys
@@ -77,7 +77,7 @@ app = typer.Typer(
 )
 def fleet(context: typer.Context) -> None:
     """Analyse the fleet of clients with PySpark; see fleetgauge fleet --help."""
-    # Loaded only now: the sink runs without Java and PySpark.
+    # Imported only here: the sink runs without Java and PySpark.
     try:
         commands = importlib.import_module("fleet.cli")
     except ModuleNotFoundError as error:
@@ -109,11 +109,11 @@ def _top(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Holds the options that stand before a command."""
+    """The options before a command."""
 
 
 def main() -> None:
-    """Entry point of the `fleetgauge` script; an error of ours is one sentence and exit code 1."""
+    """Entry point of the `fleetgauge` script; a `FleetgaugeError` is one sentence and exit code 1."""
     try:
         app()
     except FleetgaugeError as error:

@@ -1,4 +1,4 @@
-"""`fleetgauge clients`: the client instances of a running `fleetgauge serve` or `export`, as of now."""
+"""`fleetgauge clients`: the current client instances of a running `fleetgauge serve` or `export`."""
 
 import csv
 import json
@@ -20,12 +20,13 @@ from fleetgauge.admin.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, Clien
 from fleetgauge.admin.node_socket import NotRunningError, ask, read_status
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.status import running_exports
+from fleetgauge.cli.tables import selected
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.data_dir import DataDirectory
 from telemetry.instances.client_state import ClientState
 from telemetry.instances.inventory import ClientFilter, ClientRow, key_among, sender_key, with_software_of
 from terminal.options import Columns
-from terminal.table import chosen_columns, print_rows, wide_console
+from terminal.table import print_rows, wide_console
 from terminal.text import csv_value, printable
 
 Row = dict[str, Any]
@@ -41,12 +42,13 @@ _LEAST: Final = (
     "last push",
 )  # fmt: skip
 _OF_TOPIC: Final = ("broker", "partition")
-"""Shown for the clients of a topic; for those of a node, `_OF_NODE`."""
+"""Columns only for the clients of a topic."""
 _OF_NODE: Final = ("subscription",)
+"""Columns only for the clients of a node."""
 
 
-class QuestionError(FleetgaugeError):
-    """The node did not take the question; the text says why."""
+class RequestError(FleetgaugeError):
+    """The request is invalid, or the node refused it."""
 
 
 def clients(
@@ -54,33 +56,31 @@ def clients(
     override: Overrides = None,
     log_dirs: LogDirs = None,
     url: Annotated[
-        str | None, typer.Option("--url", help="The HTTP port of a node elsewhere, e.g. http://10.0.0.5:9465.")
+        str | None, typer.Option("--url", help="Address of another node's HTTP listener, e.g. http://10.0.0.5:9465.")
     ] = None,
     client_id: Annotated[str, typer.Option("--client-id", help="Only this client.id; orders-* for a prefix.")] = "",
-    state: Annotated[str, typer.Option("--state", help=f"Only these: {', '.join(ClientState)}.")] = "",
+    state: Annotated[str, typer.Option("--state", help=f"Only these states: {', '.join(ClientState)}.")] = "",
     software: Annotated[
-        str, typer.Option("--software", help="Only this, as name or name/version: apache-kafka-java/4.*.")
+        str, typer.Option("--software", help="Only this software, as name or name/version: apache-kafka-java/4.*.")
     ] = "",
     principal: Annotated[str, typer.Option("--principal", help="Only this principal, e.g. User:alice.")] = "",
     instance_id: Annotated[
-        str, typer.Option("--instance-id", help="Only this, in any form that clients log (base64, hex, UUID).")
+        str, typer.Option("--instance-id", help="Only this instance, in any form that clients log (base64, hex, UUID).")
     ] = "",
-    sort: Annotated[str, typer.Option("--sort", help="A column of the JSON form.")] = DEFAULT_SORT,
-    ascending: Annotated[bool, typer.Option("--ascending", help="The smallest first.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_LIMIT, help="Rows of the table.")] = 50,
+    sort: Annotated[str, typer.Option("--sort", help="Field of the JSON form to sort by.")] = DEFAULT_SORT,
+    ascending: Annotated[bool, typer.Option("--ascending", help="Sort in ascending order.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_LIMIT, help="Rows of the table, at most.")] = 50,
     form: Annotated[
         Literal["table", "json", "csv"],
-        typer.Option("--format", "-f", help="json (an object a line) and csv hold every client."),
+        typer.Option("--format", "-f", help="Output format; json (one object per line) and csv hold every client."),
     ] = "table",
     columns: Columns = None,
-    watch: Annotated[
-        float | None, typer.Option("--watch", "-w", min=0.5, help="Show the table again every so many seconds.")
-    ] = None,
+    watch: Annotated[float | None, typer.Option("--watch", "-w", min=0.5, help="Repeat at this interval [s].")] = None,
 ) -> None:
-    """Show the client instances of a running node: who, from where, asked for what, last push, last error, state.
+    """Show the client instances of a running node: identity, address, subscription, last push, last error, state.
 
-    Of fleetgauge export: those whose pushes are in the partitions of the topic that it reads. The process is found by
-    its data directory, as by fleetgauge status, or by --url. Exits with 1 where none answers.
+    For fleetgauge export, those whose pushes are in the partitions that it reads. The process is found by its data
+    directory, as in fleetgauge status, or by --url. Exits with 1 if no process answers.
     """
     given = {
         "client_id": client_id,
@@ -93,9 +93,9 @@ def clients(
     try:
         ClientFilter.of(wanted)
         page = PageRequest(sort=sort, descending=not ascending, limit=limit)
-        shown = chosen_columns(_HEADINGS, columns) if columns is not None else ()
     except ValueError as error:
-        raise QuestionError(str(error)) from error
+        raise RequestError(str(error)) from error
+    shown = selected(_HEADINGS, columns)
     source: _Sockets | _Url
     source = _Url(url) if url is not None else _Sockets(data_directory(config, override, log_dirs))
     if form == "table":
@@ -105,7 +105,7 @@ def clients(
 
 
 class _Page(NamedTuple):
-    """Rows of the table, the number of all that fit, and what the listing covers, for each process that was asked."""
+    """Rows of the table, the number of all matching clients, and the coverage of each process."""
 
     rows: list[Row]
     total: int
@@ -113,8 +113,8 @@ class _Page(NamedTuple):
 
 
 class _Sockets:
-    """The processes of this machine that use a data directory: its node, else every `fleetgauge export`. They answer
-    without the HTTP port, too.
+    """The processes of this machine that use a data directory: its node, else every `fleetgauge export`. They answer on
+    their sockets, also without HTTP.
     """
 
     def __init__(self, directory: DataDirectory) -> None:
@@ -133,7 +133,7 @@ class _Sockets:
 
     def _slices(self, wanted: dict[str, str], coverages: list[dict[str, Any]]) -> Iterator[list[tuple[Any, ...]]]:
         if len(self._paths) > 1:
-            # Two processes may know one client: which row counts, and so its state, shows when all rows are there.
+            # Two processes may have the same client: its row, and so its state, is known only when all rows are there.
             asked = {key: value for key, value in wanted.items() if key != "state"}
             states = ClientFilter.of(wanted).states
             found = _latest(row for path in self._paths for row in _rows_at(path, asked, coverages))
@@ -144,7 +144,7 @@ class _Sockets:
 
 
 def _answering(directory: DataDirectory) -> list[Path]:
-    """The sockets to ask.
+    """The sockets of the processes.
 
     Raises:
         NotRunningError: no process answers.
@@ -172,7 +172,7 @@ def _rows_at(path: Path, wanted: dict[str, str], coverages: list[dict[str, Any]]
 
 
 def _latest(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
-    """One row for each client: a partition may be read here for one exporter, and there for another."""
+    """Merges the rows of a client: one process may read a partition for one exporter, another for another."""
     found: dict[Hashable, ClientRow] = {}
     for values in rows:
         row = ClientRow(*values)
@@ -184,11 +184,11 @@ def _latest(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
 
 
 class _Url:
-    """A node's HTTP port."""
+    """A node's HTTP listener."""
 
     def __init__(self, url: str) -> None:
         if not url.startswith(("http://", "https://")):
-            raise QuestionError("--url is http://host:port, as fleetgauge serve and export say it at their start")
+            raise RequestError("--url is http://host:port, as fleetgauge serve and export log it at their start")
         self._url = url.rstrip("/")
 
     def page(self, wanted: dict[str, str], page: PageRequest) -> _Page:
@@ -210,7 +210,7 @@ class _Url:
                 else:
                     yield from answer
         except HTTPError as error:
-            raise QuestionError(f"{self._url} answered {error.code}: {_problem(error)}") from error
+            raise RequestError(f"{self._url} answered {error.code}: {_problem(error)}") from error
         except (URLError, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise NotRunningError(f"no node answers at {self._url}: {reason}") from error
@@ -228,7 +228,7 @@ def _write(rows: Iterable[Row], form: str) -> None:
         for row in rows:
             sys.stdout.write(json.dumps(row) + "\n")
         return
-    # Text is in quotes: no separator in it begins a cell, whatever a spreadsheet divides at.
+    # Text is quoted, so that no separator in it starts a new cell in a spreadsheet.
     writer = csv.writer(sys.stdout, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(FIELDS)
     for row in rows:
@@ -256,18 +256,18 @@ def _print(console: Console, page: _Page, shown: tuple[str, ...], *, is_filtered
         headings = shown or tuple(name for name in _HEADINGS if name not in left_out)
         print_rows(console, headings, cells, right={"pushes"}, least=() if shown else _LEAST)
     elif is_filtered:
-        console.print("no client instance that is known fits the filter")
+        console.print("no client instance matches the filter")
     else:
         console.print(_NONE_OF_TOPIC if page.coverages else _NONE_OF_NODE)
     if page.total > len(page.rows):
         hidden = page.total - len(page.rows)
-        console.print(f"{amount(hidden)} more of {amount(page.total)}: raise --limit, or take all with --format json")
+        console.print(f"{amount(hidden)} more of {amount(page.total)}: raise --limit, or get all with --format json")
     for coverage in page.coverages:
         console.print(printable(_covered(coverage)))
 
 
 _FIVE_MINUTES: Final = (
-    "no client instance is known yet: a client asks for its subscription when it connects and, without one, every five "
+    "no client instance is known yet: a client requests its subscription when it connects and, without one, every five "
     "minutes by default (KIP-714), so it appears within five minutes."
 )
 _NONE_OF_NODE: Final = (
@@ -282,7 +282,7 @@ _NONE_OF_TOPIC: Final = (
 
 
 def _covered(coverage: dict[str, Any]) -> str:
-    """The part of the topic that a listing covers: an operator sees why one of several processes shows a part."""
+    """The part of the topic that a listing covers, which explains the rows of one of several processes."""
     partitions, topic = coverage["partitions"], coverage["topic"]
     if not partitions:
         return f"this process reads no partition of topic {topic} now: others of its group do, or it has not joined yet"
@@ -290,13 +290,13 @@ def _covered(coverage: dict[str, Any]) -> str:
     read_up_to = coverage["read_up_to"]
     known = "not read to their end yet" if read_up_to is None else f"read up to {ago(read_up_to)}"
     return (
-        f"clients of topic {topic}, partitions {shown} ({known}); those of other partitions are known to the processes "
-        "that read them"
+        f"clients of topic {topic}, partitions {shown} ({known}); others are listed by the processes that read their "
+        "partitions"
     )
 
 
 def _cells(row: Row) -> dict[str, str | None]:
-    """The table's row of a client; a topic's records do not hold everything."""
+    """The row of a client in the table; a topic's records lack some values."""
     host = f"[{row['client_source_address']}]" if ":" in row["client_source_address"] else row["client_source_address"]
     error = "-"
     if row["last_error"]:

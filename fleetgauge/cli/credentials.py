@@ -1,4 +1,4 @@
-"""`fleetgauge credentials`: a user's lines for the configuration, made of a password that is not kept."""
+"""`fleetgauge credentials`: prints a user's configuration lines, made from a password that is not stored."""
 
 import getpass
 import json
@@ -12,19 +12,19 @@ from wire.sasl.credentials import DEFAULT_ITERATIONS, MAX_ITERATIONS, MIN_ITERAT
 
 
 def credentials(
-    user: Annotated[str, typer.Argument(help="The user's name, as clients give it.")],
+    user: Annotated[str, typer.Argument(help="The user name, as clients send it.")],
     mechanism: Annotated[
         list[ScramMechanism] | None,
-        typer.Option("--mechanism", case_sensitive=False, help="For these alone; repeatable. By default for each."),
+        typer.Option("--mechanism", case_sensitive=False, help="Only this mechanism; repeatable. By default all."),
     ] = None,
     iterations: Annotated[
-        int, typer.Option(min=MIN_ITERATIONS, max=MAX_ITERATIONS, help="Of the hash: more cost a guesser more.")
+        int, typer.Option(min=MIN_ITERATIONS, max=MAX_ITERATIONS, help="Of the hash; more make guessing slower.")
     ] = DEFAULT_ITERATIONS,
 ) -> None:
-    """Make the lines of one SASL user for the configuration file, [sasl.users.NAME].
+    """Print the lines of one SASL user for the configuration file, [sasl.users.NAME].
 
-    The password is asked for without echo, or read from standard input where that is no terminal. It is not kept: the
-    lines hold salted hashes, with which PLAIN is checked as well.
+    The password is prompted for without echo, or read from standard input if that is not a terminal. It is not stored:
+    the lines hold salted hashes, which are used for PLAIN as well.
     """
     password = _read_password()
     typer.echo(f"[sasl.users.{json.dumps(user, ensure_ascii=False)}]")

@@ -1,11 +1,11 @@
-"""`fleetgauge log dead`: the pushes that a destination refused for good; lists, shows, replays and drops them."""
+"""`fleetgauge log dead`: lists, shows, replays and drops dead letters, the pushes that a destination rejected."""
 
 import base64
 import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from google.protobuf.json_format import MessageToJson
@@ -17,28 +17,28 @@ from base.clock import SystemTime
 from base.errors import FleetgaugeError
 from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
 from exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
+from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJsonLines, data_directory
+from fleetgauge.cli.tables import selected
 from fleetgauge.cli.units import ago, amount, at, size
 from terminal.options import Columns, Command, Group
-from terminal.table import UnknownColumnError, chosen_columns, print_rows, wide_console
+from terminal.table import print_rows, wide_console
 from terminal.text import printable
 
-app = typer.Typer(cls=Group, help="The pushes that a destination refused for good.", invoke_without_command=True)
+app = typer.Typer(cls=Group, help="Dead letters: pushes that a destination rejected.", invoke_without_command=True)
 
 _PAGE = 100
 _HEADINGS = ("id", "exporter", "reason", "refused", "received", "client", "size", "what the destination said")
 _LEAST = ("size", "received", "what the destination said", "refused")
 _WHY = {
-    "waiting": "What waits is delivered when the exporter runs and its destination takes it.",
-    "unreadable": "What is unreadable is damaged on the disk; fleetgauge log dead drop --reason unreadable lets it go.",
-    "gone": "What is gone was dropped, or went for dead.letter.retention.bytes or .ms, and was not delivered.",
+    "waiting": "Waiting letters are delivered once the exporter runs and its destination accepts them.",
+    "unreadable": "Unreadable letters are damaged; delete them by fleetgauge log dead drop --reason unreadable.",
+    "gone": "Letters counted as gone were dropped, or deleted for dead.letter.retention.bytes or .ms, undelivered.",
 }
-_LOOK_EVERY_S = 0.2
+_POLL_EVERY_S = 0.2
 _OfExporter = Annotated[str, typer.Option("--exporter", "-e", help="Only letters of this exporter.")]
-_OfOneExporter = Annotated[str, typer.Option("--exporter", "-e", help="The exporter whose letters are meant.")]
-_OfReason = Annotated[str, typer.Option("--reason", "-r", help="Only what was refused for this reason.")]
-_Ids = Annotated[list[int] | None, typer.Option("--id", "-i", help="Only the letter of this number; repeatable.")]
-_Form = Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="json: one object a line.")]
+_OfOneExporter = Annotated[str, typer.Option("--exporter", "-e", help="The exporter of the letters.")]
+_OfReason = Annotated[str, typer.Option("--reason", "-r", help="Only letters with this reason.")]
+_Ids = Annotated[list[int] | None, typer.Option("--id", "-i", help="Only the letter with this number; repeatable.")]
 
 
 @app.callback()
@@ -49,14 +49,14 @@ def show_list(
     log_dirs: LogDirs = None,
     exporter: _OfExporter = "",
     reason: _OfReason = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many, the newest first.")] = 50,
-    form: _Form = "table",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of letters, the newest first.")] = 50,
+    form: TableOrJsonLines = "table",
     columns: Columns = None,
 ) -> None:
-    """List the pushes that a destination refused for good, the newest first; or, with a command, show, replay or drop.
+    """List the pushes that a destination rejected, the newest first; or, with a command, show, replay or drop them.
 
-    Each stays until it is replayed and delivered, dropped, or older than dead.letter.retention.ms; beyond
-    dead.letter.retention.bytes the one goes that was refused longest ago.
+    Each is kept until it is replayed and delivered, dropped, or older than dead.letter.retention.ms; beyond
+    dead.letter.retention.bytes the oldest is deleted.
     """
     if context.invoked_subcommand is not None:
         if any(_is_given(context, name) for name in context.params):
@@ -64,10 +64,7 @@ def show_list(
                 f"options go behind the command: fleetgauge log dead {context.invoked_subcommand} ..."
             )
         return
-    try:
-        shown = chosen_columns(_HEADINGS, columns) if columns is not None else ()
-    except UnknownColumnError as error:
-        raise FleetgaugeError(str(error)) from error
+    shown = selected(_HEADINGS, columns)
     with closing(_open(config, override, log_dirs)) as letters:
         found = _slices(letters, exporter, reason, limit)
         if form == "json":
@@ -83,20 +80,20 @@ def show_list(
 
 @app.command(cls=Command)
 def show(
-    number: Annotated[int, typer.Argument(help="The letter's number, as the list has it.")],
+    number: Annotated[int, typer.Argument(help="The letter's number, from the list.")],
     config: ConfigFile = None,
     override: Overrides = None,
     log_dirs: LogDirs = None,
-    form: _Form = "table",
+    form: TableOrJsonLines = "table",
 ) -> None:
-    """Show one letter whole: who sent it, what the destination said, and the metrics."""
+    """Show one letter: its sender, the destination's error, and the metrics."""
     with closing(_open(config, override, log_dirs)) as letters:
         found = letters.letters(ids=[number], limit=1)
     if not found:
         raise FleetgaugeError(f"there is no dead letter {number}; fleetgauge log dead lists them")
     letter = found[0]
     if isinstance(letter, UnreadableLetter):
-        raise FleetgaugeError(f"dead letter {number} is damaged: {letter.problem}; fleetgauge log dead drop lets it go")
+        raise FleetgaugeError(f"dead letter {number} is damaged: {letter.problem}; fleetgauge log dead drop deletes it")
     if form == "json":
         metrics = base64.b64encode(letter.record.metrics).decode()
         typer.echo(json.dumps({**_as_object(letter), "metrics_base64": metrics}))
@@ -114,12 +111,12 @@ def replay(
     override: Overrides = None,
     log_dirs: LogDirs = None,
     ids: _Ids = None,
-    wait: Annotated[float, typer.Option("--wait", min=0, help="Wait so long for what becomes of them [s].")] = 30.0,
+    wait: Annotated[float, typer.Option("--wait", min=0, help="How long to wait for the results [s].")] = 30.0,
 ) -> None:
-    """Deliver letters again, through the running exporter; each is gone only when its push was delivered.
+    """Deliver letters again, through the running exporter; each is deleted once its push is delivered.
 
-    Without --id it is all letters of the exporter. What is refused again stays. Where no node runs, they are delivered
-    once one does. Exits with 1 unless all were delivered within --wait.
+    Without --id, all letters of the exporter. Letters that are rejected again are kept. If no node runs, they are
+    delivered once one does. Exits with 1 unless all were delivered within --wait.
     """
     with closing(_open(config, override, log_dirs)) as letters:
         replayed = _replayed(letters, exporter)
@@ -128,10 +125,10 @@ def replay(
             raise FleetgaugeError(_none_of(letters, exporter, ids))
         deadline = time.monotonic() + wait
         while asked & letters.ids(exporter, replaying=True) and time.monotonic() < deadline:
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_EVERY_S)
         outcome = _outcome(letters, exporter, asked, replayed)
-    told = {name: count for name, count in outcome.items() if count or name not in ("gone", "unreadable")}
-    typer.echo(", ".join(f"{name} {amount(count)}" for name, count in told.items()))
+    shown = {name: count for name, count in outcome.items() if count or name not in ("gone", "unreadable")}
+    typer.echo(", ".join(f"{name} {amount(count)}" for name, count in shown.items()))
     for name, sentence in _WHY.items():
         if outcome[name]:
             typer.echo(sentence, err=True)
@@ -149,7 +146,7 @@ def drop(
     reason: _OfReason = "",
     everything: Annotated[bool, typer.Option("--all", help="All letters of the exporter.")] = False,
 ) -> None:
-    """Let letters go for good: those of --id or --reason, or --all."""
+    """Delete letters: those of --id or --reason, or --all."""
     if not (ids or reason or everything):
         raise FleetgaugeError("name what to drop: --id, --reason, or --all letters of the exporter")
     with closing(_open(config, override, log_dirs)) as letters:
@@ -170,7 +167,7 @@ def _open(config: Any, override: Any, log_dirs: Any) -> DeadLetters:
 
 
 def _slices(letters: DeadLetters, exporter: str, reason: str, limit: int) -> Iterator[DeadLetter | UnreadableLetter]:
-    """As many as are wanted, read a page at a time: whoever reads slowly holds no exporter up."""
+    """Reads up to `limit` letters, page by page, so that a slow reader blocks no exporter."""
     before: int | None = None
     while limit > 0:
         page = letters.letters(exporter=exporter, reason=reason, before=before, limit=min(_PAGE, limit))
@@ -181,23 +178,25 @@ def _slices(letters: DeadLetters, exporter: str, reason: str, limit: int) -> Ite
 
 
 def _replayed(letters: DeadLetters, exporter: str) -> int:
-    """How many of an exporter's letters went so far since their push was delivered."""
+    """Number of letters of an exporter that were replayed and delivered so far."""
     stats = letters.stats().get(exporter)
     return 0 if stats is None else stats.replayed
 
 
 def _outcome(letters: DeadLetters, exporter: str, asked: frozenset[int], replayed_before: int) -> dict[str, int]:
-    """What became of the letters that were asked for: how many were delivered, and so on.
+    """The number of replayed letters by outcome.
 
-    One that is no longer there was delivered if the exporter has counted it; otherwise it was dropped, or went for a
-    bound of the table.
+    A letter that is missing was delivered if the exporter has counted it; otherwise it was dropped, or deleted for a
+    retention bound.
     """
     replaying = letters.ids(exporter, replaying=True)
     unreadable = letters.ids(exporter, reason=UNREADABLE)
     there = asked & letters.ids(exporter)
     missing = len(asked) - len(there)
     counted = _replayed(letters, exporter) - replayed_before  # read last: no delivery is missed
-    delivered = max(0, min(missing, counted))  # others may replay too, and a damaged table begins anew
+    delivered = max(
+        0, min(missing, counted)
+    )  # another process may replay too, and the counts of a damaged store restart
     waiting = there & replaying
     damaged = (there & unreadable) - waiting
     return {
@@ -233,7 +232,7 @@ def _as_object(letter: DeadLetter | UnreadableLetter) -> dict[str, Any]:
 
 
 def _cells(letter: DeadLetter | UnreadableLetter) -> dict[str, str]:
-    """What the list says of a letter."""
+    """The row of a letter in the list."""
     times = f", {letter.times} times" if letter.times > 1 else ""
     refused = f"{ago(letter.refused_at)}{times}{', replay asked for' if letter.replay_asked else ''}"
     values = (str(letter.id), letter.exporter, letter.reason, refused, *_of_the_push(letter))
@@ -249,7 +248,7 @@ def _of_the_push(letter: DeadLetter | UnreadableLetter) -> tuple[str, str, str, 
 
 
 def _readable(metrics: bytes) -> str:
-    """The metrics as JSON; as the first bytes where they are none."""
+    """The metrics as JSON; the first bytes if they cannot be parsed."""
     try:
         return MessageToJson(MetricsData.FromString(metrics))
     except DecodeError:

@@ -1,4 +1,4 @@
-"""`fleetgauge demo`: real clients through the whole road, on this machine, in a minute."""
+"""`fleetgauge demo`: real clients through the whole pipeline, on this machine, in a minute."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,15 +7,12 @@ import typer
 
 
 def demo(
-    keep: Annotated[
-        Path | None, typer.Option("--keep", help="Work in this new directory and keep what was made.")
-    ] = None,
+    keep: Annotated[Path | None, typer.Option("--keep", help="Work in this new directory, and keep its files.")] = None,
 ) -> None:
-    """Show the whole way of a push with real clients: node, OTLP server, landing zone, and tables by PySpark.
+    """Show the whole pipeline with real clients: node, OTLP server, landing zone, and tables by PySpark.
 
-    Needs the extras kafka and spark, and Java 17 or 21. Nothing outside this machine is touched; everything runs on
-    ports of the system's choice and is removed at the end (unless --keep). Exits with 1, naming what is missing,
-    unless every client came through.
+    Needs the extras kafka and spark, and Java 17 or 21. It uses only this machine and free ports, and removes its files
+    at the end (unless --keep). Exits with 1, naming what is missing, unless the pushes of every client arrived.
     """
     from rich.console import Console
 

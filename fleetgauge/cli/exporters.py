@@ -1,23 +1,23 @@
-"""`fleetgauge exporters`: how each exporter does: how far it is, what it could not deliver, how long things take."""
+"""`fleetgauge exporters`: the lag, losses, retries and latencies of each exporter."""
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import typer
 from rich.table import Table
 
-from base.errors import FleetgaugeError
 from exporters.delivery.histogram import quantile
 from fleetgauge.admin.node_socket import Status
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
-from fleetgauge.cli.status import NOTHING_TOLD, last_error, process_line, read_node_and_exports
+from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJson, data_directory
+from fleetgauge.cli.status import NO_STATUS_YET, last_error, process_line, read_node_and_exports
+from fleetgauge.cli.tables import facts, selected
 from fleetgauge.cli.units import ago, amount, duration, size
 from terminal.options import Columns
-from terminal.table import SafeTable, UnknownColumnError, chosen_columns, print_rows, wide_console
+from terminal.table import SafeTable, print_rows, wide_console
 from terminal.text import printable
 
-_Told = Mapping[str, Any]
+_Status = Mapping[str, Any]
 _OF_THE_PROCESS = ("pid", "restarts", "status_age_ms")
 _HEADINGS = (
     "exporter", "type", "state", "behind", "delivered", "export p50, p99", "fresh p50, p99", "retried", "refused",
@@ -30,19 +30,16 @@ def exporters(
     config: ConfigFile = None,
     override: Overrides = None,
     log_dirs: LogDirs = None,
-    form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
+    form: TableOrJson = "table",
     columns: Columns = None,
 ) -> None:
-    """Show how the exporters of a running node do, and of every fleetgauge export beside it.
+    """Show the exporters of a running node, and of every fleetgauge export beside it.
 
-    What an exporter process said last; where it does not run, or has been silent for long, that is said too. Of each
-    exporter: its state, how far it is behind the log's end, what it delivered, retried, refused and lost, how
-    long exports take, and how old a push is when it is delivered. Exits with 1 where no node runs.
+    For each exporter: its state, its lag behind the log's end, what it delivered, retried, refused and lost, the
+    latency of exports, and the age of pushes at delivery. The values are those that the exporter process reported last;
+    it is marked if it does not run or has not reported for long. Exits with 1 if no node runs.
     """
-    try:
-        shown = chosen_columns(_HEADINGS, columns) if columns is not None else ()
-    except UnknownColumnError as error:
-        raise FleetgaugeError(str(error)) from error
+    shown = selected(_HEADINGS, columns)
     found = _processes(read_node_and_exports(data_directory(config, override, log_dirs)))
     if form == "json":
         typer.echo(json.dumps(found, indent=2))
@@ -51,18 +48,18 @@ def exporters(
     for process in found:
         console.print(_log(process))
         console.print()
-        rows = [_progress(name, told) for name, told in process["exporters"].items()]
+        rows = [_progress(name, state) for name, state in process["exporters"].items()]
         if rows:
             right = set(_HEADINGS) - {"exporter", "type", "state"}
             print_rows(console, shown or _HEADINGS, rows, right=right, least=() if shown else _LEAST)
         else:
-            console.print(NOTHING_TOLD)
+            console.print(NO_STATUS_YET)
         for table in _trouble(process["exporters"]):
             console.print(table)
 
 
 def _processes(status: Status) -> list[dict[str, Any]]:
-    """What is told of each process that exports: the node's, and those of `fleetgauge export`."""
+    """The status of each exporter process: the node's, and those of `fleetgauge export`."""
     parts = ([("node", status)] if "node" in status else []) + [
         (f"export {each['export']['number']}", each) for each in status.get("exports", ())
     ]
@@ -72,7 +69,7 @@ def _processes(status: Status) -> list[dict[str, Any]]:
             "exporter_process": {name: part["exporter_process"].get(name) for name in _OF_THE_PROCESS},
             "push_log": part["push_log"],
             "exporters": {
-                exporter: _with_quantiles(told) for exporter, told in part["exporter_process"]["exporters"].items()
+                exporter: _with_quantiles(state) for exporter, state in part["exporter_process"]["exporters"].items()
             },
         }
         for name, part in parts
@@ -80,27 +77,25 @@ def _processes(status: Status) -> list[dict[str, Any]]:
     ]
 
 
-def _with_quantiles(told: _Told) -> dict[str, Any]:
+def _with_quantiles(state: _Status) -> dict[str, Any]:
     return {
-        **told,
-        "export_quantiles_s": _quantiles(told.get("export_s")),
-        "freshness_quantiles_s": _quantiles(told.get("freshness_s")),
+        **state,
+        "export_quantiles_s": _quantiles(state.get("export_s")),
+        "freshness_quantiles_s": _quantiles(state.get("freshness_s")),
     }
 
 
-def _quantiles(histogram: _Told | None) -> dict[str, float | None]:
-    """Of the values since the process was started [s]; None where there are none."""
+def _quantiles(histogram: _Status | None) -> dict[str, float | None]:
+    """Quantiles of the values since the process was started [s]; None without values."""
     if histogram is None:
         return {}
     bounds, counts = histogram["bounds"], histogram["counts"]
     return {"p50": quantile(0.5, bounds, counts), "p99": quantile(0.99, bounds, counts)}
 
 
-def _log(process: _Told) -> Table:
+def _log(process: _Status) -> Table:
     log = process["push_log"]
-    table = SafeTable(title=f"Push log ({process['process']})", title_justify="left", show_header=False, box=None)
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
+    table = facts(f"Push log ({process['process']})")
     table.add_row("exporter process", process_line(process["exporter_process"]))
     if "topic" in log:
         table.add_row("topic", f"{log['topic']} at {log['bootstrap_servers']}")
@@ -111,30 +106,30 @@ def _log(process: _Told) -> Table:
     return table
 
 
-def _progress(name: str, told: _Told) -> dict[str, str]:
+def _progress(name: str, state: _Status) -> dict[str, str]:
     return {
         "exporter": name,
-        "type": str(told["type"]),
-        "state": told["state"],
-        "behind": _behind(told),
-        "delivered": f"{amount(told['delivered_records'])}, {size(told['delivered_bytes'])}",
-        "export p50, p99": _times(told["export_quantiles_s"]),
-        "fresh p50, p99": _times(told["freshness_quantiles_s"]),
-        "retried": amount(sum(told["retried"].values())),
-        "refused": amount(sum(told["refused"].values())),
-        "dead": amount(told["letters"]),
-        "lost": amount(told["lost_records"]),
+        "type": str(state["type"]),
+        "state": state["state"],
+        "behind": _behind(state),
+        "delivered": f"{amount(state['delivered_records'])}, {size(state['delivered_bytes'])}",
+        "export p50, p99": _times(state["export_quantiles_s"]),
+        "fresh p50, p99": _times(state["freshness_quantiles_s"]),
+        "retried": amount(sum(state["retried"].values())),
+        "refused": amount(sum(state["refused"].values())),
+        "dead": amount(state["letters"]),
+        "lost": amount(state["lost_records"]),
     }
 
 
-def _behind(told: _Told) -> str:
-    if told["lag_records"] is None:
+def _behind(state: _Status) -> str:
+    if state["lag_records"] is None:
         return "unknown"
-    parts = [amount(told["lag_records"])]
-    if told["lag_records"] and told["lag_bytes"] is not None:
-        parts.append(size(told["lag_bytes"]))
-    if told["lag_ms"]:
-        parts.append(duration(told["lag_ms"] / 1e3))
+    parts = [amount(state["lag_records"])]
+    if state["lag_records"] and state["lag_bytes"] is not None:
+        parts.append(size(state["lag_bytes"]))
+    if state["lag_ms"]:
+        parts.append(duration(state["lag_ms"] / 1e3))
     return ", ".join(parts)
 
 
@@ -143,25 +138,23 @@ def _times(quantiles: Mapping[str, float | None]) -> str:
     return ", ".join(duration(value) if value >= 1 else f"{value * 1e3:.0f} ms" for value in known) or "-"
 
 
-def _trouble(found: Mapping[str, _Told]) -> list[SafeTable]:
-    """What went wrong, by reason, of the exporters of which something did."""
+def _trouble(found: Mapping[str, _Status]) -> list[SafeTable]:
+    """A table of problems by reason for each exporter that has some."""
     tables = []
-    for name, told in found.items():
+    for name, state in found.items():
         rows = [
-            (what, _counts(told.get(key) or {}))
+            (what, _counts(state.get(key) or {}))
             for what, key in (
                 ("retried", "retried"), ("refused", "refused"), ("no push records", "bad_records"),
                 ("lost in the log", "lost"), ("dead letters lost", "letters_lost"),
             )
         ]  # fmt: skip
-        if told["letters"]:
-            rows.append(("dead letters", f"{amount(told['letters'])}: fleetgauge log dead --exporter {name}"))
-        if told["last_error"]:
-            rows.append(("last error", last_error(told)))
+        if state["letters"]:
+            rows.append(("dead letters", f"{amount(state['letters'])}: fleetgauge log dead --exporter {name}"))
+        if state["last_error"]:
+            rows.append(("last error", last_error(state)))
         if any(text for _, text in rows):
-            table = SafeTable(title=f"\n{printable(name)}", title_justify="left", show_header=False, box=None)
-            table.add_column(style="dim", no_wrap=True)
-            table.add_column(overflow="fold")
+            table = facts(f"\n{printable(name)}")
             for what, text in rows:
                 if text:
                     table.add_row(what, text)

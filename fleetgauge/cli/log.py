@@ -1,11 +1,11 @@
-"""`fleetgauge log`: reads the push log of a node, or the topic of an export, whether it runs or not."""
+"""`fleetgauge log`: reads the push log of a node, or the topic of an export, whether the process runs or not."""
 
 import json
 import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -13,8 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from fleetgauge.cli.dead_letters import app as dead_letters
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory, read_config
+from fleetgauge.cli.options import (
+    ConfigFile,
+    LogDirs,
+    Overrides,
+    TableOrJson,
+    TableOrJsonLines,
+    data_directory,
+    read_config,
+)
 from fleetgauge.cli.status import running_exports
+from fleetgauge.cli.tables import facts
 from fleetgauge.cli.units import ago, amount, at, size
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
@@ -31,7 +40,6 @@ app = typer.Typer(help="Read the push log, whether a node runs or not.", no_args
 app.add_typer(dead_letters, name="dead")
 
 _FOLLOW_EVERY_S = 0.5
-_Form = Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="json: one object a line.")]
 
 
 @app.command(name="tail", cls=Command)
@@ -39,13 +47,13 @@ def show_tail(
     config: ConfigFile = None,
     override: Overrides = None,
     log_dirs: LogDirs = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many pushes.")] = 10,
-    follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on with what comes, until interrupted.")] = False,
-    form: _Form = "table",
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of pushes.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-F", help="Continue with new pushes until interrupted.")] = False,
+    form: TableOrJsonLines = "table",
 ) -> None:
-    """Show the last pushes of the log, oldest first: when, from whom, what it was.
+    """Show the last pushes of the log, oldest first: time, client, size.
 
-    With push.log=kafka: of all partitions of the topic, read as push.log.kafka.* says and in no consumer group.
+    With push.log=kafka: of all partitions of the topic, read with push.log.kafka.* and without a consumer group.
     """
     topic = _topic(config, override, log_dirs)
     if topic is not None:
@@ -54,7 +62,7 @@ def show_tail(
     logs = _embedded(config, override, log_dirs)
     console = Console(soft_wrap=True)
     found = {name: tail(directory, lines) for name, directory in logs.items()}
-    records = sorted((record for each in found.values() for _, record in each), key=_in_time)
+    records = sorted((record for each in found.values() for _, record in each), key=_by_time)
     for record in records[-lines:]:
         _print(console, record, form)
     if follow:
@@ -67,15 +75,15 @@ def stats(
     config: ConfigFile = None,
     override: Overrides = None,
     log_dirs: LogDirs = None,
-    form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
+    form: TableOrJson = "table",
 ) -> None:
-    """Show what the log holds, and how far each exporter is behind its end; of several logs, all together."""
+    """Show the contents of the log and the lag of each exporter; several logs are summed up."""
     topic = _topic(config, override, log_dirs)
     if topic is not None:
         raise ConfigError(
             "push.log",
-            f"is kafka: what topic {topic.topic} holds is shown by kafka-log-dirs and kafka-get-offsets, and how far "
-            "each exporter is by fleetgauge exporters; the last pushes by fleetgauge log tail",
+            f"is kafka: kafka-log-dirs and kafka-get-offsets show the contents of topic {topic.topic}, "
+            "fleetgauge exporters the lag of each exporter, and fleetgauge log tail the last pushes",
         )
     logs = all_stats(_embedded(config, override, log_dirs))
     found = added_stats(tuple(logs.values())) if len(logs) > 1 else next(iter(logs.values()))
@@ -92,12 +100,12 @@ def _topic(config: Path | None, override: list[str] | None, log_dirs: Path | Non
     """The topic that is the push log; None for a log in the data directory.
 
     Raises:
-        ConfigError: the data directory is that of an export, and says nothing of how to connect to the topic.
+        ConfigError: the data directory belongs to an export, and does not tell how to connect to the topic.
     """
     if log_dirs is not None and config is None:
         if exports := running_exports(DataDirectory(log_dirs)):
             topic = next(iter(exports.values()))["push_log"].get("topic", "")
-            raise ConfigError("log.dirs", f"is that of an export, which reads topic {topic}: name its --config instead")
+            raise ConfigError("log.dirs", f"belongs to an export, which reads topic {topic}: pass its --config instead")
         return None
     from fleetgauge.config.push_logs import topic_settings
 
@@ -113,7 +121,7 @@ def _show_topic(settings: "KafkaTopicSettings", lines: int, form: str, *, follow
         for record in topic.last(lines):
             _print(console, record, form)
         if topic.bad_records:
-            typer.echo(f"{topic.bad_records} records are no push records and were skipped", err=True)
+            typer.echo(f"skipped {topic.bad_records} records that are not push records", err=True)
         if follow:
             with suppress(KeyboardInterrupt):
                 for record in topic.follow():
@@ -121,25 +129,25 @@ def _show_topic(settings: "KafkaTopicSettings", lines: int, form: str, *, follow
 
 
 def _embedded(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> dict[str, Path]:
-    """The directories of the embedded logs by name: the node's, or one for each listener process that it has had."""
+    """Name -> directory of the embedded logs: the node's, or one for each of its listener processes so far."""
     directory = data_directory(config, override, log_dirs)
     logs = directory.push_logs((0, *directory.worker_numbers()))
     return {name: path for name, path in logs.items() if is_log(path)} or {"node": directory.push_log}
 
 
-def _in_time(record: PushRecord) -> str:
+def _by_time(record: PushRecord) -> str:
     return record.push_id
 
 
 def _follow(logs: dict[str, Path], last: dict[str, str], console: Console, form: str) -> None:
-    """Prints what comes, of several logs as it is found: in order within half a second."""
+    """Prints new pushes; those of several logs are in order within half a second."""
     while True:
         found: list[PushRecord] = []
         for name, directory in logs.items():
             for position, record in records_after(directory, last.get(name)):
                 found.append(record)
                 last[name] = position
-        for record in sorted(found, key=_in_time):
+        for record in sorted(found, key=_by_time):
             _print(console, record, form)
         time.sleep(_FOLLOW_EVERY_S)
 
@@ -168,9 +176,7 @@ def _known(value: object) -> object:
 
 
 def _contents(found: LogStats) -> Table:
-    table = SafeTable(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="dim")
-    table.add_column()
+    table = facts()
     table.add_row("pushes", amount(found.records))
     table.add_row("on the disk", f"{size(found.disk_bytes)} in {found.segments} segments")
     table.add_row("metrics, decompressed", size(found.metrics_bytes))

@@ -1,4 +1,4 @@
-"""`fleetgauge metrics`: the metrics that clients are known to send, and which of them a prefix would select."""
+"""`fleetgauge metrics`: the known metrics of clients, and those that a prefix selects."""
 
 import json
 from dataclasses import asdict
@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from base.errors import FleetgaugeError
+from fleetgauge.cli.options import TableOrJson
+from fleetgauge.cli.tables import selected as selected_columns
 from telemetry.catalogue.prefix_advice import nearest_prefix
 from telemetry.catalogue.standard_metrics import KnownMetric, selected
 from terminal.options import Columns
-from terminal.table import UnknownColumnError, chosen_columns, print_rows, wide_console
+from terminal.table import print_rows, wide_console
 from terminal.text import printable
 
 Role = Literal["producer", "consumer", "share-consumer", "admin", "streams"]
@@ -18,30 +19,27 @@ Client = Literal["java", "librdkafka", "franz-go"]
 
 _HEADINGS = ("metric", "type", "KIP-714", "attributes", "clients", "Kafka's group", "Kafka's name")
 _LEAST = ("type", "Kafka's group", "attributes", "Kafka's name", "KIP-714", "clients")
-"""The first is left out first where the terminal is too narrow."""
+"""Columns to leave out on a narrow terminal, the first one first."""
 
 
 def metrics(
     prefix: Annotated[
         list[str] | None,
-        typer.Option("--prefix", "-p", help="Only what a subscription with this prefix selects; repeatable; * is all."),
+        typer.Option("--prefix", "-p", help="Only metrics that this subscription prefix selects; repeatable; *: all."),
     ] = None,
     role: Annotated[Role | None, typer.Option("--role", help="Only metrics of this kind of client.")] = None,
     client: Annotated[Client | None, typer.Option("--client", help="Only metrics that this client sends.")] = None,
-    standard: Annotated[bool, typer.Option("--standard", help="Only those that KIP-714 calls standard.")] = False,
-    required: Annotated[bool, typer.Option("--required", help="Only those that KIP-714 requires.")] = False,
+    standard: Annotated[bool, typer.Option("--standard", help="Only standard metrics of KIP-714.")] = False,
+    required: Annotated[bool, typer.Option("--required", help="Only required metrics of KIP-714.")] = False,
     columns: Columns = None,
-    form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
+    form: TableOrJson = "table",
 ) -> None:
-    """Show the metrics that clients are known to send, by the names that subscriptions use.
+    """Show the known metrics of clients, by the names that subscriptions use.
 
-    With --prefix, those that a subscription with it would ask for. Clients may have others: an application's own, and
-    what a newer version brings. Exits with 1 where nothing is left, naming the nearest known prefix.
+    With --prefix, only those that a subscription with it selects. Clients may have others: an application's own, and
+    those of newer versions. Exits with 1 if no metric matches, naming the nearest known prefix.
     """
-    try:
-        shown = chosen_columns(_HEADINGS, columns) if columns is not None else ()
-    except UnknownColumnError as error:
-        raise FleetgaugeError(str(error)) from error
+    shown = selected_columns(_HEADINGS, columns)
     found = [
         metric
         for metric in selected(prefix or ("*",))

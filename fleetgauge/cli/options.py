@@ -1,8 +1,8 @@
-"""Options that several commands share: where the configuration is."""
+"""Options that several commands share."""
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,35 +19,39 @@ ConfigFile = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--override", metavar="KEY=VALUE", help="Set one key, over file and environment; repeatable."),
+    typer.Option("--override", metavar="KEY=VALUE", help="Set one key; overrides file and environment; repeatable."),
 ]
 
 
 def read_config(config: Path | None, override: list[str] | None) -> "ServiceConfig":
-    """The configuration out of file, `FLEETGAUGE_*` variables and overrides.
+    """Reads the configuration from file, `FLEETGAUGE_*` variables and overrides.
 
     Raises:
         ConfigError: a key or value is not allowed.
     """
-    from fleetgauge.config import load_config  # knows every room: commands that need none start without it
+    from fleetgauge.config import load_config  # imports every package: other commands start without it
 
     return load_config(config, environment=os.environ, overrides=override or ())
 
 
 def config_reader(config: Path | None, override: list[str] | None) -> "ConfigReader":
-    """The same for a process that reads it again while it runs."""
+    """A reader for a process that rereads its configuration."""
     from fleetgauge.config.reader import ConfigReader
 
     return ConfigReader(config, os.environ, override or ())
 
 
 LogDirs = Annotated[
-    Path | None, typer.Option("--log-dirs", "-d", help="The node's data directory, over log.dirs of the configuration.")
+    Path | None, typer.Option("--log-dirs", "-d", help="The data directory; overrides log.dirs of the configuration.")
+]
+TableOrJson = Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="Output format.")]
+TableOrJsonLines = Annotated[
+    Literal["table", "json"], typer.Option("--format", "-f", help="Output format; json: one object per line.")
 ]
 
 
 def data_directory(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> "DataDirectory":
-    """The data directory that a command is to look at.
+    """The data directory that a command reads.
 
     Raises:
         ConfigError: the configuration cannot be read, or the directory does not exist.

@@ -5,17 +5,17 @@ from fleetgauge.lean_imports import import_structlog
 
 
 def serve(config: ConfigFile = None, override: Overrides = None) -> None:
-    """Run a node: listen for Kafka clients, log what they push, deliver it.
+    """Run a node: receive the pushes of Kafka clients, log them, deliver them.
 
-    Without any configuration it listens on 127.0.0.1:9092, asks every client for everything every 60 s, and keeps
+    Without configuration it listens on 127.0.0.1:9092, subscribes every client to all metrics every 60 s, and keeps
     its push log and a landing zone for Spark in ./fleetgauge-data.
 
-    It takes telemetry and carries no records: an application that is pointed at it fails. In production the brokers
-    receive the pushes, with the plugin (docs/deploy-broker-plugin.md), and fleetgauge export delivers them.
+    It receives telemetry only, no records: do not use it as the bootstrap server of an application. In production
+    the brokers receive the pushes, with the plugin (docs/deploy-broker-plugin.md), and fleetgauge export delivers them.
 
-    SIGTERM and SIGINT stop it in order: no new connections, pending responses sent, exporters flushed within
-    shutdown.timeout.ms. SIGHUP rereads subscriptions, users, limits and log level; a bad file is refused whole, and
-    keys that need a restart are named in the log.
+    SIGTERM and SIGINT stop it gracefully: no new connections, pending responses sent, exporters flushed within
+    shutdown.timeout.ms. SIGHUP rereads subscriptions, users, limits and log level; a file with an error is refused as
+    a whole, and keys that need a restart are named in the log.
     """
     import_structlog()
     from fleetgauge.serving import serve_until_stopped  # without rich

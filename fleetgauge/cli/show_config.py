@@ -1,4 +1,4 @@
-"""`fleetgauge config`: every key with its value in force, and what it means."""
+"""`fleetgauge config`: prints every key with its current value and its meaning."""
 
 import json
 import os
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
-    """Check a configuration and print it whole: every key, its value in force and its meaning, as TOML.
+    """Check a configuration and print it as TOML: every key with its current value and its meaning.
 
-    Secrets are not shown; a reference to one, ${file:/path} or ${env:NAME}, is, in place of what it stands for.
+    Secrets are hidden; a reference to one, ${file:/path} or ${env:NAME}, is shown as it is written.
     """
-    from fleetgauge.config.load import check, read_sources  # with every room: only once it is needed
+    from fleetgauge.config.load import check, read_sources  # imports every package
 
     sourced = read_sources(config, environment=os.environ, overrides=override or ())
     written = {key: raw.written for key, raw in sourced.items() if raw.written is not None}
@@ -40,14 +40,14 @@ def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[
         if name in TABLES:
             continue
         key = field.alias or name
-        # TOML takes a key that is also the prefix of another in quotes only.
+        # TOML needs quotes around a key that is also the prefix of another.
         quoted = f'"{key}"' if any(other.startswith(f"{key}.") for other in keys) else key
         yield f"# {field.description}"
         yield f"{quoted} = {_toml(written.get(key) or shown(key, getattr(checked, name)))}"
     for prefix, table in (
         ("listener.name.", checked.listener_name),
         ("push.log.kafka.client.", checked.push_log_kafka_client),
-        # What somebody's own class is configured with may be anything, as a key that is unknown to Kafka's tools.
+        # The configuration of a custom class may contain anything, also secrets.
         ("client.quota.callback.config.", dict.fromkeys(checked.client_quota_callback_config, HIDDEN)),
     ):
         for key, value in table.items():
@@ -66,8 +66,8 @@ def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[
             yield f"\n[{name}.{_toml(entry)}]"
             is_known = name != "exporters" or properties["type"] in (*EXPORTER_TYPES, SELF_METRICS)
             for key, value in properties.items():
-                told = shown(key, value) if is_known or key == "type" else HIDDEN
-                yield f"{_toml_key(key)} = {_toml(written.get(f'{name}.{entry}.{key}') or told)}"
+                text = shown(key, value) if is_known or key == "type" else HIDDEN
+                yield f"{_toml_key(key)} = {_toml(written.get(f'{name}.{entry}.{key}') or text)}"
 
 
 def _toml(value: object) -> str:

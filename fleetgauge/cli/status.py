@@ -1,24 +1,25 @@
-"""`fleetgauge status`: what both processes of a running node do."""
+"""`fleetgauge status`: the state of a running node or export."""
 
 import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import typer
 from rich.table import Table
 
 from fleetgauge.admin.node_socket import NotRunningError, Status, read_status
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
+from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJson, data_directory
+from fleetgauge.cli.tables import facts
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.data_dir import MAX_EXPORTS, DataDirectory
-from terminal.table import SafeTable, wide_console
+from terminal.table import wide_console
 from terminal.text import printable
 
-NOTHING_TOLD = "the exporter process has not told its status yet"
+NO_STATUS_YET = "the exporter process has not reported its status yet"
 _SILENT_MS = 10_000
-"""The exporter process says how it does once a second; a longer silence than this is told [ms]."""
+"""The exporter process reports once a second; a status older than this is marked as such [ms]."""
 _AUTHENTICATIONS = ("successful_authentications", "failed_authentications")
 
 
@@ -26,11 +27,11 @@ def status(
     config: ConfigFile = None,
     override: Overrides = None,
     log_dirs: LogDirs = None,
-    form: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print it.")] = "table",
+    form: TableOrJson = "table",
 ) -> None:
-    """Show a running serve or export: what came in, what was refused and why, the push log, every exporter.
+    """Show a running serve or export: clients and pushes, refusals with reasons, the push log, every exporter.
 
-    It is found by its data directory: --log-dirs, or log.dirs of the configuration. Exits with 1 where none runs.
+    The process is found by its data directory: --log-dirs, or log.dirs of the configuration. Exits with 1 if none runs.
     """
     found = read_node_and_exports(data_directory(config, override, log_dirs))
     if form == "json":
@@ -46,10 +47,10 @@ def status(
 
 
 def read_node_and_exports(directory: DataDirectory) -> Status:
-    """What the node says, and under `exports` what every `fleetgauge export` of this directory says.
+    """The status of the node, and under `exports` that of every `fleetgauge export` of this directory.
 
     Raises:
-        NotRunningError: nobody answers.
+        NotRunningError: no process answers.
     """
     exports = running_exports(directory)
     if not exports:
@@ -61,7 +62,7 @@ def read_node_and_exports(directory: DataDirectory) -> Status:
 
 
 def running_exports(directory: DataDirectory) -> dict[Path, Status]:
-    """The status of every `fleetgauge export` of this directory, by its socket."""
+    """Socket -> status of every `fleetgauge export` of this directory."""
     exports: dict[Path, Status] = {}
     for number in range(MAX_EXPORTS):
         socket = directory.export_socket(number)
@@ -73,7 +74,7 @@ def running_exports(directory: DataDirectory) -> dict[Path, Status]:
 
 def _export(found: Status) -> Table:
     export, child = found["export"], found["exporter_process"]
-    table = _facts(f"\nExport {export['number']}")
+    table = facts(f"\nExport {export['number']}")
     table.add_row("process", f"pid {export['pid']}, started {ago(export['started_at_ms'] * 1000)}")
     table.add_row("exporter process", process_line(child))
     table.add_row("http", _http(found))
@@ -82,8 +83,8 @@ def _export(found: Status) -> Table:
         table.add_row("not ready", printable("; ".join(export["not_ready"])))
     clients = found["clients"]
     if clients:
-        gone = f"{amount(clients['instances_vanished'])} vanished, {amount(clients['instances_ended'])} ended"
-        table.add_row("client instances", f"{amount(clients['instances'])}, and {gone}: fleetgauge clients")
+        past = f"{amount(clients['instances_vanished'])} vanished, {amount(clients['instances_ended'])} ended"
+        table.add_row("client instances", f"{amount(clients['instances'])}, and {past}: fleetgauge clients")
     return table
 
 
@@ -93,10 +94,10 @@ def _http(found: Status) -> str:
 
 
 def process_line(child: Mapping[str, Any]) -> str:
-    """A process that the node keeps running: whether it runs, and whether what is told of it is of now."""
+    """The state of a child process: its pid, restarts, and the age of an old status."""
     restarts = f", started again {child['restarts']} times" if child["restarts"] else ""
     age_ms = child.get("status_age_ms") or 0
-    silence = f", has said nothing for {duration(age_ms / 1e3)}" if age_ms > _SILENT_MS else ""
+    silence = f", no status for {duration(age_ms / 1e3)}" if age_ms > _SILENT_MS else ""
     return f"pid {child['pid']}{restarts}{silence}" if child["pid"] else f"not running{restarts}{silence}"
 
 
@@ -105,16 +106,9 @@ def _worker(worker: dict[str, Any]) -> str:
     return f"{process_line(worker)}, {known}"
 
 
-def _facts(title: str) -> Table:
-    table = SafeTable(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
-
-
 def _node(found: Status) -> Table:
     node, child = found["node"], found["exporter_process"]
-    table = _facts("Node")
+    table = facts("Node")
     table.add_row("node.id, cluster.id", f"{node['node_id']}, {node['cluster_id']}")
     workers = found.get("workers", ())
     about = f"pid {node['pid']}, started {ago(node['started_at_ms'] * 1000)}"
@@ -134,7 +128,7 @@ def _node(found: Status) -> Table:
 
 def _traffic(found: Status) -> Table:
     telemetry = found["telemetry"]
-    table = _facts("\nClients and pushes")
+    table = facts("\nClients and pushes")
     counters = telemetry["counters"]
     table.add_row("client instances", amount(counters["instances"]))
     for name in (
@@ -151,7 +145,7 @@ def _traffic(found: Status) -> Table:
     ):
         if counters[name]:
             table.add_row(f"  {name.replace('_', ' ')}", amount(counters[name]))
-    table.add_row("subscriptions", ", ".join(telemetry["subscriptions"]) or "none: no client is asked for metrics")
+    table.add_row("subscriptions", ", ".join(telemetry["subscriptions"]) or "none: clients push no metrics")
     for name, prefixes in telemetry["unmatched_prefixes"].items():
         for prefix, nearest in prefixes.items():
             hint = f"; did you mean {nearest}?" if nearest else ""
@@ -182,7 +176,7 @@ def _add_listener(table: Table, listener: dict[str, Any]) -> None:
 
 
 def _add_misdirected(table: Table, misdirected: dict[str, Any]) -> None:
-    """Clients that ask for records, if there are any; see `fleetgauge.listener.misdirected_clients`."""
+    """Adds clients that request records, if any; see `fleetgauge.listener.misdirected_clients`."""
     if not misdirected["requests"]:
         return
     clients = f"{amount(misdirected['requests'])} requests of {amount(misdirected['remembered_clients'])} clients"
@@ -198,11 +192,11 @@ def _guarded(rule: dict[str, Any]) -> str:
 
 
 def _quotas(found: Status) -> list[Table]:
-    """Nothing, where there is no quota."""
+    """The table of quotas; empty if no quota is set."""
     quotas = found["quotas"]
     if not quotas["usage"]:
         return []
-    table = _facts("\nQuotas")
+    table = facts("\nQuotas")
     for name in ("channels_held", "requests_throttled", "requests_of_others"):
         if quotas[name]:
             table.add_row(name.replace("_", " "), amount(quotas[name]))
@@ -217,7 +211,7 @@ def _quotas(found: Status) -> list[Table]:
 
 def _push_log(found: Status) -> Table:
     log = found["push_log"]
-    table = _facts("\nPush log")
+    table = facts("\nPush log")
     for name, value in log.items():
         table.add_row(name.removesuffix("_at").replace("_", " "), _shown(name, value))
     return table
@@ -234,12 +228,12 @@ def _shown(name: str, value: int | str | None) -> str:
 
 
 def _exporters(found: Status) -> Table:
-    table = _facts("\nExporters")
+    table = facts("\nExporters")
     exporters = found["exporter_process"]["exporters"]
     if not found["exporter_process"]["wanted"]:
         table.add_row("", "none here: fleetgauge export delivers from the topic")
     elif not exporters:
-        table.add_row("", NOTHING_TOLD)
+        table.add_row("", NO_STATUS_YET)
     for name, state in exporters.items():
         table.add_row(f"{name} ({state['type']})", _delivery(state))
         known = f", {size(state['lag_bytes'])}" if state["lag_bytes"] is not None else ""
@@ -270,7 +264,7 @@ def _add_trouble(table: Table, state: dict[str, Any]) -> None:
 
 
 def last_error(state: Mapping[str, Any]) -> str:
-    """An exporter's last error: its text, when it was, and when it was over."""
+    """An exporter's last error: its text, its time, and when it ended."""
     over_at = state.get("last_error_over_at")
     over = "" if over_at is None else f", over {ago(over_at)}"
     return f"{state['last_error']} ({ago(state['last_error_at'])}{over})"

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers for people."""
 
 import time
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ def amount(count: int) -> str:
 
 
 def size(count_bytes: int | None) -> str:
-    """A size [B] in binary units; None is one that cannot be told.
+    """A size [B] in binary units; None if it is unknown.
 
     >>> size(0), size(1536), size(3 << 30), size(None)
     ('0 B', '1.5 KiB', '3.0 GiB', 'unknown size')
@@ -44,7 +44,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(at_us: int) -> str:
-    """How long ago a wall time [us since the epoch] was."""
+    """The time since a wall time [us since the epoch]."""
     return f"{duration(max(0.0, time.time() - at_us / 1e6))} ago"
 
 

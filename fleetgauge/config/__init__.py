@@ -1,4 +1,4 @@
-"""Configuration: Kafka's own key names from a TOML file, `FLEETGAUGE_*` variables and `--override key=value`."""
+"""Configuration by Kafka's key names, from a TOML file, `FLEETGAUGE_*` variables and `--override key=value`."""
 
 from fleetgauge.config.listeners import Endpoint
 from fleetgauge.config.load import load_config

@@ -1,4 +1,4 @@
-"""`max.connections.per.ip.overrides` in Kafka's form: `host:count,...`."""
+"""Reads `max.connections.per.ip.overrides` in Kafka's form, `host:count,...`."""
 
 import re
 import socket
@@ -14,13 +14,13 @@ _ENTRY = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s\[\]]+))\s*:\
 
 
 def parse_overrides(entries: tuple[str, ...]) -> dict[str, int]:
-    """Limits by host name or address, as they are written; an IPv6 address may stand in brackets.
+    """Limits by host name or address, as written; an IPv6 address may be in brackets.
 
     >>> parse_overrides(("127.0.0.1:200", "::1:5", "[2001:db8::1]:6", "batch.example.com:1000"))
     {'127.0.0.1': 200, '::1': 5, '2001:db8::1': 6, 'batch.example.com': 1000}
 
     Raises:
-        ValueError: an entry has another form, or a host stands there twice.
+        ValueError: an entry has another form, or a host occurs twice.
     """
     found: dict[str, int] = {}
     for entry in entries:
@@ -29,13 +29,13 @@ def parse_overrides(entries: tuple[str, ...]) -> dict[str, int]:
             raise ValueError(f"{entry!r} is not host:count, for example 192.0.2.7:100")
         host = match["ipv6"] or match["host"]
         if host in found:
-            raise ValueError(f"{host} stands there twice")
+            raise ValueError(f"{host} occurs twice")
         found[host] = int(match["count"])
     return found
 
 
 def resolve_overrides(overrides: Mapping[str, int]) -> dict[str, int]:
-    """Limits by address; a host name stands for all its addresses, as they are now. Asks the name service.
+    """Limits by address; a host name counts for all addresses that it resolves to now.
 
     Raises:
         ConfigError: a host name has no address.

@@ -1,4 +1,4 @@
-"""`listeners` and `advertised.listeners` in Kafka's form: `NAME://host:port,...`."""
+"""Reads `listeners` and `advertised.listeners` in Kafka's form, `NAME://host:port,...`."""
 
 import re
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Endpoint:
 
     @property
     def is_wildcard(self) -> bool:
-        """True where clients could not connect to `host` as it stands."""
+        """True if `host` means every interface, so that clients cannot connect to it."""
         return self.host in _WILDCARDS
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ def _parse_endpoint(entry: str) -> Endpoint:
 
 
 def _hint(entry: str) -> str:
-    """The reason that is not to be seen in a text from which user and password are removed."""
+    """A hint for an entry with user and password, which are removed from the error's text."""
     return " without user and password in it" if names_a_user(entry) else ""
 
 
@@ -76,7 +76,7 @@ def parse_http_endpoints(text: str) -> tuple[Endpoint, ...]:
     ['http://127.0.0.1:9465', 'http://[::1]:0']
 
     Raises:
-        ValueError: an entry is not `http://host:port`, or stands there twice.
+        ValueError: an entry is not `http://host:port`, or occurs twice.
     """
     endpoints = []
     for entry in (part.strip() for part in text.split(",")):
@@ -88,5 +88,5 @@ def parse_http_endpoints(text: str) -> tuple[Endpoint, ...]:
         endpoints.append(Endpoint(HTTP, match["ipv6"] or match["host"] or "", int(match["port"])))
     fixed = [endpoint for endpoint in endpoints if endpoint.port]
     if len(set(fixed)) != len(fixed):
-        raise ValueError("an address stands there twice")
+        raise ValueError("an address occurs twice")
     return tuple(endpoints)

@@ -1,10 +1,10 @@
-"""Joins the sources of configuration and checks the whole; the only way to a `ServiceConfig`."""
+"""Merges the sources of configuration and checks the result. Every `ServiceConfig` is made here."""
 
 import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -29,7 +29,7 @@ from wire.sasl.credentials import ScramMechanism
 
 SUBSCRIPTION_KEYS = ("metrics", "interval.ms", "match")
 DEFAULT_SUBSCRIPTION = {"metrics": "*", "interval.ms": "60000"}
-"""What a node without any `[client-metrics.<name>]` in its file asks of every client, as the subscription `default`."""
+"""The subscription `default` of every client, when the file has no `[client-metrics.<name>]`."""
 
 _SUBSCRIPTION = "client-metrics."
 _DEFAULT_SUBSCRIPTION = f"{_SUBSCRIPTION}default."
@@ -45,7 +45,7 @@ def load_config(
 
     Args:
         file: a TOML file, or None for the defaults.
-        environment: the process environment, of which `FLEETGAUGE_*` is read.
+        environment: the process environment; variables `FLEETGAUGE_*` are read.
         overrides: texts `key=value`.
 
     Raises:
@@ -57,20 +57,20 @@ def load_config(
 def read_sources(
     file: Path | None, *, environment: Mapping[str, str], overrides: Iterable[str] = ()
 ) -> dict[str, Sourced]:
-    """Every key that is set, with its value, references to secrets resolved; arguments and errors as `load_config`."""
+    """Every key that is set, with references to secrets resolved; arguments and errors as `load_config`."""
     return join_sources(from_toml(file) if file is not None else {}, environment=environment, overrides=overrides)
 
 
 def join_sources(
     in_file: Mapping[str, Sourced], *, environment: Mapping[str, str], overrides: Iterable[str]
 ) -> dict[str, Sourced]:
-    """As `read_sources`, of a file that was read before."""
+    """Like `read_sources`, for a file that is already read."""
     elsewhere = from_environment(environment) | from_overrides(overrides)
     return resolve({**_assumed_subscription(in_file, elsewhere), **in_file, **elsewhere}, environment)
 
 
 def _assumed_subscription(in_file: Mapping[str, Sourced], elsewhere: Mapping[str, Sourced]) -> dict[str, Sourced]:
-    """The default subscription, of which an override of one key leaves the others; nothing if there is another."""
+    """The default subscription, unless another one is configured; an override of one of its keys keeps the others."""
     others = [key for key in elsewhere if not key.startswith(_DEFAULT_SUBSCRIPTION)]
     if any(key.startswith(_SUBSCRIPTION) for key in (*in_file, *others)):
         return {}
@@ -78,10 +78,10 @@ def _assumed_subscription(in_file: Mapping[str, Sourced], elsewhere: Mapping[str
 
 
 def check(sourced: Mapping[str, Sourced]) -> ServiceConfig:
-    """The configuration that the values make.
+    """Checks the values and returns the configuration.
 
     Raises:
-        ConfigError: as `load_config`; no secret is in its text, whichever part of the program wrote it.
+        ConfigError: as `load_config`; its text holds no secret.
     """
     try:
         return _check(sourced)
@@ -94,7 +94,6 @@ def check(sourced: Mapping[str, Sourced]) -> ServiceConfig:
 def _check(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     config = sized(_validate(sourced), Machine.this())
     _check_subscriptions(config, sourced)
-    _check_guard(config, sourced)
     _check_quotas(config)
     _check_exporters(config, sourced)
     _check_topic(config)
@@ -103,76 +102,30 @@ def _check(sourced: Mapping[str, Sourced]) -> ServiceConfig:
 
 
 def known_keys() -> tuple[str, ...]:
-    """Every plain key (without the tables: `exporters`, `client-metrics` and the like), in the order of the model."""
+    """Every key outside of tables such as `exporters` and `client-metrics`, in the order of the model."""
     return tuple(field.alias or name for name, field in ServiceConfig.model_fields.items() if name not in TABLES)
 
 
-@dataclass(slots=True)
-class _Tables:
-    """The keys that belong to a table, as they are found."""
-
-    exporters: dict[str, dict[str, Any]] = field(default_factory=dict)
-    subscriptions: dict[str, dict[str, str]] = field(default_factory=dict)
-    guard: dict[str, dict[str, Any]] = field(default_factory=dict)
-    kafka_client: dict[str, str] = field(default_factory=dict)
-    quota_callback: dict[str, str] = field(default_factory=dict)
-    listener_name: dict[str, object] = field(default_factory=dict)
-    users: dict[str, dict[str, str]] = field(default_factory=dict)
-    quotas: dict[str, dict[str, float]] = field(default_factory=dict)
-
-    def take(self, key: str, raw: Sourced) -> bool:
-        """True if the key belongs to one of them.
-
-        Raises:
-            ConfigError: it does, and has another form than the table's keys.
-        """
-        if key.startswith("exporters."):
-            name, inner = _exporter_key(key, raw)
-            self.exporters.setdefault(name, {})[inner] = raw.value
-        elif key.startswith(_SUBSCRIPTION):
-            name, inner = _subscription_key(key, raw)
-            self.subscriptions.setdefault(name, {})[inner] = _kafka_text(raw.value)
-        elif key.startswith("client-guard."):
-            name, inner = _guard_key(key, raw)
-            self.guard.setdefault(name, {})[inner] = raw.value
-        elif key.startswith(_KAFKA_CLIENT) and key != _KAFKA_CLIENT:
-            self.kafka_client[key.removeprefix(_KAFKA_CLIENT)] = _kafka_text(raw.value)
-        elif key.startswith(_QUOTA_CALLBACK) and key != _QUOTA_CALLBACK:
-            self.quota_callback[key.removeprefix(_QUOTA_CALLBACK)] = _kafka_text(raw.value)
-        elif key.startswith(LISTENER_PREFIX):
-            self.listener_name[key.removeprefix(LISTENER_PREFIX)] = raw.value
-        elif key.startswith(USERS_PREFIX):
-            name, inner = _user_key(key, raw)
-            self.users.setdefault(name, {})[inner] = _kafka_text(raw.value)
-        elif key.startswith(QUOTAS_PREFIX):
-            name, inner, limit = _quota(key, raw)
-            self.quotas.setdefault(name, {})[inner] = limit
-        else:
-            return False
-        return True
-
-
 def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
-    values: dict[str, Any] = {}
-    tables = _Tables()
+    values: dict[str, Any] = {prefix.removesuffix("."): {} for prefix in _TABLES}
     known = set(known_keys())
     for key, raw in sourced.items():
         if key in known:
             values[key] = raw.value
-        elif not tables.take(key, raw):
+            continue
+        prefix = next((each for each in _TABLES if key.startswith(each) and key != each), None)
+        if prefix is None:
             hint = NOT_READ.get(key) or f"is no configuration key{_did_you_mean(key, known)}"
             raise ConfigError(key, hint, source=raw.source)
-    # Nodes that share a topic would each make a landing zone of a part of it: there, nothing is assumed.
-    assumed = {} if values.get("push.log") == "kafka" else {"landing": {"type": "landing"}}
-    values["exporters"] = tables.exporters or assumed
-    values["push.log.kafka.client"] = tables.kafka_client
-    values["client.quota.callback.config"] = tables.quota_callback
-    values["listener.name"] = tables.listener_name
-    values["sasl.users"] = tables.users
-    values["quotas"] = tables.quotas
-    values["client-guard"] = tables.guard
-    values["client-metrics"] = tables.subscriptions
-    values["referenced_secrets"] = {
+        table = values[prefix.removesuffix(".")]
+        *path, last, value = _TABLES[prefix](key, raw)
+        for name in path:
+            table = table.setdefault(name, {})
+        table[last] = value
+    if not values["exporters"] and values.get("push.log") != "kafka":
+        # Not with a topic: each of the nodes that share it would fill a landing zone with a part of its pushes.
+        values["exporters"] = {"landing": {"type": "landing"}}
+    values["referenced.secrets"] = {
         key: raw.secrets for key, raw in sourced.items() if raw.secrets and any(secrets_in(key, raw.value))
     }
     try:
@@ -185,35 +138,34 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     return config
 
 
-def _exporter_key(key: str, raw: Sourced) -> tuple[str, str]:
-    _, name, *inner = key.split(".")
+def _exporter(key: str, raw: Sourced) -> tuple[object, ...]:
+    name, _, inner = key.removeprefix("exporters.").partition(".")
     if not inner:
         raise ConfigError(
             key, "an exporter is a table, [exporters.<name>], with a type and its keys", source=raw.source
         )
-    return name, ".".join(inner)
+    return name, inner, raw.value
 
 
-def _subscription_key(key: str, raw: Sourced) -> tuple[str, str]:
+def _subscription(key: str, raw: Sourced) -> tuple[object, ...]:
     for inner in SUBSCRIPTION_KEYS:
-        if key.endswith(f".{inner}"):
-            name = key.removeprefix(_SUBSCRIPTION).removesuffix(inner).rstrip(".")
-            if name:
-                return name, inner
+        name = key.removeprefix(_SUBSCRIPTION).removesuffix(inner).rstrip(".")
+        if key.endswith(f".{inner}") and name:
+            return name, inner, _kafka_text(raw.value)
     allowed = ", ".join(SUBSCRIPTION_KEYS)
     raise ConfigError(key, f"a subscription [client-metrics.<name>] has the keys {allowed}", source=raw.source)
 
 
-def _guard_key(key: str, raw: Sourced) -> tuple[str, str]:
+def _guard_rule(key: str, raw: Sourced) -> tuple[object, ...]:
     name, _, inner = key.removeprefix("client-guard.").rpartition(".")
     if not name:
         raise ConfigError(
             key, "a rule of the client guard is a table, [client-guard.<name>], with its keys", source=raw.source
         )
-    return name, inner
+    return name, inner, raw.value
 
 
-def _quota(key: str, raw: Sourced) -> tuple[str, str, float]:
+def _quota(key: str, raw: Sourced) -> tuple[object, ...]:
     name, _, inner = key.removeprefix(QUOTAS_PREFIX).rpartition(".")
     if not name:
         raise ConfigError(
@@ -223,21 +175,34 @@ def _quota(key: str, raw: Sourced) -> tuple[str, str, float]:
         (limit,) = read_limits({name: {inner: raw.value}}).values()
     except InvalidConfigError as error:
         raise ConfigError(key, str(error), source=raw.source) from error
-    return name, inner, limit.value
+    return name, inner, limit
 
 
-def _user_key(key: str, raw: Sourced) -> tuple[str, str]:
-    for mechanism in ScramMechanism:
-        inner = mechanism.value.lower()
-        name = key.removeprefix(USERS_PREFIX).removesuffix(f".{inner}")
-        if key.endswith(f".{inner}") and name:
-            return name, inner
-    allowed = ", ".join(mechanism.value.lower() for mechanism in ScramMechanism)
+def _user(key: str, raw: Sourced) -> tuple[object, ...]:
+    mechanisms = [mechanism.value.lower() for mechanism in ScramMechanism]
+    for mechanism in mechanisms:
+        name = key.removeprefix(USERS_PREFIX).removesuffix(f".{mechanism}")
+        if key.endswith(f".{mechanism}") and name:
+            return name, mechanism, _kafka_text(raw.value)
     raise ConfigError(
         key,
-        f"a user [sasl.users.<name>] has the keys {allowed}, made by fleetgauge credentials; no password is kept",
+        f"a user [sasl.users.<name>] has the keys {', '.join(mechanisms)}, made by fleetgauge credentials; no password "
+        "is kept",
         source=raw.source,
     )
+
+
+_TABLES: Final[dict[str, Callable[[str, Sourced], tuple[object, ...]]]] = {
+    "exporters.": _exporter,
+    _SUBSCRIPTION: _subscription,
+    "client-guard.": _guard_rule,
+    _KAFKA_CLIENT: lambda key, raw: (key.removeprefix(_KAFKA_CLIENT), _kafka_text(raw.value)),
+    _QUOTA_CALLBACK: lambda key, raw: (key.removeprefix(_QUOTA_CALLBACK), _kafka_text(raw.value)),
+    LISTENER_PREFIX: lambda key, raw: (key.removeprefix(LISTENER_PREFIX), raw.value),
+    USERS_PREFIX: _user,
+    QUOTAS_PREFIX: _quota,
+}
+"""Prefix of a table's keys -> reads one of them: its path in the table, and its value."""
 
 
 def _kafka_text(value: object) -> str:
@@ -273,38 +238,36 @@ def _first_problem(error: ValidationError, sourced: Mapping[str, Sourced]) -> Co
 
 
 def _shown_in_error(key: str, raw: Sourced) -> str:
-    """What an error says of a value: as it was written, without secrets."""
+    """The text of a value in an error: as it was written, without secrets."""
     return "its value" if is_secret(key) else repr(shown(key, raw.value if raw.written is None else raw.written))
 
 
 def _check_subscriptions(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
     for name, properties in config.client_metrics.items():
-        try:
+        with _problems_of("client-metrics", name, sourced):
             check_subscription(name, properties)
-        except InvalidConfigError as error:
-            raise ConfigError(
-                f"client-metrics.{name}", str(error), source=_source_of("client-metrics", name, sourced)
-            ) from error
-
-
-def _check_guard(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
     for name, keys in config.client_guard.items():
-        try:
+        with _problems_of("client-guard", name, sourced):
             guard_rules({name: keys})
-        except InvalidConfigError as error:
-            raise ConfigError(
-                f"client-guard.{name}", str(error), source=_source_of("client-guard", name, sourced)
-            ) from error
+
+
+@contextmanager
+def _problems_of(table: str, name: str, sourced: Mapping[str, Sourced]) -> Iterator[None]:
+    """Turns an `InvalidConfigError` into a `ConfigError` that names the table's entry and its source."""
+    try:
+        yield
+    except InvalidConfigError as error:
+        raise ConfigError(f"{table}.{name}", str(error), source=_source_of(table, name, sourced)) from error
 
 
 def _check_quotas(config: ServiceConfig) -> None:
     try:
-        limits = read_limits(config.quotas)  # together: each alone was checked with its key
+        limits = read_limits(config.quotas)  # all together: each limit was checked alone with its key
     except InvalidConfigError as error:
         raise ConfigError("quotas", str(error)) from error
     for _, key in limits:
-        # A client may ask one worker and push to another: each would give it an interval of its own, and refuse the
-        # other's subscription id again and again.
+        # A client may get its subscription from one worker and push to another. Each worker would set its own interval,
+        # and reject the other's subscription id again and again.
         if key in TELEMETRY_QUOTA_KEYS and config.workers > 1:
             raise ConfigError(
                 "quotas", f"{key} needs workers=1, and workers is {config.workers}: leave one of them out"
@@ -312,7 +275,7 @@ def _check_quotas(config: ServiceConfig) -> None:
 
 
 def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
-    # Not at the head: a worker is given a configuration that was checked, and shall not hold pyarrow and gRPC for it.
+    # Imported here: a worker gets a checked configuration, and must not load pyarrow and gRPC for it.
     from exporters.registry import check_exporter
 
     for name, keys in config.exporters.items():
@@ -320,7 +283,7 @@ def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> N
             check_exporter(name, keys)  # connects to nothing yet
         except ExporterConfigError as error:
             problem = str(error)
-        except Exception as error:  # noqa: BLE001  # a type of the operator's own may raise anything
+        except Exception as error:  # noqa: BLE001  # a custom type may raise anything
             problem = f"the type {keys.get('type')} refuses its keys: {type(error).__name__}: {error}"
         else:
             _check_loop(config, name, keys)
@@ -329,14 +292,15 @@ def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> N
 
 
 def _check_loop(config: ServiceConfig, name: str, keys: Mapping[str, Any]) -> None:
-    """A push that is delivered to the topic that it was read from would be read again, for ever."""
+    """Refuses an exporter to the push log's own topic: its pushes would be read and delivered again without end."""
     if config.push_log != "kafka" or keys["type"] != "kafka_topic" or keys["topic"] != config.push_log_kafka_topic:
         return
     named = keys["bootstrap.servers"]
     servers = {each.strip() for each in (named.split(",") if isinstance(named, str) else named)}
     if servers & set(config.push_log_kafka_bootstrap_servers):
         raise ConfigError(
-            f"exporters.{name}.topic", f"is {keys['topic']}, which is the push log: every push would come back to it"
+            f"exporters.{name}.topic",
+            f"is {keys['topic']}, which is the push log: every push would be read and delivered again",
         )
 
 
@@ -351,7 +315,7 @@ def _check_topic(config: ServiceConfig) -> None:
 
 def _check_security(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
     try:
-        config.security_keys()  # reads no certificate: that is for the listener alone
+        config.security_keys()  # reads no certificates: the listener does
     except ConfigError as error:
         raw = sourced.get(error.key)
         raise ConfigError(error.key, error.problem, source=raw.source if raw else "") from error

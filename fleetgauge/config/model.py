@@ -1,6 +1,7 @@
-"""Every configuration key: its name, default, meaning and what is allowed.
+"""Every configuration key: its name, default, meaning and allowed values.
 
-Defaults that belong to a room (`telemetry`, `exporters`, `wire`) are taken from that room's settings class, their home.
+The key of a field is its name with dots in place of underscores; where that differs, the field has an `alias`. Defaults
+of `wire`, `quotas`, `telemetry`, `push_log` and `exporters` come from the settings classes of those packages.
 """
 
 import itertools
@@ -8,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from base.redaction import secrets_in
 from exporters.dead_letters.letter import DeadLetterSettings
@@ -36,180 +37,147 @@ TABLES = (
     *("push_log_kafka_client", "client_quota_callback_config", "exporters", "client_metrics", "client_guard"),
     *("listener_name", "sasl_users", "quotas", "referenced_secrets"),
 )
-"""The fields that hold keys of others: of librdkafka, a quota callback, an exporter's type, a subscription, a guard's
-rule, a listener, a user, an entity with quotas, any that holds a secret."""
+"""The fields whose keys are not listed here: those of librdkafka, a quota callback, an exporter, a subscription, a rule
+of the client guard, a listener, a user, a quota entity; and the secrets that references stand for."""
 
 
 class ServiceConfig(ListenerKeys):
-    """The configuration of one node, checked. Field aliases are the keys that an operator writes.
+    """The checked configuration of one node.
 
-    The keys of `ListenerKeys` stand for every listener that has no value of its own.
+    The keys of `ListenerKeys` apply to every listener without a value of its own.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     listeners: tuple[Endpoint, ...] = Field(
         default=(Endpoint("PLAINTEXT", "127.0.0.1", 9092),),
-        alias="listeners",
         description="Where to listen, in Kafka's form NAME://host:port,...",
     )
     advertised_listeners: tuple[Endpoint, ...] = Field(
-        default=(),
-        alias="advertised.listeners",
-        description="What clients are told to connect to; by default the listeners.",
+        default=(), description="Addresses that clients connect to; by default the listeners."
     )
-    # Not 9464: that is where OpenTelemetry has a Prometheus exporter, here `type = "prometheus"`, serve its page.
+    # Not 9464: OpenTelemetry's default port for a Prometheus exporter, here `type = "prometheus"`.
     http_listeners: tuple[Endpoint, ...] = Field(
         default=(Endpoint(HTTP, "127.0.0.1", 9465),),
-        alias="http.listeners",
         max_length=8,
-        description="Where /healthz, /readyz, /metrics and /clients are served, http://host:port,...; empty: nowhere "
+        description="Addresses of /healthz, /readyz, /metrics and /clients, http://host:port,...; empty: off "
         "(extra: http).",
     )
     listener_security_protocol_map: Names = Field(
         default=tuple(f"{protocol}:{protocol}" for protocol in SecurityProtocol),
-        alias="listener.security.protocol.map",
-        description="NAME:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL,...: what each listener speaks.",
+        description="NAME:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL,...: the security protocol of each listener.",
     )
     handshake_timeout_ms: int = Field(
         default=_WIRE.handshake_timeout_ms,
         ge=100,
-        alias="handshake.timeout.ms",
-        description="PROXY header, TLS and SASL of a connection take no longer together [ms].",
+        description="Time limit of a connection's PROXY header, TLS and SASL handshakes together [ms].",
     )
     max_unfinished_handshakes: int = Field(
         default=_WIRE.max_unfinished_handshakes,
         ge=1,
         le=100_000,
-        alias="max.unfinished.handshakes",
-        description="Connections of a listener that are not let in yet; for one more, the oldest of the address with "
-        "most is closed.",
+        description="Unfinished handshakes of a listener; for one more, the oldest of the address with the most is "
+        "closed.",
     )
-    node_id: int = Field(default=1, ge=0, le=INT_MAX, alias="node.id", description="Kafka node id of this node.")
+    node_id: int = Field(default=1, ge=0, le=INT_MAX, description="Kafka node id of this node.")
     workers: int = Field(
         default=1,
         ge=1,
         le=64,
-        alias="workers",
-        description="Listener processes, which share the listeners and the limits; more than one on Linux alone.",
+        description="Listener processes, which share the listeners and the limits; more than one only on Linux.",
     )
     cluster_id: str = Field(
         default="",
-        alias="cluster.id",
         max_length=256,
-        description="By default made at the first start and kept in the data directory.",
+        description="By default generated at the first start and kept in the data directory.",
     )
     log_dirs: Path = Field(
         default=Path("fleetgauge-data"),
-        alias="log.dirs",
         description="The data directory: push log, state and, by default, the landing zone.",
     )
     socket_request_max_bytes: int = Field(
         default=_WIRE.socket_request_max_bytes,
         ge=1024,
         le=INT_MAX,
-        alias="socket.request.max.bytes",
         description="Largest request frame [B]; a larger one closes its connection.",
     )
     queued_max_request_bytes: int = Field(
         default=_WIRE.queued_max_request_bytes,
         ge=1024,
-        alias="queued.max.request.bytes",
-        description="Incomplete and waiting requests over all connections [B]; beyond, those that hold most are "
-        "closed. By default a 16th of the memory, 16 to 512 MiB.",
+        description="Incomplete and waiting requests of all connections [B]; beyond it, the connections that hold the "
+        "most are closed. By default a 16th of the memory, 16 to 512 MiB.",
     )
     queued_max_response_bytes: int = Field(
         default=_WIRE.queued_max_response_bytes,
         ge=1024 * 1024,
-        alias="queued.max.response.bytes",
-        description="Responses left unread over all connections [B]; beyond, those that hold most are closed. By "
+        description="Unread responses of all connections [B]; beyond it, those that hold the most are closed. By "
         "default a 32nd of the memory, 8 to 128 MiB.",
     )
     request_receive_timeout_ms: int = Field(
         default=_WIRE.request_receive_timeout_ms,
         ge=100,
-        alias="request.receive.timeout.ms",
-        description="A request takes no longer from its first byte to its last, or its connection is closed [ms].",
+        description="Time limit from a request's first byte to its last; beyond it, its connection is closed [ms].",
     )
     socket_listen_backlog_size: int = Field(
         default=_WIRE.socket_listen_backlog_size,
         ge=1,
         le=65535,
-        alias="socket.listen.backlog.size",
         description="Connections that may wait to be accepted.",
     )
     connections_max_idle_ms: int = Field(
         default=_WIRE.connections_max_idle_ms,
         ge=1000,
-        alias="connections.max.idle.ms",
-        description="A connection without traffic for so long is closed [ms].",
+        description="A connection without traffic for this long is closed [ms].",
     )
     max_in_flight_requests: int = Field(
         default=_WIRE.max_in_flight_requests,
         ge=1,
         le=100_000,
         alias="max.in.flight.requests.per.connection",
-        description="Requests of one connection that may await their response; later ones wait unread.",
+        description="Requests of one connection that may await their response; later ones are not read yet.",
     )
     max_connections_per_ip: int = Field(
         default=_QUOTAS.max_connections_per_ip,
         ge=0,
         le=INT_MAX,
-        alias="max.connections.per.ip",
         description="Connections of one client address (behind a load balancer, the client's own); more are closed. By "
-        "default half of max.connections, of one worker.",
+        "default half of a worker's share of max.connections.",
     )
     max_connections_per_ip_overrides: Names = Field(
-        default=(),
-        alias="max.connections.per.ip.overrides",
-        description="host:count,...: addresses or host names that have another limit; looked up at the start.",
+        default=(), description="host:count,...: addresses or host names with another limit; resolved at the start."
     )
     quota_window_num: int = Field(
         default=_QUOTAS.quota_window_num,
         ge=1,
         le=INT_MAX,
-        alias="quota.window.num",
-        description="Windows over which a quota's usage is taken, the current one included.",
+        description="Number of windows over which a quota's usage is measured, the current one included.",
     )
     quota_window_size_seconds: int = Field(
         default=_QUOTAS.quota_window_size_seconds,
         ge=1,
         le=INT_MAX,
-        alias="quota.window.size.seconds",
-        description="Width of one; over a request or connection quota nobody is held for longer at once [s].",
+        description="Width of one window, and the longest throttle time of a request or connection quota [s].",
     )
     client_quota_callback_class: str = Field(
         default="",
-        alias="client.quota.callback.class",
-        description="Who shares a quota and how large it is, by a class of one's own (KIP-257), by dotted path.",
+        description="Dotted path of a custom ClientQuotaCallback (KIP-257), which decides on shared quotas and limits.",
     )
     client_quota_callback_config: dict[str, str] = Field(
-        default_factory=dict,
-        alias="client.quota.callback.config",
-        description="client.quota.callback.config.<key>: what that class is configured with, beside these keys.",
+        default_factory=dict, description="client.quota.callback.config.<key>: additional configuration of that class."
     )
     inter_broker_listener_name: str = Field(
         default="",
-        alias="inter.broker.listener.name",
-        description="A listener that the node's max.connections and max.connection.creation.rate spare, as Kafka's.",
+        description="A listener exempt from the node's max.connections and max.connection.creation.rate, as in Kafka.",
     )
     telemetry_max_bytes: int = Field(
-        default=_TELEMETRY.telemetry_max_bytes,
-        ge=1,
-        le=INT_MAX,
-        alias="telemetry.max.bytes",
-        description="Largest push as received [B].",
+        default=_TELEMETRY.telemetry_max_bytes, ge=1, le=INT_MAX, description="Largest push as received [B]."
     )
     telemetry_max_decompressed_bytes: int = Field(
         default=_TELEMETRY.telemetry_max_decompressed_bytes,
         ge=1,
         le=INT_MAX,
-        alias="telemetry.max.decompressed.bytes",
         description="Largest push when decompressed [B].",
     )
     telemetry_compression_types: Names = Field(
         default=tuple(codec.label for codec in _TELEMETRY.compression_types),
-        alias="telemetry.compression.types",
         description="Compression types offered to clients, the preferred one first.",
     )
     client_instances_max: int = Field(
@@ -217,170 +185,137 @@ class ServiceConfig(ListenerKeys):
         ge=1,
         le=10_000_000,
         alias="telemetry.client.instances.max",
-        description="Client instances that are remembered; beyond, the least recently seen is forgotten. As many are "
-        "listed as ended or vanished; of fleetgauge export, as many are listed in all.",
+        description="Client instances kept in memory; beyond it, the least recently seen is evicted. As many again are "
+        "listed as ended or vanished; for fleetgauge export it bounds the whole list.",
     )
     client_instance_metrics_max: int = Field(
         default=_TELEMETRY.instance_metrics_max,
         ge=0,
         le=10_000_000,
         alias="telemetry.client.instance.metrics.max",
-        description="Client instances that have metrics of their own (tag client_instance_id) beside the totals.",
+        description="Client instances with metrics of their own (tag client_instance_id), in addition to the totals.",
     )
     telemetry_byte_rate_per_ip: int = Field(
         default=_TELEMETRY.sender_limits.bytes_per_ip,
         ge=0,
         alias="telemetry.max.byte.rate.per.ip",
-        description="Payload bytes that all clients of an address may push together; beyond, "
+        description="Payload bytes that all clients of an address may push together; beyond it, they get "
         "THROTTLING_QUOTA_EXCEEDED; 0: no limit [B/s].",
     )
     telemetry_byte_rate_per_principal: int = Field(
         default=_TELEMETRY.sender_limits.bytes_per_principal,
         ge=0,
         alias="telemetry.max.byte.rate.per.principal",
-        description="Likewise for all clients of an authenticated principal [B/s].",
+        description="The same for all clients of an authenticated principal [B/s].",
     )
     telemetry_new_instance_rate_per_ip: int = Field(
         default=_TELEMETRY.sender_limits.new_instances_per_ip,
         ge=0,
         alias="telemetry.max.new.instance.rate.per.ip",
-        description="Client instances that an address may make known here, in bursts of 160 s; 0: no limit [1/s].",
+        description="New client instances per address, in bursts of up to 160 s of this rate; 0: no limit [1/s].",
     )
     telemetry_new_instance_rate_per_principal: int = Field(
         default=_TELEMETRY.sender_limits.new_instances_per_principal,
         ge=0,
         alias="telemetry.max.new.instance.rate.per.principal",
-        description="Likewise for an authenticated principal [1/s].",
+        description="The same for an authenticated principal [1/s].",
     )
-    metric_reporters: Names = Field(
-        default=(),
-        alias="metric.reporters",
-        description="Reporters of one's own, by dotted path or entry point name.",
-    )
+    metric_reporters: Names = Field(default=(), description="Custom reporters, by dotted path or entry point name.")
     plugin_export_timeout_ms: int = Field(
-        default=500,
-        ge=1,
-        alias="plugin.export.timeout.ms",
-        description="A reporter's awaitable is cancelled and counted after so long [ms].",
+        default=500, ge=1, description="A reporter's awaitable is cancelled, and counted, after this time [ms]."
     )
     push_log: Literal["sqlite", "kafka"] = Field(
         default="sqlite",
-        alias="push.log",
         description="sqlite: in the data directory; kafka: a topic, shared by many nodes (extra: kafka).",
     )
     push_log_kafka_bootstrap_servers: Names = Field(
-        default=(),
-        alias="push.log.kafka.bootstrap.servers",
-        description="host:port,... of the cluster with the topic; needed with push.log=kafka.",
+        default=(), description="host:port,... of the cluster with the topic; required with push.log=kafka."
     )
     push_log_kafka_topic: str = Field(
         default=_TOPIC.topic,
         pattern=r"^[a-zA-Z0-9._-]{1,249}$",
-        alias="push.log.kafka.topic",
-        description="The topic; the broker plugin's fleetgauge.topic.",
+        description="The topic, as in fleetgauge.topic of the broker plugin.",
     )
     push_log_kafka_topic_partitions: int = Field(
         default=_TOPIC.partitions,
         ge=1,
         le=10_000,
-        alias="push.log.kafka.topic.partitions",
-        description="Of a topic that is made here; as many processes can share an exporter's work.",
+        description="Partitions of a topic that Fleetgauge creates: at most as many processes share an exporter.",
     )
     push_log_kafka_topic_replication_factor: int = Field(
         default=_TOPIC.replication_factor,
         ge=-1,
         le=32_767,
-        alias="push.log.kafka.topic.replication.factor",
-        description="Of a topic that is made here; -1: the broker's default.replication.factor.",
+        description="Replication factor of a topic that Fleetgauge creates; -1: the broker's default.",
     )
     push_log_kafka_topic_retention_ms: int = Field(
         default=_TOPIC.retention_ms,
         ge=-1,
-        alias="push.log.kafka.topic.retention.ms",
-        description="Of a topic that is made here; -1: for ever [ms].",
+        description="Retention of a topic that Fleetgauge creates; -1: unlimited [ms].",
     )
     push_log_kafka_group_prefix: str = Field(
         default=_TOPIC.group_prefix,
         min_length=1,
         max_length=200,
-        alias="push.log.kafka.group.prefix",
-        description="An exporter reads as the consumer group <prefix>-<exporter>.",
+        description="The consumer group of an exporter is <prefix>-<exporter>.",
     )
     push_log_kafka_client: dict[str, str] = Field(
-        default_factory=dict,
-        alias="push.log.kafka.client",
-        description="push.log.kafka.client.<key>: settings of librdkafka by its own names, such as security.protocol.",
+        default_factory=dict, description="push.log.kafka.client.<key>: librdkafka settings, such as security.protocol."
     )
     push_log_segment_bytes: int = Field(
-        default=_LOG.segment_bytes,
-        ge=1 << 20,
-        alias="push.log.segment.bytes",
-        description="A segment of the log is closed at this size [B].",
+        default=_LOG.segment_bytes, ge=1 << 20, description="A segment of the log is sealed at this size [B]."
     )
     push_log_segment_ms: int = Field(
-        default=_LOG.segment_ms,
-        ge=1000,
-        alias="push.log.segment.ms",
-        description="A segment of the log is closed at this age [ms].",
+        default=_LOG.segment_ms, ge=1000, description="A segment of the log is sealed at this age [ms]."
     )
     push_log_retention_bytes: int = Field(
         default=_LOG.retention_bytes,
         ge=1 << 20,
-        alias="push.log.retention.bytes",
-        description="Beyond this size the oldest segment goes; what it held undelivered is counted [B].",
+        description="Beyond this size the oldest segment is deleted; its undelivered pushes are counted as lost [B].",
     )
     push_log_retention_ms: int = Field(
         default=_LOG.retention_ms,
         ge=1000,
-        alias="push.log.retention.ms",
-        description="A segment that has been complete for this long goes, by the time that the log has seen pass; what "
-        "it held undelivered is counted [ms].",
+        description="A segment is deleted this long after it was sealed, in time during which the machine was up; its "
+        "undelivered pushes are counted as lost [ms].",
     )
     push_log_flush: Literal["os", "fsync"] = Field(
         default=_LOG.flush,
-        alias="push.log.flush",
-        description="os: acknowledged pushes survive the death of every process; fsync: and power loss.",
+        description="os: acknowledged pushes survive a crash of every process; fsync: power loss too.",
     )
     push_log_min_free_bytes: int = Field(
         default=_LOG.min_free_bytes,
         ge=0,
-        alias="push.log.min.free.bytes",
-        description="With less room than this on the disk, pushes are answered THROTTLING_QUOTA_EXCEEDED [B].",
+        description="With less free disk space than this, pushes get THROTTLING_QUOTA_EXCEEDED [B].",
     )
     push_log_ack_timeout_ms: int = Field(
         default=DEFAULT_ACK_TIMEOUT_MS,
         ge=1,
-        alias="push.log.ack.timeout.ms",
-        description="A push that is not in the log after so long is answered THROTTLING_QUOTA_EXCEEDED [ms].",
+        description="A push that is not in the log after this time gets THROTTLING_QUOTA_EXCEEDED [ms].",
     )
     dead_letter_retention_bytes: int = Field(
         default=_DEAD.retention_bytes,
         ge=1 << 20,
-        alias="dead.letter.retention.bytes",
-        description="Beyond this size the push that was refused longest ago goes, counted [B].",
+        description="Beyond this size the oldest dead letter is deleted and counted as lost [B].",
     )
     dead_letter_retention_ms: int = Field(
         default=_DEAD.retention_ms,
         ge=1000,
-        alias="dead.letter.retention.ms",
-        description="A push that was refused longer ago goes, counted [ms].",
+        description="A dead letter of this age is deleted and counted as lost [ms].",
     )
     shutdown_timeout_ms: int = Field(
         default=10_000,
         ge=0,
-        alias="shutdown.timeout.ms",
-        description="How long a stop waits for responses and for the exporters to deliver the log [ms].",
+        description="Time limit of a shutdown, in which responses are sent and the exporters deliver the log [ms].",
     )
     logging_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", alias="logging.level", description="What is logged."
+        default="info", description="Lowest level that is logged."
     )
     logging_format: Literal["auto", "human", "json"] = Field(
-        default="auto",
-        alias="logging.format",
-        description="auto: human on a terminal, JSON otherwise.",
+        default="auto", description="auto: human on a terminal, JSON otherwise."
     )
     exporters: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="[exporters.<name>]: where pushes are delivered; keys by type."
+        default_factory=dict, description="[exporters.<name>]: a destination of pushes; its keys depend on its type."
     )
     client_metrics: dict[str, dict[str, str]] = Field(
         default_factory=dict,
@@ -390,30 +325,27 @@ class ServiceConfig(ListenerKeys):
     client_guard: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         alias="client-guard",
-        description="[client-guard.<name>]: what faulty clients are asked for; rules, and changes of the shipped ones.",
+        description="[client-guard.<name>]: subscriptions of faulty clients; rules, and changes of built-in ones.",
     )
     listener_name: dict[str, Any] = Field(
         default_factory=dict,
-        alias="listener.name",
-        description="listener.name.<name in lower case>.<key>: a key of one listener alone, as in Kafka.",
+        description="listener.name.<name in lower case>.<key>: a key of one listener, as in Kafka.",
     )
     sasl_users: dict[str, dict[str, str]] = Field(
         default_factory=dict,
-        alias="sasl.users",
-        description="[sasl.users.<name>]: salted hashes by mechanism, as fleetgauge credentials makes them.",
+        description="[sasl.users.<name>]: salted hashes by mechanism, as fleetgauge credentials prints them.",
     )
     quotas: dict[str, dict[str, float]] = Field(
         default_factory=dict,
-        description='[quotas."users/<name>/clients/<client id>"] and the like: limits by Kafka\'s names and our own.',
+        description='[quotas."users/<name>/clients/<client id>"] and the like: limits by Kafka\'s names, and our own.',
     )
     referenced_secrets: dict[str, tuple[str, ...]] = Field(
-        default_factory=dict,
-        description="No key of an operator's: what the references in the values of secret keys stand for, by key.",
+        default_factory=dict, description="Internal: the secrets that references in values stand for, by key."
     )
 
     @field_validator("*", mode="before")
     @classmethod
-    def _refuse_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+    def _refuse_boolean_for_a_number(cls, value: object, info: ValidationInfo) -> object:
         field = cls.model_fields[info.field_name or ""]
         if isinstance(value, bool) and field.annotation is int:
             raise ValueError("a number is needed")
@@ -450,10 +382,10 @@ class ServiceConfig(ListenerKeys):
 
     @field_validator("workers")
     @classmethod
-    def _share_ports_only_where_that_works(cls, value: int) -> int:
+    def _check_workers(cls, value: int) -> int:
         if value > 1 and sys.platform != "linux":
             raise ValueError(
-                "several processes share a listener by SO_REUSEPORT, which spreads connections on Linux alone; leave "
+                "several processes share a listener by SO_REUSEPORT, which spreads connections only on Linux; leave "
                 "it at 1 here"
             )
         return value
@@ -465,9 +397,9 @@ class ServiceConfig(ListenerKeys):
         return value
 
     @model_validator(mode="after")
-    def _let_somebody_in(self) -> "ServiceConfig":
+    def _check_connection_limits(self) -> "ServiceConfig":
         if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
-            raise ValueError(f"max.connections.per.ip can be 0 only if {PER_IP_OVERRIDES} lets some addresses in")
+            raise ValueError(f"max.connections.per.ip can be 0 only if {PER_IP_OVERRIDES} allows some addresses")
         names = {endpoint.listener_name for endpoint in self.listeners}
         if self.inter_broker_listener_name and self.inter_broker_listener_name.upper() not in names:
             raise ValueError(
@@ -477,21 +409,21 @@ class ServiceConfig(ListenerKeys):
 
     @field_validator("push_log_kafka_topic_replication_factor", "push_log_kafka_topic_retention_ms")
     @classmethod
-    def _be_no_zero(cls, value: int) -> int:
+    def _refuse_zero(cls, value: int) -> int:
         if value == 0:
             raise ValueError("must be positive, or -1")
         return value
 
     @field_validator("push_log_kafka_client")
     @classmethod
-    def _leave_own_keys(cls, value: dict[str, str]) -> dict[str, str]:
+    def _refuse_own_client_keys(cls, value: dict[str, str]) -> dict[str, str]:
         for key in sorted(OWN_CLIENT_KEYS & value.keys()):
-            raise ValueError(f"push.log.kafka.client.{key} is not to be set, since the log's promises rest on it")
+            raise ValueError(f"push.log.kafka.client.{key} cannot be set, since the log's guarantees depend on it")
         return value
 
     @field_validator("telemetry_compression_types")
     @classmethod
-    def _know_compression_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_compression_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         known = {codec.label for codec in CompressionType if codec is not CompressionType.NONE}
         wrong = [name for name in value if name.lower() not in known]
         if wrong or len(set(value)) != len(value):
@@ -499,7 +431,7 @@ class ServiceConfig(ListenerKeys):
         return tuple(name.lower() for name in value)
 
     @model_validator(mode="after")
-    def _say_where_the_topic_is(self) -> "ServiceConfig":
+    def _require_bootstrap_servers(self) -> "ServiceConfig":
         if self.push_log == "kafka" and not self.push_log_kafka_bootstrap_servers:
             raise ValueError(
                 "push.log=kafka needs push.log.kafka.bootstrap.servers, for example "
@@ -508,38 +440,38 @@ class ServiceConfig(ListenerKeys):
         return self
 
     def secrets(self, tables: tuple[str, ...] = ("",)) -> frozenset[str]:
-        """The values that no log line may show, of keys that begin so: whole, and in their parts."""
+        """The secrets, whole and in parts, in the values of keys with these prefixes. No log line may show them."""
         named = ((field.alias or name, getattr(self, name)) for name, field in ServiceConfig.model_fields.items())
         values = (text for key, value in named if key.startswith(tables) for text in secrets_in(key, value))
         referenced = (texts for key, texts in self.referenced_secrets.items() if key.startswith(tables))
         return frozenset((*values, *itertools.chain.from_iterable(referenced)))
 
     def security_protocols(self) -> dict[str, SecurityProtocol]:
-        """What each listener speaks."""
+        """The security protocol of each listener."""
         known = read_protocol_map(self.listener_security_protocol_map)
         return {endpoint.listener_name: known[endpoint.listener_name] for endpoint in self.listeners}
 
     def security_keys(self) -> SecurityKeys:
-        """What each listener asks of its clients.
+        """The security keys of each listener.
 
         Raises:
-            ConfigError: a listener's own key is unknown, or what belongs together is not there.
+            ConfigError: a key of a listener is unknown, or a required key is missing.
         """
         return SecurityKeys(self, self.listener_name, self.security_protocols(), self.sasl_users)
 
     @model_validator(mode="after")
-    def _know_what_listeners_speak(self) -> "ServiceConfig":
+    def _check_protocol_of_each_listener(self) -> "ServiceConfig":
         known = read_protocol_map(self.listener_security_protocol_map)
         for endpoint in self.listeners:
             if endpoint.listener_name not in known:
                 raise ValueError(
-                    f"listeners holds {endpoint}, and listener.security.protocol.map does not say what it speaks; add "
+                    f"listeners holds {endpoint}, and listener.security.protocol.map has no protocol for it; add "
                     f"{endpoint.listener_name}:PLAINTEXT, or another of {', '.join(SecurityProtocol)}"
                 )
         return self
 
     @model_validator(mode="after")
-    def _advertise_what_clients_can_reach(self) -> "ServiceConfig":
+    def _check_advertised_listeners(self) -> "ServiceConfig":
         names = {endpoint.listener_name for endpoint in self.listeners}
         for endpoint in self.advertised_listeners:
             if endpoint.listener_name not in names:
@@ -550,7 +482,7 @@ class ServiceConfig(ListenerKeys):
         for endpoint in self.listeners:
             if endpoint.is_wildcard and endpoint.listener_name not in advertised:
                 raise ValueError(
-                    f"listeners holds {endpoint}, and clients cannot be sent there: name the address that they can "
+                    f"listeners holds {endpoint}, and clients cannot connect to that: name an address that they can "
                     f"reach, for example advertised.listeners={endpoint.listener_name}://broker1.example.com:9092"
                 )
         return self

@@ -1,4 +1,4 @@
-"""The push log's settings out of the configuration, one function for each kind of log, and where the logs lie."""
+"""Settings and directories of the push logs and the dead letters, from the configuration."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from push_log.kafka_topic.settings import KafkaTopicSettings
 
 
 def embedded_settings(config: ServiceConfig) -> PushLogSettings:
-    """Of the log in the data directory."""
+    """Settings of the embedded log in the data directory."""
     return PushLogSettings(
         dir=DataDirectory(config.log_dirs.absolute()).push_log,
         segment_bytes=config.push_log_segment_bytes,
@@ -24,8 +24,8 @@ def embedded_settings(config: ServiceConfig) -> PushLogSettings:
 
 
 def embedded_logs(config: ServiceConfig) -> tuple[LogPlace, ...]:
-    """The logs that the exporters of a node read: those that it writes, and those that earlier starts with another
-    number of `workers` left with pushes in them, so that they are delivered too.
+    """The logs that a node's exporters read: those that it writes, and those that earlier starts with another number of
+    `workers` left with undelivered pushes.
     """
     data = DataDirectory(config.log_dirs.absolute())
     written = data.push_logs(range(1, config.workers + 1) if config.workers > 1 else (0,))
@@ -38,7 +38,7 @@ def embedded_logs(config: ServiceConfig) -> tuple[LogPlace, ...]:
 
 
 def unread_logs(config: ServiceConfig) -> dict[Path, int]:
-    """The embedded logs that nobody reads since `push.log` names a topic, with the pushes that wait in them.
+    """Directory -> undelivered pushes of the embedded logs that are not read, since `push.log` is a topic.
 
     Raises:
         PushLogError: such a log cannot be read.
@@ -49,7 +49,7 @@ def unread_logs(config: ServiceConfig) -> dict[Path, int]:
 
 
 def dead_letter_settings(config: ServiceConfig) -> DeadLetterSettings:
-    """Of the pushes that destinations refused: in the data directory, whichever the push log is."""
+    """Settings of the dead letters, which are in the data directory for either kind of push log."""
     return DeadLetterSettings(
         path=DataDirectory(config.log_dirs.absolute()).dead_letters,
         retention_bytes=config.dead_letter_retention_bytes,
@@ -58,7 +58,7 @@ def dead_letter_settings(config: ServiceConfig) -> DeadLetterSettings:
 
 
 def topic_settings(config: ServiceConfig) -> KafkaTopicSettings:
-    """Of the Kafka topic."""
+    """Settings of the Kafka topic."""
     return KafkaTopicSettings(
         bootstrap_servers=",".join(config.push_log_kafka_bootstrap_servers),
         topic=config.push_log_kafka_topic,

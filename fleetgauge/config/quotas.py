@@ -1,6 +1,6 @@
-"""`[quotas."<entity>"]`: limits of users, client ids and addresses.
+"""Reads `[quotas."<entity>"]`: limits of users, client ids and addresses.
 
-An entity is written as the path under which Kafka keeps it, with the words of `kafka-configs.sh`:
+An entity is written as a path of the entity types and names of `kafka-configs.sh`, as Kafka stores it:
 
 | `kafka-configs.sh --alter --add-config request_percentage=50 ...` | here |
 |---|---|
@@ -15,7 +15,6 @@ A name that holds `/` or `%`, or is `<default>` itself, is percent-encoded, as i
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -37,7 +36,7 @@ from quotas.entity import (
 QUOTAS_PREFIX: Final = "quotas."
 
 Entity = KafkaQuotaEntity | ConfigEntity
-"""Of users and client ids the first, of addresses the second."""
+"""`KafkaQuotaEntity` for users and client ids, `ConfigEntity` for addresses."""
 
 _CLIENT_KEYS: Final = {**USER_AND_CLIENT_QUOTA_KEYS, **TELEMETRY_QUOTA_KEYS}
 _FORMS: Final = (
@@ -45,51 +44,35 @@ _FORMS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class EntityLimit:
-    """One limit of one entity.
-
-    Attributes:
-        entity: whose it is.
-        key: Kafka's name of it, or ours.
-        value: in the unit of the key.
-    """
-
-    entity: Entity
-    key: str
-    value: float
-
-
-def read_limits(tables: Mapping[str, Mapping[str, object]]) -> dict[tuple[Entity, str], EntityLimit]:
-    """Every limit of the configuration, by entity and key.
+def read_limits(tables: Mapping[str, Mapping[str, object]]) -> dict[tuple[Entity, str], float]:
+    """Every limit of the configuration, in the unit of its key, by entity and key.
 
     Args:
         tables: the keys of each `[quotas."<entity>"]`.
 
     Raises:
-        InvalidConfigError: an entity, a key or a value is not what Kafka takes; the text names it.
+        InvalidConfigError: Kafka does not accept an entity, a key or a value; the text names it.
     """
-    found: dict[tuple[Entity, str], EntityLimit] = {}
+    found: dict[tuple[Entity, str], float] = {}
     written: dict[Entity, str] = {}
     for path, limits in tables.items():
         entity = read_entity(path)
         if written.setdefault(entity, path) != path:
-            raise InvalidConfigError(f"{path}: it is the same entity as {written[entity]}, and stands there twice")
+            raise InvalidConfigError(f"{path}: it is the same entity as {written[entity]}, and occurs twice")
         keys = _CLIENT_KEYS if isinstance(entity, KafkaQuotaEntity) else IP_QUOTA_KEYS
         for key, value in limits.items():
-            number = checked_quota_value(keys, key, _number(key, value))
-            found[entity, key] = EntityLimit(entity, key, number)
+            found[entity, key] = checked_quota_value(keys, key, _number(key, value))
     return found
 
 
 def read_entity(path: str) -> Entity:
-    """The entity that a path stands for.
+    """Parses the path of an entity.
 
     >>> str(read_entity("users/alice/clients/<default>"))
     'user alice default client-id'
 
     Raises:
-        InvalidConfigError: it stands for none.
+        InvalidConfigError: it is not the path of an entity.
     """
     parts = path.removeprefix("/").split("/")
     kinds, names = parts[::2], [_name(path, part) for part in parts[1::2]]
@@ -114,7 +97,7 @@ def _no_entity(path: str) -> InvalidConfigError:
 
 
 def _name(path: str, part: str) -> str | None:
-    """The name that a part of a path stands for, None for the default."""
+    """Decodes a name in a path; None is the default entity."""
     if not part:
         raise _no_entity(path)
     return None if part == DEFAULT_NAME else unquote(part)
@@ -133,7 +116,7 @@ def _ip(name: str | None) -> ConfigEntity:
 
 
 def _number(key: str, value: Any) -> float:
-    """A number, which may be written as text (of an `--override`)."""
+    """A number, also written as text (in an `--override`)."""
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The configuration of a process that runs: read at its start, and again at each SIGHUP."""
+"""Reads the configuration of a running process: at its start, and again at each SIGHUP."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,11 +17,11 @@ log = structlog.get_logger(__name__)
 
 
 class ConfigReader:
-    """Reads one configuration again and again.
+    """Reads one configuration repeatedly.
 
     Args:
         file: a TOML file, or None for the defaults.
-        environment: the process environment, of which `FLEETGAUGE_*` is read.
+        environment: the process environment; variables `FLEETGAUGE_*` are read.
         overrides: texts `key=value`.
     """
 
@@ -33,17 +33,17 @@ class ConfigReader:
         self._exposed: list[str] = []
 
     def read(self) -> ServiceConfig:
-        """The configuration as it stands now. An empty file means the defaults, unless it held keys before.
+        """The current configuration. An empty file means the defaults, unless it had keys before.
 
         Raises:
-            ConfigError: as `load_config`; or the file has lost all its keys.
+            ConfigError: as `load_config`; or the file had keys and is empty now.
         """
         in_file = from_toml(self._file) if self._file is not None else {}
         if self._had_keys and not in_file:
             raise ConfigError(
                 "",
-                f"{self._file} is empty, and would take away every subscription and user: is it being written? "
-                "Restart the node to have the defaults",
+                f"{self._file} is empty, and would remove every subscription and user: is it being written? "
+                "Restart the node to apply the defaults",
             )
         config = check(join_sources(in_file, environment=self._environment, overrides=self._overrides))
         self._had_keys = bool(in_file)
@@ -51,7 +51,7 @@ class ConfigReader:
         return config
 
     def warn_of_exposed_secrets(self) -> None:
-        """Logs that other users may read a file that was read and has secrets."""
+        """Logs a warning if the configuration file has secrets and other users may read it."""
         if self._exposed:
             log.warning(
                 f"other users may read the configuration file, which has secrets: chmod 0600 {self._file}",
@@ -62,13 +62,13 @@ class ConfigReader:
         try:
             if self._file is None or not is_open_to_others(self._file):
                 return []
-        except OSError:  # it was replaced just now
+        except OSError:  # the file was replaced just now
             return []
         return [key for key, raw in in_file.items() if _is_secret(key, raw.value)]
 
 
 def _is_secret(key: str, value: object) -> bool:
-    """True for a value that is one, and false for a reference `${...}` to one that lies elsewhere."""
+    """True for a secret; False for a reference `${...}` to one."""
     text = str(value)
     found = [text] if key.startswith(USERS_PREFIX) or without_credentials(text) != text else secrets_in(key, value)
     return any(each and not each.startswith("${") for each in found)

@@ -1,8 +1,8 @@
-"""References to secrets that are kept elsewhere: `${file:/path}` and `${env:NAME}` in a value, as Kafka's configuration
-providers have them (KIP-297, KIP-887).
+"""Resolves references to secrets: `${file:/path}` and `${env:NAME}` in a value, as Kafka's configuration providers do
+(KIP-297, KIP-887).
 
-A file stands for its whole text without the line break at its end, as Kubernetes, Docker and systemd provide secrets;
-Kafka's `${file:path:key}`, a key of a properties file, is not there.
+A file's value is its whole text without the line break at its end, as Kubernetes, Docker and systemd provide secrets.
+Kafka's `${file:path:key}`, a key of a properties file, is not supported.
 """
 
 import re
@@ -19,10 +19,10 @@ _MAX_FILE_BYTES: Final = 1 << 20
 
 
 def resolve(sourced: Mapping[str, Sourced], environment: Mapping[str, str]) -> dict[str, Sourced]:
-    """The values with their references replaced; a value that had one keeps its text as `written`.
+    """Replaces the references in the values; a value with references keeps its text as `written`.
 
     Raises:
-        ConfigError: what a reference names is not there; the text names the key and the reference, never a value.
+        ConfigError: a reference cannot be resolved; the text names the key and the reference, never a value.
     """
     return {key: _resolved(key, raw, environment) for key, raw in sourced.items()}
 
@@ -31,7 +31,7 @@ def _resolved(key: str, raw: Sourced, environment: Mapping[str, str]) -> Sourced
     secrets: list[str] = []
 
     def look_up(match: re.Match[str]) -> str:
-        secrets.append(_looked_up(match, environment))
+        secrets.append(_value_of(match, environment))
         return secrets[-1]
 
     try:
@@ -53,7 +53,7 @@ def _replaced(value: object, look_up: Callable[[re.Match[str]], str]) -> object:
     return _REFERENCE.sub(look_up, value)
 
 
-def _looked_up(match: re.Match[str], environment: Mapping[str, str]) -> str:
+def _value_of(match: re.Match[str], environment: Mapping[str, str]) -> str:
     provider, name = match.groups()
     found = environment.get(name) if provider == "env" else _text_of(Path(name), match[0])
     if found is None:
@@ -64,9 +64,9 @@ def _looked_up(match: re.Match[str], environment: Mapping[str, str]) -> str:
 
 
 def _text_of(path: Path, reference: str) -> str:
-    hint = "; a reference names a whole file, and no key within it" if ":" in str(path) else ""
+    hint = "; a reference names a whole file, not a key within it" if ":" in str(path) else ""
     if not path.is_absolute():
-        raise ValueError(f"{reference} needs the whole path of a file, beginning with /")
+        raise ValueError(f"{reference} needs the absolute path of a file, beginning with /")
     try:
         if not path.is_file():  # a pipe or a device may never end
             raise ValueError(f"{reference}: there is no such file{hint}")

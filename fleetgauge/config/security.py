@@ -1,5 +1,6 @@
-"""The keys that say what clients have to prove before they are served, and how many may connect, for the node or for
-one listener (`listener.name.<name in lower case>.<key>`, which wins), and what a listener makes of them.
+"""The keys of authentication and connection limits, for the node or for one listener.
+
+A key of one listener, `listener.name.<name in lower case>.<key>`, overrides the node's.
 """
 
 from collections.abc import Mapping
@@ -22,18 +23,18 @@ from wire.tls import HOW_TO_CONVERT, TLS_VERSIONS, ClientAuth, TlsConfigError, T
 LISTENER_PREFIX: Final = "listener.name."
 USERS_PREFIX: Final = "sasl.users."
 NOT_READ: Final = {
-    "sasl.jaas.config": "is not read: users stand in [sasl.users.<name>], as fleetgauge credentials writes them",
+    "sasl.jaas.config": "is not read: configure users in [sasl.users.<name>], as fleetgauge credentials prints them",
     "ssl.keystore.password": "is not read: a PEM file has a password for its private key alone, ssl.key.password",
     "ssl.truststore.password": "is not read: a PEM file of certificates has no password",
 }
-"""Keys that an operator of Kafka would try, and what to do instead."""
+"""Keys of Kafka brokers that are not supported, and the alternative."""
 
 _QUOTAS: Final = QuotaConfig()
 _SASL: Final = SaslSettings(mechanisms=(), store=CredentialStore({}))
 
 
 def comma_separated(value: object) -> object:
-    """Kafka's lists are comma-separated; TOML has lists of its own: both are taken."""
+    """Accepts a comma-separated text, as in Kafka, and a TOML list."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
@@ -53,121 +54,100 @@ Names = Annotated[tuple[str, ...], BeforeValidator(comma_separated)]
 StoreType = Annotated[Literal["PEM"], BeforeValidator(_store_type)]
 
 
+def key_of(field_name: str) -> str:
+    """The configuration key of a field: its name with dots.
+
+    >>> key_of("ssl_keystore_location")
+    'ssl.keystore.location'
+    """
+    return field_name.replace("_", ".")
+
+
 class ListenerKeys(BaseModel):
-    """The keys that may be set for each listener by itself."""
+    """The keys that may also be set for one listener."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, alias_generator=key_of)
 
-    ssl_keystore_type: StoreType = Field(
-        default="PEM", alias="ssl.keystore.type", description="PEM, the only form that is read."
-    )
+    ssl_keystore_type: StoreType = Field(default="PEM", description="PEM, the only supported format.")
     ssl_keystore_location: str = Field(
-        default="",
-        alias="ssl.keystore.location",
-        description="PEM file with the listener's private key and certificate chain; reread on SIGHUP.",
+        default="", description="PEM file with the listener's private key and certificate chain; reread on SIGHUP."
     )
     ssl_keystore_certificate_chain: str = Field(
-        default="",
-        alias="ssl.keystore.certificate.chain",
-        description="The certificate chain as PEM text, instead of the file.",
+        default="", description="The certificate chain as PEM text, instead of the file."
     )
-    ssl_keystore_key: str = Field(
-        default="", alias="ssl.keystore.key", description="The private key as PEM text, instead of the file."
-    )
-    ssl_key_password: str = Field(
-        default="", alias="ssl.key.password", description="Password of an encrypted private key."
-    )
-    ssl_truststore_type: StoreType = Field(
-        default="PEM", alias="ssl.truststore.type", description="PEM, the only form that is read."
-    )
+    ssl_keystore_key: str = Field(default="", description="The private key as PEM text, instead of the file.")
+    ssl_key_password: str = Field(default="", description="Password of an encrypted private key.")
+    ssl_truststore_type: StoreType = Field(default="PEM", description="PEM, the only supported format.")
     ssl_truststore_location: str = Field(
-        default="",
-        alias="ssl.truststore.location",
-        description="PEM file with the certificates that sign those of clients; reread on SIGHUP.",
+        default="", description="PEM file with the CA certificates for client certificates; reread on SIGHUP."
     )
-    ssl_truststore_certificates: str = Field(
-        default="", alias="ssl.truststore.certificates", description="The same as PEM text, instead of the file."
-    )
+    ssl_truststore_certificates: str = Field(default="", description="The same as PEM text, instead of the file.")
     ssl_client_auth: Literal["none", "requested", "required"] = Field(
         default="none",
-        alias="ssl.client.auth",
-        description="Whether clients show a certificate; on SASL_SSL only as listener.name.<name>.ssl.client.auth.",
+        description="Whether clients present a certificate; for SASL_SSL set listener.name.<name>.ssl.client.auth.",
     )
-    ssl_enabled_protocols: Names = Field(
-        default=TLS_VERSIONS, alias="ssl.enabled.protocols", description="Versions of TLS that clients may speak."
-    )
+    ssl_enabled_protocols: Names = Field(default=TLS_VERSIONS, description="Allowed TLS versions.")
     ssl_principal_mapping_rules: Annotated[str, BeforeValidator(_joined)] = Field(
         default=DEFAULT_RULES,
-        alias="ssl.principal.mapping.rules",
-        description="RULE:pattern/replacement/[LU] or DEFAULT,...: from a certificate's subject to a principal's name.",
+        description="RULE:pattern/replacement/[LU] or DEFAULT,...: maps a certificate's subject to a principal name.",
     )
     sasl_enabled_mechanisms: Names = Field(
         default=tuple(mechanism.value for mechanism in ScramMechanism),
-        alias="sasl.enabled.mechanisms",
-        description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512: how clients may prove who they are.",
+        description="Allowed SASL mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512.",
     )
     sasl_server_max_receive_size: int = Field(
         default=_SASL.max_receive_bytes,
         ge=1024,
         le=INT_MAX,
-        alias="sasl.server.max.receive.size",
-        description="Largest request before a client is authenticated [B].",
+        description="Largest request of an unauthenticated client [B].",
     )
     connections_max_reauth_ms: int = Field(
         default=_SASL.max_reauth_ms,
         ge=0,
-        alias="connections.max.reauth.ms",
-        description="A client authenticates again within this time or is closed; 0: never [ms].",
+        description="Clients must re-authenticate within this time, or their connection is closed; 0: never [ms].",
     )
     connection_failed_authentication_delay_ms: int = Field(
         default=_SASL.failure_delay_ms,
         ge=0,
         le=60_000,
-        alias="connection.failed.authentication.delay.ms",
-        description="A client that failed to authenticate is told so, and closed, after this time [ms].",
+        description="Delay of the error response, and of the close, after a failed authentication [ms].",
     )
     max_connections: int = Field(
         default=_QUOTAS.max_connections,
         ge=0,
         le=INT_MAX,
-        alias="max.connections",
-        description="Connections of the node, and of each listener; over it, those that come wait to be accepted. By "
-        "default as many as open files and a 16th of the memory allow.",
+        description="Connections of the node, and of each listener; new connections beyond it wait to be accepted. By "
+        "default what the limit of open files and a 16th of the memory allow.",
     )
     max_connection_creation_rate: int = Field(
         default=_QUOTAS.max_connection_creation_rate,
         ge=0,
         le=INT_MAX,
-        alias="max.connection.creation.rate",
-        description="New connections of the node, and of each listener [1/s]; those over it wait to be accepted.",
+        description="New connections of the node, and of each listener [1/s]; beyond it, they wait to be accepted.",
     )
     proxy_protocol_enable: bool = Field(
-        default=False,
-        alias="proxy.protocol.enable",
-        description="Whether connections begin with a load balancer's PROXY header, version 1 or 2.",
+        default=False, description="Whether connections begin with a load balancer's PROXY header, version 1 or 2."
     )
     proxy_protocol_trusted_addresses: Names = Field(
-        default=(),
-        alias="proxy.protocol.trusted.addresses",
-        description="Addresses and networks (CIDR) of the load balancers; others cannot connect.",
+        default=(), description="Addresses and networks (CIDR) of the load balancers; no other address can connect."
     )
 
     @field_validator("ssl_enabled_protocols")
     @classmethod
-    def _know_versions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_versions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value or not set(value) <= set(TLS_VERSIONS):
             raise ValueError(f"takes {' and '.join(TLS_VERSIONS)}; older versions are broken")
         return value
 
     @field_validator("ssl_principal_mapping_rules")
     @classmethod
-    def _read_rules(cls, value: str) -> str:
+    def _check_rules(cls, value: str) -> str:
         PrincipalMapper(value)
         return value
 
     @field_validator("sasl_enabled_mechanisms")
     @classmethod
-    def _know_mechanisms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_mechanisms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         names = tuple(name.upper() for name in value)
         if not names or not set(names) <= set(MECHANISMS) or len(set(names)) != len(names):
             raise ValueError(f"takes each of {', '.join(MECHANISMS)} at most once, and one at least")
@@ -175,16 +155,16 @@ class ListenerKeys(BaseModel):
 
     @field_validator("proxy_protocol_trusted_addresses")
     @classmethod
-    def _read_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         ProxyTrust(value)
         return value
 
 
-LISTENER_KEYS: Final = tuple(str(field.alias) for field in ListenerKeys.model_fields.values())
+LISTENER_KEYS: Final = tuple(map(key_of, ListenerKeys.model_fields))
 
 
 def read_protocol_map(entries: tuple[str, ...]) -> dict[str, SecurityProtocol]:
-    """`NAME:PROTOCOL` entries as a mapping.
+    """Parses `NAME:PROTOCOL` entries.
 
     >>> read_protocol_map(("EXTERNAL:SASL_SSL",))["EXTERNAL"].value
     'SASL_SSL'
@@ -199,13 +179,13 @@ def read_protocol_map(entries: tuple[str, ...]) -> dict[str, SecurityProtocol]:
             allowed = ", ".join(SecurityProtocol)
             raise ValueError(f"{entry!r} is not NAME:PROTOCOL with one of {allowed}, for example EXTERNAL:SASL_SSL")
         if name.upper() in found:
-            raise ValueError(f"{name} stands there twice")
+            raise ValueError(f"{name} occurs twice")
         found[name.upper()] = SecurityProtocol(protocol.upper())
     return found
 
 
 def read_users(users: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[ScramCredential, ...]]:
-    """The users of `[sasl.users.<name>]`, each with its credentials, the strongest first.
+    """The users of `[sasl.users.<name>]`, each with its credentials, the strongest mechanism first.
 
     Raises:
         ConfigError: a credential cannot be used.
@@ -222,7 +202,7 @@ def _credentials(user: str, keys: Mapping[str, str]) -> tuple[ScramCredential, .
         try:
             found.append(ScramCredential.parse(mechanism, keys[key]))
         except ValueError as error:
-            # Not the value: it is nearly a password.
+            # The value is left out of the error: it is nearly a password.
             raise ConfigError(
                 f"{USERS_PREFIX}{user}.{key}", f"{error}; fleetgauge credentials {user} makes one"
             ) from error
@@ -230,16 +210,16 @@ def _credentials(user: str, keys: Mapping[str, str]) -> tuple[ScramCredential, .
 
 
 class SecurityKeys:
-    """The security of every listener, out of a configuration.
+    """The security settings of every listener.
 
     Args:
         common: the node's keys.
-        own: `listener.name.` keys without that prefix.
+        own: keys of single listeners, without their prefix `listener.name.`.
         protocols: security protocol by listener name.
-        users: as `[sasl.users]` has them.
+        users: the content of `[sasl.users]`.
 
     Raises:
-        ConfigError: a key is unknown, a value is not allowed, or what belongs together is not there.
+        ConfigError: a key is unknown, a value is not allowed, or a required key is missing.
     """
 
     def __init__(
@@ -257,11 +237,11 @@ class SecurityKeys:
 
     @property
     def by_listener(self) -> Mapping[str, ListenerKeys]:
-        """Each listener's keys: its own, and the node's for the rest."""
+        """The keys of each listener: its own values, else the node's."""
         return self._keys
 
     def build(self) -> dict[str, ListenerSecurity]:
-        """Reads the certificates, and makes each listener's security.
+        """Reads the certificates and returns the security settings of each listener.
 
         Raises:
             ConfigError: certificates or keys cannot be used.
@@ -278,7 +258,7 @@ class SecurityKeys:
             )
         if self._protocols[name].has_sasl and not self._users:
             raise ConfigError(
-                "sasl.users", f"listener {name} lets nobody in: make a user by fleetgauge credentials NAME"
+                "sasl.users", f"listener {name} needs at least one user: make one by fleetgauge credentials NAME"
             )
 
     def _build(self, name: str, keys: ListenerKeys, store: CredentialStore) -> ListenerSecurity:
@@ -306,17 +286,13 @@ class SecurityKeys:
 def _split(
     common: ListenerKeys, own: Mapping[str, object], protocols: Mapping[str, SecurityProtocol]
 ) -> dict[str, ListenerKeys]:
-    """Each listener's keys: its own, and the node's for the rest."""
+    """The keys of each listener: its own values, else the node's."""
     by_listener: dict[str, dict[str, object]] = {name: {} for name in protocols}
     for key, value in own.items():
         name, inner = _own_key(key, protocols)
         by_listener[name][inner] = value
-    values = {alias: getattr(common, name) for name, alias in _fields()}
+    values = {key_of(name): getattr(common, name) for name in ListenerKeys.model_fields}
     return {name: _merged(name, values, keys, protocols[name]) for name, keys in by_listener.items()}
-
-
-def _fields() -> list[tuple[str, str]]:
-    return [(name, str(field.alias)) for name, field in ListenerKeys.model_fields.items()]
 
 
 def _own_key(key: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[str, str]:
@@ -326,7 +302,7 @@ def _own_key(key: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[str, 
             continue
         if inner in LISTENER_KEYS:
             return name, inner
-        hint = NOT_READ.get(inner) or f"is none of {', '.join(LISTENER_KEYS)}"
+        hint = NOT_READ.get(inner) or f"is not one of {', '.join(LISTENER_KEYS)}"
         raise ConfigError(f"{LISTENER_PREFIX}{key}", hint)
     listeners = ", ".join(f"{LISTENER_PREFIX}{name.lower()}." for name in protocols)
     raise ConfigError(f"{LISTENER_PREFIX}{key}", f"belongs to no listener; they begin with {listeners}")
@@ -341,9 +317,9 @@ def _merged(name: str, common: dict[str, Any], own: Mapping[str, object], protoc
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = str(first["loc"][0])
-        told = "its value" if is_secret(key) else repr(shown(key, own.get(key)))
+        value = "its value" if is_secret(key) else repr(shown(key, own.get(key)))
         message = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{LISTENER_PREFIX}{name.lower()}.{key}", f"{told} is not allowed: {message}") from error
+        raise ConfigError(f"{LISTENER_PREFIX}{name.lower()}.{key}", f"{value} is not allowed: {message}") from error
 
 
 def _tls_settings(keys: ListenerKeys) -> TlsSettings:

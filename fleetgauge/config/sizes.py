@@ -1,6 +1,6 @@
-"""Defaults that depend on the machine: how much the listeners may hold, and how many connections they let in.
+"""Defaults that depend on the machine: buffers and connections of the listeners.
 
-They are the node's, all listeners and workers together; workers get their shares as of configured values
+They apply to the node, all listeners and workers together; each worker gets its share as of a configured value
 (`fleetgauge.processes.workers.shares`). A configured value is never changed.
 """
 
@@ -15,20 +15,20 @@ MIB: Final = 1 << 20
 _REQUESTS: Final = (16, 16 * MIB, 512 * MIB)
 _RESPONSES: Final = (32, 8 * MIB, 128 * MIB)
 _CONNECTIONS_SHARE: Final = 16
-"""The memory's parts: one of so many; and the least and the most of it [B]."""
+"""Divisor of the machine's memory; for buffers also the minimum and maximum [B]."""
 
 _PLAINTEXT_BYTES: Final = 8 << 10
 """An idle connection takes 2 KiB here, and about 4 KiB in the kernel."""
 _TLS_BYTES: Final = 64 << 10
-"""The same with TLS, of which OpenSSL takes most."""
-_LEAST_CONNECTIONS: Final = 16
+"""The same with TLS; most of it is OpenSSL's."""
+_MIN_CONNECTIONS: Final = 16
 _MANY: Final = 256
-"""An address may have half of the connections; where that is less than this, seven eighths or this."""
+"""An address may have half of the connections; where that is less than this, the smaller of seven eighths and this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a node may use.
+    """Resources of a node.
 
     Attributes:
         memory_bytes: of all its processes together [B].
@@ -40,12 +40,12 @@ class Machine:
 
     @classmethod
     def this(cls) -> "Machine":
-        """The machine, container or group that this process runs in."""
+        """The machine, container or control group of this process."""
         return cls(memory_bytes(), open_files())
 
 
 def sized(config: ServiceConfig, machine: Machine) -> ServiceConfig:
-    """The configuration with those defaults in place of what is not configured."""
+    """Fills in the defaults of keys that are not configured."""
     defaults: dict[str, int] = {
         "queued_max_request_bytes": max(_part(machine, *_REQUESTS), config.socket_request_max_bytes),
         "queued_max_response_bytes": _part(machine, *_RESPONSES),
@@ -63,7 +63,7 @@ def _part(machine: Machine, share: int, least: int, most: int) -> int:
 
 
 def _per_address(max_connections: int, workers: int) -> int:
-    """Of a worker's share of the connections, since the limit holds in each worker by itself.
+    """Default of `max.connections.per.ip`, from a worker's share: each worker applies the limit by itself.
 
     >>> _per_address(20_000, 1), _per_address(20_000, 2), _per_address(400, 1), _per_address(64, 1), _per_address(2, 1)
     (10000, 5000, 256, 56, 2)
@@ -73,9 +73,9 @@ def _per_address(max_connections: int, workers: int) -> int:
 
 
 def _connections(config: ServiceConfig, machine: Machine) -> int:
-    """As many as descriptors allow, each worker having its own, and a part of the memory."""
+    """Default of `max.connections`: what the descriptors of each worker and a part of the memory allow."""
     has_tls = any(protocol.has_tls for protocol in config.security_protocols().values())
     each = _TLS_BYTES if has_tls else _PLAINTEXT_BYTES
     by_memory = machine.memory_bytes // _CONNECTIONS_SHARE // each
     by_files = files_for_clients(machine.open_files) * config.workers
-    return max(min(by_memory, by_files), _LEAST_CONNECTIONS)
+    return max(min(by_memory, by_files), _MIN_CONNECTIONS)

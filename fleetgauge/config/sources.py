@@ -1,6 +1,6 @@
-"""Where values come from: a TOML file, environment variables, overrides; all become one flat mapping of dotted keys.
+"""Reads the sources of configuration: a TOML file, environment variables, overrides; each as a flat mapping of keys.
 
-Each value remembers its source, so that an error can say where to look.
+Each value keeps its source, which errors name.
 """
 
 import tomllib
@@ -12,20 +12,19 @@ from fleetgauge.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "FLEETGAUGE_"
 NOT_CONFIGURATION = frozenset({"FLEETGAUGE_CONFIG"})
-"""Variables with our prefix that are options of the command line, not configuration keys."""
+"""Variables with this prefix that are options of the command line, not configuration keys."""
 
 MAX_FILE_BYTES = 4 << 20
-"""Of a configuration file [B]; ten thousand users take about half of it."""
+"""Largest configuration file [B]; ten thousand users take about half of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """A raw value and where it came from.
+    """A raw value and its source.
 
     Attributes:
-        written: the value as it was written, where it held references to secrets (`fleetgauge.config.references`);
-            None where it held none.
-        secrets: what these references stand for.
+        written: the value with its references to secrets (`fleetgauge.config.references`); None if it has none.
+        secrets: the secrets that these references stand for.
     """
 
     value: object
@@ -40,9 +39,8 @@ def from_toml(path: Path) -> dict[str, Sourced]:
     Raises:
         ConfigError: the file cannot be read or is not TOML.
     """
-    tree = _parsed(path, _text(path))
     flat: dict[str, Sourced] = {}
-    for key, value in _pairs(path, tree):
+    for key, value in _pairs(path, _text(path)):
         if key in flat:
             raise ConfigError(key, "is set twice", source=str(path))
         flat[key] = Sourced(value, str(path))
@@ -59,13 +57,13 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise ConfigError("", f"{path} is not UTF-8 text: {error}") from error
     if len(data) > MAX_FILE_BYTES:
-        raise ConfigError("", f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB, and no configuration file")
+        raise ConfigError("", f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a configuration file")
     return text
 
 
-def _parsed(path: Path, text: str) -> dict[str, object]:
+def _pairs(path: Path, text: str) -> list[tuple[str, object]]:
     try:
-        return tomllib.loads(text)
+        return list(_flatten(tomllib.loads(text), ""))
     except RecursionError as error:
         raise ConfigError("", f"{path} is nested too deeply; a configuration has tables two or three deep") from error
     except ValueError as error:  # TOMLDecodeError is one, and a number of thousands of digits is another
@@ -73,13 +71,6 @@ def _parsed(path: Path, text: str) -> dict[str, object]:
         if "overwrite" in str(error):
             hint = '; a key that is also the prefix of another is written in quotes, for example "push.log" = "sqlite"'
         raise ConfigError("", f"{path} is not valid TOML: {error}{hint}") from error
-
-
-def _pairs(path: Path, tree: Mapping[str, object]) -> list[tuple[str, object]]:
-    try:
-        return list(_flatten(tree, ""))
-    except RecursionError as error:
-        raise ConfigError("", f"{path} is nested too deeply; a configuration has tables two or three deep") from error
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Sourced]:
@@ -107,7 +98,7 @@ def from_overrides(overrides: Iterable[str]) -> dict[str, Sourced]:
     for number, text in enumerate(overrides, 1):
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            # Not the text: it may be a secret.
+            # The text is left out of the error: it may be a secret.
             raise ConfigError(f"--override number {number}", "an override is written key=value, for example node.id=2")
         flat[key.strip()] = Sourced(value.strip(), "--override")
     return flat

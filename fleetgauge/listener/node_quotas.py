@@ -9,7 +9,7 @@ from base.clock import Time
 from base.errors import InvalidConfigError
 from base.redaction import hide
 from fleetgauge.config import ServiceConfig
-from fleetgauge.config.quotas import Entity, EntityLimit, read_limits
+from fleetgauge.config.quotas import Entity, read_limits
 from fleetgauge.errors import ConfigError
 from fleetgauge.listener.request_quota import RequestQuota
 from quotas import USER_AND_CLIENT_QUOTA_KEYS, QuotaConfig
@@ -29,7 +29,7 @@ from wire.api_table import ApiTable
 
 log = structlog.get_logger(__name__)
 
-_Limits = Mapping[tuple[Entity, str], EntityLimit]
+_Limits = Mapping[tuple[Entity, str], float]
 _NOT_SERVED: Final = ("producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
 """What they limit, the listener has no requests of."""
 
@@ -113,7 +113,7 @@ class NodeQuotas:
             self._set(*place, None)
         for place, limit in wanted.items():
             if former.get(place) != limit:
-                self._set(*place, limit.value)
+                self._set(*place, limit)
         self.identities.name(
             part.name
             for entity, _ in wanted

@@ -1,1 +1,1 @@
-"""The embedded push log: SQLite segments in the data directory, their cursors and their retention."""
+"""The embedded push log: SQLite segments in the data directory, with cursors and retention."""

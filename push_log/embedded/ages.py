@@ -1,12 +1,12 @@
-"""How long what a log holds has been there, by the time that the log itself has seen pass.
+"""The age of numbered items (segments, dead letters), measured on the monotonic clock.
 
-One reading of the wall clock proves nothing: it jumps (an operator, NTP, a virtual machine that was stopped). So age is
-counted on the monotonic clock, which all processes of one boot of the machine share, and which stands in a small
-database beside the log. The time between two boots does not count, since the wall clock alone knows of it: what is kept
-may be kept longer than was asked for, never shorter.
+The wall clock may jump (an operator, NTP, a virtual machine that was suspended). So elapsed time is counted on the
+monotonic clock, which all processes of one boot of the machine share, and kept in a small database beside the items.
+The time between two boots does not count, since only the wall clock measures it: items may be kept longer than their
+retention, never shorter.
 
-What is there is numbered, and numbers grow. A mark notes that everything up to a number was there by some time; with a
-thousand marks to a retention, an age is exact to a thousandth of it.
+Item numbers grow. A mark records that all items up to a number existed at some elapsed time; with a thousand marks per
+retention, an age is exact to a thousandth of the retention.
 """
 
 import functools
@@ -30,7 +30,7 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class _Mark(NamedTuple):
-    """Everything up to `number` was there when the log had seen `elapsed_ms` pass [ms]."""
+    """All items up to `number` existed at the elapsed time `elapsed_ms` [ms]."""
 
     number: int
     elapsed_ms: int
@@ -38,7 +38,7 @@ class _Mark(NamedTuple):
 
 @functools.cache
 def boot_id() -> str:
-    """Identifies the boot of the machine, and so its monotonic clock; where the system has none, this process."""
+    """Identifies the boot of the machine, and so its monotonic clock; without a boot id, identifies this process."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -46,11 +46,11 @@ def boot_id() -> str:
 
 
 class Ages:
-    """The marks of one log; for one thread. Many processes may have them open.
+    """The marks of one set of items. Not thread-safe; several processes may open the same file.
 
     Args:
-        path: the database's file; made when it is first needed.
-        retention_ms: what counts as aged [ms].
+        path: the database's file; created when it is first needed.
+        retention_ms: age from which on items are expired [ms].
         boot: identifies the monotonic clock of `aged`; see `boot_id`.
     """
 
@@ -62,14 +62,14 @@ class Ages:
         self._opened: apsw.Connection | None = None
 
     def aged(self, newest: int, now_ms: int) -> int:
-        """Notes that everything up to number `newest` is there now.
+        """Records that all items up to number `newest` exist now, and returns the newest expired one.
 
         Args:
-            newest: the highest number so far; a lower one than before means that the numbers began again.
+            newest: the highest number so far; a lower one than before means that the numbers restarted.
             now_ms: monotonic time [ms].
 
         Returns:
-            The highest number that has been there for the retention; 0 if there is none.
+            The highest number that has existed for the retention; 0 if there is none.
 
         Raises:
             PushLogError: the database cannot be used now.
@@ -99,23 +99,21 @@ class Ages:
                 _CREATE,
                 (),
                 check="SELECT sum(number) FROM marks",
-                consequence="ages are counted from now on",
+                consequence="ages are measured from now on",
             )
         return self._opened
 
     def _elapsed(self, now_ms: int) -> tuple[int, int | None]:
-        """What the log has seen pass, and how much of it is noted [ms]; None there after a boot."""
-        noted = cast(
-            Iterator[tuple[int, str, int]], self._connection.execute("SELECT ms, boot, monotonic_ms FROM elapsed")
-        )
-        ms, boot, monotonic_ms = next(noted)
+        """The elapsed time, and the part of it that is stored [ms]; None for the latter after a boot."""
+        stored = self._connection.execute("SELECT ms, boot, monotonic_ms FROM elapsed")
+        ms, boot, monotonic_ms = next(cast(Iterator[tuple[int, str, int]], stored))
         if boot != self._boot:
             return ms, None
         return ms + max(0, now_ms - monotonic_ms), ms
 
     def _mark(self, which: str, *bindings: int) -> _Mark:
         found = self._connection.execute(
-            f"SELECT number, elapsed_ms FROM marks {which} LIMIT 1",  # noqa: S608  texts of our own
+            f"SELECT number, elapsed_ms FROM marks {which} LIMIT 1",  # noqa: S608  constants of this class
             bindings,
         )
         return next((_Mark(*row) for row in cast(Iterator[tuple[int, int]], found)), _Mark(0, 0))
@@ -124,7 +122,7 @@ class Ages:
         return self._mark("WHERE elapsed_ms <= ? ORDER BY number DESC", elapsed_ms - self._retention_ms)
 
     def _write(self, newest: int, elapsed_ms: int, now_ms: int, *, began_again: bool) -> None:
-        """Brings the elapsed time and the marks up to now; of the aged ones, the newest says all."""
+        """Stores the elapsed time and a mark for now; of the expired marks, only the newest is kept."""
         connection = self._connection
         with transaction(connection, self._path):
             connection.execute(

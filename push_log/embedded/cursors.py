@@ -1,8 +1,9 @@
-"""The exporters' durable cursors: one row an exporter in a database of their own, beside the segments.
+"""The exporters' durable cursors: one row per exporter in a database beside the segments.
 
-One name has one live reader: opening another counts the row's epoch up, and the older one's commit is refused. What
-retention takes from an exporter is counted here, in the transaction that moves its cursor; what is on its way to the
-destination just then, when it is known to be lost (see `doubts`). No count ever falls.
+An exporter has one live reader: opening another one increments the row's epoch, and commits of the older one are
+refused. Records that are lost to retention or damage are counted here, in the transaction that moves the cursor;
+records that are in flight at that moment are counted once they are known to be lost (`pending_losses`). No count ever
+falls.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from push_log.embedded.kept_database import open_kept, transaction
-from push_log.embedded.pending_losses import CREATE as CREATE_DOUBTS
-from push_log.embedded.pending_losses import Doubts, LossCause
+from push_log.embedded.pending_losses import CREATE as CREATE_PENDING_LOSSES
+from push_log.embedded.pending_losses import LossCause, PendingLosses
 from push_log.embedded.position import END, START, Extent, Position
 from push_log.embedded.segment import translated
 from push_log.log import CursorRevokedError, PushLogError
@@ -35,22 +36,22 @@ CREATE TABLE cursors (
 )
 """
 
-_MIGRATIONS: Final = (CREATE_DOUBTS,)
-"""From form 0 to 1; see `open_kept`."""
+_MIGRATIONS: Final = (CREATE_PENDING_LOSSES,)
+"""From schema version 0 to 1; see `open_kept`."""
 
 
 class Claim(NamedTuple):
-    """What a reader got: where it goes on, and the epoch that its commits must name."""
+    """The position at which a reader continues, and the epoch of its commits."""
 
     position: Position
     epoch: int
 
 
 class CursorState(NamedTuple):
-    """One exporter's row. Counts run over the exporter's whole life.
+    """One exporter's row, with totals since the exporter was first configured.
 
-    `lost_by_retention` are records dropped unread for age or size, `lost_by_damage` those of damaged segments as far
-    as they could be counted.
+    `lost_by_retention` counts records that were deleted undelivered for age or size, `lost_by_damage` those of damaged
+    segments as far as their number is known.
     """
 
     exporter: str
@@ -62,22 +63,22 @@ class CursorState(NamedTuple):
 
 
 class Cursors:
-    """The cursors of one log; for one thread. Many processes may have it open."""
+    """The cursors of one log. Not thread-safe; several processes may open the same file."""
 
     def __init__(self, directory: Path) -> None:
-        """Opens the database, makes it when it is missing, sets a damaged one aside (delivery then starts over)."""
+        """Opens the database; creates a missing one, and sets a damaged one aside (delivery then starts over)."""
         self._path = directory / NAME
         self._connection = open_kept(
             self._path,
-            f"{_CREATE}; {CREATE_DOUBTS}",
+            f"{_CREATE}; {CREATE_PENDING_LOSSES}",
             _MIGRATIONS,
             check="SELECT sum(epoch) FROM cursors",
             consequence="exporters start at the oldest record",
         )
-        self._doubts = Doubts(self._connection)
+        self._pending = PendingLosses(self._connection)
 
     def claim(self, exporter: str, start: Position = START) -> Claim:
-        """Takes an exporter's cursor over, or begins it at `start`. What an earlier reader had in hand is lost."""
+        """Takes over an exporter's cursor, or creates it at `start`. Pending losses of an earlier reader are lost."""
         with self._transaction():
             self._connection.execute(
                 "INSERT INTO cursors (exporter, segment, row) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -86,13 +87,13 @@ class Cursors:
             [(segment, row, epoch)] = self._rows(
                 "UPDATE cursors SET epoch = epoch + 1 WHERE exporter = ? RETURNING segment, row, epoch", (exporter,)
             )
-            self._lose(exporter, self._doubts.decide(exporter, END, ()))
+            self._count_lost(exporter, self._pending.resolve(exporter, END, ()))
         return Claim(Position(segment, row), epoch)
 
     def commit(self, exporter: str, epoch: int, target: Position, extents: Sequence[Extent]) -> Position:
-        """Moves a cursor forward to `target` over `extents`; returns where it is then.
+        """Moves a cursor forward to `target` over `extents`; returns its new position.
 
-        Where retention passed the cursor meanwhile, this decides what of it is lost.
+        Resolves the pending losses up to `target`.
 
         Raises:
             CursorRevokedError: `epoch` is no longer the cursor's.
@@ -115,17 +116,17 @@ class Cursors:
                     exporter,
                 ),
             )
-            self._lose(exporter, self._doubts.decide(exporter, target, extents))
+            self._count_lost(exporter, self._pending.resolve(exporter, target, extents))
         return after
 
     def drop(self, segment: int, last_row: int, cause: LossCause, in_flight: Mapping[str, Position]) -> dict[str, int]:
-        """Moves every cursor before the segment's end to it; returns how many records each exporter lost.
+        """Moves every cursor before the segment's end to that end; returns the lost records by exporter.
 
         Args:
             segment: its number.
             last_row: its last row.
-            cause: why it goes.
-            in_flight: how far each exporter has polled: up to there, it is not yet known what is lost.
+            cause: why it is deleted.
+            in_flight: how far each exporter has polled: up to there, losses are pending.
         """
         with self._transaction():
             behind = self._rows(
@@ -135,27 +136,27 @@ class Cursors:
             lost = {}
             for exporter, row in behind:
                 unread = Extent(segment, row + 1, last_row)
-                in_hand = unread.up_to(in_flight.get(exporter, START))
-                self._doubts.add(exporter, in_hand, cause)
-                lost[exporter] = unread.rows - in_hand.rows
+                polled = unread.up_to(in_flight.get(exporter, START))
+                self._pending.add(exporter, polled, cause)
+                lost[exporter] = unread.rows - polled.rows
             self._connection.executemany(
-                f"UPDATE cursors SET segment = ?, row = ?, lost_by_{cause} = lost_by_{cause} + ? "  # noqa: S608  our own
+                f"UPDATE cursors SET segment = ?, row = ?, lost_by_{cause} = lost_by_{cause} + ? "  # noqa: S608  a constant
                 "WHERE exporter = ?",
                 [(segment, last_row, records, exporter) for exporter, records in lost.items()],
             )
         return lost
 
     def give_up(self, in_flight: Mapping[str, Position]) -> dict[str, int]:
-        """Counts what was in doubt and is in nobody's hand any more; returns how many records each exporter lost."""
+        """Counts pending losses beyond what is in flight as lost; returns the lost records by exporter."""
         given_up: dict[str, int] = {}
         with translated(self._path):
-            in_doubt = self._doubts.exporters()
-        if not in_doubt:
+            exporters = self._pending.exporters()
+        if not exporters:
             return given_up
         with self._transaction():
-            for exporter in in_doubt:
-                lost = self._doubts.give_up(exporter, in_flight.get(exporter, START))
-                self._lose(exporter, lost)
+            for exporter in exporters:
+                lost = self._pending.give_up(exporter, in_flight.get(exporter, START))
+                self._count_lost(exporter, lost)
                 given_up[exporter] = lost.total()
         return given_up
 
@@ -169,15 +170,15 @@ class Cursors:
         return tuple(CursorState(row[0], Position(row[1], row[2]), *row[3:]) for row in rows)
 
     def position(self, exporter: str) -> Position:
-        """Where a cursor is: `START` for an exporter that has none."""
+        """The position of a cursor; `START` for an exporter without one."""
         with translated(self._path):
             found = self._rows("SELECT segment, row FROM cursors WHERE exporter = ?", (exporter,))
         return Position(*found[0]) if found else START
 
     def forget(self, exporter: str) -> bool:
-        """Removes a cursor: its reader is revoked, a later one starts as a new exporter. False when there is none."""
+        """Removes a cursor and revokes its reader; a later one starts as a new exporter. False if there is none."""
         with self._transaction():
-            self._doubts.forget(exporter)
+            self._pending.forget(exporter)
             self._connection.execute("DELETE FROM cursors WHERE exporter = ?", (exporter,))
             return self._connection.changes() > 0
 
@@ -188,15 +189,15 @@ class Cursors:
     def _rows(self, statement: str, bindings: tuple[int | str, ...] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(statement, bindings).fetchall()
 
-    def _lose(self, exporter: str, lost: Mapping[LossCause, int]) -> None:
-        """Counts records that were in doubt."""
+    def _count_lost(self, exporter: str, lost: Mapping[LossCause, int]) -> None:
         for cause, records in lost.items():
             self._connection.execute(
-                f"UPDATE cursors SET lost_by_{cause} = lost_by_{cause} + ? WHERE exporter = ?",  # noqa: S608  our own
+                f"UPDATE cursors SET lost_by_{cause} = lost_by_{cause} + ? WHERE exporter = ?",  # noqa: S608  a constant
                 (records, exporter),
             )
             log.warning(
-                "pushes that were on their way when their segment went are lost",
+                "push_log.in_flight_records_lost",
+                message="they were in flight when their segment was deleted, and were not delivered",
                 exporter=exporter,
                 records=records,
                 cause=cause,
@@ -207,12 +208,12 @@ class Cursors:
 
 
 def highest_segment(directory: Path) -> int:
-    """The highest segment that any cursor names; 0 when there is none, or it cannot be told."""
+    """The highest segment number in any cursor; 0 if there is none, or the cursors are unreadable."""
     if not (directory / NAME).exists():
         return 0
     try:
         with closing(Cursors(directory)) as cursors:
             return max((state.position.segment for state in cursors.states()), default=0)
     except PushLogError as error:
-        log.warning("the cursors of the push log cannot be read", reason=str(error))
+        log.warning("push_log.cursors_unreadable", error=str(error))
         return 0

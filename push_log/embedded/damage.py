@@ -1,4 +1,4 @@
-"""Setting a damaged segment aside: it stops nobody, it is kept to be looked at, and what it takes along is counted."""
+"""Setting a damaged segment aside: delivery continues after it, the file is kept for inspection, losses are counted."""
 
 from contextlib import suppress
 
@@ -12,7 +12,7 @@ log = structlog.get_logger(__name__)
 
 
 def set_aside(directory: LogDirectory, cursors: Cursors, number: int, reason: str) -> None:
-    """Renames sealed segment `number` and counts its unread records for every exporter, if anything tells how many."""
+    """Renames sealed segment `number`, and counts its unread records as lost if their number is known."""
     last_row = directory.written(number)
     with suppress(PushLogError):
         last_row = max(last_row, directory.tail(number, sealed=True).row)
@@ -20,8 +20,9 @@ def set_aside(directory: LogDirectory, cursors: Cursors, number: int, reason: st
         lost = cursors.drop(number, last_row, "damage", directory.in_flight.ends()) if last_row else {}
         directory.set_aside(number)
     log.error(
-        "a damaged segment of the push log was set aside",
+        "push_log.segment_set_aside",
+        message="a damaged segment was renamed; its unread pushes are lost",
         segment=number,
-        reason=reason,
+        error=reason,
         lost_records=lost if last_row else "unknown",
     )

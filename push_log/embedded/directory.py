@@ -1,4 +1,4 @@
-"""The log's directory: which segments there are, what they take, which one is the head, and taking one away."""
+"""The log's directory: lists, measures, renames and deletes segments, and finds the head."""
 
 import os
 from collections.abc import Iterator
@@ -20,18 +20,18 @@ from push_log.embedded.segment import (
 from push_log.log import PushLogError
 
 SUFFIX: Final = ".sqlite"
-_SIDES: Final = ("", "-wal", "-shm")  # the database goes first: without it the others mean nothing
+_SIDES: Final = ("", "-wal", "-shm")  # the database is deleted first: without it the others are useless
 _CORRUPT: Final = ".corrupt"
 
 
 class LogDirectory:
-    """The files of one log. Holds no connection, so any thread may use it.
+    """The files of one log. Keeps no connection open, so any thread may use it.
 
-    Numbers of segments only grow and are never used twice, not even for one that was taken away.
+    Segment numbers only grow and are never reused, not even after a deletion.
 
     Attributes:
         in_flight: how far the readers that share this object have polled.
-        newest_problem: why the last `live` could not tell whether a newest segment is the head.
+        newest_problem: why the last `live` could not determine whether the newest segment is the head.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,18 +47,18 @@ class LogDirectory:
         return self.path / f"{number:020d}{SUFFIX}"
 
     def numbers(self) -> list[int]:
-        """All segments, oldest first: sealed ones, the head, perhaps a prepared one."""
+        """All segments, oldest first: sealed ones, the head, and possibly a prepared one."""
         return sorted(_numbers(self.path, SUFFIX))
 
     def used_numbers(self) -> list[int]:
-        """The numbers of all segments and of those that were set aside."""
+        """The numbers of all segments, including those set aside."""
         return sorted({*_numbers(self.path, SUFFIX), *_numbers(self.path, SUFFIX + _CORRUPT)})
 
     def live(self) -> list[int]:
         """The segments up to the head, oldest first; the last one is the head, all others are sealed.
 
-        Ask before reading: what is sealed by now cannot grow while it is read. A newest segment that cannot be read now
-        is left out, so that the one before it is not taken for sealed: it may be the head still.
+        Call this before reading: a segment that is sealed now cannot grow while it is read. A newest segment that
+        cannot be read now is left out; then the segment before it counts as the head, which it may still be.
         """
         numbers = self.numbers()
         self._forget_all_but(numbers)
@@ -76,10 +76,10 @@ class LogDirectory:
         return numbers
 
     def tail(self, number: int, *, sealed: bool) -> Tail:
-        """The last row of a segment. A sealed one is looked at once.
+        """The last row of a segment; cached for sealed ones.
 
         Raises:
-            PushLogError: it is damaged, or gone.
+            PushLogError: it is damaged, or deleted.
         """
         known = self._sealed_tails.get(number)
         if known is not None:
@@ -92,7 +92,7 @@ class LogDirectory:
         return tail
 
     def predecessor(self, number: int) -> Predecessor | None:
-        """What segment `number` notes of the one before it.
+        """The record that segment `number` keeps of the one before it.
 
         Raises:
             PushLogError: it cannot be read.
@@ -101,9 +101,9 @@ class LogDirectory:
             return reader.predecessor()
 
     def written(self, number: int) -> int:
-        """How many rows a sealed segment got, whatever it holds now; 0 if nobody knows. Looked at once.
+        """How many rows were written to a sealed segment, even if it has fewer now; 0 if unknown. Cached.
 
-        It is the next segment that knows, unless an earlier release wrote that.
+        The next segment records it, unless an earlier release wrote that one.
         """
         if number not in self._written:
             later = next((each for each in self.numbers() if each > number), None)
@@ -117,21 +117,21 @@ class LogDirectory:
         return self._written.setdefault(number, 0)
 
     def disk_bytes(self, number: int) -> int:
-        """What a segment takes with its write-ahead log and index [B]."""
+        """Disk size of a segment with its write-ahead log and index [B]."""
         return sum(_size(self._side(number, side)) for side in _SIDES)
 
     def wal_bytes(self, number: int) -> int:
-        """What is not yet checkpointed of a segment [B]."""
+        """Size of a segment's write-ahead log, which is not yet checkpointed [B]."""
         return _size(self._side(number, "-wal"))
 
     def remove(self, number: int) -> None:
-        """Takes a segment away; whoever has it open may read on."""
+        """Deletes a segment; a reader that has it open can continue."""
         for side in (*_SIDES, UNFINISHED, UNFINISHED + "-journal"):
             self._side(number, side).unlink(missing_ok=True)
         self._forget(number)
 
     def set_aside(self, number: int) -> None:
-        """Renames a damaged segment, so that it stops nothing and can be looked at later."""
+        """Renames a damaged segment, so that it is skipped and can be inspected later."""
         for side in _SIDES:
             path = self._side(number, side)
             with suppress(FileNotFoundError):  # two readers may find it damaged at once
@@ -139,8 +139,8 @@ class LogDirectory:
         self._forget(number)
 
     def remove_remains(self) -> None:
-        """Takes away what belongs to no segment: of one whose writer was ended while it made it, and what SQLite makes
-        for a reader that opened a segment in the moment in which it was taken away. For the writer alone.
+        """Deletes files without a segment: unfinished segments of a killed writer, and side files that SQLite creates
+        for a reader that opens a segment at the moment of its deletion. Only the writer may call this.
         """
         for path in self.path.glob(f"*{SUFFIX}{UNFINISHED}*"):
             path.unlink(missing_ok=True)
@@ -150,15 +150,15 @@ class LogDirectory:
                     path.unlink(missing_ok=True)
 
     def corrupt_files(self) -> list[Path]:
-        """What was set aside, oldest first."""
+        """The files that were set aside, oldest first."""
         return sorted(self.path.glob("*" + _CORRUPT)) if self.path.is_dir() else []
 
     def is_database(self, path: Path) -> bool:
-        """True for the main file of a segment, set aside or not; false for what belongs to it."""
+        """True for the main file of a segment, set aside or not; False for its side files."""
         return path.name.removesuffix(_CORRUPT).endswith(SUFFIX)
 
     def number_of(self, path: Path) -> int | None:
-        """The number of the segment that a file belongs to, set aside or not; None for another file."""
+        """The segment number of a file, set aside or not; None for any other file."""
         stem, dot, _ = path.name.partition(SUFFIX)
         return int(stem) if dot and stem.isdecimal() else None
 
@@ -167,7 +167,7 @@ class LogDirectory:
         return path.with_name(path.name + side)
 
     def _learn(self, reader: SegmentReader) -> None:
-        """Keeps what an opened segment notes of the one before it, while it is open anyway."""
+        """Caches an opened segment's record of the one before it."""
         with suppress(NewerFormError):
             noted = reader.predecessor()
             if noted is not None:
@@ -195,7 +195,7 @@ class LogDirectory:
 
 
 def _numbers(path: Path, suffix: str) -> Iterator[int]:
-    names = os.listdir(path) if path.is_dir() else []  # noqa: PTH208  asked every 50 ms: no Path for each
+    names = os.listdir(path) if path.is_dir() else []  # noqa: PTH208  called every 50 ms: no Path for each
     for name in names:
         stem = name.removesuffix(suffix)
         if stem != name and stem.isdecimal():

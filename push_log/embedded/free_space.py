@@ -1,4 +1,4 @@
-"""Refusing pushes while there is still a little room on the disk, so that everything else can go on."""
+"""Refuses pushes before the disk is full, so that everything else keeps working."""
 
 import errno
 import os
@@ -17,38 +17,38 @@ class PushLogDirectoryError(PushLogError):
 
 
 class FreeSpace:
-    """Looks at the disk's free space at most once a second."""
+    """Checks the disk's free space at most once a second."""
 
     def __init__(self, path: Path, min_free_bytes: int, time: Time) -> None:
         self._path = path
         self._min_free_bytes = min_free_bytes
         self._time = time
-        self._looked_at_ms: int | None = None
+        self._checked_at_ms: int | None = None
         self._free_bytes = 0
         self._identity: tuple[int, int] | None = None
         self._was_removed = False
         self._is_the_same()
 
     def check(self) -> None:
-        """Does nothing while there is room.
+        """Raises if pushes cannot be stored safely.
 
         Raises:
             PushLogFullError: less than `push.log.min.free.bytes` is free.
-            PushLogDirectoryError: see there. A file that was removed can still be written, but what is acknowledged
-                then is lost.
+            PushLogDirectoryError: see there. A deleted file can still be written, but pushes acknowledged then are
+                lost.
         """
         now_ms = self._time.hi_res_clock_ms()
-        if self._looked_at_ms is None or now_ms - self._looked_at_ms >= _INTERVAL_MS:
-            self._free_bytes = self._look()
-            self._looked_at_ms = now_ms
+        if self._checked_at_ms is None or now_ms - self._checked_at_ms >= _INTERVAL_MS:
+            self._free_bytes = self._measure()
+            self._checked_at_ms = now_ms
         if self._free_bytes < self._min_free_bytes:
             raise PushLogFullError(
                 f"{self._path} has {self._free_bytes / MIB:.1f} MiB free, less than push.log.min.free.bytes "
                 f"({self._min_free_bytes / MIB:.1f} MiB): make room on its disk, or lower push.log.retention.bytes"
             )
 
-    def _look(self) -> int:
-        self._looked_at_ms = None  # until a look succeeds, every call looks again
+    def _measure(self) -> int:
+        self._checked_at_ms = None  # until a check succeeds, every call checks again
         try:
             if self._was_removed or not self._is_the_same():
                 self._was_removed = True
@@ -71,6 +71,6 @@ class FreeSpace:
 
 
 def free_bytes(path: Path) -> int:
-    """What an unprivileged process may still write on the disk of `path` [B]."""
+    """Free space for unprivileged processes on the disk of `path` [B]."""
     disk = os.statvfs(path)
     return disk.f_bavail * disk.f_frsize

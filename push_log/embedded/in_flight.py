@@ -1,4 +1,4 @@
-"""How far the readers of this process have polled one log: what is on its way to a destination when a segment goes."""
+"""How far the readers of this process have polled one log: the records in flight when a segment is deleted."""
 
 import threading
 from collections.abc import Mapping
@@ -7,10 +7,10 @@ from push_log.embedded.position import Position
 
 
 class InFlight:
-    """From an exporter's durable cursor up to the position kept here, its records are polled and not yet committed.
+    """An exporter's records between its durable cursor and the position kept here are polled and not committed.
 
     Attributes:
-        lock: held while a reader polls and while a segment is dropped, so that no record is polled that was just
+        lock: held while a reader polls and while a segment is deleted, so that no record is polled after it was
             counted as lost.
     """
 
@@ -19,11 +19,11 @@ class InFlight:
         self._ends: dict[str, tuple[int, Position]] = {}
 
     def polled(self, exporter: str, epoch: int, end: Position) -> None:
-        """Notes how far the reader with this epoch is; one that was taken over has no more say."""
+        """Records how far the reader with this epoch has polled; ignored if a later one took over."""
         known = self._ends.get(exporter)
         if known is None or known[0] <= epoch:
             self._ends[exporter] = (epoch, end)
 
     def ends(self) -> Mapping[str, Position]:
-        """How far each exporter's reader is, by the exporter's name."""
+        """Exporter -> position up to which its reader has polled."""
         return {exporter: end for exporter, (_, end) in tuple(self._ends.items())}

@@ -1,4 +1,4 @@
-"""Looking at the embedded log without taking part: for the CLI and the status page, while a node runs or not."""
+"""Read-only views of the embedded log for the CLI and the status page, whether a node runs or not."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from telemetry.push_record import PushRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CursorStats:
-    """One exporter's cursor and what lies before it."""
+    """One exporter's cursor and its lag."""
 
     cursor: CursorState
     lag: Lag
@@ -27,17 +27,17 @@ class CursorStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStats:
-    """What the log holds.
+    """The contents of a log.
 
     Attributes:
-        segments: sealed ones and the head.
-        disk_bytes: what all files of segments take [B].
-        records: pushes.
+        segments: number of segments, sealed ones and the head.
+        disk_bytes: disk size of all segments [B].
+        records: number of pushes.
         metrics_bytes: sum of their `metrics`, decompressed [B].
-        oldest_received_at: of the first record [us since the epoch, UTC]; None in an empty log.
-        newest_received_at: of the last record, likewise.
-        damaged_segments: files that were set aside, cannot be read, or have lost their end.
-        cursors: by exporter's name.
+        oldest_received_at: receive time of the first record [us since the epoch, UTC]; None in an empty log.
+        newest_received_at: the same of the last record.
+        damaged_segments: segments that were set aside, cannot be read, or are truncated.
+        cursors: by exporter name.
     """
 
     segments: int
@@ -51,10 +51,10 @@ class LogStats:
 
 
 def log_stats(log: Path | LogDirectory) -> LogStats:
-    """Adds up a log.
+    """Computes the statistics of a log.
 
     Args:
-        log: its directory. Who asks again and again keeps the `LogDirectory`, which looks at a sealed segment once.
+        log: its directory. A frequent caller passes a `LogDirectory`, which caches sealed segments.
 
     Raises:
         PushLogError: there is no log, or it cannot be read.
@@ -91,17 +91,17 @@ def is_log(log: Path | LogDirectory) -> bool:
 
 
 def all_stats(logs: Mapping[str, Path] | Mapping[str, LogDirectory]) -> dict[str, LogStats]:
-    """`log_stats` of each log, by name; at least one. What is no log yet is left out where there is another.
+    """`log_stats` of each log, by name; directories without a log yet are left out.
 
     Raises:
-        PushLogError: there is none, or one cannot be read.
+        PushLogError: there is no log at all, or one cannot be read.
     """
-    there = {name: each for name, each in logs.items() if is_log(each)} or logs
-    return {name: log_stats(each) for name, each in there.items()}
+    existing = {name: each for name, each in logs.items() if is_log(each)} or logs
+    return {name: log_stats(each) for name, each in existing.items()}
 
 
 def undelivered(path: Path) -> int:
-    """How many pushes of the log in directory `path` some exporter has not had; all of them where none ever read.
+    """Pushes of the log in `path` that at least one exporter has not delivered; all pushes if no exporter ever read it.
 
     Raises:
         PushLogError: as `log_stats`.
@@ -111,7 +111,7 @@ def undelivered(path: Path) -> int:
 
 
 def holds_pushes(path: Path) -> bool:
-    """True if the log in directory `path` has a push, or what it has cannot be told; false where there is no log."""
+    """True if the log in `path` has a push, or is unreadable; False if there is no log."""
     directory = LogDirectory(path)
     for number in directory.live():
         try:
@@ -125,9 +125,9 @@ def holds_pushes(path: Path) -> bool:
 
 
 def added_stats(logs: Sequence[LogStats]) -> LogStats:
-    """What several logs hold together: those of the listener processes of a node.
+    """Sums up several logs: those of the listener processes of a node.
 
-    An exporter's cursor is then the sum of its cursors, and has no position.
+    An exporter's totals are the sums over its cursors; they have no position.
     """
     cursors: dict[str, list[CursorStats]] = {}
     for each in logs:
@@ -184,13 +184,13 @@ def tail(path: Path, count: int) -> tuple[tuple[str, PushRecord], ...]:
 
 
 def records_after(path: Path, position: str | None = None) -> Iterator[tuple[str, PushRecord]]:
-    """Every record after `position` (None: from the oldest on) up to the log's end at the time, with its position.
+    """Every record after `position` (None: from the oldest) up to the current end, with its position.
 
-    Damaged records and segments are left out.
+    Damaged records and segments are skipped.
 
     Raises:
         PushLogError: as `log_stats`.
-        ValueError: `position` is none.
+        ValueError: `position` is malformed.
     """
     start = START if position is None else Position.parse(position)
     return _records(_existing(path), start)
@@ -227,7 +227,7 @@ def _records(directory: LogDirectory, start: Position) -> Iterator[tuple[str, Pu
 
 
 def _first_received_at(directory: LogDirectory, filled: Sequence[tuple[int, Tail]]) -> int | None:
-    """Of the oldest segment that can be read."""
+    """Receive time of the first record of the oldest readable segment."""
     for number, _ in filled:
         with suppress(PushLogError), opened(directory.segment(number)) as reader:
             return reader.received_at(1)

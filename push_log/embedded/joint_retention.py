@@ -1,8 +1,8 @@
-"""Keeping several embedded logs within one bound: those of the listener processes of a node (docs/workers.md).
+"""Retention of several embedded logs together: those of the listener processes of a node (docs/workers.md).
 
-`push.log.retention.bytes` holds for all logs together, and the oldest segment of any goes first. So the log of a busy
-process may take the room that a quiet one leaves, and another number of processes at the next start drops nothing that
-the bound has room for.
+`push.log.retention.bytes` applies to the sum of all logs, and the oldest segment of any log is deleted first. So the
+log of a busy process can use the space that a quiet one leaves, and a restart with another number of processes deletes
+nothing that fits.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -22,16 +22,16 @@ log = structlog.get_logger(__name__)
 
 
 class JointRetention:
-    """The upkeep of several logs; for one thread of one process.
+    """The retention of several logs. Not thread-safe, and only one process may run it.
 
-    A log without a writer (its listener process is no longer configured) would keep its newest segment for ever, since
-    that is never dropped while somebody may write it: it is sealed by beginning an empty one.
+    The head of a log is never deleted, since a process may write it. So the head of a log without a writer (its
+    listener process is no longer configured) is sealed by opening an empty segment after it.
 
     Args:
-        settings: what is to be kept; `dir` is not looked at.
-        directories: of the logs, by name; see `Retention`.
-        abandoned: the names of those that nobody writes any more.
-        exporters: the names of the configured exporters.
+        settings: the bounds; `dir` is ignored.
+        directories: the logs by name; see `Retention`.
+        abandoned: names of the logs that no process writes any more.
+        exporters: names of the configured exporters.
         time: the clocks.
     """
 
@@ -55,7 +55,7 @@ class JointRetention:
         """See `Retention.run`.
 
         Raises:
-            PushLogError, OSError: a log or its cursors cannot be worked on now; the others were.
+            PushLogError, OSError: a log or its cursors are not accessible now; the other logs were processed.
         """
         problem: PushLogError | OSError | None = None
         for name, retention in self._logs.items():
@@ -69,7 +69,7 @@ class JointRetention:
             raise problem
 
     def close(self) -> None:
-        """Ends the upkeep."""
+        """Closes the logs' databases."""
         for retention in self._logs.values():
             retention.close()
 
@@ -81,16 +81,18 @@ class JointRetention:
         live = directory.live()
         if live and _may_hold_pushes(directory, live[-1]):
             if free_bytes(settings.dir) < settings.min_free_bytes:
-                return  # a segment more would take the room that others need; tried again
+                return  # no room for another segment; tried again by the next run
             try:
                 with closing(SqlitePushLogWriter(settings, self._time)):
                     pass
             except PushLogLockedError:
-                return  # the process that wrote it is still about to end
+                return  # its former writer is still shutting down
             if directory.live() == live:
-                return  # there was no room to begin a segment; tried again
+                return  # there was no room to open a segment; tried again by the next run
             log.info(
-                "the log of a listener process that is no longer configured is delivered and then let go", log=name
+                "push_log.abandoned_log_sealed",
+                message="its listener process is no longer configured; its pushes are delivered and then deleted",
+                log=name,
             )
         del self._unsealed[name]
 
@@ -99,7 +101,7 @@ class JointRetention:
         while excess > 0:
             ages = [(age, each) for each in self._logs.values() if (age := each.oldest_received_at()) is not None]
             if not ages:
-                return  # what is left is being written
+                return  # only heads are left
             _, oldest = min(ages, key=lambda entry: entry[0])
             before = oldest.disk_bytes()
             oldest.drop_oldest()
@@ -110,4 +112,4 @@ def _may_hold_pushes(directory: LogDirectory, number: int) -> bool:
     try:
         return directory.tail(number, sealed=False).row > 0
     except PushLogError:
-        return True  # a damaged one is set aside when it is sealed, and what it takes along is counted
+        return True  # a damaged segment is set aside once it is sealed, and its losses are counted

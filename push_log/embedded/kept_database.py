@@ -1,10 +1,10 @@
-"""Small databases that live beside the segments and are changed in place: the cursors, the dead letters.
+"""Small databases beside the segments that are updated in place: cursors, ages, dead letters.
 
-They must take a write on a full disk too, or nothing would ever make room again. So their journal is one that persists:
-file and journal are written in place, where a write-ahead log would have to grow.
+They must accept a write on a full disk, or nothing could ever free space again. So they use a persistent rollback
+journal: file and journal are overwritten in place, where a write-ahead log would have to grow.
 
-`PRAGMA user_version` is the number of the form: 0 is the first one, and every change of it is one more statement of
-migration. A database of an older form is brought up when it is opened, one of a newer form is left alone.
+`PRAGMA user_version` is the schema version: 0 is the first one, and each later one adds a migration statement. A
+database of an older version is migrated when it is opened; one of a newer version is refused.
 """
 
 import errno
@@ -27,29 +27,29 @@ _BUSY_MS: Final = 5_000
 
 
 def open_kept(path: Path, create: str, migrations: Sequence[str], *, check: str, consequence: str) -> apsw.Connection:
-    """Opens the database, makes it when it is missing, and sets a damaged one aside.
+    """Opens the database; creates a missing one, and sets a damaged one aside.
 
     Args:
         path: its file.
-        create: statements that make its newest form, and change nothing where that is there.
-        migrations: the statements from form 0 to 1, from 1 to 2, and so on.
-        check: a query that finds out whether what it reads is damaged.
-        consequence: for the log, what setting it aside means.
+        create: statements that create the newest schema.
+        migrations: the statements from version 0 to 1, from 1 to 2, and so on.
+        check: a query that fails on a damaged database.
+        consequence: what setting it aside means, for the log.
 
     Raises:
-        PushLogError: it cannot be opened now, or is of a newer form.
+        PushLogError: it cannot be opened now, or has a newer schema.
     """
     with _one_at_a_time(path):
         try:
             return _open(path, create, migrations, check)
         except SegmentCorruptError as error:
             set_aside(path)
-            log.error("a damaged database was set aside", file=str(path), reason=str(error), consequence=consequence)
+            log.error("push_log.database_set_aside", file=str(path), error=str(error), consequence=consequence)
             return _open(path, create, migrations, check)
 
 
 def set_aside(path: Path) -> None:
-    """Renames a damaged database, so that another can be begun and this one be looked at."""
+    """Renames a damaged database and its journal, so that a new one can be created and this one be inspected."""
     for side in ("", "-journal"):
         file = path.with_name(path.name + side)
         if file.exists():
@@ -58,7 +58,7 @@ def set_aside(path: Path) -> None:
 
 @contextmanager
 def transaction(connection: apsw.Connection, path: Path) -> Iterator[None]:
-    """All or nothing, with the writer's lock from the start.
+    """A transaction that takes the write lock at its start.
 
     Raises:
         PushLogError: SQLite refused; nothing was changed.
@@ -102,7 +102,7 @@ def _migrate(connection: apsw.Connection, path: Path, migrations: Sequence[str])
 
 @contextmanager
 def _one_at_a_time(path: Path) -> Iterator[None]:
-    """Opening and setting aside must not meet, between threads and between processes."""
+    """Locks out other threads and processes, so that none opens a database while another sets it aside."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

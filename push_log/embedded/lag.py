@@ -1,4 +1,4 @@
-"""How much lies between a position and the log's end."""
+"""The distance between a position and the log's end."""
 
 from collections.abc import Sequence
 
@@ -19,10 +19,10 @@ def end_of(directory: LogDirectory) -> Position:
 
 
 def lag_behind(directory: LogDirectory, position: Position) -> Lag:
-    """What lies after `position`. Safe for threads: it reads over connections of its own.
+    """The records after `position`. Thread-safe: it opens its own connections.
 
     Raises:
-        PushLogError: the directory cannot be read. Segments that cannot be are left out: `LogStats` tells of them.
+        PushLogError: the directory cannot be read. Unreadable segments are left out; `LogStats` counts them.
     """
     records = size_bytes = 0
     oldest: int | None = None
@@ -36,7 +36,7 @@ def lag_behind(directory: LogDirectory, position: Position) -> Lag:
             if tail.row <= after:
                 continue
             passed_bytes = 0
-            if oldest is None or after:  # else it need not be opened
+            if oldest is None or after:  # otherwise its tail is enough
                 with opened(directory.segment(number)) as reader:
                     passed_bytes = reader.end_bytes(after)
                     oldest = reader.received_at(after + 1) if oldest is None else oldest
@@ -48,7 +48,7 @@ def lag_behind(directory: LogDirectory, position: Position) -> Lag:
 
 
 def added_lags(lags: Sequence[Lag]) -> Lag:
-    """The lag of several logs together.
+    """Sums up the lag of several logs.
 
     >>> added_lags([Lag(records=2, bytes=10, oldest_received_at=7), Lag(records=0, bytes=0, oldest_received_at=None)])
     Lag(records=2, bytes=10, oldest_received_at=7)

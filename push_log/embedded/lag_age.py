@@ -1,22 +1,22 @@
-"""How old the oldest undelivered push of an exporter is, whatever the wall clock says meanwhile."""
+"""The age of an exporter's oldest undelivered push, robust against jumps of the wall clock."""
 
 from typing import Final
 
 from push_log.log import Lag
 
 _SLACK_MS: Final = 5_000
-"""How far the wall clock and what was seen may lie apart: lags are measured every few seconds [ms]."""
+"""Tolerance between the wall clock and the observed bounds: lags are measured every few seconds [ms]."""
 
 
 class LagAge:
-    """Watches the lag of one exporter.
+    """Tracks the lag of one exporter.
 
-    The wall clock tells the age as long as that is possible: the oldest push cannot be younger than the time for which
-    it has been seen as the oldest, nor older than the time since nothing was left to deliver. Outside of these bounds
-    the clock has jumped, and the age is the time for which pushes have been seen to wait.
+    The age is taken from the wall clock while it is plausible: the oldest push cannot be younger than the time since it
+    was first observed as the oldest, nor older than the time since the lag was last zero. Outside of these bounds the
+    clock has jumped, and the age is the time since the lag became positive.
 
     Args:
-        sees_all: False where older pushes may come into view after newer ones, so that the second bound does not hold.
+        sees_all: False if older pushes may become visible after newer ones, so that the second bound does not hold.
     """
 
     def __init__(self, *, sees_all: bool = True) -> None:
@@ -27,10 +27,10 @@ class LagAge:
         self._oldest_since_ms = 0
 
     def of(self, lag: Lag, *, now_us: int, now_ms: int) -> int | None:
-        """The age of the oldest undelivered push [ms]; 0 without any, None if it is not known when it came.
+        """The age of the oldest undelivered push [ms]; 0 without any, None if its receive time is unknown.
 
         Args:
-            lag: as it is now; to be given every few seconds.
+            lag: the current one; call this every few seconds.
             now_us: wall time [us since the epoch].
             now_ms: monotonic time [ms].
         """

@@ -1,8 +1,8 @@
-"""Several embedded logs read as one: a node with several listener processes has a log for each (docs/workers.md).
+"""Reads several embedded logs as one: a node has one log per listener process (docs/workers.md).
 
-Every log keeps its own cursors, and a batch holds records of one log alone: so what is committed is as exact as with a
-single log, and a batch that comes again after a crash begins where it began. The order is that of each log. Between
-logs there is none: a client keeps its order as long as its connection stays with one listener process.
+Every log has its own cursors, and a batch holds records of one log: so commits are as exact as with a single log, and a
+batch that is read again after a crash begins at the same record. Records are ordered within a log, not between logs: a
+client's pushes stay in order as long as its connection stays with one listener process.
 """
 
 import threading
@@ -16,19 +16,19 @@ from push_log.embedded.lag import added_lags
 from push_log.embedded.reader import SqlitePushLogReader
 from push_log.log import Batch, Lag
 
-_LOOK_EVERY_MS: Final = 50
+_POLL_EVERY_MS: Final = 50
 _SEPARATOR: Final = "."
 
 
 class MergedPushLogReader:
     """The `PushLogReader` of several logs.
 
-    The logs take turns. A log is due when it holds a whole batch, or when what it holds has waited for as long as
-    `poll` may wait: a busy log cannot keep a quiet one waiting, and a quiet one does not make the batches of a busy one
-    small. The position of a batch is `<name of the log>.<position in it>`.
+    The logs take turns. A log is due when it has a whole batch, or when its records have waited for `max_wait_ms`: a
+    busy log cannot delay a quiet one, and a quiet one does not make the batches of a busy one small. The position of a
+    batch is `<name of the log>.<position in it>`.
 
     Args:
-        readers: of each log, by the log's name, which holds no dot; at least one. They are closed with this one.
+        readers: at least one, by the name of its log, which contains no dot. They are closed with this one.
         time: the clock of `poll`'s wait.
     """
 
@@ -47,10 +47,10 @@ class MergedPushLogReader:
         return next(iter(self._readers.values())).exporter
 
     def poll(self, max_bytes: int, max_records: int, max_wait_ms: int) -> Batch | None:
-        """See `PushLogReader.poll`; the bounds hold for each log by itself.
+        """See `PushLogReader.poll`; the bounds apply to each log by itself.
 
         Raises:
-            PushLogError: a log cannot be read now. It has had its turn: the next poll goes on with the others.
+            PushLogError: a log cannot be read now. That was its turn: the next poll continues with the others.
         """
         deadline_ms = self._time.hi_res_clock_ms() + max_wait_ms
         while True:
@@ -60,7 +60,7 @@ class MergedPushLogReader:
                 self._wake.clear()
                 return batch
             remaining_ms = deadline_ms - self._time.hi_res_clock_ms()
-            self._wake.wait(max(0, min(_LOOK_EVERY_MS, remaining_ms)) / 1_000)
+            self._wake.wait(max(0, min(_POLL_EVERY_MS, remaining_ms)) / 1_000)
 
     def owned(self, batch: Batch) -> Batch:
         """See `PushLogReader.owned`: all of it."""
@@ -91,7 +91,7 @@ class MergedPushLogReader:
             reader.close()
 
     def _take_turns(self, max_bytes: int, max_records: int, max_wait_ms: int) -> Batch | None:
-        """What the first log holds that is due; it is the last one's turn after that."""
+        """Reads the first log that is due, and moves it to the end of the queue."""
         for name in tuple(self._turns):
             if not self._is_due(name, max_bytes, max_records, max_wait_ms):
                 continue

@@ -1,8 +1,8 @@
-"""Records that retention or damage took away while they were being delivered: lost or not, their reader decides.
+"""Records that were deleted for retention or damage while they were in flight: lost only if not delivered.
 
-A reader may have polled records of a segment that is dropped before they are committed. They are kept here, beside the
-cursors, until the reader's commit says that they were delivered, or nobody can deliver them any more. Only then are
-they counted as lost: a count that was taken back would fall, and a counter that falls reads as one that began anew.
+A reader may have polled records of a segment that is deleted before they are committed. They are kept here, beside the
+cursors, until the reader's commit shows that they were delivered, or no reader can deliver them any more. Only then are
+they counted as lost: a counter that was corrected downwards would look like a restarted one.
 """
 
 from collections import Counter
@@ -26,61 +26,61 @@ CREATE TABLE doubts (
 """
 
 
-class _Doubt(NamedTuple):
+class _PendingLoss(NamedTuple):
     id: int
     extent: Extent
     cause: LossCause
 
 
-class Doubts:
-    """The table of doubts, within the transactions of its caller."""
+class PendingLosses:
+    """The table of pending losses (`doubts` on disk), used within the transactions of `Cursors`."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
     def add(self, exporter: str, extent: Extent, cause: LossCause) -> None:
-        """Keeps records that were dropped while `exporter` delivers them."""
+        """Adds records that are deleted while `exporter` delivers them."""
         if extent.rows:
             self._connection.execute(
                 "INSERT INTO doubts VALUES (?, ?, ?, ?, ?)",
                 (exporter, extent.segment, extent.first_row, extent.last_row, cause),
             )
 
-    def decide(self, exporter: str, target: Position, delivered: Sequence[Extent]) -> Counter[LossCause]:
-        """What is lost by a commit to `target`: of the records up to it, all that are not among those `delivered`."""
+    def resolve(self, exporter: str, target: Position, delivered: Sequence[Extent]) -> Counter[LossCause]:
+        """Removes the records up to `target`, and returns how many of them are not in `delivered` and so are lost."""
         lost: Counter[LossCause] = Counter()
-        for doubt in self._of(exporter):
-            decided = doubt.extent.up_to(target)
-            if decided.rows:
-                self._replace(exporter, doubt, doubt.extent.after(target))
-                lost[doubt.cause] += decided.rows - sum(decided.rows_in_common(extent) for extent in delivered)
+        for pending in self._of(exporter):
+            resolved = pending.extent.up_to(target)
+            if resolved.rows:
+                self._replace(exporter, pending, pending.extent.after(target))
+                lost[pending.cause] += resolved.rows - sum(resolved.rows_in_common(extent) for extent in delivered)
         return +lost
 
     def give_up(self, exporter: str, polled_to: Position) -> Counter[LossCause]:
-        """What is lost since nobody has it in hand: the records after `polled_to`."""
+        """Removes the records after `polled_to`, which no reader has in flight; returns how many are lost."""
         lost: Counter[LossCause] = Counter()
-        for doubt in self._of(exporter):
-            beyond = doubt.extent.after(polled_to)
+        for pending in self._of(exporter):
+            beyond = pending.extent.after(polled_to)
             if beyond.rows:
-                self._replace(exporter, doubt, doubt.extent.up_to(polled_to))
-                lost[doubt.cause] += beyond.rows
+                self._replace(exporter, pending, pending.extent.up_to(polled_to))
+                lost[pending.cause] += beyond.rows
         return lost
 
     def forget(self, exporter: str) -> None:
-        """Removes what is kept for an exporter that is no more."""
+        """Removes all records of an exporter whose cursor is removed."""
         self._connection.execute("DELETE FROM doubts WHERE exporter = ?", (exporter,))
 
     def exporters(self) -> list[str]:
-        """Those for whom something is kept."""
+        """The exporters with pending losses."""
         found = self._connection.execute("SELECT DISTINCT exporter FROM doubts")
         return [name for (name,) in cast(Iterator[tuple[str]], found)]
 
-    def _of(self, exporter: str) -> list[_Doubt]:
+    def _of(self, exporter: str) -> list[_PendingLoss]:
         found = self._connection.execute(
             "SELECT rowid, segment, first_row, last_row, cause FROM doubts WHERE exporter = ?", (exporter,)
         )
-        return [_Doubt(row[0], Extent(*row[1:4]), row[4]) for row in cast(Iterator[tuple[Any, ...]], found)]
+        return [_PendingLoss(row[0], Extent(*row[1:4]), row[4]) for row in cast(Iterator[tuple[Any, ...]], found)]
 
-    def _replace(self, exporter: str, doubt: _Doubt, rest: Extent) -> None:
-        self._connection.execute("DELETE FROM doubts WHERE rowid = ?", (doubt.id,))
-        self.add(exporter, rest, doubt.cause)
+    def _replace(self, exporter: str, pending: _PendingLoss, rest: Extent) -> None:
+        self._connection.execute("DELETE FROM doubts WHERE rowid = ?", (pending.id,))
+        self.add(exporter, rest, pending.cause)

@@ -1,4 +1,4 @@
-"""Where a record lies in the embedded log: segment and row, and the text that sorts as the log does."""
+"""Positions in the embedded log: segment and row, and their text form, which sorts in the log's order."""
 
 import re
 from typing import NamedTuple
@@ -7,7 +7,7 @@ _TEXT = re.compile(r"(\d{20})-(\d{10})")
 
 
 class Position(NamedTuple):
-    """A record's place. Rows of a segment are numbered from 1 without gaps; row 0 is before the first.
+    """The position of a record. Rows of a segment are numbered from 1 without gaps; row 0 is before the first.
 
     >>> str(Position(1, 42))
     '00000000000000000001-0000000042'
@@ -21,27 +21,27 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Position":
-        """Reads the text form.
+        """Parses the text form.
 
         Raises:
-            ValueError: the text is no position.
+            ValueError: the text is malformed.
         """
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is no position of the push log")
+            raise ValueError(f"{text!r} is not a position of the push log")
         return cls(int(match[1]), int(match[2]))
 
 
 START = Position(0, 0)
-"""Before the oldest record, whatever its number."""
+"""Before the oldest record."""
 END = Position((1 << 63) - 1, 0)
-"""After the newest one."""
+"""After the newest record."""
 
 
 class Extent(NamedTuple):
-    """Consecutive rows of one segment; none when the last one is before the first.
+    """Consecutive rows of one segment; empty if `last_row` is before `first_row`.
 
-    Of those that were polled together, `delivered` were readable [records], with `size_bytes` of decompressed metrics.
+    In an extent that was polled, `delivered` is the number of readable rows, and `size_bytes` their decompressed size.
     """
 
     segment: int
@@ -52,7 +52,7 @@ class Extent(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many rows it has.
+        """Number of rows.
 
         >>> Extent(1, 3, 7).rows
         5
@@ -60,7 +60,7 @@ class Extent(NamedTuple):
         return max(0, self.last_row - self.first_row + 1)
 
     def up_to(self, position: Position) -> "Extent":
-        """The rows at or before `position`, which nothing is said of.
+        """The rows at or before `position`, without the values of a poll.
 
         >>> Extent(4, 3, 7).up_to(Position(4, 5))[:3]
         (4, 3, 5)
@@ -69,7 +69,7 @@ class Extent(NamedTuple):
         return Extent(self.segment, self.first_row, last)
 
     def after(self, position: Position) -> "Extent":
-        """The rows after `position`, which nothing is said of.
+        """The rows after `position`, without the values of a poll.
 
         >>> Extent(4, 3, 7).after(Position(4, 5))[:3]
         (4, 6, 7)
@@ -77,7 +77,7 @@ class Extent(NamedTuple):
         return Extent(self.segment, self.first_row + self.up_to(position).rows, self.last_row)
 
     def rows_in_common(self, other: "Extent") -> int:
-        """How many rows both have.
+        """Number of rows in both extents.
 
         >>> Extent(4, 3, 7).rows_in_common(Extent(4, 6, 9))
         2

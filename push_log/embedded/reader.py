@@ -1,4 +1,4 @@
-"""Reading the embedded log for one exporter: from any process, while it is written or not."""
+"""Reads the embedded log for one exporter, from any process, whether the log is being written or not."""
 
 import threading
 from collections import deque
@@ -23,11 +23,11 @@ from telemetry.push_record import PushRecord
 
 log = structlog.get_logger(__name__)
 
-_LOOK_EVERY_MS: Final = 50
+_POLL_EVERY_MS: Final = 50
 
 
-class _Gathering:
-    """What one poll has so far, and its bounds."""
+class _PartialBatch:
+    """The records of one poll so far, and its bounds."""
 
     def __init__(self, max_bytes: int, max_records: int) -> None:
         self.records: list[PushRecord] = []
@@ -38,24 +38,24 @@ class _Gathering:
 
     @property
     def room(self) -> int:
-        """How many records may still come [records]."""
+        """Number of records that may still be added."""
         return self._max_records - len(self.records)
 
     def takes(self, metrics_bytes: int) -> bool:
-        """True if a record of this size may still come; the first one always may."""
+        """True if a record of this size fits; the first one always does."""
         if not self.records:
             return True
         return self.room > 0 and self.size_bytes + metrics_bytes <= self._max_bytes
 
     def add(self, position: Position, record: PushRecord) -> None:
-        """Takes a record."""
+        """Adds a record."""
         self.first = self.first or position
         self.records.append(record)
         self.size_bytes += len(record.metrics)
 
 
 class SqlitePushLogReader:
-    """The `PushLogReader` of the embedded log. Opening it takes the exporter's cursor over from an older one."""
+    """The `PushLogReader` of the embedded log. Opening it takes over the exporter's cursor from an older reader."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class SqlitePushLogReader:
         """Opens the log for `exporter`.
 
         Args:
-            settings: where the log is.
-            exporter: the name of its cursor.
-            start: where an exporter begins that has no cursor yet: at the oldest record, or after the newest.
+            settings: the log's directory.
+            exporter: the name of the cursor.
+            start: where an exporter without a cursor begins: at the oldest record, or after the newest.
             time: the clock of `poll`'s wait.
-            directory: the log's, shared with its `Retention` where that is in this process.
+            directory: the log's, shared with a `Retention` in this process.
 
         Raises:
             PushLogError: the cursors cannot be opened.
@@ -86,7 +86,7 @@ class SqlitePushLogReader:
             exporter, START if start == "earliest" else end_of(self._directory)
         )
         self._read = self._committed
-        self._tell_in_flight()
+        self._note_in_flight()
         self._polled: deque[Extent] = deque()
         self._segments: dict[int, SegmentReader] = {}
         self._wake = threading.Event()
@@ -102,17 +102,17 @@ class SqlitePushLogReader:
         deadline_ms = self._time.hi_res_clock_ms() + max_wait_ms
         while not self.has_batch(max_bytes, max_records):
             remaining_ms = deadline_ms - self._time.hi_res_clock_ms()
-            if remaining_ms <= 0 or self._wake.wait(min(_LOOK_EVERY_MS, remaining_ms) / 1_000):
+            if remaining_ms <= 0 or self._wake.wait(min(_POLL_EVERY_MS, remaining_ms) / 1_000):
                 break
         self._wake.clear()
         with self._directory.in_flight.lock:
             try:
-                return self._take(_Gathering(max_bytes, max_records))
+                return self._fill(_PartialBatch(max_bytes, max_records))
             finally:
-                self._tell_in_flight()
+                self._note_in_flight()
 
     def owned(self, batch: Batch) -> Batch:
-        """See `PushLogReader.owned`: all of it."""
+        """See `PushLogReader.owned`: the whole batch."""
         return batch
 
     def commit(self, batch: Batch) -> int:
@@ -128,7 +128,7 @@ class SqlitePushLogReader:
         """See `PushLogReader.rewind`."""
         self._read = self._committed
         self._polled.clear()
-        self._tell_in_flight()
+        self._note_in_flight()
 
     def wakeup(self) -> None:
         """See `PushLogReader.wakeup`."""
@@ -144,18 +144,18 @@ class SqlitePushLogReader:
         self._keep_segments(())
         self._cursors.close()
 
-    def _tell_in_flight(self) -> None:
+    def _note_in_flight(self) -> None:
         self._directory.in_flight.polled(self._exporter, self._epoch, self._read)
 
     def _ahead(self) -> list[int]:
-        """The segments from the read position to the head, which is the last one."""
+        """The segments from the read position on; the last one is the head."""
         return [number for number in self._directory.live() if number >= self._read.segment]
 
     def _after(self, number: int) -> int:
         return self._read.row if number == self._read.segment else 0
 
     def has_batch(self, max_bytes: int, max_records: int) -> bool:
-        """True when a `poll` with these bounds would not wait: so much is there, or something must be seen to."""
+        """True if a `poll` with these bounds would not wait: a whole batch is there, or an error is to be raised."""
         if self._wake.is_set():
             return True
         records = size_bytes = 0
@@ -172,7 +172,7 @@ class SqlitePushLogReader:
             except SegmentCorruptError:
                 return sealed
             except PushLogError:
-                return True  # `poll` says what is wrong, after what lies before it
+                return True  # `poll` raises it, after the records before it
             if records >= max_records or size_bytes >= max_bytes:
                 return True
         return False
@@ -181,34 +181,34 @@ class SqlitePushLogReader:
         after = self._after(number)
         return self._segment(number).end_bytes(after) if after else 0
 
-    def _take(self, gathering: _Gathering) -> Batch | None:
+    def _fill(self, batch: _PartialBatch) -> Batch | None:
         ahead = self._ahead()
         for number in ahead:
             try:
-                if not self._gather(number, gathering, sealed=number != ahead[-1]):
+                if not self._read_segment(number, batch, sealed=number != ahead[-1]):
                     break
             except PushLogError:
-                if gathering.first is None:
+                if batch.first is None:
                     raise
-                break  # what was read goes out first; what is wrong is said by the next poll
+                break  # the records before it are returned first; the next poll raises the error
         self._keep_segments([number for number in ahead if number >= self._read.segment])
-        if gathering.first is None:
+        if batch.first is None:
             problem = self._directory.newest_problem
             if problem is not None:
                 raise problem
             return None
         return Batch(
             exporter=self._exporter,
-            records=tuple(gathering.records),
-            first_position=str(gathering.first),
+            records=tuple(batch.records),
+            first_position=str(batch.first),
             last_position=str(self._read),
-            size_bytes=gathering.size_bytes,
+            size_bytes=batch.size_bytes,
         )
 
-    def _gather(self, number: int, gathering: _Gathering, *, sealed: bool) -> bool:
-        """Reads on in one segment; False when no more fits."""
+    def _read_segment(self, number: int, batch: _PartialBatch, *, sealed: bool) -> bool:
+        """Reads the next rows of one segment; False if the batch is full."""
         try:
-            is_through = self._gather_rows(number, gathering)
+            is_through = self._read_rows(number, batch)
             if is_through and sealed:
                 self._pass_missing_rows(number)
             return is_through
@@ -217,50 +217,48 @@ class SqlitePushLogReader:
         except SegmentCorruptError as error:
             self._close_segment(number)
             if sealed:
-                self._tell_in_flight()
+                self._note_in_flight()
                 set_aside(self._directory, self._cursors, number, str(error))
             else:
-                log.error("the newest segment of the push log is damaged; it is left when sealed", reason=str(error))
+                log.error("push_log.head_damaged", message="it is set aside once it is sealed", error=str(error))
             return sealed
         except PushLogError:
             if number < self._cursors.position(self._exporter).segment:
-                return True  # retention has let it go and counted it, but it cannot be unlinked either
+                return True  # retention has counted it as deleted, but could not unlink it
             raise
 
-    def _gather_rows(self, number: int, gathering: _Gathering) -> bool:
+    def _read_rows(self, number: int, batch: _PartialBatch) -> bool:
         after = self._after(number)
-        records_before, bytes_before = len(gathering.records), gathering.size_bytes
+        records_before, bytes_before = len(batch.records), batch.size_bytes
         fits = True
         try:
-            with closing(self._segment(number).rows(after, after + gathering.room)) as rows:
+            with closing(self._segment(number).rows(after, after + batch.room)) as rows:
                 for row in rows:
-                    fits = gathering.takes(row.metrics_bytes)
+                    fits = batch.takes(row.metrics_bytes)
                     if not fits:
                         break
                     self._read = Position(number, row.row)
-                    self._add(row, gathering)
+                    self._add(row, batch)
         finally:
             if self._after(number) > after:
-                delivered, size_bytes = len(gathering.records) - records_before, gathering.size_bytes - bytes_before
+                delivered, size_bytes = len(batch.records) - records_before, batch.size_bytes - bytes_before
                 self._polled.append(Extent(number, after + 1, self._read.row, delivered, size_bytes))
-        return fits and gathering.room > 0
+        return fits and batch.room > 0
 
     def _pass_missing_rows(self, number: int) -> None:
-        """Counts, with the next commit, what a sealed segment has lost of its end: it reads as a shorter one."""
+        """Skips the rows that a truncated sealed segment has lost; the next commit counts them."""
         last_row, written = self._after(number), self._directory.written(number)
-        if last_row < written and self._directory.segment(number).exists():  # not just taken away under us
+        if last_row < written and self._directory.segment(number).exists():  # it was not deleted meanwhile
             self._polled.append(Extent(number, last_row + 1, written))
             self._read = Position(number, written)
-            log.error(
-                "a damaged segment of the push log has lost its last pushes", segment=number, lost=written - last_row
-            )
+            log.error("push_log.segment_truncated", segment=number, lost_records=written - last_row)
 
-    def _add(self, row: StoredRow, gathering: _Gathering) -> None:
+    def _add(self, row: StoredRow, batch: _PartialBatch) -> None:
         try:
             metrics = self._payloads.plain(row.metrics, row.encoding, row.metrics_bytes)
-            gathering.add(self._read, row.record(metrics))
+            batch.add(self._read, row.record(metrics))
         except (FleetgaugeError, ValueError, TypeError) as error:
-            log.error("a damaged record of the push log was left out", position=str(self._read), reason=str(error))
+            log.error("push_log.record_skipped", message="it is damaged", position=str(self._read), error=str(error))
 
     def _segment(self, number: int) -> SegmentReader:
         if number not in self._segments:

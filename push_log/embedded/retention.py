@@ -1,7 +1,6 @@
-"""Keeping the log within its bounds, from the exporter process: the listener's loop never waits for it.
+"""Keeps the log within its bounds. Runs in the exporter process, so that the listener's loop never waits for it.
 
-Whole segments go, never rows (docs/decisions/002-sqlite-segments-as-push-log.md: deleting 15,000
-rows holds the writer up for 129 ms, unlinking costs nothing).
+It deletes whole segments, never rows: deleting 15,000 rows blocks the writer for 129 ms, unlinking a file does not.
 """
 
 from collections import Counter
@@ -33,15 +32,15 @@ _AGES: Final = "ages.db"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """What one run did.
+    """The results of one run.
 
     Attributes:
-        passed: segments unlinked because every configured exporter has them.
-        dropped: segments unlinked for age or size.
-        checkpointed: sealed segments whose write-ahead log was folded in.
+        passed: segments deleted because every configured exporter has delivered them.
+        dropped: segments deleted for age or size.
+        checkpointed: sealed segments whose write-ahead log was checkpointed.
         damaged: segments set aside.
-        lost_records: records dropped unread, by exporter.
-        forgotten: cursors removed, of exporters that are no longer configured and have lost their place.
+        lost_records: records deleted undelivered, by exporter.
+        forgotten: removed cursors of exporters that are not configured, whose position was deleted.
     """
 
     passed: int
@@ -53,12 +52,11 @@ class Upkeep:
 
 
 class Retention:
-    """The upkeep of one log; for one thread of one process.
+    """The retention of one log. Not thread-safe, and only one process may run it.
 
-    A configured exporter that never read yet holds back everything, like a cursor at the start. The cursor of an
-    exporter that is no longer configured holds back nothing, and what it has not delivered is said once. It is kept
-    while the log still reaches back to it, which is as long as the other exporters are behind, too, and is forgotten
-    once it has lost its place. Without any exporter, age and size alone decide.
+    A configured exporter that never read counts as a cursor at the start: all segments are kept for it. No segment is
+    kept for an exporter that is no longer configured; its undelivered records are logged once, and its cursor is
+    removed once the segment of its position is deleted. Without exporters, only age and size count.
     """
 
     def __init__(
@@ -67,34 +65,33 @@ class Retention:
         """Opens the log's cursors.
 
         Args:
-            settings: what is kept, and where.
-            exporters: the names of the configured ones.
-            directory: the log's, shared with the readers of this process: what they have in hand when its segment goes
-                is lost only when they cannot deliver it.
+            settings: the bounds and the log's directory.
+            exporters: names of the configured exporters.
+            directory: the log's, shared with the readers of this process: records in flight when their segment is
+                deleted are lost only if they are not delivered.
         """
         self._settings = settings
         self._exporters = tuple(exporters)
         self._directory = directory or LogDirectory(settings.dir)
         self._stuck: set[int] = set()
-        self._absent_are_said = False
-        self._calm = LogLimiter()
+        self._absent_are_logged = False
+        self._limiter = LogLimiter()
         self._ages = Ages(settings.dir / _AGES, settings.retention_ms)
         self._cursors = Cursors(settings.dir)
 
     def run(self, now_ms: int) -> Upkeep:
-        """Unlinks, checkpoints, drops. Cheap when there is nothing to do; meant for every few seconds.
+        """Deletes and checkpoints segments. Cheap if there is nothing to do; call it every few seconds.
 
-        A segment that cannot be read or unlinked now holds up none but itself.
+        A segment that cannot be read or deleted now does not delay the others.
 
         Args:
-            now_ms: monotonic time [ms]; the age of a segment is the time that this log has seen pass since it was
-                sealed, see `ages`.
+            now_ms: monotonic time [ms]; see `ages` for the age of a segment.
 
         Raises:
-            PushLogError: the log or its cursors cannot be worked on now.
+            PushLogError: the log or its cursors are not accessible now.
         """
         self._stuck.clear()
-        self._say_absent()
+        self._log_absent()
         damaged = self._set_damaged_aside()
         passed = self._drop_passed()
         checkpointed = sum(self._checkpoint(each) for each in self._sealed())
@@ -110,21 +107,21 @@ class Retention:
         )
 
     def disk_bytes(self) -> int:
-        """What the log takes on the disk, with what was set aside [B]."""
+        """Disk size of the log, including segments that were set aside [B]."""
         corrupt = sum(path.stat().st_size for path in self._directory.corrupt_files())
         return corrupt + sum(self._directory.disk_bytes(number) for number in self._directory.numbers())
 
     def oldest_received_at(self) -> int | None:
-        """Of what `drop_oldest` would drop, when its last push came [us since the epoch]; None if that is nothing.
+        """Receive time of the newest push in the oldest sealed segment [us since the epoch]; None if there is none.
 
-        0 where nothing that could be dropped can be read.
+        Unreadable segments are skipped; 0 if none is readable.
         """
         sealed = self._sealed()
         readable = (each.tail.received_at for each in sealed if each.tail is not None)
         return next(readable, 0) if sealed else None
 
     def drop_oldest(self) -> None:
-        """Drops the oldest sealed segment for the log's size, read or not, and counts what is lost with it.
+        """Deletes the oldest sealed segment for the log's size, delivered or not, and counts the losses.
 
         Raises:
             PushLogError: the cursors cannot be moved now.
@@ -133,12 +130,12 @@ class Retention:
             self._drop(each, "push.log.retention.bytes", Counter())
 
     def close(self) -> None:
-        """Ends the upkeep."""
+        """Closes the databases."""
         self._cursors.close()
         self._ages.close()
 
     def _sealed(self) -> list[SealedSegment]:
-        """The sealed segments, oldest first, but for those that this run could not unlink."""
+        """The sealed segments, oldest first, without those that this run could not delete."""
         found: list[tuple[int, Tail | None]] = []
         for number in self._directory.live()[:-1]:
             if number in self._stuck:
@@ -147,7 +144,7 @@ class Retention:
                 found.append((number, self._directory.tail(number, sealed=True)))
             except (SegmentCorruptError, SegmentGoneError):
                 continue
-            except PushLogError:  # the exporters say so, and `LogStats` counts it
+            except PushLogError:  # the readers log it, and `LogStats` counts it
                 found.append((number, None))
         return [SealedSegment(number, tail, self._directory.written(number)) for number, tail in found]
 
@@ -170,22 +167,22 @@ class Retention:
         return sum(self._remove(each.number, keep=each.is_short) for each in passed)
 
     def _remove(self, number: int, *, keep: bool = False) -> bool:
-        """Takes a segment away, or keeps what is left of it to be looked at."""
+        """Deletes a segment; with `keep`, renames it for inspection."""
         try:
             if keep:
                 self._directory.set_aside(number)
             else:
                 self._directory.remove(number)
         except OSError as error:
-            log.warning("a segment of the push log cannot be removed", segment=number, reason=str(error))
+            log.warning("push_log.segment_not_deleted", segment=number, error=str(error))
             self._stuck.add(number)
             return False
         return True
 
     def _checkpoint(self, sealed: SealedSegment) -> bool:
-        """Folds a sealed segment's write-ahead log in, which makes it two to six times smaller.
+        """Checkpoints a sealed segment, which makes it two to six times smaller.
 
-        Not that of a damaged one: what SQLite can no longer read of it would be gone for good.
+        Not a damaged one: a checkpoint would delete what SQLite can no longer read of its write-ahead log.
         """
         number = sealed.number
         if sealed.tail is None or sealed.is_short or not self._directory.wal_bytes(number):
@@ -197,12 +194,12 @@ class Retention:
                 connection.execute("PRAGMA synchronous = NORMAL")
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except PushLogError as error:
-            log.info("a segment of the push log cannot be checkpointed yet", segment=number, reason=str(error))
+            log.info("push_log.segment_not_checkpointed", segment=number, error=str(error))
             return False
         return True
 
     def _drop_aged(self, now_ms: int, lost: Counter[str]) -> int:
-        """Drops the segments that have been sealed for the retention, and what was set aside of such ones."""
+        """Deletes expired segments, also those set aside."""
         aged_up_to = self._aged_up_to(now_ms)
         aged = [each for each in self._sealed() if each.number <= aged_up_to]
         for each in aged:
@@ -213,21 +210,24 @@ class Retention:
         return len(aged)
 
     def _aged_up_to(self, now_ms: int) -> int:
-        """The newest segment that age drops; 0 where there is none, or ages cannot be noted now (on a full disk)."""
+        """The newest expired segment; 0 if there is none, or the ages cannot be stored now (on a full disk)."""
         live = self._directory.live()
-        if not live or self._directory.newest_problem is not None:  # which one is the head cannot be told
+        if not live or self._directory.newest_problem is not None:  # the head is not known
             return 0
         try:
             return self._ages.aged(live[-1] - 1, now_ms)
         except PushLogError as error:
-            if count := self._calm.admit("ages", now_ms):
+            if count := self._limiter.admit("ages", now_ms):
                 log.warning(
-                    "no segment of the push log is dropped for its age now", problem=str(error), occurrences=count
+                    "push_log.ages_unavailable",
+                    message="no segment is deleted for its age",
+                    error=str(error),
+                    occurrences=count,
                 )
             return 0
 
     def _drop_oversize(self, lost: Counter[str]) -> int:
-        """What was set aside goes first, then the oldest segments; the head always stays."""
+        """Deletes first what was set aside, then the oldest segments; never the head."""
         corrupt = self._directory.corrupt_files()
         excess = sum(self._directory.disk_bytes(number) for number in self._directory.numbers())
         excess += sum(path.stat().st_size for path in corrupt) - self._settings.retention_bytes
@@ -245,7 +245,7 @@ class Retention:
         return dropped
 
     def _drop(self, sealed: SealedSegment, bound: str, lost: Counter[str]) -> bool:
-        """Counts first, then unlinks: ended in between, the next run finds the segment passed."""
+        """Counts the losses first, then deletes: after a crash in between, the next run finds the segment delivered."""
         readable = sealed.last_row if sealed.tail is None else sealed.tail.row
         in_flight = self._directory.in_flight
         with in_flight.lock:
@@ -255,7 +255,7 @@ class Retention:
             removed = self._remove(sealed.number)
         lost.update(losses)
         log.warning(
-            "a segment of the push log was dropped",
+            "push_log.segment_dropped",
             segment=sealed.number,
             bound=bound,
             lost_records=dict(losses),
@@ -269,27 +269,27 @@ class Retention:
         )
 
     def _absent(self) -> list[CursorState]:
-        """The cursors of exporters that are no longer configured."""
+        """The cursors of exporters that are not configured."""
         return [state for state in self._cursors.states() if state.exporter not in self._exporters]
 
-    def _say_absent(self) -> None:
-        if self._absent_are_said:
+    def _log_absent(self) -> None:
+        if self._absent_are_logged:
             return
         for state in self._absent():
             undelivered = lag_behind(self._directory, state.position).records
             if undelivered:
                 log.warning(
-                    "an exporter that is no longer configured has not delivered everything; its pushes go as soon as "
-                    "the others have theirs, unless it is configured again before",
+                    "push_log.exporter_not_configured",
+                    message="its undelivered pushes are deleted once the other exporters have delivered them",
                     exporter=state.exporter,
                     undelivered=undelivered,
                 )
-        self._absent_are_said = True
+        self._absent_are_logged = True
 
     def _forget_absent(self) -> tuple[str, ...]:
         live = self._directory.live()
         lost_place = tuple(state.exporter for state in self._absent() if live and state.position.segment < live[0])
         for exporter in lost_place:
             self._cursors.forget(exporter)
-            log.info("the cursor of an exporter that is no longer configured was removed", exporter=exporter)
+            log.info("push_log.cursor_removed", message="its exporter is not configured", exporter=exporter)
         return lost_place

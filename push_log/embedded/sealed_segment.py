@@ -1,4 +1,4 @@
-"""A segment that is written no more, as upkeep sees it: where it ends, and what it has lost."""
+"""A sealed segment as retention sees it: its end, and whether it is truncated."""
 
 from typing import NamedTuple
 
@@ -7,10 +7,10 @@ from push_log.embedded.segment import Tail
 
 
 class SealedSegment(NamedTuple):
-    """What upkeep goes by.
+    """A sealed segment.
 
-    `tail` is None while it cannot be read, though it is not known to be damaged. `written` are the rows that it got; 0
-    if nobody knows.
+    `tail` is None while it cannot be read but is not known to be damaged. `written` is the number of rows that were
+    written to it; 0 if unknown.
     """
 
     number: int
@@ -19,16 +19,16 @@ class SealedSegment(NamedTuple):
 
     @property
     def last_row(self) -> int:
-        """The last row that it got, as far as can be told."""
+        """The last row that was written, as far as known."""
         return max(self.written, 0 if self.tail is None else self.tail.row)
 
     @property
     def is_short(self) -> bool:
-        """True if it is damaged so that it reads as a shorter one."""
+        """True if it is truncated: it has fewer rows than were written."""
         return self.tail is not None and self.tail.row < self.written
 
     def is_passed_by(self, position: Position) -> bool:
-        """True once nothing of it lies after `position`. Where its end is not known: once that is in a later one."""
+        """True if it has no row after `position`; while its end is unknown, if `position` is in a later segment."""
         if self.tail is None and not self.written:
             return position.segment > self.number
         return not self.last_row or (self.number, self.last_row) <= position

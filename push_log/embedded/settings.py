@@ -1,4 +1,4 @@
-"""The settings of the embedded push log: the home of their defaults, checked when they are made."""
+"""The settings of the embedded push log with their defaults and checks."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +9,16 @@ MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushLogSettings:
-    """What an operator chooses for the embedded push log. Sizes are what the files take on the disk.
+    """Settings of the embedded push log. Sizes are file sizes.
 
     Attributes:
-        dir: where segments, cursors and the writer's lock lie; made when it is missing.
-        segment_bytes: a segment of this size is sealed and the next one begun [B].
-        segment_ms: a segment that took its first record this long ago is sealed too [ms], so that age can drop it.
-        retention_bytes: beyond this the oldest sealed segment goes, read or not [B].
-        retention_ms: a sealed segment whose last record is older goes, read or not [ms].
-        flush: `os` survives the end of the process at any moment, `fsync` also that of the machine.
-        min_free_bytes: with less free space on the disk, pushes are refused [B]; 0 switches the check off.
+        dir: the directory of segments, cursors and the writer's lock; created if missing.
+        segment_bytes: size at which a segment is sealed and the next one opened [B].
+        segment_ms: a segment is also sealed this long after its first record [ms], so that it can expire.
+        retention_bytes: beyond this size the oldest sealed segment is deleted, delivered or not [B].
+        retention_ms: a segment is deleted this long after it was sealed, delivered or not [ms].
+        flush: `os` survives a crash of the process, `fsync` also one of the machine.
+        min_free_bytes: with less free disk space, pushes are refused [B]; 0 disables the check.
     """
 
     dir: Path

@@ -1,4 +1,4 @@
-"""The embedded push log under one name: its writer, its readers, its upkeep. `inspect` looks at it from outside."""
+"""The public names of the embedded push log: writer, reader, retention. See `inspect` for read-only views."""
 
 from push_log.embedded.reader import SqlitePushLogReader
 from push_log.embedded.retention import Retention, Upkeep

@@ -1,4 +1,4 @@
-"""Segments made before they are needed: making one takes milliseconds, which the listener's loop does not have."""
+"""Creates segments in advance: creating one takes milliseconds, too long for the listener's loop."""
 
 import threading
 from collections.abc import Callable
@@ -14,20 +14,20 @@ from push_log.log import PushLogError
 log = structlog.get_logger(__name__)
 
 Spawn = Callable[[Callable[[], None]], Callable[[], None]]
-"""Starts work beside the caller; what it returns waits for the end of that work."""
+"""Starts work beside the caller; returns a function that waits for its end."""
 
 _RETRY_MS: Final = 1_000
 
 
 def in_thread(work: Callable[[], None]) -> Callable[[], None]:
-    """Runs `work` in a thread of its own."""
+    """Runs `work` in a new thread."""
     thread = threading.Thread(target=work, name="push-log-prepare", daemon=True)
     thread.start()
     return thread.join
 
 
 class SegmentSupply:
-    """Makes the segments of a log, each with a new number. `spawn` says where."""
+    """Creates the segments of a log, each with a new number; `spawn` runs the work."""
 
     def __init__(
         self, directory: LogDirectory, flush: Literal["os", "fsync"], next_number: int, *, time: Time, spawn: Spawn
@@ -43,40 +43,40 @@ class SegmentSupply:
         self._failed_at_ms: int | None = None
 
     def make(self) -> HeadSegment:
-        """A new segment, made here and now.
+        """Creates a segment, in the caller's thread.
 
         Raises:
-            PushLogError: it could not be made.
+            PushLogError: it could not be created.
         """
         number, self._next_number = self._next_number, self._next_number + 1
         try:
             return HeadSegment(self._directory.segment(number), number, self._flush)
         except BaseException:
-            self._directory.remove(number)  # or a full disk would fill with beginnings
+            self._directory.remove(number)  # or unfinished segments would fill up the disk
             raise
 
     def prepare(self) -> None:
-        """Starts making the next segment, unless one is there, is being made, or just failed."""
+        """Starts to create the next segment, unless one is ready, is being created, or has just failed."""
         if self._ready is not None or self._working or self._failed_lately():
             return
         self._working = True
         try:
             self._wait = self._spawn(self._work)
-        except RuntimeError as error:  # the system has no thread to give just now
+        except RuntimeError as error:  # the system has no free thread
             self._working = False
             self._fail(error)
 
     def take(self) -> HeadSegment | None:
-        """The prepared segment, None when there is none; the caller gives it back if it cannot use it."""
+        """Takes the prepared segment, None if there is none; the caller gives it back if it cannot use it."""
         ready, self._ready = self._ready, None
         return ready
 
     def give_back(self, segment: HeadSegment) -> None:
-        """Keeps a segment that was taken and not used."""
+        """Returns a segment that was taken and not used."""
         self._ready = segment
 
     def close(self) -> None:
-        """Waits for what is being made, and takes away what nobody needs."""
+        """Waits for a running creation, and deletes an unused segment."""
         if self._wait is not None:
             self._wait()
         unused = self.take()
@@ -98,4 +98,4 @@ class SegmentSupply:
 
     def _fail(self, error: Exception) -> None:
         self._failed_at_ms = self._time.hi_res_clock_ms()
-        log.warning("the next segment of the push log could not be made; the current one grows on", reason=str(error))
+        log.warning("push_log.segment_not_created", message="the current one keeps growing", error=str(error))

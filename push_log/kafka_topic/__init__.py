@@ -1,1 +1,1 @@
-"""A Kafka topic as push log: for many nodes, and the log that the broker plugin writes too."""
+"""A Kafka topic as push log: shared by many nodes, and written by the broker plugin too."""

@@ -1,7 +1,7 @@
-"""The listener's side of the topic: a push is in the log when all in-sync replicas have its record.
+"""Appends pushes to the topic: a push is in the log when all in-sync replicas have its record.
 
-The producer is polled on the loop, every two milliseconds while anything is on its way: such a poll never waits, and
-a thread that polls would have to win the interpreter's lock from the loop for every single record.
+The producer is polled on the loop, every two milliseconds while a record is pending: such a poll never waits, and a
+polling thread would need the interpreter's lock for every single record.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -29,7 +29,7 @@ from push_log.log import Answer, PushLogError, PushLogFullError, PushLogTimeoutE
 from telemetry.push import Push
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
+    from confluent_kafka import KafkaError, Producer
 
 log = structlog.get_logger(__name__)
 
@@ -41,46 +41,24 @@ _FLUSH_S: Final = 1.0
 _CONNECT_S: Final = 3.0
 
 
-class RecordProducer(Protocol):
-    """What is needed of confluent-kafka's `Producer`."""
-
-    def produce(
-        self, topic: str, value: Any = ..., key: Any = ..., *, headers: Any = ..., on_delivery: Any = ...
-    ) -> None:
-        """Queues a record, or raises."""
-        ...
-
-    def poll(self, timeout: float = ...) -> int:
-        """Calls back for what was delivered meanwhile."""
-        ...
-
-    def flush(self, timeout: float = ...) -> int:
-        """Waits for what is queued."""
-        ...
-
-    def list_topics(self, topic: str | None = ..., timeout: float = ...) -> Any:
-        """Connects, and learns who leads the topic's partitions."""
-        ...
-
-
 class KafkaTopicAppender:
     """The `PushAppender` of a Kafka topic. For one loop; used from that loop alone.
 
-    While the topic cannot be reached, pushes are refused at once; it is looked for in the background.
+    While the topic is unreachable, pushes are refused at once, and the connection is retried in the background.
 
     Args:
-        settings: where the topic is.
+        settings: the topic and its cluster.
         loop: the listener's loop.
         time: the clocks.
-        ack_timeout_ms: a push that is not acknowledged after so long is answered `PushLogTimeoutError` [ms]; its record
-            may be on the topic all the same.
-        max_pending_records: pushes that may be on their way; beyond, they are refused at once.
+        ack_timeout_ms: a push that is not acknowledged within this time gets `PushLogTimeoutError` [ms]; its record may
+            still reach the topic.
+        max_pending_records: pushes that may be pending; further ones are refused at once.
         max_pending_bytes: the same for their payloads, decompressed [B].
-        producer: makes the producer, which is told what to call upon errors.
-        find_topic: returns when the topic is there; called in a thread.
+        producer: creates the producer, with the callback for its errors.
+        find_topic: returns once the topic exists; called in a thread.
 
     Raises:
-        PushLogError: confluent-kafka is missing, or refuses a setting.
+        PushLogError: confluent-kafka is missing, or rejects a setting.
     """
 
     def __init__(
@@ -92,7 +70,7 @@ class KafkaTopicAppender:
         ack_timeout_ms: int = DEFAULT_ACK_TIMEOUT_MS,
         max_pending_records: int = DEFAULT_MAX_PENDING_RECORDS,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
-        producer: Callable[[Callable[["KafkaError"], None]], RecordProducer] | None = None,
+        producer: Callable[[Callable[["KafkaError"], None]], "Producer"] | None = None,
         find_topic: Callable[[], None] | None = None,
     ) -> None:
         self._topic = settings.topic
@@ -104,16 +82,16 @@ class KafkaTopicAppender:
         self._make_producer = producer or (lambda on_error: make_producer(settings, on_error))
         self._find_topic = find_topic or _topic_finder(settings)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="push-log-topic")
-        self._producer: RecordProducer | None = None
-        self._untold: deque[Push] = deque()
+        self._producer: Producer | None = None
+        self._unanswered: deque[Push] = deque()
         self._pending_records = 0
         self._pending_bytes = 0
-        self._problem: str | None = f"topic {settings.topic} was not reached yet"
-        self._search: asyncio.Task[None] | None = None
+        self._problem: str | None = f"topic {settings.topic} has not been reached yet"
+        self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._drained: list[asyncio.Future[None]] = []
         self._closed = False
-        self._fatal: str | None = None  # why the producer is of no more use
+        self._fatal: str | None = None  # the fatal error after which the producer is unusable
         self._counts = {
             "logged": 0,
             "failed": 0,
@@ -122,12 +100,12 @@ class KafkaTopicAppender:
             "refused_full": 0,
             "refused_away": 0,
         }
-        self._calm = LogLimiter()
+        self._limiter = LogLimiter()
         self.answer: Answer = lambda _pushes, _error: None
 
     @property
     def pending(self) -> int:
-        """Records that are neither on the topic nor given up."""
+        """Records that are neither on the topic nor failed."""
         return self._pending_records
 
     @property
@@ -136,24 +114,24 @@ class KafkaTopicAppender:
         return self._problem
 
     def counters(self) -> dict[str, int]:
-        """What became of the pushes so far, by outcome; `logged_late` were answered as timed out before."""
+        """Pushes by outcome; `logged_late` had been answered as timed out before."""
         return {**self._counts, "pending": self._pending_records, "pending_bytes": self._pending_bytes}
 
     async def start(self, within_s: float) -> None:
-        """Looks for the topic, and goes on doing so in the background when it is not found in time."""
-        self._look_for_topic()
+        """Connects to the topic; continues in the background if that takes longer than `within_s` [s]."""
+        self._connect_soon()
         self._schedule_poll(_IDLE_POLL_EVERY_S)
-        assert self._search is not None
-        await asyncio.wait([self._search], timeout=within_s)
+        assert self._connecting is not None
+        await asyncio.wait([self._connecting], timeout=within_s)
 
     def append(self, push: Push) -> PushLogError | None:
-        """See `PushAppender.append`. The producer compresses whole batches, so `encoded` is of no use here."""
+        """See `PushAppender.append`. The producer compresses whole batches, so `encoded` is ignored."""
         size_bytes = len(push.metrics)
         error = self._refusal(size_bytes) or self._produce(push)
         if error is not None:
             self._report(error)
             return error
-        self._untold.append(push)
+        self._unanswered.append(push)
         self._pending_records += 1
         self._pending_bytes += size_bytes
         self._schedule_poll(_POLL_EVERY_S)
@@ -161,22 +139,22 @@ class KafkaTopicAppender:
 
     async def drain(self) -> None:
         """Waits until every push that was appended is answered."""
-        while self._untold:
+        while self._unanswered:
             waiter = self._loop.create_future()
             self._drained.append(waiter)
             await waiter
 
     async def close(self) -> None:
-        """Takes no more pushes, waits for the answers of those that it has, and lets the producer go."""
+        """Refuses further pushes, waits until the pending ones are answered, and flushes the producer."""
         self._closed = True
         await self.drain()
         if self._timer is not None:
             self._timer.cancel()
-        if self._search is not None:
-            self._search.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
             with suppress(asyncio.CancelledError):
-                await self._search
-        if self._pending_records and self._producer is not None:  # answered as timed out; they may still go out
+                await self._connecting
+        if self._pending_records and self._producer is not None:  # answered as timed out, but possibly still sent
             await self._loop.run_in_executor(self._thread, self._producer.flush, _FLUSH_S)
         self._thread.shutdown(wait=False)
 
@@ -190,19 +168,19 @@ class KafkaTopicAppender:
         if too_many or (self._pending_records and self._pending_bytes + size_bytes > self._max_pending_bytes):
             self._counts["refused_full"] += 1
             return PushLogFullError(
-                f"{self._pending_records} pushes of {self._pending_bytes} B already wait for topic {self._topic}"
+                f"{self._pending_records} pushes of {self._pending_bytes} B are already pending for topic {self._topic}"
             )
         return None
 
     def _produce(self, push: Push) -> PushLogError | None:
-        assert self._producer is not None, "there is a producer before `problem` goes"
+        assert self._producer is not None, "the producer is made before `problem` is cleared"
         key, value, headers = encode_record(push.record)
         try:
             self._producer.produce(self._topic, value, key, headers=headers, on_delivery=partial(self._delivered, push))
         except BufferError:
             self._counts["refused_full"] += 1
             return PushLogFullError("the Kafka producer's queue is full")
-        except Exception as error:  # noqa: BLE001  # whatever it is, every push must be answered
+        except Exception as error:  # noqa: BLE001  # every push must be answered, whatever the error
             self._counts["failed"] += 1
             return PushLogError(
                 f"the Kafka producer refused a record: {text_of(error.args[0] if error.args else error)}"
@@ -224,25 +202,25 @@ class KafkaTopicAppender:
         self._schedule_poll(_POLL_EVERY_S if self._pending_records else _IDLE_POLL_EVERY_S)
 
     def _expire(self) -> None:
-        """Answers what has waited too long. What was appended first is due first."""
+        """Answers pushes past their deadline; they are in the order of their deadlines."""
         oldest_ms = self._time.hi_res_clock_ms() - self._ack_timeout_ms
-        while self._untold and (self._untold[0].is_answered or self._untold[0].taken_at_ms <= oldest_ms):
-            push = self._untold.popleft()
+        while self._unanswered and (self._unanswered[0].is_answered or self._unanswered[0].taken_at_ms <= oldest_ms):
+            push = self._unanswered.popleft()
             if push.is_answered:
                 continue
             self._counts["timed_out"] += 1
             error = PushLogTimeoutError(f"topic {self._topic} took longer than {self._ack_timeout_ms} ms")
             self._report(error)
-            self._look_for_topic()
+            self._connect_soon()
             self._settle(push, error)
-        if not self._untold:
+        if not self._unanswered:
             drained, self._drained = self._drained, []
             for waiter in drained:
                 if not waiter.done():
                     waiter.set_result(None)
 
     def _delivered(self, push: Push, error: "KafkaError | None", _message: object) -> None:
-        """Called by the producer when a record was delivered, or will never be."""
+        """Called by the producer when a record is delivered, or has failed."""
         self._pending_records -= 1
         self._pending_bytes -= len(push.metrics)
         if push.is_answered:
@@ -253,9 +231,9 @@ class KafkaTopicAppender:
             self._settle(push, None)
             return
         self._counts["failed"] += 1
-        failure = PushLogError(f"topic {self._topic} did not take a record: {text_of(error)}")
+        failure = PushLogError(f"topic {self._topic} rejected a record: {text_of(error)}")
         self._report(failure)
-        self._look_for_topic()
+        self._connect_soon()
         self._settle(push, failure)
 
     def _settle(self, push: Push, error: PushLogError | None) -> None:
@@ -266,56 +244,59 @@ class KafkaTopicAppender:
             self._loop.call_exception_handler({"message": "answering a push failed", "exception": fault})
 
     def _on_error(self, error: "KafkaError") -> None:
-        """The producer lost something beside records: after a fatal error it is of no more use, and another is made."""
+        """Handles an error of the producer itself; after a fatal one it is replaced."""
         if error.fatal():
             self._problem = self._fatal = f"the Kafka producer failed: {text_of(error)}"
-        self._say("the Kafka producer has a problem", text_of(error))
-        self._look_for_topic()
+        self._log_limited("push_log.producer_error", text_of(error))
+        self._connect_soon()
 
-    def _look_for_topic(self) -> None:
-        if not self._closed and (self._search is None or self._search.done()):
-            self._search = self._loop.create_task(self._until_topic_found())
+    def _connect_soon(self) -> None:
+        if not self._closed and (self._connecting is None or self._connecting.done()):
+            self._connecting = self._loop.create_task(self._connect_until_found())
 
-    async def _until_topic_found(self) -> None:
+    async def _connect_until_found(self) -> None:
         backoff_s = _FIRST_BACKOFF_S
         while True:
             try:
                 await self._loop.run_in_executor(self._thread, self._find_topic)
-                await self._have_producer()
-            except Exception as error:  # noqa: BLE001  # whatever it is, the search goes on
+                await self._ensure_producer()
+            except Exception as error:  # noqa: BLE001  # retried, whatever the error
                 self._problem = str(error)
-                self._say("pushes are refused until the push log's topic can be reached", self._problem)
+                self._log_limited(
+                    "push_log.topic_unreachable", self._problem, message="pushes are refused until it is reached"
+                )
             else:
                 break
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
         if self._problem is not None:
             self._problem = None
-            log.info("the push log's topic can be reached", topic=self._topic)
+            log.info("push_log.topic_reached", topic=self._topic)
 
-    async def _have_producer(self) -> None:
-        """Makes the producer, connected, so that the first push need not wait for that.
+    async def _ensure_producer(self) -> None:
+        """Creates and connects the producer, so that the first push does not wait for it.
 
         Raises:
-            PushLogError: the one before has not yet given up its records.
+            PushLogError: the failed producer still has pending records.
         """
         if self._fatal is not None and self._pending_records:
-            raise PushLogError(f"{self._fatal}; {self._pending_records} of its records are still to be given up")
+            raise PushLogError(f"{self._fatal}; {self._pending_records} of its records are still pending")
         if self._producer is None or self._fatal is not None:
-            self._producer = await self._loop.run_in_executor(self._thread, self._connect)
+            self._producer = await self._loop.run_in_executor(self._thread, self._new_producer)
             self._fatal = None
 
-    def _connect(self) -> RecordProducer:
+    def _new_producer(self) -> "Producer":
         producer = self._make_producer(self._on_error)
         producer.list_topics(self._topic, timeout=_CONNECT_S)
         return producer
 
     def _report(self, error: PushLogError) -> None:
-        self._say("a push could not be logged; clients are told to try again", str(error), kind=type(error).__name__)
+        kind = type(error).__name__
+        self._log_limited("push_log.push_not_logged", str(error), message="its client is told to retry", kind=kind)
 
-    def _say(self, event: str, reason: str, *, kind: str = "") -> None:
-        if count := self._calm.admit(f"{event} {kind}", self._time.hi_res_clock_ms()):
-            log.error(event, reason=reason, occurrences=count)
+    def _log_limited(self, event: str, reason: str, **fields: str) -> None:
+        if count := self._limiter.admit(f"{event} {fields.get('kind', '')}", self._time.hi_res_clock_ms()):
+            log.error(event, error=reason, **fields, occurrences=count)
 
 
 def _topic_finder(settings: KafkaTopicSettings) -> Callable[[], None]:

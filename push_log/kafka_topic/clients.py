@@ -1,6 +1,6 @@
-"""How our Kafka clients are set up, and the one place that needs `confluent-kafka` (extra `kafka`) to be installed.
+"""Creates the Kafka clients of the push log; `confluent-kafka` (extra `kafka`) is imported here.
 
-Every client of ours has its own telemetry switched off, so that nothing feeds itself.
+Their own telemetry is disabled, so that the push log does not feed itself.
 """
 
 import logging
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 _FETCH_BYTES: Final = 32 * MIB
-"""What a consumer fetches ahead of what it has handed out [B]."""
+"""Bytes that a consumer prefetches [B]."""
 
 _QUOTED_SETTING: Final = re.compile(r"(beginning at:|unsecured JWS claims:).*", re.DOTALL)
 
@@ -39,11 +39,11 @@ def make_producer(settings: KafkaTopicSettings, on_error: OnError) -> "Producer"
     """A producer for the topic. Connects in the background.
 
     Args:
-        settings: where and how.
-        on_error: told of what goes wrong beside the records' own outcomes; called from within `poll`.
+        settings: the topic and its cluster.
+        on_error: called from within `poll` for errors of the client, beside the records' own outcomes.
 
     Raises:
-        PushLogError: confluent-kafka is missing, or refuses a setting.
+        PushLogError: confluent-kafka is missing, or rejects a setting.
     """
     own = {
         "acks": "all",
@@ -53,7 +53,7 @@ def make_producer(settings: KafkaTopicSettings, on_error: OnError) -> "Producer"
     default = {
         "compression.type": "zstd",
         "delivery.timeout.ms": 10_000,
-        "partitioner": "murmur2_random",  # as the broker plugin's: a client's pushes share a partition
+        "partitioner": "murmur2_random",  # as in the broker plugin: a client's pushes are in one partition
     }
     made: Producer = _make("Producer", settings, {"client.id": "fleetgauge-push-log", **default}, own, on_error)
     return made
@@ -62,7 +62,7 @@ def make_producer(settings: KafkaTopicSettings, on_error: OnError) -> "Producer"
 def make_consumer(settings: KafkaTopicSettings, exporter: str, on_error: OnError) -> "Consumer":
     """A consumer in the exporter's group, not yet subscribed; otherwise as `make_producer`.
 
-    Nothing of ours writes in transactions; read_committed leaves out what others aborted.
+    Fleetgauge writes no transactions; read_committed skips aborted ones of other producers.
     """
     fetch_bytes = max(_FETCH_BYTES, settings.max_record_bytes)
     own = {
@@ -79,8 +79,8 @@ def make_consumer(settings: KafkaTopicSettings, exporter: str, on_error: OnError
         "fetch.max.bytes": fetch_bytes,
         "receive.message.max.bytes": fetch_bytes + settings.max_record_bytes + MIB,
         "queued.max.messages.kbytes": _FETCH_BYTES // 1024,
-        "session.timeout.ms": 15_000,  # how long the partitions of a process that was killed wait for another
-        "topic.metadata.refresh.interval.ms": 10_000,  # a topic that is made, or grows, is noticed within this
+        "session.timeout.ms": 15_000,  # a killed process keeps its partitions for this long
+        "topic.metadata.refresh.interval.ms": 10_000,  # a new topic, or new partitions, are noticed within this time
     }
     made: Consumer = _make("Consumer", settings, {"client.id": f"fleetgauge-{exporter}", **default}, own, on_error)
     return made
@@ -93,10 +93,10 @@ def make_admin(settings: KafkaTopicSettings) -> "AdminClient":
 
 
 def check_clients(settings: KafkaTopicSettings) -> None:
-    """Makes each client once and lets it go again, so that a wrong setting is named at the start.
+    """Creates each client once and closes it, so that a wrong setting is reported at the start.
 
     Raises:
-        PushLogError: confluent-kafka is missing, or refuses a setting.
+        PushLogError: confluent-kafka is missing, or rejects a setting.
     """
     make_producer(settings, lambda error: None)
     make_consumer(settings, "check", lambda error: None).close()
@@ -112,7 +112,7 @@ def _make(
         raise KafkaClientMissingError from error
     make = AdminClient if kind == "AdminClient" else getattr(confluent_kafka, kind)
     chosen = {
-        "log_level": 2,  # what goes wrong is told to `on_error`
+        "log_level": 2,  # errors are reported to `on_error`
         **default,
         **settings.client,
         **own,
@@ -124,19 +124,19 @@ def _make(
         return make(chosen, logger=logging.getLogger("librdkafka"))
     except confluent_kafka.KafkaException as error:
         problem = text_of(error.args[0])
-    except (TypeError, ValueError) as error:  # confluent-kafka's own, of what is no text to it
+    except (TypeError, ValueError) as error:  # confluent-kafka's, for a value of the wrong type
         problem = text_of(error)
     problem = hide(problem, secrets_in("client", settings.client))
-    raise PushLogError(f"the Kafka client refuses its settings: {problem}")
+    raise PushLogError(f"the Kafka client rejects its settings: {problem}")
 
 
 def text_of(error: object) -> str:
-    """What a `KafkaError` says, for a person: its name and its text, without secrets.
+    """The text and name of a `KafkaError`, without secrets.
 
     >>> text_of("anything else")
     'anything else'
     """
     name, text = getattr(error, "name", None), getattr(error, "str", None)
-    said = f"{text()} ({name()})" if callable(name) and callable(text) else str(error)
-    # librdkafka quotes the rest of sasl.oauthbearer.config, of which the secret is a part.
-    return without_credentials(_QUOTED_SETTING.sub(rf"\1 {HIDDEN}", said))
+    message = f"{text()} ({name()})" if callable(name) and callable(text) else str(error)
+    # librdkafka quotes the rest of sasl.oauthbearer.config, which contains the secret.
+    return without_credentials(_QUOTED_SETTING.sub(rf"\1 {HIDDEN}", message))

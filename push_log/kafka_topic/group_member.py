@@ -1,7 +1,7 @@
-"""A member of an exporter's consumer group, in a thread of its own: the only one that ever touches the consumer.
+"""A member of an exporter's consumer group. Its own thread is the only one that uses the consumer.
 
-The thread polls the consumer whatever the exporter does: it fetches one batch ahead, and while that waits, all
-partitions are paused. So a destination may be away for days, and `max.poll.interval.ms` never evicts the process.
+The thread polls the consumer whatever the exporter does: it fetches one batch ahead, and pauses all partitions until
+that batch is taken. So a destination may be unavailable for days, and `max.poll.interval.ms` never evicts the process.
 """
 
 import threading
@@ -26,21 +26,21 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 MakeConsumer = Callable[[Callable[["KafkaError"], None]], "Consumer"]
 
-_AT_ONCE: Final = 500
-"""Records of one poll of the consumer."""
+_MAX_POLL_RECORDS: Final = 500
+"""Records per poll of the consumer."""
 _POLL_S: Final = 0.02
-"""Also how long a commit may wait for its turn while nothing comes."""
-_PATIENCE_S: Final = 0.5
-"""How long a batch may wait to be taken before the partitions are paused, which throws away what was fetched ahead."""
+"""Timeout of a poll; also the longest wait of a commit while no record arrives."""
+_PAUSE_AFTER_S: Final = 0.5
+"""How long a batch may wait before the partitions are paused, which discards prefetched records."""
 _REQUEST_S: Final = 5.0
-_LOOK_S: Final = 1.0
-_LOOK_AGAIN_MS: Final = 1_000
+_METADATA_S: Final = 1.0
+_CHECK_EVERY_MS: Final = 1_000
 _CLOSE_S: Final = 5.0
-_AGAIN_AFTER_S: Final = 1.0
+_RESTART_AFTER_S: Final = 1.0
 
 
 class _Call(Generic[T]):
-    """Something for the member's thread to do, and what came of it."""
+    """Work for the member's thread, and its result."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.work = work
@@ -49,7 +49,7 @@ class _Call(Generic[T]):
         self.done = False
 
     def run(self) -> None:
-        """Does it; only errors of the log are the caller's."""
+        """Does the work; a `PushLogError` is kept for the caller."""
         try:
             self.result = self.work()
         except PushLogError as error:
@@ -57,23 +57,23 @@ class _Call(Generic[T]):
 
 
 class RebalancingError(PushLogError):
-    """The group divides its partitions anew: what was asked can be answered afterwards. No fault of anything."""
+    """The group is rebalancing; the request can be repeated afterwards."""
 
 
 class GroupMember:
-    """Joins an exporter's consumer group and keeps what it fetches in `shares`, guarded by `changed`.
+    """Joins an exporter's consumer group, and keeps the fetched records in `shares`, guarded by `changed`.
 
-    It joins with `join`, not before: an exporter that cannot start must not keep partitions from other processes.
+    It joins with `join`, not before: an exporter that cannot start must not take partitions from other processes.
 
     Args:
-        settings: where the topic is.
-        exporter: whose group to join.
+        settings: the topic and its cluster.
+        exporter: the exporter, which names the group.
         time: the clocks.
-        beginning_of: asks where a partition begins.
-        consumer: makes the consumer, which is told what to call upon errors.
+        beginning_of: returns the first offset of a partition.
+        consumer: creates the consumer, with the callback for its errors.
 
     Raises:
-        PushLogError: confluent-kafka is missing, or refuses a setting.
+        PushLogError: confluent-kafka is missing, or rejects a setting.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class GroupMember:
         self._calls: deque[_Call[object]] = deque()
         self._closing = False
         self._paused = False
-        self._unasked: set[int] = set()
-        self._suspect = True  # so that the topic is looked for at once
+        self._without_cursor: set[int] = set()
+        self._check_topic = True  # the topic is checked at once
         self.has_reached_topic = False
-        self._away: str | None = None
+        self._unreachable: str | None = None
         self._denied: str | None = None
-        self._look_due_ms = 0
-        self._calm = LogLimiter()
+        self._check_due_ms = 0
+        self._limiter = LogLimiter()
         self._log = log.bind(exporter=exporter)
         self._consumer = self._make_consumer(self._on_error)
         self._joined = False
@@ -109,8 +109,8 @@ class GroupMember:
 
     @property
     def problem(self) -> str | None:
-        """Why nothing can be read now; None when all is well."""
-        return self._denied or self._away
+        """Why the topic cannot be read now; None if it can."""
+        return self._denied or self._unreachable
 
     @property
     def has_joined(self) -> bool:
@@ -123,16 +123,16 @@ class GroupMember:
         return self._closing
 
     def join(self) -> None:
-        """Joins the group and fetches from now on; nothing happens the second time, or after `close`."""
+        """Joins the group and starts fetching; does nothing the second time, or after `close`."""
         if not (self._joined or self._closing):
             self._joined = True
             self._thread.start()
 
     def call(self, work: Callable[[], T], within_s: float) -> T:
-        """Has the thread do something with the consumer, and waits for it. It may come to it after the wait, too.
+        """Runs `work` in the thread and waits for it. After a timeout, the thread may still run it.
 
         Raises:
-            PushLogError: what `work` raises, or the thread is busy for longer, or ended.
+            PushLogError: raised by `work`; or the thread was busy for longer, or has ended.
         """
         call = _Call(work)
         with self.changed:
@@ -155,37 +155,37 @@ class GroupMember:
         else:
             self._consumer.close()
 
-    # What follows runs in the thread; what others want of it comes through `call`.
+    # The methods below run in the thread; other threads reach them through `call`.
 
     def commit(self, offsets: dict[int, int]) -> None:
-        """Moves the group's cursor, partition by partition, and waits for the answer.
+        """Commits offsets of the group and waits for the answer.
 
         Raises:
-            RebalancingError: it has not moved, since the group is in a rebalance.
-            PushLogError: it is not known to have moved.
+            RebalancingError: nothing was committed, since the group is rebalancing.
+            PushLogError: the commit may have failed.
         """
         if not offsets:
             return
         places = [self._place(partition, offset) for partition, offset in offsets.items()]
-        for place in self._asked("commit", lambda: self._consumer.commit(offsets=places, asynchronous=False)):
+        for place in self._request("commit", lambda: self._consumer.commit(offsets=places, asynchronous=False)):
             if place.error is not None:
-                raise _error(f"the cursor of partition {place.partition} stays", place.error)
+                raise _error(f"the cursor of partition {place.partition} was not moved", place.error)
         with self.changed:
             self.shares.moved(offsets)
 
     def go_back(self) -> None:
-        """Fetches again what was fetched and is not committed.
+        """Seeks back to the committed offsets.
 
         Raises:
-            PushLogError: a partition cannot be fetched anew.
+            PushLogError: a seek failed.
         """
         with self.changed:
             starts = self.shares.rewind()
         for partition, offset in starts.items():
             place = self._place(partition, offset)
-            self._asked("seek", lambda place=place: self._consumer.seek(place))  # type: ignore[misc]
+            self._request("seek", lambda place=place: self._consumer.seek(place))  # type: ignore[misc]
 
-    def _asked(self, what: str, call: Callable[[], T]) -> T:
+    def _request(self, what: str, call: Callable[[], T]) -> T:
         from confluent_kafka import KafkaException
 
         try:
@@ -208,7 +208,7 @@ class GroupMember:
             made = False
             while not made:
                 with self.changed:
-                    if self.changed.wait_for(lambda: self._closing, _AGAIN_AFTER_S):
+                    if self.changed.wait_for(lambda: self._closing, _RESTART_AFTER_S):
                         return
                 made = self._succeeds(self._make_another)
 
@@ -218,10 +218,10 @@ class GroupMember:
     def _succeeds(self, step: Callable[[], None]) -> bool:
         try:
             step()
-        except Exception as error:  # noqa: BLE001  # the cursor is durable: another consumer goes on from it
-            self._away, self._suspect = f"the consumer of topic {self._topic} failed: {error}", True
-            if self._calm.admit("failed", self._time.hi_res_clock_ms()):
-                self._log.exception("the consumer of the push log's topic failed, and another is made")
+        except Exception as error:  # noqa: BLE001  # the cursor is durable: a new consumer continues from it
+            self._unreachable, self._check_topic = f"the consumer of topic {self._topic} failed: {error}", True
+            if self._limiter.admit("failed", self._time.hi_res_clock_ms()):
+                self._log.exception("push_log.consumer_failed", message="a new one is created")
             return False
         return True
 
@@ -230,18 +230,18 @@ class GroupMember:
             [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
         )
         while not self._closing:
-            self._keep_pace()
+            self._pause_or_resume()
             self._serve_calls()
-            messages = self._consumer.consume(_AT_ONCE, _POLL_S)
+            messages = self._consumer.consume(_MAX_POLL_RECORDS, _POLL_S)
             self._learn_cursors()
             self._take_in(messages)
-            self._look_for_topic()
+            self._check_reachability()
 
-    def _keep_pace(self) -> None:
-        """Pauses while a batch waits to be taken, and goes on when it was."""
+    def _pause_or_resume(self) -> None:
+        """Pauses the partitions while a batch waits to be taken."""
         with self.changed:
             if not self._paused:
-                self.changed.wait_for(lambda: self._closing or self._calls or not self.shares.is_full, _PATIENCE_S)
+                self.changed.wait_for(lambda: self._closing or self._calls or not self.shares.is_full, _PAUSE_AFTER_S)
             full = self.shares.is_full and not self._calls
             places = [self._place(share.partition) for share in self.shares.current]
         if full != self._paused:
@@ -261,11 +261,11 @@ class GroupMember:
 
     def _on_assign(self, consumer: "Consumer", places: "list[TopicPartition]") -> None:
         partitions = [place.partition for place in places]
-        self._log.info("partitions assigned", topic=self._topic, partitions=partitions)
+        self._log.info("push_log.partitions_assigned", topic=self._topic, partitions=partitions)
         self.rebalances += 1
         with self.changed:
             self.shares.begin(partitions)
-        self._unasked.update(partitions)
+        self._without_cursor.update(partitions)
         self._denied = None
         if self._paused:
             consumer.incremental_assign(places)
@@ -273,22 +273,22 @@ class GroupMember:
 
     def _on_revoke(self, _consumer: "Consumer", places: "list[TopicPartition]") -> None:
         partitions = [place.partition for place in places]
-        self._log.info("partitions revoked", topic=self._topic, partitions=partitions)
+        self._log.info("push_log.partitions_revoked", topic=self._topic, partitions=partitions)
         self.rebalances += 1
         with self.changed:
             self.shares.end(partitions)
             self.changed.notify_all()
 
     def _learn_cursors(self) -> None:
-        """Where the group stands in partitions that were assigned just now; without an answer, no gap can be told."""
-        unasked, self._unasked = self._unasked, set()
-        if not unasked:
+        """Reads the group's committed offsets of newly assigned partitions; without them, gaps are not detected."""
+        new, self._without_cursor = self._without_cursor, set()
+        if not new:
             return
         try:
-            places = [self._place(partition) for partition in unasked]
-            found = self._asked("ask for cursors", lambda: self._consumer.committed(places, timeout=_REQUEST_S))
+            places = [self._place(partition) for partition in new]
+            found = self._request("read the cursors", lambda: self._consumer.committed(places, timeout=_REQUEST_S))
         except PushLogError as error:
-            self._log.warning("the group's cursors are not known", reason=str(error))
+            self._log.warning("push_log.cursors_unknown", error=str(error))
             return
         with self.changed:
             for place in found:
@@ -312,48 +312,49 @@ class GroupMember:
             self._count_lost(gap)
 
     def _count_lost(self, gap: Gap) -> None:
-        """What lies before the topic's beginning was lost; other gaps held no records, such as a transaction's end."""
+        """Offsets before the partition's beginning are lost; other gaps had no records, such as a transaction's end."""
         try:
             beginning = self._beginning_of(gap.partition)
         except PushLogError as error:
-            self._log.warning("a gap in the topic cannot be looked into", partition=gap.partition, reason=str(error))
+            self._log.warning("push_log.gap_unexplained", partition=gap.partition, error=str(error))
             return
         lost = max(0, min(beginning, gap.came) - gap.first)
         if lost:
             self.lost_records += lost
             self._log.error(
-                "the topic's retention took pushes that were not delivered; see its retention.ms",
+                "push_log.records_lost_by_topic_retention",
+                message="they were deleted before they were delivered: raise the topic's retention.ms",
                 topic=self._topic,
                 partition=gap.partition,
                 records=lost,
             )
 
     def _on_error(self, error: "KafkaError") -> None:
-        """Whatever the consumer says may mean that the topic is out of reach, which is then looked into."""
+        """Logs an error of the consumer, and has the topic checked, since it may be unreachable."""
         from confluent_kafka import KafkaError
 
         text = text_of(error)
         if error.code() in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED):
             self._denied = f"cannot read topic {self._topic}: {text}"
-        self._suspect = True
-        if count := self._calm.admit(f"consumer {error.code()}", self._time.hi_res_clock_ms()):
-            self._log.warning("the consumer of the push log's topic has a problem", reason=text, occurrences=count)
+        self._check_topic = True
+        if count := self._limiter.admit(f"consumer {error.code()}", self._time.hi_res_clock_ms()):
+            self._log.warning("push_log.consumer_error", error=text, occurrences=count)
 
-    def _look_for_topic(self) -> None:
-        """While something is suspected: is the topic there? Asked once a second."""
+    def _check_reachability(self) -> None:
+        """After an error, checks once a second whether the topic is reachable."""
         now_ms = self._time.hi_res_clock_ms()
-        if not self._suspect or now_ms < self._look_due_ms:
+        if not self._check_topic or now_ms < self._check_due_ms:
             return
-        self._look_due_ms = now_ms + _LOOK_AGAIN_MS
+        self._check_due_ms = now_ms + _CHECK_EVERY_MS
         try:
-            found = self._asked("read", lambda: self._consumer.list_topics(self._topic, timeout=_LOOK_S))
+            found = self._request("read", lambda: self._consumer.list_topics(self._topic, timeout=_METADATA_S))
         except PushLogError as error:
-            self._away = str(error)
+            self._unreachable = str(error)
             return
         self.has_reached_topic = True
         problem = found.topics[self._topic].error
-        self._away = None if problem is None else f"cannot read topic {self._topic}: {text_of(problem)}"
-        self._suspect = problem is not None
+        self._unreachable = None if problem is None else f"cannot read topic {self._topic}: {text_of(problem)}"
+        self._check_topic = problem is not None
 
 
 def _error(problem: str, error: "KafkaError") -> PushLogError:

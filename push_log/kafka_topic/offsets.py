@@ -1,4 +1,4 @@
-"""Where the topic's partitions begin and end. Asked over a connection of its own, which no waiting fetch holds up."""
+"""First and last offsets of the topic's partitions, requested over a separate connection that no fetch blocks."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -11,13 +11,13 @@ _REQUEST_S: Final = 2.0
 
 
 class TopicOffsets:
-    """Asks for offsets; from any thread.
+    """Requests offsets. Thread-safe.
 
     Args:
-        settings: where the topic is.
+        settings: the topic and its cluster.
 
     Raises:
-        PushLogError: confluent-kafka is missing, or refuses a setting.
+        PushLogError: confluent-kafka is missing, or rejects a setting.
     """
 
     def __init__(self, settings: KafkaTopicSettings) -> None:
@@ -25,18 +25,18 @@ class TopicOffsets:
         self._admin = make_admin(settings)
 
     def beginnings(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Partition -> offset of the oldest record that is still there.
+        """Partition -> offset of the oldest record.
 
         Raises:
             PushLogError: no answer within two seconds.
         """
-        return self._ask(partitions, "earliest")
+        return self._request(partitions, "earliest")
 
     def ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Partition -> offset that the next record will get; otherwise as `beginnings`."""
-        return self._ask(partitions, "latest")
+        """Partition -> offset of the next record to come; errors as `beginnings`."""
+        return self._request(partitions, "latest")
 
-    def _ask(self, partitions: Iterable[int], which: str) -> dict[int, int]:
+    def _request(self, partitions: Iterable[int], which: str) -> dict[int, int]:
         from confluent_kafka import KafkaException, TopicPartition, admin
 
         specs: Any = admin  # the library's types leave OffsetSpec out
@@ -48,4 +48,4 @@ class TopicOffsets:
             asked = self._admin.list_offsets(wanted, request_timeout=_REQUEST_S)
             return {place.partition: answer.result().offset for place, answer in asked.items()}
         except KafkaException as error:
-            raise PushLogError(f"cannot ask for offsets of topic {self._topic}: {text_of(error.args[0])}") from error
+            raise PushLogError(f"cannot read the offsets of topic {self._topic}: {text_of(error.args[0])}") from error

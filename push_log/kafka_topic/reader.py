@@ -1,10 +1,10 @@
-"""Reading the topic for one exporter; its readers, in any number of processes, divide the topic's partitions."""
+"""Reads the topic for one exporter; its readers, in any number of processes, share the topic's partitions."""
 
 import threading
 from collections import Counter
 from contextlib import suppress
 from operator import methodcaller
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -12,37 +12,40 @@ from base.clock import SystemTime, Time
 from base.log_limiter import LogLimiter
 from push_log.kafka_topic.group_member import GroupMember, MakeConsumer, RebalancingError
 from push_log.kafka_topic.offsets import TopicOffsets
-from push_log.kafka_topic.record_codec import BadRecord, Headers, MalformedRecordError, decode_record
+from push_log.kafka_topic.record_codec import Headers, MalformedRecordError, decode_record
 from push_log.kafka_topic.seen_clients import SeenClients
 from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.kafka_topic.shares import Fetched, TopicMessage
+from push_log.kafka_topic.shares import Fetched
 from push_log.log import Batch, Lag, PushLogError
 from telemetry.push_record import PushRecord
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 log = structlog.get_logger(__name__)
 
 _COMMIT_WITHIN_S: Final = 60.0
-_COMMIT_AGAIN_S: Final = 0.1
+_COMMIT_RETRY_S: Final = 0.1
 _REBALANCE_WITHIN_MS: Final = 60_000
-"""A group that is in a rebalance for longer has a fault, and no ordinary rebalance [ms]."""
+"""A rebalance that takes longer than this is treated as an error [ms]."""
 _CALL_HEADERS: Final = methodcaller("headers")
-"""For a name that is no UTF-8, confluent-kafka sets an exception and returns a broken list all the same. A call from C
-checks for that; the interpreter's own, once specialised (PEP 659), does not, and such a list ends the process."""
+"""For a header name that is not UTF-8, confluent-kafka sets an exception and still returns a broken list. A call from C
+detects that; the interpreter's own specialised call (PEP 659) does not, and the list crashes the process."""
 
 
 class KafkaTopicReader:
-    """The `PushLogReader` of a Kafka topic. Records that are no push records are set aside, and fail nothing.
+    """The `PushLogReader` of a Kafka topic. It skips, counts and logs records that are not push records.
 
     Args:
-        settings: where the topic is.
-        exporter: whose group to join, with the first `poll`.
+        settings: the topic and its cluster.
+        exporter: the exporter, whose group is joined with the first `poll`.
         time: the clocks.
-        consumer: makes the consumer; see `GroupMember`.
-        offsets: tells where partitions begin and end.
-        seen: the clients of the records that are read; None keeps none.
+        consumer: creates the consumer; see `GroupMember`.
+        offsets: the first and last offsets of the partitions.
+        seen: collects the clients of the records; None collects none.
 
     Raises:
-        PushLogError: confluent-kafka is missing, or refuses a setting.
+        PushLogError: confluent-kafka is missing, or rejects a setting.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class KafkaTopicReader:
         self._last_lag = Lag(records=0, bytes=None, oldest_received_at=None)
         self._bad: Counter[str] = Counter()
         self._bad_lock = threading.Lock()
-        self._calm = LogLimiter()
+        self._limiter = LogLimiter()
         self._log = log.bind(exporter=exporter)
         self._offsets = offsets or TopicOffsets(settings)
         self._member = GroupMember(settings, exporter, self._time, self._beginning_of, consumer)
@@ -75,33 +78,33 @@ class KafkaTopicReader:
 
     @property
     def bad_records(self) -> dict[str, int]:
-        """Records that were set aside so far, by reason."""
+        """Skipped records so far, by reason."""
         with self._bad_lock:
             return dict(self._bad)
 
     @property
     def lost_records(self) -> int:
-        """Records that the topic's retention took before they were read."""
+        """Records that the topic's retention deleted before they were read."""
         return self._member.lost_records
 
     @property
     def problem(self) -> str | None:
-        """Why nothing can be read now; None when all is well."""
+        """Why the topic cannot be read now; None if it can."""
         return self._member.problem
 
     @property
     def has_joined(self) -> bool:
-        """True from the first `poll` on; until then it asks nothing of the brokers."""
+        """True from the first `poll` on; before, it sends no request to the brokers."""
         return self._member.has_joined
 
     @property
     def has_reached_topic(self) -> bool:
-        """True once the brokers have answered for the topic."""
+        """True once the brokers have returned metadata of the topic."""
         return self._member.has_reached_topic
 
     @property
     def rebalances(self) -> int:
-        """How often partitions were assigned or revoked."""
+        """Number of assignments and revocations of partitions."""
         return self._member.rebalances
 
     @property
@@ -111,7 +114,7 @@ class KafkaTopicReader:
 
     @property
     def partitions(self) -> tuple[int, ...]:
-        """The partitions that this reader has now."""
+        """The partitions assigned to this reader now."""
         with self._member.changed:
             return tuple(share.partition for share in self._member.shares.current)
 
@@ -127,7 +130,7 @@ class KafkaTopicReader:
             batch = member.shares.hand_out(taken, records)
             skipped = member.shares.skipped()
         if skipped:
-            with suppress(PushLogError):  # else it is committed with what comes next
+            with suppress(PushLogError):  # otherwise they are committed with the next records
                 member.call(lambda: member.commit(member.shares.skipped()), _COMMIT_WITHIN_S)
         if batch is None and member.problem is not None:
             raise PushLogError(member.problem)
@@ -139,7 +142,7 @@ class KafkaTopicReader:
             return self._member.shares.owned(batch)
 
     def commit(self, batch: Batch) -> int:
-        """See `PushLogReader.commit`. Waits for the end of a rebalance, which may take some of the batch away."""
+        """See `PushLogReader.commit`. Waits for the end of a rebalance, which may reassign partitions of the batch."""
         deadline_ms = self._time.hi_res_clock_ms() + _REBALANCE_WITHIN_MS
         while True:
             try:
@@ -148,17 +151,17 @@ class KafkaTopicReader:
                 if self._woken or self._time.hi_res_clock_ms() >= deadline_ms:
                     raise
             with self._member.changed:
-                self._member.changed.wait(_COMMIT_AGAIN_S)
+                self._member.changed.wait(_COMMIT_RETRY_S)
 
     def _settle(self, batch: Batch) -> int:
-        """In the member's thread, where no rebalance comes between the three."""
+        """Runs in the member's thread, so that no rebalance comes in between."""
         member = self._member
         member.commit(member.shares.due(batch))
         with member.changed:
             return member.shares.settle(batch)
 
     def rewind(self) -> None:
-        """See `PushLogReader.rewind`. Returns when the consumer has gone back."""
+        """See `PushLogReader.rewind`. Returns when the consumer has seeked back."""
         self._member.call(self._member.go_back, _COMMIT_WITHIN_S)
 
     def wakeup(self) -> None:
@@ -168,7 +171,7 @@ class KafkaTopicReader:
             self._member.changed.notify_all()
 
     def lag(self) -> Lag:
-        """See `PushLogReader.lag`: of the partitions that this reader has. After `close`, as it was then.
+        """See `PushLogReader.lag`: over this reader's partitions. After `close`, the last known value.
 
         Raises:
             PushLogError: the brokers do not answer now.
@@ -178,7 +181,7 @@ class KafkaTopicReader:
         return self._last_lag
 
     def close(self) -> None:
-        """See `PushLogReader.close`. Leaves the group, so that others take the partitions over at once."""
+        """See `PushLogReader.close`. Leaves the group, so that other members take over its partitions at once."""
         with suppress(PushLogError):
             self.lag()
         self._member.close()
@@ -200,34 +203,28 @@ class KafkaTopicReader:
         return taken
 
     def _read(self, taken: list[Fetched]) -> dict[int, PushRecord]:
-        """The push records in what was taken, by index; what is none is set aside."""
+        """Index in `taken` -> push record; records that are not push records are skipped."""
         records: dict[int, PushRecord] = {}
         for index, fetched in enumerate(taken):
             message = fetched.message
             try:
                 records[index] = decode_record(message.key(), message.value(), headers_of(message))
             except MalformedRecordError as error:
-                self._set_aside(error, fetched)
+                self._skip(error, fetched)
         return records
 
-    def _set_aside(self, error: MalformedRecordError, fetched: Fetched) -> None:
-        bad = BadRecord(
-            reason=error.reason,
-            detail=error.detail,
-            topic=self._topic,
-            partition=fetched.partition,
-            offset=fetched.offset,
-        )
+    def _skip(self, error: MalformedRecordError, fetched: Fetched) -> None:
         with self._bad_lock:
-            self._bad[bad.reason] += 1
-        if count := self._calm.admit(f"bad {bad.reason}", self._time.hi_res_clock_ms()):
+            self._bad[error.reason] += 1
+        if count := self._limiter.admit(f"bad {error.reason}", self._time.hi_res_clock_ms()):
             self._log.warning(
-                "a record of the topic is no push record and is set aside: it stays where it is",
-                reason=bad.reason,
-                detail=bad.detail,
-                topic=bad.topic,
-                partition=bad.partition,
-                offset=bad.offset,
+                "push_log.record_skipped",
+                message="it is not a push record; it stays on the topic",
+                reason=error.reason,
+                detail=error.detail,
+                topic=self._topic,
+                partition=fetched.partition,
+                offset=fetched.offset,
                 occurrences=count,
             )
 
@@ -239,7 +236,7 @@ class KafkaTopicReader:
             cursors = {share.partition: share.committed for share in self._member.shares.current}
             oldest = self._member.shares.oldest_received_at
         asked_at_us = self._time.microseconds()
-        # A cursor that retention has overtaken lies before the beginning; what is between is lost, and not behind.
+        # A cursor that retention has overtaken is before the beginning; the records between are lost and no lag.
         beginnings, ends = self._offsets.beginnings(cursors), self._offsets.ends(cursors)
         if self._seen is not None:
             with self._member.changed:
@@ -251,11 +248,11 @@ class KafkaTopicReader:
         return Lag(records=records, bytes=None, oldest_received_at=oldest if records else None)
 
 
-def headers_of(message: TopicMessage) -> Headers | None:
+def headers_of(message: "Message") -> Headers | None:
     """The headers of a record.
 
     Raises:
-        MalformedRecordError: a name among them is no UTF-8.
+        MalformedRecordError: a header name is not UTF-8.
     """
     try:
         found = _CALL_HEADERS(message)

@@ -1,13 +1,12 @@
-"""A push record as a record of a Kafka topic, and back (docs/push-log-kafka.md).
+"""Encodes a push record as a record of a Kafka topic, and decodes it (docs/push-log-kafka.md).
 
-Key: the 22-character client instance id, so that a client's pushes keep their order. Value: `metrics`, empty for a
+Key: the 22-character client instance id, so that a client's pushes stay in order. Value: `metrics`, empty for a
 heartbeat, never null. Headers: every other field under its name, as UTF-8 text; a field that is None has no header.
-The broker plugin writes the same form. A broker validates nothing, so reading does.
+The broker plugin writes the same format. Brokers do not validate records, so the decoder does.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from base.errors import FleetgaugeError
@@ -18,13 +17,13 @@ from telemetry.validate import validate_metrics
 T = TypeVar("T")
 
 Headers = Sequence[tuple[str, str | bytes | None]]
-"""As confluent-kafka gives them; of one name the last counts, as with Kafka's `lastHeader`."""
+"""As confluent-kafka returns them; of several with one name the last counts, as in Kafka's `lastHeader`."""
 
 MAX_HEADER_BYTES: Final = 32_767
-"""Longest header that is read [B]: no string of Kafka's protocol is longer, so no label that a broker hands out is."""
+"""Longest accepted header [B]: no string of Kafka's protocol is longer, so no label of a broker is."""
 
 HEADER_FIELDS: Final = tuple(name for name in PushRecord._fields if name not in ("client_instance_id", "metrics"))
-"""The fields that are headers, under these names."""
+"""The fields that are stored as headers, and the names of those."""
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _COMPRESSION_TYPES: Final = frozenset(kind.label for kind in CompressionType)
@@ -33,11 +32,11 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class MalformedRecordError(FleetgaugeError):
-    """A record of the topic that is no push record.
+    """A record of the topic is not a push record.
 
     Attributes:
-        reason: a short stable word to count by.
-        detail: what was seen, for a person.
+        reason: a short stable name, for counters.
+        detail: a sentence with the values.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -49,27 +48,8 @@ class MalformedRecordError(FleetgaugeError):
         return f"{self.reason}: {self.detail}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BadRecord:
-    """A record that was set aside: it stays on the topic until retention takes it, and here it says where.
-
-    Attributes:
-        reason: what to count by, see `MalformedRecordError`.
-        detail: what was seen.
-        topic: the topic.
-        partition: its partition.
-        offset: its offset in the partition.
-    """
-
-    reason: str
-    detail: str
-    topic: str
-    partition: int
-    offset: int
-
-
 class TopicRecord(NamedTuple):
-    """What is produced."""
+    """Key, value and headers of a produced record."""
 
     key: bytes
     value: bytes
@@ -77,17 +57,17 @@ class TopicRecord(NamedTuple):
 
 
 def encode_record(record: PushRecord) -> TopicRecord:
-    """The topic's form of a push record."""
+    """Encodes a push record for the topic."""
     headers: list[tuple[str, str | bytes | None]]
     headers = [(name, _text(value)) for name in HEADER_FIELDS if (value := getattr(record, name)) is not None]
     return TopicRecord(record.client_instance_id.encode(), record.metrics, headers)
 
 
 def decode_record(key: bytes | None, value: bytes | None, headers: Headers | None) -> PushRecord:
-    """The push record that a record of the topic holds. Headers of other names are nobody's business.
+    """Decodes the push record in a record of the topic. Headers with other names are ignored.
 
     Raises:
-        MalformedRecordError: it holds none that this version can read; nothing else is ever raised.
+        MalformedRecordError: this version cannot decode it; no other exception is raised.
     """
     found = _texts(headers or ())
     schema_version = _required(found, "schema_version", _integer(1, _INT32_MAX))
@@ -129,13 +109,13 @@ def _text(value: str | int | bool) -> bytes:
 
 
 def _texts(headers: Headers) -> dict[str, str]:
-    """The headers that are fields, as text."""
+    """The text of the headers that are fields."""
     found: dict[str, str] = {}
     for name, content in headers:
         if name not in HEADER_FIELDS:
             continue
         if content is None:
-            found.pop(name, None)  # a null header says what a missing one says
+            found.pop(name, None)  # a null header counts as missing
             continue
         if len(content) > MAX_HEADER_BYTES:
             raise MalformedRecordError(
@@ -201,7 +181,7 @@ def _compression_type(name: str, text: str) -> str:
 
 
 def _instance_id(key: bytes | None) -> str:
-    """The key, in the one form that Kafka itself writes: other forms of an id would be other clients further on."""
+    """The key, only in Kafka's own form: another form of the same id would count as another client later."""
     try:
         text = (key or b"").decode("ascii")
         if len(text) == 22 and format_instance_id(parse_instance_id(text)) == text:

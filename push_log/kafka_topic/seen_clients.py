@@ -1,9 +1,9 @@
-"""The client instances whose pushes this process reads from the topic: the inventory of the broker-plugin form.
+"""The client instances whose pushes this process reads from the topic: the inventory when the broker plugin is used.
 
-Fed with the records that the exporters read anyway, of which it keeps no payload. It holds the clients of the
-partitions that are assigned to this process and no others: a client's pushes are all in one partition. Those of a
-partition that was taken away are kept for some minutes, unlisted, and are there again when it comes back: so a broker
-outage does not cost the clients that had vanished, and no client is listed by two processes.
+It is filled from the records that the exporters read, without their payloads. It lists the clients of the partitions
+that are assigned to this process: all pushes of a client are in one partition. Clients of a revoked partition are kept
+for some minutes, unlisted, and are listed again if the partition is assigned again: so a broker outage does not lose
+the vanished clients, and no client is listed by two processes.
 """
 
 import threading
@@ -19,29 +19,29 @@ from telemetry.push_record import PushRecord, parse_instance_id
 from wire.software import UNKNOWN_SOFTWARE
 
 _DEFAULT_INTERVAL_MS: Final = 300_000
-"""Kafka's default push interval, assumed for a client whose records do not tell it until its second push [ms]."""
+"""Kafka's default push interval, assumed until the second push of a client whose records lack the interval [ms]."""
 
 Placed = tuple[int, int, PushRecord]
 """A record with its partition and offset."""
 
 KEPT_UNASSIGNED_MS: Final = 15 * 60_000
-"""How long the clients of a partition are kept after it was taken away [ms]."""
+"""How long the clients of a partition are kept after it was revoked [ms]."""
 
 _CLOCK_SLACK_US: Final = 5_000_000
-"""How far a broker's clock may be ahead of ours before its times no longer tell how far a partition was read [us]."""
+"""How far a broker's clock may be ahead; later receive times are cut to this when reading progress is noted [us]."""
 
 
 class SeenClient:
-    """One client instance, as of its latest push. Times are wall times of the brokers [us since the epoch].
+    """One client instance as of its latest push. Times are wall times of the brokers [us since the epoch].
 
     Attributes:
         latest: its latest push, without the metrics.
         partition, offset: of that push.
-        pushes: pushes that this process has read.
-        push_bytes: their payloads as received [B]; None where the topic's writer did not know them.
-        gap_ms: time between its latest two pushes [ms]; stands in for an interval that the records do not tell.
-        unassigned_ms: for how long since its latest push another process may have read its partition [ms].
-        key: under which the register has it.
+        pushes: number of its pushes that this process has read.
+        push_bytes: their payload sizes as received [B]; None if the topic's writer did not record them.
+        gap_ms: time between its latest two pushes [ms]; used if the records lack the push interval.
+        unassigned_ms: time since its latest push in which its partition was not assigned to this process [ms].
+        key: its key in `SeenClients`.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class SeenClient:
         self.unassigned_ms = 0
 
     def take(self, partition: int, offset: int, record: PushRecord) -> None:
-        """Notes a later push."""
+        """Updates the client from a later push."""
         if record.push_interval_ms is None and not record.terminating:
             self.gap_ms = max(0, record.received_at - self.latest.received_at) // 1_000
         self.latest = _named(_without_metrics(record), self.latest)
@@ -72,7 +72,7 @@ class SeenClient:
             self.push_bytes = None if record.payload_bytes is None else self.push_bytes + record.payload_bytes
 
     def state(self, read_up_to: int) -> ClientState:
-        """The state, given that the partition was read up to this time [us since the epoch]."""
+        """The state, if the partition was read up to this time [us since the epoch]."""
         latest = self.latest
         return judged(
             ended=latest.terminating,
@@ -80,11 +80,11 @@ class SeenClient:
             push_interval_ms=latest.push_interval_ms or self.gap_ms or _DEFAULT_INTERVAL_MS,
         )
 
-    # What `telemetry.instances.inventory.Listed` asks for.
+    # The properties of `telemetry.instances.inventory.Listed`.
 
     @property
     def instance_id(self) -> uuid.UUID:
-        """The KIP-714 id, made when it is first asked for."""
+        """The KIP-714 client instance id, parsed at the first use."""
         if self._instance_id is None:
             self._instance_id = parse_instance_id(self.latest.client_instance_id)
         return self._instance_id
@@ -141,25 +141,25 @@ class SeenClient:
 
 
 class _Unassigned(NamedTuple):
-    """Since when a partition is not assigned here [ms, monotonic], and up to when it was read then [us]."""
+    """When a partition was revoked [ms, monotonic], and up to which time it had been read [us]."""
 
     since_ms: int
     read_up_to: int
 
 
 class SeenClients:
-    """A bounded register of `SeenClient`s; from any thread.
+    """A bounded set of `SeenClient`s. Thread-safe.
 
-    A client's silence is measured against the time up to which its partition was read, not against the clock: while an
-    exporter waits for its destination, or the brokers are away, nothing is known, and no client is said to be late.
-    Nor does the time count in which its partition was not assigned here.
+    A client's silence is measured up to the time until which its partition was read, not up to now: while an exporter
+    waits for its destination, or the brokers are unreachable, no client becomes late. Time in which its partition was
+    not assigned to this process does not count either.
 
     Args:
-        max_size: clients that are kept; beyond, the one whose latest push was read first is dropped.
+        max_size: maximum number of clients; beyond it, the one whose latest push was read first is evicted.
         time: the clocks.
 
     Attributes:
-        evicted: clients that were dropped for want of room.
+        evicted: number of evicted clients.
     """
 
     def __init__(self, max_size: int, time: Time | None = None) -> None:
@@ -172,7 +172,7 @@ class SeenClients:
         self.evicted = 0
 
     def take(self, records: Iterable[Placed]) -> None:
-        """Notes records in the order of their partitions. One that was noted before changes nothing: several exporters
+        """Adds records, in the order of each partition. A record that was added before is ignored: several exporters
         read the same topic, and a batch may be read again.
         """
         latest_us = self._time.microseconds() + _CLOCK_SLACK_US
@@ -198,14 +198,14 @@ class SeenClients:
             self._clients.move_to_end(key)
 
     def read_to_end(self, partitions: Iterable[int], at_us: int) -> None:
-        """Notes that all records that were in these partitions at `at_us` [us since the epoch] were noted."""
+        """Notes that every record written to these partitions before `at_us` [us since the epoch] was added."""
         with self._lock:
             for partition in partitions:
                 self._read_to(partition, at_us)
 
     def keep(self, partitions: Collection[int]) -> None:
-        """Lists the clients of these partitions from now on, and drops those of partitions that were taken away
-        `KEPT_UNASSIGNED_MS` ago: another process reads these.
+        """Lists the clients of these partitions from now on, and removes those of partitions that were revoked
+        `KEPT_UNASSIGNED_MS` ago, which another process reads.
         """
         now_ms = self._time.hi_res_clock_ms()
         with self._lock:
@@ -230,17 +230,17 @@ class SeenClients:
             del self._clients[key]
 
     def read_up_to(self) -> dict[int, int]:
-        """Partition -> time up to which its records were noted [us since the epoch]."""
+        """Partition -> time up to which its records were added [us since the epoch]."""
         with self._lock:
             return dict(self._read_up_to)
 
     def snapshot(self) -> list[SeenClient]:
-        """The clients of the assigned partitions as of now."""
+        """The clients of the assigned partitions."""
         with self._lock:
             return [each for each in self._clients.values() if each.partition not in self._unassigned]
 
     def tidy(self) -> Counter[ClientState]:
-        """Drops those that ended or vanished long enough ago, and counts the others by state."""
+        """Removes clients that ended or vanished long enough ago, and counts the others by state."""
         read_up_to = self.read_up_to()
         states: Counter[ClientState] = Counter()
         for client in self.snapshot():
@@ -260,18 +260,18 @@ class SeenClients:
 
 
 def _is_later(client: SeenClient, partition: int, offset: int, record: PushRecord) -> bool:
-    """True unless the record was noted before. After a topic got more partitions, or was made anew, only times tell."""
+    """True if the record is newer. After a topic got more partitions, or was created again, receive times decide."""
     if partition == client.partition and offset > client.offset:
         return True
     return record.received_at > client.latest.received_at
 
 
 def _without_metrics(record: PushRecord) -> PushRecord:
-    return PushRecord._make((*record[:-1], b""))  # a fifth of the time that `_replace` takes
+    return PushRecord._make((*record[:-1], b""))  # five times as fast as `_replace`
 
 
 def _named(record: PushRecord, before: PushRecord) -> PushRecord:
-    """The record; if its connection named no software, with that of the client's record before it."""
+    """The record; without a software name, it takes that of the client's previous record."""
     if record.client_software_name != UNKNOWN_SOFTWARE:
         return record
     name, version = before.client_software_name, before.client_software_version

@@ -1,4 +1,4 @@
-"""The settings of a Kafka topic as push log: the home of their defaults, checked when they are made."""
+"""The settings of a Kafka topic as push log, with their defaults and checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,29 +30,28 @@ OWN_CLIENT_KEYS: Final = frozenset({
     "partition.assignment.strategy",
     "request.required.acks",
 })  # fmt: skip
-"""What the promises of the log rest on: not to be set with `push.log.kafka.client.*`."""
+"""Settings that the log's guarantees depend on; `push.log.kafka.client.*` cannot set them."""
 
 _RECORD_OVERHEAD_BYTES: Final = MIB
-"""Room for key, headers and framing beside the largest payload [B]: 17 headers, labels of 1 KiB at most."""
+"""Space for key, headers and framing of the largest record [B]: 17 headers, labels of at most 1 KiB."""
 
 _LARGEST_MESSAGE_BYTES: Final = 1_000_000_000
-"""librdkafka's own bound [B]."""
+"""The limit of librdkafka [B]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaTopicSettings:
-    """Where the topic is, how it is made when it is missing, and who reads it.
+    """The topic, its cluster, how a missing topic is created, and its consumer groups.
 
     Attributes:
         bootstrap_servers: host:port,... of the cluster.
-        topic: its name.
-        partitions: of a topic that is made here; as many processes can share an exporter's work.
-        replication_factor: of a topic that is made here; -1 leaves it to the broker's `default.replication.factor`.
-        retention_ms: of a topic that is made here [ms].
+        topic: the topic's name.
+        partitions: of a topic created here; at most as many processes share an exporter.
+        replication_factor: of a topic created here; -1 for the broker's `default.replication.factor`.
+        retention_ms: of a topic created here [ms].
         group_prefix: an exporter's consumer group is `<group_prefix>-<exporter>`.
-        client: settings of librdkafka by its own names, for producer, consumers and admin client alike: security and
-            the like.
-        max_payload_bytes: the largest payload, decompressed, that the log must take [B].
+        client: librdkafka settings for producer, consumers and admin client, such as security.
+        max_payload_bytes: the largest decompressed payload of a push [B].
     """
 
     bootstrap_servers: str
@@ -74,13 +73,13 @@ class KafkaTopicSettings:
             raise ValueError(f"replication_factor must be positive, or -1, not {self.replication_factor}")
         for key in self.client:
             if key in OWN_CLIENT_KEYS:
-                raise ValueError(f"{key} is set by Fleetgauge, since the log's promises rest on it")
+                raise ValueError(f"{key} is set by Fleetgauge, since the log's guarantees depend on it")
 
     @property
     def max_record_bytes(self) -> int:
-        """The largest record, uncompressed [B]: `max.message.bytes` of the topic and what the clients must take.
+        """The largest uncompressed record [B]: `max.message.bytes` of the topic, and the bound of the clients.
 
-        A record is compressed on the topic, so this is more than any needs.
+        Records are compressed on the topic, so each is smaller than this.
         """
         return min(self.max_payload_bytes + _RECORD_OVERHEAD_BYTES, _LARGEST_MESSAGE_BYTES)
 

@@ -1,67 +1,42 @@
-"""What one reader holds of the topic: its partitions, what was fetched of them, what was handed out and not committed.
+"""The state of one reader of the topic: its partitions, fetched records, and batches that are not committed.
 
-A *share* is one partition for as long as a rebalance leaves it with this reader: a partition that goes and comes back
-is another share. No I/O here, and no lock: the reader has one.
+A *share* is a partition during one assignment to this reader: after a revocation and another assignment, it is another
+share. No I/O and no lock here; the reader has the lock.
 """
 
 import zlib
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from push_log.log import Batch
 from telemetry.push_record import PushRecord
 
-
-class TopicMessage(Protocol):
-    """What is needed of confluent-kafka's `Message`."""
-
-    def partition(self) -> int | None:
-        """Its partition."""
-        ...
-
-    def offset(self) -> int | None:
-        """Its offset."""
-        ...
-
-    def key(self) -> bytes | None:
-        """Its key."""
-        ...
-
-    def value(self) -> bytes | None:
-        """Its value."""
-        ...
-
-    def headers(self) -> dict[str, str | bytes | None] | list[tuple[str, str | bytes | None]] | None:
-        """Its headers, as a list where it was fetched; made anew at each call."""
-        ...
-
-    def timestamp(self) -> tuple[int, int]:
-        """What kind of timestamp it has, and the timestamp [ms since the epoch]."""
-        ...
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 
 class Fetched(NamedTuple):
-    """A record as it was fetched, and the share that it belongs to."""
+    """A fetched record and its share."""
 
     share: int
     partition: int
     offset: int
     size_bytes: int
-    message: TopicMessage
+    message: "Message"
 
 
 @dataclass(slots=True)
 class Share:
-    """A partition, for as long as it is ours.
+    """A partition during one assignment.
 
     Attributes:
-        number: never used again.
+        number: unique, never reused.
         partition: the partition.
-        next_offset: of the record that is fetched next; None before the first, where no cursor says.
-        committed: where another reader would begin; None where the group has no cursor yet.
-        first_offset: of the first record that was fetched.
+        next_offset: offset of the next record; None before the first, without a cursor.
+        committed: the group's committed offset; None if it has none yet.
+        first_offset: offset of the first fetched record.
     """
 
     number: int
@@ -73,12 +48,12 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets that should have come and did not: retention took their records, or they held none.
+    """Skipped offsets: retention deleted their records, or they had none.
 
     Attributes:
         partition: the partition.
-        first: the offset that was due.
-        came: the offset that came instead.
+        first: the expected offset.
+        came: the offset of the record that was fetched.
     """
 
     partition: int
@@ -88,17 +63,17 @@ class Gap:
 
 @dataclass(slots=True)
 class _HandedOut:
-    """A batch that waits for its commit, and the offsets to commit with it, by share."""
+    """An uncommitted batch, and the offsets to commit with it, by share."""
 
     batch: Batch
     offsets: dict[int, int]
 
 
 class Shares:
-    """The partitions of one reader and what it holds of each, in the order in which it was fetched.
+    """The partitions of one reader and their records, in the order in which they were fetched.
 
     Args:
-        exporter: whose reader it is.
+        exporter: the reader's exporter.
     """
 
     def __init__(self, exporter: str) -> None:
@@ -115,23 +90,23 @@ class Shares:
 
     @property
     def current(self) -> tuple[Share, ...]:
-        """The shares that are ours, by partition."""
+        """The current shares, by partition."""
         return tuple(share for _, share in sorted(self._by_partition.items()))
 
     @property
     def is_full(self) -> bool:
-        """True when a whole batch, as it was last asked for, is waiting to be taken."""
+        """True if a whole batch, as last requested, is fetched."""
         return len(self._fetched) >= self._max_records or self._fetched_bytes >= self._max_bytes
 
     @property
     def oldest_received_at(self) -> int | None:
-        """When the oldest record that is held and not committed was received [us since the epoch, UTC]."""
+        """Receive time of the oldest fetched and uncommitted record [us since the epoch, UTC]."""
         if self._handed_out:
             return self._handed_out[0].batch.records[0].received_at
         return self._fetched[0].message.timestamp()[1] * 1_000 if self._fetched else None
 
     def read_before(self, ends: Mapping[int, int], beginnings: Mapping[int, int]) -> list[int]:
-        """The partitions of which all records before these offsets were taken. One without a cursor yet is read from
+        """The partitions whose records before these offsets are all taken. A partition without a cursor is read from
         its beginning.
         """
         waiting = {fetched.partition for fetched in self._fetched}
@@ -145,11 +120,11 @@ class Shares:
         return found
 
     def want(self, max_bytes: int, max_records: int) -> None:
-        """How large the next batch may be: as much is held at most, but for what one fetch brings at once."""
+        """Sets the bounds of the next batch, which also bound what is held, apart from the excess of one fetch."""
         self._max_bytes, self._max_records = max_bytes, max_records
 
     def begin(self, partitions: Collection[int]) -> None:
-        """These partitions are ours from now on."""
+        """Adds a share for each of these partitions, which are now assigned to this reader."""
         self.end(partitions)
         for partition in partitions:
             share = Share(self._next_number, partition)
@@ -157,7 +132,7 @@ class Shares:
             self._by_partition[partition] = self._by_number[share.number] = share
 
     def end(self, partitions: Collection[int]) -> None:
-        """These partitions are another's: what is held of them, and not handed out, is dropped."""
+        """Removes the shares of these revoked partitions, with their records that are not handed out."""
         for partition in partitions:
             share = self._by_partition.pop(partition, None)
             if share is not None:
@@ -166,15 +141,15 @@ class Shares:
         self._keep_fetched()
 
     def starts_at(self, partition: int, committed: int | None) -> None:
-        """What the group's cursor says of a share; None where it says nothing yet."""
+        """Sets the group's committed offset of a partition; None if there is none yet."""
         share = self._by_partition.get(partition)
         if share is not None and share.committed is None:
             share.committed = committed
             if share.next_offset is None:
                 share.next_offset = committed
 
-    def add(self, message: TopicMessage) -> Gap | None:
-        """Takes what was fetched; says so when offsets before it are missing. What is not ours is dropped."""
+    def add(self, message: "Message") -> Gap | None:
+        """Adds a fetched record; returns the gap if offsets before it are missing. Ignores revoked partitions."""
         partition, offset = message.partition(), message.offset()
         share = self._by_partition.get(-1 if partition is None else partition)
         if share is None or partition is None or offset is None:
@@ -188,7 +163,7 @@ class Shares:
         return Gap(partition, due, offset) if due is not None and due < offset else None
 
     def take(self) -> list[Fetched]:
-        """The next batch, within the bounds of `want`; a record that is larger than they allow comes alone."""
+        """Removes the records of the next batch, within the bounds of `want`; a larger record comes alone."""
         taken: list[Fetched] = []
         size_bytes = 0
         while self._fetched and len(taken) < self._max_records:
@@ -200,12 +175,12 @@ class Shares:
         return taken
 
     def hand_out(self, taken: list[Fetched], records: Mapping[int, PushRecord]) -> Batch | None:
-        """Makes a batch of what was taken.
+        """Makes a batch of taken records.
 
         Args:
-            taken: by `take`.
-            records: index in `taken` -> its push record; what is missing was set aside, and is committed with the
-                records after it.
+            taken: from `take`.
+            records: index in `taken` -> push record; the others were skipped, and are committed with the records after
+                them.
         """
         offsets, self._skipped = self._skipped, {}
         offsets.update((fetched.share, fetched.offset + 1) for fetched in taken)
@@ -235,18 +210,18 @@ class Shares:
         return replace(batch, records=records, shares=shares, size_bytes=sum(len(record.metrics) for record in records))
 
     def due(self, batch: Batch) -> dict[int, int]:
-        """Partition -> offset to commit, so that the cursor passes `batch` and all that was handed out before it."""
+        """Partition -> offset to commit for `batch` and the batches before it."""
         offsets: dict[int, int] = {}
         for handed_out in self._up_to(batch):
             offsets.update(handed_out.offsets)
         return self._by_partitions(offsets)
 
     def skipped(self) -> dict[int, int]:
-        """Partition -> offset to commit behind records set aside, where nothing else waits for its commit."""
+        """Partition -> offset to commit after skipped records, if no batch is uncommitted."""
         return {} if self._handed_out else self._by_partitions(self._skipped)
 
     def moved(self, offsets: Mapping[int, int]) -> None:
-        """The group's cursor is at these offsets now, by partition."""
+        """Notes the group's committed offsets, by partition."""
         for partition, offset in offsets.items():
             share = self._by_partition.get(partition)
             if share is not None:
@@ -255,7 +230,7 @@ class Shares:
                     del self._skipped[share.number]
 
     def settle(self, batch: Batch) -> int:
-        """Forgets `batch` and what was handed out before it; how many of these records passed to another reader."""
+        """Removes `batch` and the batches before it; returns how many of their records another reader has now."""
         settled = self._up_to(batch)
         for _ in settled:
             self._handed_out.popleft()
@@ -263,7 +238,7 @@ class Shares:
         return sum(number not in self._by_number for number in numbers)
 
     def rewind(self) -> dict[int, int]:
-        """Forgets all that is held and handed out; partition -> offset at which to fetch again."""
+        """Removes all records and batches; returns partition -> offset to seek to."""
         self._handed_out.clear()
         self._skipped.clear()
         self._fetched.clear()
@@ -276,7 +251,7 @@ class Shares:
         return starts
 
     def _up_to(self, batch: Batch) -> list[_HandedOut]:
-        """What was handed out up to `batch`, by identity: nothing, where it was not handed out by us or is settled."""
+        """The batches up to `batch`, compared by identity; empty if it is not one of them."""
         for index, handed_out in enumerate(self._handed_out):
             if handed_out.batch is batch:
                 return list(self._handed_out)[: index + 1]
@@ -293,10 +268,10 @@ class Shares:
 
 
 def _position(fetched: Fetched) -> str:
-    """Sorts as the log does, within a partition."""
+    """A text that sorts in the order of the partition."""
     return f"{fetched.partition:010d}-{fetched.offset:019d}"
 
 
 def _fingerprint(fetched: list[Fetched]) -> int:
-    """Tells batches apart that begin and end alike: with other partitions between, they are different batches."""
+    """Distinguishes batches with equal first and last records but other records in between."""
     return zlib.crc32(",".join(f"{one.partition}:{one.offset}" for one in fetched).encode())

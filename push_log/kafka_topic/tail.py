@@ -1,7 +1,8 @@
-"""The last pushes of a topic, for a person: read from the partitions themselves, in no consumer group."""
+"""The last pushes of a topic for `fleetgauge log tail`, read without a consumer group."""
 
 import heapq
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Self
 
 from push_log.kafka_topic.clients import make_consumer, text_of
@@ -17,18 +18,18 @@ if TYPE_CHECKING:
 
 _WITHIN_S: Final = 10.0
 _SILENT_S: Final = 5.0
-"""The end of a partition may be no record, such as a transaction's end: it is not waited for any longer."""
-_AT_ONCE: Final = 500
+"""Longest wait for the next record: the last offset of a partition may have none, such as a transaction's end."""
+_MAX_POLL_RECORDS: Final = 500
 
 
 class TopicTail:
-    """Reads all partitions near their ends. Close it after use.
+    """Reads the ends of all partitions. Use it as a context manager.
 
     Args:
-        settings: where the topic is.
+        settings: the topic and its cluster.
 
     Attributes:
-        bad_records: records that were skipped, since they are no push records.
+        bad_records: number of skipped records that are not push records.
 
     Raises:
         PushLogError: the topic cannot be read.
@@ -38,7 +39,7 @@ class TopicTail:
         self._topic = settings.topic
         self._place = f"topic {settings.topic} at {settings.bootstrap_servers}"
         self._offsets = TopicOffsets(settings)
-        self._consumer = make_consumer(settings, "log-tail", lambda error: None)  # what matters, the calls raise
+        self._consumer = make_consumer(settings, "log-tail", lambda error: None)  # the calls raise their errors
         self.bad_records = 0
 
     def __enter__(self) -> Self:
@@ -60,13 +61,13 @@ class TopicTail:
         starts = {each: max(beginnings[each], ends[each] - number) for each in partitions}
         self._consumer.assign([TopicPartition(self._topic, each, starts[each]) for each in partitions])
         awaited = {each for each in partitions if starts[each] < ends[each]}
-        newest_first = heapq.nlargest(number, self._until(awaited, ends), key=_push_id)
+        newest_first = heapq.nlargest(number, self._until(awaited, ends), key=attrgetter("push_id"))
         return newest_first[::-1]
 
     def follow(self) -> Iterator[PushRecord]:
-        """The pushes behind those of `last` as they come, without an end."""
+        """The pushes after those of `last` as they arrive, without an end."""
         while True:
-            for message in self._consumer.consume(_AT_ONCE, 0.5):
+            for message in self._consumer.consume(_MAX_POLL_RECORDS, 0.5):
                 yield from self._read(message)
 
     def _partitions(self) -> list[int]:
@@ -81,9 +82,9 @@ class TopicTail:
         return sorted(found.partitions)
 
     def _until(self, awaited: set[int], ends: dict[int, int]) -> Iterator[PushRecord]:
-        """What comes before the ends of the awaited partitions."""
+        """The pushes before the ends of the awaited partitions."""
         while awaited:
-            messages = self._consumer.consume(_AT_ONCE, _SILENT_S)
+            messages = self._consumer.consume(_MAX_POLL_RECORDS, _SILENT_S)
             if not messages:
                 return
             for message in messages:
@@ -100,7 +101,3 @@ class TopicTail:
             yield decode_record(message.key(), message.value(), headers_of(message))
         except MalformedRecordError:
             self.bad_records += 1
-
-
-def _push_id(record: PushRecord) -> str:
-    return record.push_id

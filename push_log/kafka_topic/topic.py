@@ -1,4 +1,4 @@
-"""The topic itself: made when it is missing, by whatever appends to it. What blocks here runs in a thread."""
+"""Creates a missing topic. These functions block, so they run in a thread."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -17,10 +17,10 @@ _REQUEST_S: Final = 3.0
 
 
 def ensure_topic(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
-    """Returns when the topic is there; makes it when it is missing. Blocks for a few seconds at most.
+    """Returns once the topic exists; creates a missing one. Blocks for a few seconds at most.
 
     Raises:
-        PushLogError: no broker answers, or the topic is missing and cannot be made; the text says which.
+        PushLogError: no broker answers, or the topic is missing and cannot be created.
     """
     from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
@@ -34,11 +34,11 @@ def ensure_topic(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
             ) from error
         _create(admin, settings)
     else:
-        _warn_of_small_records(admin, settings)
+        _check_record_limit(admin, settings)
 
 
 def topic_config(settings: KafkaTopicSettings) -> dict[str, str]:
-    """The topic's own configuration, as it is made."""
+    """The configuration of a topic that is created here."""
     return {
         "cleanup.policy": "delete",
         "compression.type": "producer",
@@ -60,11 +60,11 @@ def _create(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
                 f"topic {settings.topic} does not exist and cannot be created: {text_of(error.args[0])}"
             ) from error
     else:
-        log.info("created a topic", topic=settings.topic, partitions=settings.partitions)
+        log.info("push_log.topic_created", topic=settings.topic, partitions=settings.partitions)
 
 
-def _warn_of_small_records(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
-    """Says so where the topic takes less than the largest push; nothing where a broker does not tell."""
+def _check_record_limit(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
+    """Logs a warning if the topic's record limit is below the largest push, if the broker returns that limit."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]  # exported all the same
 
@@ -76,8 +76,8 @@ def _warn_of_small_records(admin: "AdminClient", settings: KafkaTopicSettings) -
     allowed = _number(getattr(entries.get("max.message.bytes"), "value", None))
     if allowed is not None and allowed < settings.max_record_bytes:
         log.warning(
-            "a topic takes smaller records than the largest push; larger ones are refused when they do "
-            "not compress below it",
+            "push_log.topic_record_limit",
+            message="pushes that do not compress below max.message.bytes of the topic are rejected",
             topic=settings.topic,
             max_message_bytes=allowed,
             wanted=settings.max_record_bytes,
@@ -85,5 +85,5 @@ def _warn_of_small_records(admin: "AdminClient", settings: KafkaTopicSettings) -
 
 
 def _number(value: object) -> int | None:
-    """A setting's value as it came; None where a broker, or what stands in for one, leaves it out."""
+    """The value of a setting; None if the broker does not return it."""
     return int(value) if isinstance(value, str) and value.isdecimal() else None

@@ -1,5 +1,5 @@
-"""The exchange around a SASL mechanism on one connection (KIP-43, KIP-152, KIP-368), as Kafka's
-`SaslServerAuthenticator` leads it: frames in, frames and a verdict out.
+"""The SASL exchange of one connection (KIP-43, KIP-152, KIP-368), as in Kafka's `SaslServerAuthenticator`: frames in,
+responses and a result out.
 """
 
 import datetime
@@ -27,12 +27,12 @@ MECHANISMS: Final[dict[str, Callable[[CredentialStore], SaslMechanism]]] = {
     "PLAIN": PlainServer,
     **{name.value: functools.partial(ScramServer, name) for name in ScramMechanism},
 }
-"""What can stand in `sasl.enabled.mechanisms`."""
+"""The values of `sasl.enabled.mechanisms`."""
 
 _SIZE = struct.Struct(">i")
 _API_KEY = struct.Struct(">h")
 _FIRST_WITH_AUTHENTICATE: Final = 1
-"""Version of SaslHandshake from which on tokens travel in SaslAuthenticate (KIP-152); before, as bare frames."""
+"""Version of SaslHandshake from which on tokens are sent in SaslAuthenticate (KIP-152); before, as bare frames."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,11 @@ class SaslSettings:
     """SASL on one listener.
 
     Attributes:
-        mechanisms: the enabled ones, in the order in which clients are told.
+        mechanisms: the enabled ones, in the order that clients see.
         store: the users.
         max_receive_bytes: largest frame before authentication [B] (`sasl.server.max.receive.size`).
-        max_reauth_ms: how long a session lasts before it must be renewed [ms] (`connections.max.reauth.ms`); 0: for
-            ever.
-        failure_delay_ms: how long a client waits for the news that it is not let in [ms]
+        max_reauth_ms: lifetime of a session until re-authentication [ms] (`connections.max.reauth.ms`); 0: unlimited.
+        failure_delay_ms: delay of the response to a failed authentication [ms]
             (`connection.failed.authentication.delay.ms`).
     """
 
@@ -57,7 +56,7 @@ class SaslSettings:
 
 
 class FailedAuthentication(enum.StrEnum):
-    """Why a client was not let in, as its connection's end is counted."""
+    """Reasons for which an authentication fails, as counted and logged."""
 
     SASL_AUTHENTICATION_FAILED = "sasl_authentication_failed"
     UNSUPPORTED_SASL_MECHANISM = "unsupported_sasl_mechanism"
@@ -65,16 +64,16 @@ class FailedAuthentication(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslStep:
-    """What is to be done about one frame; one of these, with an answer or without.
+    """The result of one frame.
 
     Attributes:
-        api_key: what the frame was.
-        response: the answer with its size prefix; empty for none. Of a failure: to be sent after the delay.
+        api_key: the frame's API.
+        response: the response with its size prefix; empty for none. After a failure, it is sent after the delay.
         passes: an ApiVersions request, which the listener's handler answers.
-        check: work to be done off the loop; its result is told to `SaslAuthenticator.checked`.
+        check: work for another thread, whose result goes to `SaslAuthenticator.checked`.
         failure: why the connection is to be closed.
-        detail: what happened, for the log.
-        is_complete: the client is who it says, and its other requests are served.
+        detail: a sentence for the log.
+        is_complete: True if the client is authenticated, so that its other requests are served.
     """
 
     api_key: ApiKey = ApiKey.SASL_AUTHENTICATE
@@ -91,11 +90,11 @@ class SaslAuthenticator:
 
     Args:
         settings: of the listener.
-        table: the APIs that are served.
-        previous: the mechanism and principal of the session that this exchange renews; neither may change (KIP-368).
+        table: the served APIs.
+        previous: mechanism and principal of the session that is re-authenticated; neither may change (KIP-368).
     """
 
-    __slots__ = ("_mechanism", "_previous", "_request", "_settings", "_speaks_bare_tokens", "_table")
+    __slots__ = ("_mechanism", "_previous", "_request", "_settings", "_table", "_uses_bare_tokens")
 
     def __init__(
         self, settings: SaslSettings, table: ApiTable, *, previous: tuple[str, KafkaPrincipal] | None = None
@@ -104,39 +103,39 @@ class SaslAuthenticator:
         self._table = table
         self._previous = previous
         self._mechanism: SaslMechanism | None = None
-        self._speaks_bare_tokens = False
+        self._uses_bare_tokens = False
         self._request: Request | None = None
 
     @property
     def mechanism(self) -> str:
-        """The mechanism that the client has chosen; empty before."""
+        """The mechanism chosen by the client; empty before."""
         return self._mechanism.name if self._mechanism is not None else ""
 
     @property
     def user(self) -> str:
-        """Who the client says it is, if such a user exists: what else it says may be a password."""
+        """The user name sent by the client, if such a user exists; any other text may be a password."""
         user = self._mechanism.user if self._mechanism is not None else ""
         return user if user in self._settings.store else ""
 
     @property
     def credential(self) -> ScramCredential | None:
-        """What the client's proof is checked against; None before it has said who it is."""
+        """The credential of the client's user; None before the user name is known."""
         return self._mechanism.credential if self._mechanism is not None else None
 
     @property
     def principal(self) -> KafkaPrincipal:
-        """Who the client is, once a step was complete."""
+        """The authenticated principal, after a complete step."""
         assert self._mechanism is not None
         return KafkaPrincipal("User", self._mechanism.user)
 
     def receive(self, frame: bytes) -> SaslStep:
-        """Takes one frame without its size.
+        """Handles one frame, without its size prefix.
 
         Raises:
-            ProtocolError: `unauthenticated_request` for a request that has no place here, else as `parse_request`.
+            ProtocolError: `unauthenticated_request` for an unexpected request, else as `parse_request`.
         """
         mechanism = self._mechanism
-        if mechanism is not None and self._speaks_bare_tokens:
+        if mechanism is not None and self._uses_bare_tokens:
             return self._evaluate(mechanism, frame)
         expected = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE} if mechanism is None else {ApiKey.SASL_AUTHENTICATE}
         if len(frame) >= _API_KEY.size:
@@ -152,7 +151,7 @@ class SaslAuthenticator:
         return self._evaluate(mechanism, request.body.auth_bytes)
 
     def checked(self, fits: bool) -> SaslStep:
-        """Takes the result of a step's check."""
+        """Handles the result of a step's check."""
         mechanism = self._mechanism
         assert mechanism is not None
         try:
@@ -171,10 +170,10 @@ class SaslAuthenticator:
                 api_key=ApiKey.SASL_HANDSHAKE,
                 response=response,
                 failure=FailedAuthentication.UNSUPPORTED_SASL_MECHANISM,
-                detail=f"mechanism {name[:40]!r} is asked for, sasl.enabled.mechanisms is {','.join(enabled)}",
+                detail=f"the client requests mechanism {name[:40]!r}, sasl.enabled.mechanisms is {','.join(enabled)}",
             )
         self._mechanism = MECHANISMS[name](self._settings.store)
-        self._speaks_bare_tokens = request.api_version < _FIRST_WITH_AUTHENTICATE
+        self._uses_bare_tokens = request.api_version < _FIRST_WITH_AUTHENTICATE
         return SaslStep(api_key=ApiKey.SASL_HANDSHAKE, response=response)
 
     def _evaluate(self, mechanism: SaslMechanism, token: bytes) -> SaslStep:
@@ -188,10 +187,10 @@ class SaslAuthenticator:
             return self._fail(str(error), str(error))
         except SaslTokenError as error:
             doing = "authentication" if self._previous is None else "re-authentication"
-            told = (
+            message = (
                 f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {mechanism.name}"
             )
-            return self._fail(told, f"{told}: {error}")
+            return self._fail(message, f"{message}: {error}")
 
     def _proceed(self, mechanism: SaslMechanism, token: bytes) -> SaslStep:
         if mechanism.is_complete and self._previous is not None and self._previous[1] != self.principal:
@@ -209,12 +208,12 @@ class SaslAuthenticator:
                 f"mechanism '{self._previous[0]}'"
             )
 
-    def _fail(self, told: str, detail: str) -> SaslStep:
-        response = self._answer(ErrorCode.SASL_AUTHENTICATION_FAILED, told, b"", 0)
+    def _fail(self, message: str, detail: str) -> SaslStep:
+        response = self._answer(ErrorCode.SASL_AUTHENTICATION_FAILED, message, b"", 0)
         return SaslStep(response=response, failure=FailedAuthentication.SASL_AUTHENTICATION_FAILED, detail=detail)
 
     def _answer(self, error: ErrorCode, message: str | None, token: bytes, lifetime_ms: int) -> bytes:
-        """A SaslAuthenticate response; or a bare token, which has no way to tell of an error."""
+        """A SaslAuthenticate response; or a bare token, which cannot carry an error."""
         request = self._request
         if request is None:
             return b"" if error else _SIZE.pack(len(token)) + token
@@ -231,9 +230,9 @@ class SaslAuthenticator:
 
 def _unexpected(api_key: int, expected: set[ApiKey]) -> ProtocolError:
     names = {key.value: key.name for key in ApiKey}
-    awaited = " or ".join(sorted(key.name for key in expected))
+    expected_names = " or ".join(sorted(key.name for key in expected))
     return ProtocolError(
         "unauthenticated_request",
-        f"api key {api_key} ({names.get(api_key, 'not served')}) where {awaited} is awaited; is the client's "
+        f"api key {api_key} ({names.get(api_key, 'not served')}) where {expected_names} is expected; is the client's "
         "security.protocol one with SASL, as the listener's?",
     )

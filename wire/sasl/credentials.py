@@ -1,6 +1,6 @@
-"""Salted and hashed passwords, in Kafka's own vocabulary (RFC 5802, KIP-84), and who has which.
+"""Salted password hashes in Kafka's form (RFC 5802, KIP-84), and the users that have them.
 
-No password is kept: what is stored lets the server check a client's proof, and a thief of it still has to guess.
+No password is stored: a stored credential is enough to verify a client's proof, but not to authenticate as the client.
 """
 
 import base64
@@ -16,7 +16,7 @@ from typing import Final
 
 MIN_ITERATIONS: Final = 4_096
 MAX_ITERATIONS: Final = 16_384
-"""Kafka's own bounds (`ScramMechanism`)."""
+"""Kafka's bounds (`ScramMechanism`)."""
 DEFAULT_ITERATIONS: Final = 8_192
 _SALT_BYTES: Final = 24
 
@@ -26,14 +26,14 @@ _CREDENTIAL = re.compile(
 
 
 class ScramMechanism(enum.StrEnum):
-    """The SCRAM mechanisms that Kafka has."""
+    """Kafka's SCRAM mechanisms."""
 
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
 
     @property
     def hash_name(self) -> str:
-        """As `hashlib` calls the hash."""
+        """The hash's name in `hashlib`."""
         return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
 
     @property
@@ -50,7 +50,7 @@ class ScramMechanism(enum.StrEnum):
         return hashlib.new(self.hash_name, data).digest()
 
     def salted_password(self, password: bytes, salt: bytes, iterations: int) -> bytes:
-        """RFC 5802's Hi(str, salt, i): some milliseconds of work, done without holding the interpreter's lock."""
+        """RFC 5802's Hi(str, salt, i): takes some milliseconds, without holding the interpreter's lock."""
         return hashlib.pbkdf2_hmac(self.hash_name, password, salt, iterations)
 
     def stored_key(self, salted_password: bytes) -> bytes:
@@ -60,16 +60,16 @@ class ScramMechanism(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredential:
-    """What a server stores of one user's password for one mechanism.
+    """A stored credential of one user for one mechanism.
 
     Attributes:
-        mechanism: for which it was made.
+        mechanism: the mechanism.
         salt: random bytes.
         stored_key, server_key: as in RFC 5802, section 3.
         iterations: of PBKDF2.
 
     Raises:
-        ValueError: a key has not the hash's length, the salt is empty, or the iterations are out of Kafka's bounds.
+        ValueError: a key does not have the hash's length, the salt is empty, or the iterations exceed Kafka's bounds.
     """
 
     mechanism: ScramMechanism
@@ -96,7 +96,7 @@ class ScramCredential:
         iterations: int = DEFAULT_ITERATIONS,
         salt: bytes | None = None,
     ) -> "ScramCredential":
-        """Out of a password, taken as it is (UTF-8 without SASLprep, as Kafka's own clients and tools take it).
+        """Makes a credential from a password (UTF-8 without SASLprep, as in Kafka's clients and tools).
 
         Raises:
             ValueError: as for the class.
@@ -113,10 +113,10 @@ class ScramCredential:
 
     @classmethod
     def parse(cls, mechanism: ScramMechanism, text: str) -> "ScramCredential":
-        """Reads Kafka's form, `salt=...,stored_key=...,server_key=...,iterations=...` with base64 values.
+        """Parses Kafka's form, `salt=...,stored_key=...,server_key=...,iterations=...` with base64 values.
 
         Raises:
-            ValueError: the text has another form, or as for the class.
+            ValueError: the text is malformed, or as for the class.
         """
         match = _CREDENTIAL.fullmatch(text.strip())
         if match is None:
@@ -139,7 +139,7 @@ class ScramCredential:
         return f"ScramCredential({self.mechanism}, iterations={self.iterations})"
 
     def fits(self, password: bytes) -> bool:
-        """True if it was made of that password; takes some milliseconds, and equally long for every password."""
+        """True if it was made from that password; takes some milliseconds, the same time for every password."""
         salted = self.mechanism.salted_password(password, self.salt, self.iterations)
         return hmac.compare_digest(self.mechanism.stored_key(salted), self.stored_key)
 
@@ -148,29 +148,29 @@ def _from_base64(name: str, text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise ValueError(f"{name} is no base64") from error
+        raise ValueError(f"{name} is not base64") from error
 
 
 class CredentialStore:
     """The users of a node.
 
-    A user who does not exist is given a credential that no password fits, made of the name alone, so that neither the
-    answers nor the time that they take tell which users exist.
+    An unknown user gets a credential that no password matches, derived from the name, so that neither responses nor
+    their timing reveal which users exist.
 
     Args:
         users: credentials by user name.
     """
 
-    # A password that was right once is recognised by a keyed hash (HMAC-SHA-256), in microseconds: clients that connect
-    # again do not wait behind a flood of wrong passwords. That is safe: the hash is in memory alone, with a random key
-    # that ends with this store, one for each user at most, and only the right password has it. It answers only "yes",
-    # which its client is told anyway; any other password still takes the slow check, so guessing gets no faster. Who
+    # A password that was right once is recognised by a keyed hash (HMAC-SHA-256), in microseconds: clients that
+    # reconnect do not wait behind a flood of wrong passwords. This is safe: the hash exists only in memory, with a
+    # random key of this store, at most one per user, and only the right password has it. A match reveals only what the
+    # client learns anyway; any other password still takes the slow check, so guessing is no faster. An attacker who
     # can read this memory sees the passwords of PLAIN as they arrive, and needs no hash.
     __slots__ = ("_memory", "_memory_key", "_secret", "_shapes", "_users")
 
     def __init__(self, users: Mapping[str, tuple[ScramCredential, ...]]) -> None:
         self._users = dict(users)
-        # Of the stored keys, so that an unknown user's salt stays the same through a restart, as a known one's does.
+        # From the stored keys, so that an unknown user's salt survives a restart, as a known user's does.
         keys = sorted(credential.stored_key for held in users.values() for credential in held)
         self._secret = hashlib.sha256(b"".join(keys) or secrets.token_bytes(32)).digest()
         self._shapes = {mechanism: self._shapes_of(mechanism) for mechanism in (None, *ScramMechanism)}
@@ -184,30 +184,30 @@ class CredentialStore:
         return len(self._users)
 
     def scram(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
-        """The credential to check a SCRAM proof of `user` against; one that none fits where there is none."""
-        nobody = self._nobody(user, mechanism)  # for everybody, so that it takes everybody's time
-        return _first(self._users.get(user, ()), mechanism) or nobody
+        """The credential for a SCRAM proof of `user`; for an unknown user, one that no proof matches."""
+        unknown = self._unknown(user, mechanism)  # made for every user, so that the time is the same
+        return _first(self._users.get(user, ()), mechanism) or unknown
 
     def plain(self, user: str) -> ScramCredential:
-        """The credential to check a password of `user` against; one that none fits where there is none."""
-        nobody = self._nobody(user, None)
-        return _first(self._users.get(user, ()), None) or nobody
+        """The credential for a password of `user`; for an unknown user, one that no password matches."""
+        unknown = self._unknown(user, None)
+        return _first(self._users.get(user, ()), None) or unknown
 
     def holds(self, user: str, credential: ScramCredential) -> bool:
-        """True if that is still a credential of `user`."""
+        """True if this is still a credential of `user`."""
         return credential in self._users.get(user, ())
 
     def remembers(self, user: str, password: bytes) -> bool:
-        """True if `verify` has found that password right; takes microseconds. False leaves open whether it is."""
-        # In place of a hash the key, which no hash equals: the work is the same for every name.
+        """True if `verify` has accepted that password before; takes microseconds. It may be right after False, too."""
+        # The key, which equals no hash, stands in for a missing one: the work is the same for every name.
         remembered = self._memory.get(user, self._memory_key)
         return hmac.compare_digest(self._remembered_as(user, password), remembered)
 
     def verify(self, user: str, password: bytes) -> bool:
-        """True if that is the password of `user`, which is remembered; takes milliseconds. May run in any thread."""
-        if self.remembers(user, password):  # by a check that came before, while this one waited
+        """True if that is the password of `user`, which is then remembered; takes milliseconds. Thread-safe."""
+        if self.remembers(user, password):  # an earlier check accepted it while this one waited
             return True
-        # A credential that no password fits was made for a user who is not there; asked again all the same.
+        # No password matches an unknown user's credential; the user is looked up all the same.
         is_right = self.plain(user).fits(password) and user in self._users
         if is_right:
             self._memory[user] = self._remembered_as(user, password)
@@ -216,12 +216,12 @@ class CredentialStore:
     def _remembered_as(self, user: str, password: bytes) -> bytes:
         return hmac.digest(self._memory_key, user.encode(errors="replace") + b"\0" + password, "sha256")
 
-    def _nobody(self, user: str, mechanism: ScramMechanism | None) -> ScramCredential:
-        """Mechanism, iterations and length of the salt as some existing user has them, always the same for a name."""
+    def _unknown(self, user: str, mechanism: ScramMechanism | None) -> ScramCredential:
+        """A credential with mechanism, iterations and salt length of some existing user, always the same for a name."""
         seed = hmac.digest(self._secret, user.encode(errors="replace"), "sha512")
         shapes = self._shapes[mechanism]
         wanted, iterations, salt_bytes = shapes[int.from_bytes(seed[:8]) % len(shapes)]
-        # Random, and not derived: nothing that is known to anybody leads to it.
+        # Random, so that it cannot be derived from anything.
         keys = secrets.token_bytes(2 * wanted.hash_bytes)
         return ScramCredential(
             mechanism=wanted,
@@ -238,5 +238,5 @@ class CredentialStore:
 
 
 def _first(held: tuple[ScramCredential, ...], mechanism: ScramMechanism | None) -> ScramCredential | None:
-    """The first credential for that mechanism, or for any where it is None."""
+    """The first credential for that mechanism, or for any if it is None."""
     return next((credential for credential in held if mechanism in (None, credential.mechanism)), None)

@@ -1,4 +1,4 @@
-"""What the exchange needs of a SASL mechanism."""
+"""The interface of a SASL mechanism."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -7,19 +7,19 @@ from base.errors import FleetgaugeError
 from wire.sasl.credentials import ScramCredential
 
 MAX_TOKEN_BYTES: Final = 16 * 1024
-"""Longest token of a mechanism [B]: far more than names and passwords take, and many may wait for their check."""
+"""Longest token of a mechanism [B]: far more than a name and password need, but small, since many may be queued."""
 
 
 class SaslAuthenticationError(FleetgaugeError):
-    """The client is not let in; the text is what it is told with SASL_AUTHENTICATION_FAILED."""
+    """The authentication failed; the text is sent to the client with SASL_AUTHENTICATION_FAILED."""
 
 
 class SaslTokenError(FleetgaugeError):
-    """The mechanism refuses a token; the client is told no more than that its credentials are invalid."""
+    """A token is invalid; the client only learns that its credentials are invalid."""
 
 
 class PasswordCheck:
-    """Work that takes milliseconds and must not be done on the loop: `run` it anywhere, then tell the mechanism."""
+    """Work that takes milliseconds: `run` it in another thread, and pass the result to `SaslMechanism.checked`."""
 
     __slots__ = ("run",)
 
@@ -32,9 +32,9 @@ class SaslMechanism(Protocol):
 
     Attributes:
         name: Kafka's name of it, for example `PLAIN`.
-        user: who the client says it is, once it has said so; proven when `is_complete`.
-        is_complete: True once the client has proven who it is.
-        credential: what it has proven that against; None before it has said who it is.
+        user: the user name sent by the client; verified once `is_complete`.
+        is_complete: True once the client is authenticated.
+        credential: the credential of that user; None before the user name is known.
     """
 
     name: str
@@ -43,15 +43,15 @@ class SaslMechanism(Protocol):
     credential: ScramCredential | None
 
     def evaluate(self, token: bytes) -> bytes | PasswordCheck:
-        """Takes the client's next token; returns the server's, or a check whose result `checked` is to be told.
+        """Handles the client's next token; returns the server's token, or a check whose result `checked` takes.
 
         Raises:
-            SaslAuthenticationError, SaslTokenError: the exchange has failed.
+            SaslAuthenticationError, SaslTokenError: the exchange failed.
         """
         ...
 
     def checked(self, fits: bool) -> bytes:
-        """Takes the result of a `PasswordCheck`; returns the server's token.
+        """Handles the result of a `PasswordCheck`; returns the server's token.
 
         Raises:
             SaslAuthenticationError: the password is wrong.

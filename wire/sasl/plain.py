@@ -22,7 +22,7 @@ class PlainServer:
         self.credential: ScramCredential | None = None
 
     def evaluate(self, token: bytes) -> bytes | PasswordCheck:
-        """Takes the one token of PLAIN."""
+        """Handles the only token of PLAIN."""
         if len(token) > MAX_TOKEN_BYTES:
             raise SaslAuthenticationError(f"Invalid SASL/PLAIN response: {len(token)} bytes")
         authorization_id, self.user, password = _parts(token)
@@ -30,7 +30,7 @@ class PlainServer:
             raise SaslAuthenticationError("Authentication failed: username not specified")
         if not password:
             raise SaslAuthenticationError("Authentication failed: password not specified")
-        # Before the password is looked at, and the same for users who exist and who do not.
+        # Before the password is checked, and the same for known and unknown users.
         if authorization_id and authorization_id != self.user:
             raise SaslAuthenticationError(
                 "Authentication failed: Client requested an authorization id that is different from username"

@@ -1,8 +1,8 @@
 """SASL SCRAM (RFC 5802, RFC 7677) as Kafka speaks it (KIP-84).
 
-Kafka's form of it is followed where it leaves the RFC, since its clients do: names and passwords are plain UTF-8
-without SASLprep, a client may ask to act for itself alone, there is no channel binding, and unknown extensions are
-passed over. That is why no general library does this work.
+It follows Kafka, as its clients do, where Kafka deviates from the RFC: names and passwords are plain UTF-8 without
+SASLprep, an authorization id must equal the user name, there is no channel binding, and unknown extensions are
+ignored. A general SCRAM library would not fit.
 """
 
 import base64
@@ -33,7 +33,7 @@ _CLIENT_FINAL = re.compile(
 class ScramServer:
     """The server's side of one exchange; see `SaslMechanism`.
 
-    A user who does not exist is asked for a proof like any other, and it is this proof that is refused.
+    An unknown user is asked for a proof like any other user, and the proof is refused.
 
     Args:
         mechanism: SCRAM-SHA-256 or SCRAM-SHA-512.
@@ -71,17 +71,17 @@ class ScramServer:
         try:
             message = token.decode()
         except UnicodeDecodeError as error:
-            raise SaslTokenError("a SCRAM message that is no UTF-8") from error
+            raise SaslTokenError("a SCRAM message that is not UTF-8") from error
         return self._take_first(message) if self.credential is None else self._take_final(message, self.credential)
 
     def checked(self, fits: bool) -> bytes:
-        """SCRAM asks for no check: its proof costs two hashes."""
+        """Never called: the proof is checked in place, with two hashes."""
         raise NotImplementedError
 
     def _take_first(self, message: str) -> bytes:
         match = _CLIENT_FIRST.fullmatch(message)
         if match is None:
-            raise SaslTokenError("no SCRAM client-first-message")
+            raise SaslTokenError("not a SCRAM client-first-message")
         self.user = _unescaped(match["name"])
         authorization_id = _unescaped(match["authzid"] or "")
         if authorization_id not in ("", self.user):
@@ -98,11 +98,11 @@ class ScramServer:
     def _take_final(self, message: str, credential: ScramCredential) -> bytes:
         match = _CLIENT_FINAL.fullmatch(message)
         if match is None:
-            raise SaslTokenError("no SCRAM client-final-message")
+            raise SaslTokenError("not a SCRAM client-final-message")
         if not hmac.compare_digest(match["nonce"].encode(), self._nonce.encode()):
-            raise SaslTokenError("the nonce is another")
+            raise SaslTokenError("the nonce does not match")
         if match["channel"] != base64.b64encode(self._gs2_header.encode()).decode():
-            raise SaslTokenError("the GS2 header is another")
+            raise SaslTokenError("the GS2 header does not match")
         signed = f"{self._client_first_bare},{self._server_first},{match['without_proof']}".encode()
         self._check_proof(match["proof"], signed, credential)
         self.is_complete = True
@@ -115,7 +115,7 @@ class ScramServer:
         try:
             proof = base64.b64decode(text, validate=True)
         except binascii.Error as error:
-            raise SaslTokenError("the proof is no base64") from error
+            raise SaslTokenError("the proof is not base64") from error
         signature = mechanism.hmac(credential.stored_key, signed)
         if len(proof) != len(signature):
             raise SaslTokenError(f"a proof of {len(proof)} bytes")
@@ -126,5 +126,5 @@ class ScramServer:
 
 
 def _unescaped(saslname: str) -> str:
-    """A name out of its form in a message, where `,` and `=` are escaped (RFC 5802, section 5.1)."""
+    """Decodes a name, in which `,` and `=` are escaped (RFC 5802, section 5.1)."""
     return saslname.replace("=2C", ",").replace("=3D", "=")

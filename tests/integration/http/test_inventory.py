@@ -101,7 +101,7 @@ def test_without_any_client_the_command_says_when_they_appear_and_what_to_check(
         shown = run_cli("clients", "--log-dirs", str(node.data)).stdout
         assert "within five minutes" in shown
         assert "subscription" in shown
-        assert "fits the filter" in run_cli("clients", "--log-dirs", str(node.data), "--client-id", "x").stdout
+        assert "matches the filter" in run_cli("clients", "--log-dirs", str(node.data), "--client-id", "x").stdout
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def test_an_export_tells_of_its_clients_over_http_and_by_the_commands(
             table = run_cli("clients", *road).stdout
             assert all(each in table for each in states)
             assert f"clients of topic {topic.topic}, partitions 0, 1, 2" in table
-            assert "fits the filter" in run_cli("clients", *road, "--client-id", "nobody").stdout
+            assert "matches the filter" in run_cli("clients", *road, "--client-id", "nobody").stdout
 
         brokers.push("orders", instance=live, push_interval_ms=300_000)
         wait_until(lambda: listed(export, client_id="orders")["clients"][0]["pushes"] == 2, what="the second push")

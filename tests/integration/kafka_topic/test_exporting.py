@@ -183,7 +183,7 @@ def test_a_receiver_that_is_away_for_three_times_max_poll_interval_evicts_nobody
         export.wait_for("collector", lambda state: state["lag_records"] == 0)
         state = export.exporter("collector")
         assert (state["delivered_records"], state["passed_on_records"]) == (len(acknowledged), 0)
-        assert "partitions revoked" not in export.output(), "the group has kept its member"
+        assert "push_log.partitions_revoked" not in export.output(), "the group has kept its member"
         assert export.stop() == 0
     assert {uuid_of(instance) for instance in receiver.finish()} == set(acknowledged)
 
@@ -215,7 +215,7 @@ def test_records_that_are_no_push_records_are_set_aside_and_counted_and_the_othe
         expected = dict.fromkeys(each, topic.partitions)
         export.wait_for("landing", lambda state: state["bad_records"] == expected and state["lag_records"] == 0)
         assert export.stop() == 0
-    said = [line for line in export.output().splitlines() if "is no push record" in line]
+    said = [line for line in export.output().splitlines() if "push_log.record_skipped" in line]
     assert len(said) == len(each), "each reason is logged once a minute"
     assert all(f'"topic": "{topic.topic}"' in line and '"offset": ' in line for line in said)
     with Export(tmp_path, config, *topic_keys(topic), *landing_keys(tmp_path)) as export:
@@ -269,7 +269,7 @@ def test_a_node_that_starts_before_its_brokers_throttles_until_they_are_there(tm
     topic = KafkaTopicSettings(bootstrap_servers=broker.bootstrap, topic="pushes", partitions=2)
     with serving(tmp_path, *topic_keys(topic)) as node:
         assert push(node, 3) == []
-        assert "pushes are refused until the push log's topic can be reached" in node.output()
+        assert "push_log.topic_unreachable" in node.output()
         with broker:
             deadline = time.monotonic() + 60
             while not push(node, 1) and time.monotonic() < deadline:

@@ -439,7 +439,7 @@ def test_a_process_that_cannot_accept_pauses_and_accepts_again(monkeypatch: pyte
 
     with capture_logs() as logs:
         run(main())
-    assert [entry["event"].split(":")[0] for entry in logs] == ["cannot accept connections"]
+    assert [entry["event"] for entry in logs] == ["wire.accept_failed"]
 
 
 def test_a_connection_that_ends_before_it_is_accepted_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,7 +249,7 @@ def test_a_client_without_a_certificate_or_with_a_strangers_is_refused(
                         assert await reader.read() == b""
                 await until_closed(listener, {"tls_handshake_failed": 2})
             assert handler.handled == []
-            assert "the client showed no certificate" in logs[0]["detail"]
+            assert "the client sent no certificate" in logs[0]["detail"]
 
     on_uvloop(scenario)
 

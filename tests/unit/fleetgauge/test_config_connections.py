@@ -58,7 +58,7 @@ def test_a_listener_has_the_nodes_limits_where_it_has_none_of_its_own() -> None:
         ("max.connections.per.ip.overrides=192.0.2.7", "is not host:count, for example 192.0.2.7:100"),
         ("max.connections.per.ip.overrides=192.0.2.7:many", "is not host:count"),
         ("max.connections.per.ip.overrides=192.0.2.7:99999999999", "is not host:count"),
-        ("max.connections.per.ip.overrides=192.0.2.7:1,192.0.2.7:2", "192.0.2.7 stands there twice"),
+        ("max.connections.per.ip.overrides=192.0.2.7:1,192.0.2.7:2", "192.0.2.7 occurs twice"),
         ("max.connections.per.ip=0", "max.connections.per.ip can be 0 only if max.connections.per.ip.overrides"),
         ("inter.broker.listener.name=OTHER", "listeners has no such name"),
     ],

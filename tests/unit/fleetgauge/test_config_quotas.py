@@ -34,7 +34,7 @@ def write(tmp_path: Path, text: str) -> Path:
 
 def test_limits_are_read_by_entity(tmp_path: Path) -> None:
     config = load_config(write(tmp_path, FILE))
-    found = {(str(limit.entity), limit.key): limit.value for limit in read_limits(config.quotas).values()}
+    found = {(str(entity), key): limit for (entity, key), limit in read_limits(config.quotas).items()}
     assert found == {
         ("user alice default client-id", "request_percentage"): 12.5,
         ("user alice default client-id", "telemetry_push_rate"): 0.5,

@@ -170,8 +170,8 @@ match = ["client_id=${{env:KEY_PASSWORD}}"]
     ("reference", "says"),
     [
         ("${file:/nowhere/token}", "${file:/nowhere/token}: there is no such file"),
-        ("${file:/nowhere/secrets.properties:password}", "a reference names a whole file, and no key within it"),
-        ("${file:token}", "needs the whole path of a file"),
+        ("${file:/nowhere/secrets.properties:password}", "a reference names a whole file, not a key within it"),
+        ("${file:token}", "needs the absolute path of a file"),
         ("${file:/dev/zero}", "there is no such file"),
         ("${file:{tmp}/empty}", "/empty} is empty"),
         ("${file:{tmp}/binary}", "is not UTF-8 text"),

@@ -103,7 +103,7 @@ def test_the_nodes_client_auth_is_for_ssl_listeners_alone_as_in_kafka(keystore: 
         (["proxy.protocol.enable=true"], ["proxy.protocol.trusted.addresses", "10.0.0.0/8"]),
         (["proxy.protocol.trusted.addresses=10.0.0.1/8"], ["host bits"]),
         (["listener.name.nosuch.ssl.client.auth=none"], ["belongs to no listener", "listener.name.plaintext."]),
-        (["listener.name.plaintext.node.id=3"], ["listener.name.plaintext.node.id", "is none of ssl.keystore.type"]),
+        (["listener.name.plaintext.node.id=3"], ["listener.name.plaintext.node.id", "is not one of ssl.keystore.type"]),
         (["listener.name.plaintext.ssl.client.auth=x"], ["listener.name.plaintext.ssl.client.auth", "'x'"]),
         (["listener.name.plaintext.sasl.jaas.config=x"], ["[sasl.users.<name>]"]),
     ],

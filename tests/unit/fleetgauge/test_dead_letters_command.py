@@ -72,7 +72,7 @@ def test_a_replay_without_a_node_waits_and_says_so(data: Path) -> None:
     asked = run(data, "replay", "-e", "collector", "--wait", "0")
     assert asked.exit_code == 1
     assert "delivered 0, refused again 0, waiting 3" in asked.output
-    assert "is delivered when the exporter runs" in asked.output
+    assert "delivered once the exporter runs" in asked.output
     assert run(data, "-e", "collector").stdout.count("replay asked for") == 3
     assert refusal_of(run(data, "replay", "-e", "colector")) == (
         "there are no dead letters of exporter colector; collector has 3, landing has 1"

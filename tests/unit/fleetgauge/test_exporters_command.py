@@ -47,13 +47,13 @@ def test_before_its_first_word_the_process_is_named_and_no_empty_table_is_shown(
     text = said(tmp_path)
     assert "pid 4711" in text
     assert "has said nothing" not in text
-    assert "the exporter process has not told its status yet" in text
+    assert "the exporter process has not reported its status yet" in text
 
 
 def test_a_process_that_is_silent_or_gone_is_said_to_be(tmp_path: Path) -> None:
-    assert "pid 4711, has said nothing for 1.5 min" in said(tmp_path, status_age_ms=90_000)
+    assert "pid 4711, no status for 1.5 min" in said(tmp_path, status_age_ms=90_000)
     gone = said(tmp_path, pid=None, restarts=3, status_age_ms=20_000)
-    assert "not running, started again 3 times, has said nothing for 20.0 s" in gone
+    assert "not running, started again 3 times, no status for 20.0 s" in gone
 
 
 def test_a_last_error_is_told_with_its_time_and_when_it_was_over() -> None:

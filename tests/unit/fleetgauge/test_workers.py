@@ -209,7 +209,7 @@ def test_a_number_of_workers_that_is_none_is_refused() -> None:
 
 def test_where_processes_cannot_share_a_port_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(ConfigError, match="on Linux alone"):
+    with pytest.raises(ConfigError, match="only on Linux"):
         load_config(overrides=["workers=2"])
     assert load_config(overrides=["workers=1"]).workers == 1
 

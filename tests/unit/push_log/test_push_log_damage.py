@@ -207,7 +207,5 @@ def test_a_write_ahead_log_that_is_cut_under_a_reader_is_damage_and_no_disk_that
     cut(log.segments()[0].with_name(log.segments()[0].name + "-wal"))
     with capture_logs() as said:
         assert poll_all(reader) == []
-    assert [(entry["event"], entry["lost_records"]) for entry in said] == [
-        ("a damaged segment of the push log was set aside", {"otlp": 2})
-    ]
+    assert [(entry["event"], entry["lost_records"]) for entry in said] == [("push_log.segment_set_aside", {"otlp": 2})]
     assert (state_of(log).delivered_records, state_of(log).lost_by_damage) == (1, 2)

@@ -123,7 +123,7 @@ def test_a_missing_log_is_said_so(tmp_path: Path, look: Any) -> None:
 
 @pytest.mark.parametrize("text", ["", "1-2", "00000000000000000001-000000004x", "-00000000000000001-0000000042"])
 def test_what_is_no_position_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no position"):
+    with pytest.raises(ValueError, match="not a position"):
         Position.parse(text)
 
 

@@ -244,7 +244,7 @@ def test_a_damaged_sealed_segment_is_set_aside_counted_and_passed(log: Any) -> N
     with capture_logs() as said:
         assert poll_all(log.reader()) == second
     [entry] = said
-    assert entry["event"] == "a damaged segment of the push log was set aside"
+    assert entry["event"] == "push_log.segment_set_aside"
     assert entry["lost_records"] == {"otlp": len(first) - 2, "another": len(first)}
     assert len(list(log.path.glob("*.sqlite.corrupt"))) == 1
     assert poll_all(log.reader("another")) == poll_all(log.reader("a new one")) == second
@@ -262,7 +262,7 @@ def test_a_damaged_record_is_left_out_and_counted(log: Any) -> None:
         connection.execute("UPDATE pushes SET metrics = x'00112233' WHERE row = 2")
     with capture_logs() as said:
         assert poll_all(reader) == [1, 3]
-    assert [entry["event"] for entry in said] == ["a damaged record of the push log was left out"]
+    assert [entry["event"] for entry in said] == ["push_log.record_skipped"]
     state = Cursors(log.path).states()[0]
     assert (state.delivered_records, state.lost_by_damage) == (2, 1)
     assert reader.lag().records == 0
@@ -315,7 +315,7 @@ def test_a_segment_of_which_power_loss_left_little_more_than_the_name_stops_nobo
     log.writer()
     with capture_logs() as said:
         assert poll_all(reader) == written[0] + written[2]
-    assert [entry["event"] for entry in said] == ["a damaged segment of the push log was set aside"]
+    assert [entry["event"] for entry in said] == ["push_log.segment_set_aside"]
     stats = log_stats(log.path)
     assert (stats.damaged_segments, stats.records) == (1, 12)
     kept = wal.with_name(wal.name + ".corrupt")

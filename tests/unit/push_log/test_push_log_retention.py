@@ -174,7 +174,7 @@ def test_ages_that_cannot_be_noted_keep_no_segment_from_going_for_its_size(log: 
     log.write(log.writer(), 60)
     with capture_logs() as said:
         assert upkeep(log, "otlp", retention_bytes=70_000).run(NOW_MS).dropped > 0
-    assert any("no segment of the push log is dropped for its age now" in entry["event"] for entry in said)
+    assert any(entry["event"] == "push_log.ages_unavailable" for entry in said)
 
 
 def test_an_unreadable_segment_ages_too(log: Any) -> None:
@@ -250,7 +250,7 @@ def test_what_was_polled_before_its_segment_went_and_is_not_delivered_is_counted
             poll_all(reader)
         upkeep(log, "otlp").run(NOW_MS)
     assert lost(log) == counted + missing
-    told = [entry for entry in said if entry["event"].startswith("pushes that were on their way")]
+    told = [entry for entry in said if entry["event"] == "push_log.in_flight_records_lost"]
     assert sum(entry["records"] for entry in told) == missing
     poll_all(reader)
     state = Cursors(log.path).states()[0]
@@ -350,7 +350,7 @@ def test_an_unreadable_segment_does_not_keep_the_log_from_staying_within_its_byt
     assert log_stats(log.path).damaged_segments == (0 if removable else 1)
     left = poll_all(reader)
     assert left == written[-len(left) :]
-    stuck = [entry["segment"] for entry in said if entry["event"] == "a segment of the push log cannot be removed"]
+    stuck = [entry["segment"] for entry in said if entry["event"] == "push_log.segment_not_deleted"]
     assert stuck == ([] if removable else [2])
 
 

@@ -151,9 +151,9 @@ def until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    monkeypatch.setattr(group_member, "_PATIENCE_S", 0.02)
-    monkeypatch.setattr(group_member, "_LOOK_AGAIN_MS", 5)
-    monkeypatch.setattr(group_member, "_AGAIN_AFTER_S", 0.01)
+    monkeypatch.setattr(group_member, "_PAUSE_AFTER_S", 0.02)
+    monkeypatch.setattr(group_member, "_CHECK_EVERY_MS", 5)
+    monkeypatch.setattr(group_member, "_RESTART_AFTER_S", 0.01)
     with capture_logs():
         made = Rig()
         assert made.reader.poll(1, 1, 0) is None  # joins the group

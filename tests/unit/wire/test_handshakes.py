@@ -1,5 +1,7 @@
 """Unfinished handshakes: how many, how long, and who goes first."""
 
+from collections.abc import Iterator
+
 from wire.handshakes import Handshake, Handshakes, HandshakeStage
 
 
@@ -89,3 +91,47 @@ def test_behind_a_load_balancer_the_clients_own_network_counts() -> None:
     peers.begin("c", 0).identify("203.0.113.2")
     peers.begin("d", 0)
     assert peers.ended == [("b", "too_many_handshakes")]
+
+
+class CountedSlots(dict[Handshake, None]):
+    """Counts the slots that iteration visits; as in CPython's `dict`, a removed key leaves its slot behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._slots: list[Handshake] = []
+        self.visited = 0
+
+    def __setitem__(self, key: Handshake, value: None) -> None:
+        self._slots.append(key)
+        super().__setitem__(key, value)
+
+    def __iter__(self) -> Iterator[Handshake]:
+        for key in self._slots:
+            self.visited += 1
+            if key in self:
+                yield key
+
+
+def test_ending_very_many_handshakes_at_once_takes_linear_work() -> None:
+    """`expire` visits each handshake once: 2,000 that end together take 2,000 visits, and not two million."""
+    handshakes = Handshakes(max_unfinished=5_000, timeout_ms=100)
+    slots = handshakes._unfinished = CountedSlots()
+    ended: list[str] = []
+    for number in range(2_000):
+        handshakes.begin(ended.append, 0, f"10.0.{number >> 8}.{number & 255}")
+    later = handshakes.begin(ended.append, 1)
+    handshakes.expire(100)
+    assert len(ended) == 2_000
+    assert len(handshakes) == 1
+    assert slots.visited <= 2_001
+    later.finish()
+
+
+def test_a_handshake_that_another_ones_end_finished_is_not_ended_again() -> None:
+    handshakes = Handshakes(max_unfinished=9, timeout_ms=100)
+    ended: list[str] = []
+    second: list[Handshake] = []
+    handshakes.begin(lambda reason: (ended.append(reason), second[0].finish()), 0)
+    second.append(handshakes.begin(ended.append, 0))
+    handshakes.expire(100)
+    assert ended == ["tls_timeout"]

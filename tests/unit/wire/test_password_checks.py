@@ -51,7 +51,7 @@ def test_a_check_that_breaks_is_no_verdict_and_the_next_is_run() -> None:
             broken = checks.submit(PasswordCheck(breaks), "a", loop)
             good = checks.submit(PasswordCheck(lambda: True), "a", loop)
             assert await asyncio.wait_for(asyncio.gather(broken, good), 30) == [None, True]
-        assert [entry["event"] for entry in logs] == ["a password could not be checked"]
+        assert [entry["event"] for entry in logs] == ["wire.password_check_failed"]
         checks.close()
 
     run(scenario)

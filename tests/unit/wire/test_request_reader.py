@@ -44,9 +44,9 @@ def test_a_count_beyond_the_bytes_is_refused_before_an_element_is_read() -> None
 
 
 def test_null_where_the_schema_has_none_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="null where an array must be"):
+    with pytest.raises(ProtocolError, match="null where an array is required"):
         read_body(METADATA_V0, b"\xff\xff\xff\xff", 0)
-    with pytest.raises(ProtocolError, match="null where a value must be"):
+    with pytest.raises(ProtocolError, match="null where a value is required"):
         read_body(METADATA_V0, b"\x00\x00\x00\x01\xff\xff", 0)
 
 

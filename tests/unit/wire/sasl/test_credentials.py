@@ -38,7 +38,7 @@ KEY = "A" * 43 + "="
         (f"salt=AAAA,stored_key={KEY},server_key={KEY},iterations=4095", "takes 4096 to 16384"),
         (f"salt=AAAA,stored_key={KEY},server_key={KEY},iterations=16385", "takes 4096 to 16384"),
         (f"salt=AAAA,stored_key=AAAA,server_key={KEY},iterations=8192", "32 bytes each"),
-        (f"salt=!!!!,stored_key={KEY},server_key={KEY},iterations=8192", "salt is no base64"),
+        (f"salt=!!!!,stored_key={KEY},server_key={KEY},iterations=8192", "salt is not base64"),
     ],
 )
 def test_what_is_no_credential_is_refused(text: str, says: str) -> None:
