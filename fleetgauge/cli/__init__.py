@@ -18,7 +18,7 @@ class _Commands(LazyGroup):
 
     lazy: ClassVar = {
         "serve": LazyCommand(
-            "fleetgauge.cli.serve:serve", "Run a node: listen for Kafka clients, log what they push, deliver it."
+            "fleetgauge.cli.serve:serve", "Run a node: receive the pushes of Kafka clients, log them, deliver them."
         ),
         "export": LazyCommand(
             "fleetgauge.cli.export:export",
@@ -27,33 +27,33 @@ class _Commands(LazyGroup):
         ),
         "status": LazyCommand(
             "fleetgauge.cli.status:status",
-            "Show a running serve or export: what came in, what was refused and why, the push log, every exporter.",
+            "Show a running serve or export: clients and pushes, refusals with reasons, the push log, every exporter.",
         ),
         "clients": LazyCommand(
             "fleetgauge.cli.clients:clients",
-            "Show the client instances of a running node: who, from where, asked for what, last push, last error, "
+            "Show the client instances of a running node: identity, address, subscription, last push, last error, "
             "state.",
         ),
         "exporters": LazyCommand(
             "fleetgauge.cli.exporters:exporters",
-            "Show how the exporters of a running node do, and of every fleetgauge export beside it.",
+            "Show the exporters of a running node, and of every fleetgauge export beside it.",
         ),
         "log": LazyCommand("fleetgauge.cli.log:app", "Read the push log, whether a node runs or not."),
         "config": LazyCommand(
             "fleetgauge.cli.show_config:show_config",
-            "Check a configuration and print it whole: every key, its value in force and its meaning, as TOML.",
+            "Check a configuration and print it as TOML: every key with its current value and its meaning.",
         ),
         "metrics": LazyCommand(
             "fleetgauge.cli.metrics:metrics",
-            "Show the metrics that clients are known to send, by the names that subscriptions use.",
+            "Show the known metrics of clients, by the names that subscriptions use.",
         ),
         "credentials": LazyCommand(
             "fleetgauge.cli.credentials:credentials",
-            "Make the lines of one SASL user for the configuration file, [sasl.users.NAME].",
+            "Print the lines of one SASL user for the configuration file, [sasl.users.NAME].",
         ),
         "demo": LazyCommand(
             "fleetgauge.cli.demo:demo",
-            "Show the whole way of a push with real clients: node, OTLP server, landing zone, and tables by PySpark.",
+            "Show the whole pipeline with real clients: node, OTLP server, landing zone, and tables by PySpark.",
         ),
     }
 

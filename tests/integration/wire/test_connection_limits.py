@@ -45,6 +45,9 @@ class Handler:
         self.made_ms: list[int] = []
         self.channels: list[Channel] = []
 
+    def push(self, channel: Channel, data: bytes, slot: int, now_ms: int) -> bytes | None:
+        return None
+
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         raise RuntimeError("a fault of ours")
 

@@ -116,6 +116,9 @@ class Handler:
         self.authenticated: list[bool] = []
         self.exempt_ns: list[int] = []
 
+    def push(self, channel: Channel, data: bytes, slot: int, now_ms: int) -> bytes | None:
+        return None
+
     def handle(self, channel: Channel, request: Request) -> bytes:
         self.handled.append((request.api_key, str(channel.principal)))
         self.authenticated.append(channel.is_authenticated)
