@@ -48,6 +48,9 @@ class Handler:
         self.mutes_new_channels = False
         self.response: Callable[[Request], bytes] = lambda request: answer(request.correlation_id)
 
+    def push(self, channel: Channel, data: bytes, slot: int, now_ms: int) -> bytes | None:
+        return None
+
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         self.handled += 1
         if self.answers_later:

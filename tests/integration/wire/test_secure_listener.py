@@ -66,6 +66,9 @@ class Handler:
         self.lost: list[str] = []
         self.handled: list[tuple[str, str]] = []
 
+    def push(self, channel: Channel, data: bytes, slot: int, now_ms: int) -> bytes | None:
+        return None
+
     def handle(self, channel: Channel, request: Request) -> bytes:
         self.handled.append((str(channel.principal), channel.client_address))
         return answer(request.correlation_id)

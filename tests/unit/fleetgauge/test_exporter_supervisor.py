@@ -173,6 +173,7 @@ def test_what_a_process_said_last_is_told_with_its_age_and_by_no_state_of_one_th
         clock.sleep(90_000)
         assert (supervisor.summary()["status_age_ms"], state(supervisor)) == (90_000, "running")
         does(monkeypatch, "")
+        supervisor._command = ExporterSupervisor.command  # of the processes to come
         room = asyncio.Event()
 
         async def once_there_is_room(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
