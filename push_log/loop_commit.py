@@ -16,7 +16,10 @@ class LoopCommit(GroupCommit):
         if self._closed:
             return PushLogError("the push log is closed")
         size_bytes = len(push.metrics) + len(push.encoded)
-        if self._is_full(size_bytes):
+        waiting = len(self._gathering)
+        if waiting and (
+            waiting >= self._max_pending_records or self._pending_bytes + size_bytes > self._max_pending_bytes
+        ):
             self._commit()
         if not self._gathering:
             self._loop.call_soon(self._commit)

@@ -1,6 +1,7 @@
 """A push that passed every check, on its way into the push log and to its answer."""
 
 from collections.abc import Awaitable
+from typing import Any
 
 from telemetry.instances.gate import Turn
 from telemetry.instances.instance import ClientInstance
@@ -58,7 +59,7 @@ class Push:
         self.metrics = metrics
         self.encoded = encoded
         self.awaitables: tuple[Awaitable[None], ...] = ()
-        self.reply_to: object = None
+        self.reply_to: Any = None
         self.slot = 0
         self.correlation_id = 0
         self.throttle_time_ms = 0

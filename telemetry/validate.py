@@ -26,6 +26,9 @@ _FIXED_BYTES: Final = {_FIXED64: 8, _FIXED32: 4}
 _MAX_VARINT_BYTES: Final = 10
 
 
+_from_string: Final = MetricsData.FromString
+
+
 def validate_metrics(metrics: bytes, piece_bytes: int = PIECE_BYTES) -> None:
     """Checks that `metrics` parses as an OTLP `MetricsData`: lengths, wire types, UTF-8 and depth of nesting.
 
@@ -37,19 +40,12 @@ def validate_metrics(metrics: bytes, piece_bytes: int = PIECE_BYTES) -> None:
         TelemetryTooLargeError: it is larger than `piece_bytes` [B], and consists of fields next to empty.
     """
     if len(metrics) <= piece_bytes:
-        _parse(metrics)
+        try:
+            _from_string(metrics)
+        except DecodeError as error:
+            raise _malformed(error) from None
     else:
         _PieceByPiece(metrics, piece_bytes).check(0, len(metrics), MetricsData.DESCRIPTOR, ())
-
-
-_from_string: Final = MetricsData.FromString
-
-
-def _parse(metrics: bytes) -> None:
-    try:
-        _from_string(metrics)
-    except DecodeError as error:
-        raise _malformed(error) from None
 
 
 def _malformed(detail: object) -> InvalidRecordError:
@@ -93,7 +89,7 @@ class _PieceByPiece:
         piece = self._data[start:end]
         for number in reversed(path):
             piece = _encode_varint(number << 3 | _LENGTH_DELIMITED) + _encode_varint(len(piece)) + piece
-        _parse(piece)
+        validate_metrics(piece, len(piece))
 
     def _field(self, position: int, end: int) -> tuple[int, int, int]:
         """The field's number, where its content begins (0 if it has no length), and where the field ends."""

@@ -182,13 +182,21 @@ class Connection:
         smallest = MIN_REQUEST_BYTES if min_frame_bytes is None else min_frame_bytes
         self._decoder.bound(smallest, max_frame_bytes, limit_name)
 
-    def holds_one_frame(self, data: bytes) -> bool:
-        """True if a chunk is one whole frame, and may be handled right here; then it is not to be given to
-        `receive_data`.
+    def open_slot_for(self, data: bytes) -> int:
+        """Opens a slot for a chunk that is one whole frame and may be handled right here, in place of `receive_data`.
+
+        Returns:
+            The slot; -1 if the chunk is to be received as any other.
         """
-        return (
-            not self.blocked and self._decoder.is_one_frame(data) and self.next_slot - self._sent < self._max_in_flight
-        )
+        slot = self.next_slot
+        if self.blocked or not self._decoder.is_one_frame(data) or slot - self._sent >= self._max_in_flight:
+            return -1
+        self.next_slot = slot + 1
+        return slot
+
+    def withdraw_slot(self) -> None:
+        """Undoes `open_slot_for`; nothing came of the slot."""
+        self.next_slot -= 1
 
     def receive_data(self, data: bytes) -> int:
         """Takes bytes of the peer; returns how many frames they completed. An error of the stream shows in `take`."""

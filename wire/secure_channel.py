@@ -168,11 +168,11 @@ class SecureChannel(TcpChannel):
             raise ProtocolError("no_principal_mapping_rule", detail)
         return KafkaPrincipal("User", name)
 
-    def _push(self, data: bytes, now_ms: int) -> bool:
+    def _handle_push(self, data: bytes, now_ms: int) -> bool:
         sasl = self._shared.security.sasl
         if self._authenticator is not None or (sasl is not None and sasl.max_reauth_ms):
             return False  # each frame is looked at
-        return super()._push(data, now_ms)
+        return super()._handle_push(data, now_ms)
 
     def _handle(self, frame: bytes) -> None:
         if self._authenticator is None:

@@ -232,7 +232,7 @@ class TcpChannel:
         context = self._context
         context.counters.bytes_received += len(data)
         self._last_active_ms = now_ms = context.time.hi_res_clock_ms()
-        if data.startswith(PUSH, SIZE_PREFIX_BYTES) and self._push(data, now_ms):
+        if data.startswith(PUSH, SIZE_PREFIX_BYTES) and self._handle_push(data, now_ms):
             return
         completed = self._connection.receive_data(data)
         context.counters.frames += completed
@@ -282,21 +282,23 @@ class TcpChannel:
         except Exception:
             log.exception("a request handler failed to take note of an ended connection", reason=str(reason))
 
-    def _push(self, data: bytes, now_ms: int) -> bool:
-        """Has the handler take a chunk that is one push, as nearly all are; False if it is to go the way of any other
+    def _handle_push(self, data: bytes, now_ms: int) -> bool:
+        """Has the handler take a chunk that is one push, as nearly all are; False if it is to be handled as any other
         request.
         """
         context, connection = self._context, self._connection
-        if self._is_pumping or context.unread.left_bytes < 0 or not connection.holds_one_frame(data):
+        if self._is_pumping or context.unread.left_bytes < 0:
             return False
-        slot = connection.open_slot()
+        slot = connection.open_slot_for(data)
+        if slot < 0:
+            return False
         try:
             response = context.handler.push(self, data, slot, now_ms)
         except Exception as error:  # noqa: BLE001  # a handler's fault ends one connection, never the listener
             self._fail(error)
             return True
         if response is None:
-            connection.next_slot = slot  # nothing came of it
+            connection.withdraw_slot()
             return False
         context.counters.frames += 1
         context.counters.requests[ApiKey.PUSH_TELEMETRY] += 1

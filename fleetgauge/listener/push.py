@@ -12,7 +12,7 @@ import asyncio
 import struct
 from collections import defaultdict
 from collections.abc import Awaitable, Sequence
-from typing import Final, cast
+from typing import Final
 
 import structlog
 
@@ -103,7 +103,7 @@ class PushHandler:
                 return None
         except (IndexError, struct.error):
             return None
-        instance = cast(ClientInstance | None, instances.get(instance_id))
+        instance: ClientInstance | None = instances.get(instance_id)
         if (
             instance is None
             or terminating
@@ -158,7 +158,7 @@ class PushHandler:
         channels: dict[Channel, None] = {}
         for push in pushes:
             started_ns = 0 if timed_from is None else timed_from()
-            channel = cast(Channel, push.reply_to)
+            channel: Channel = push.reply_to
             response = encode_push_telemetry_response(push.correlation_id, push.throttle_time_ms, code)
             try:
                 channel.respond(push.slot, response)

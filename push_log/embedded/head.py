@@ -66,6 +66,9 @@ class HeadSegment:
 
     def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         with translated(self.path):
+            if len(rows) == 1:  # a transaction of its own, in a third of the statements
+                self._cursor.execute(statement, rows[0])
+                return
             try:
                 self._cursor.execute("BEGIN IMMEDIATE")
                 self._cursor.executemany(statement, rows)
