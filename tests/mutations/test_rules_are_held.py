@@ -63,9 +63,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a refused terminating push does not count",
-        "telemetry/instances/gate.py",
-        "            turn.seat.is_terminated = False",
-        "            pass",
+        "telemetry/manager.py",
+        "            instance.gate.take_turn(now_ms, is_due=is_due)",
+        "            instance.gate.take_turn(now_ms, is_due=is_due, terminating=True)",
         LADDER,
     ),
     Mutation(
@@ -107,15 +107,15 @@ MUTATIONS = [
     Mutation(
         "the subscription id has to be the client's",
         "telemetry/manager.py",
-        "if request.subscription_id != instance.subscription_id:",
+        "if subscription_id != instance.subscription_id:",
         "if False:",
         LADDER,
     ),
     Mutation(
         "a codec has to be configured",
         "telemetry/manager.py",
-        "codec = self._codecs.get(request.compression_type)",
-        "codec = self._codecs.get(request.compression_type, self._codecs[0])",
+        "codec = self._codecs.get(compression_type)",
+        "codec = self._codecs.get(compression_type, self._codecs[0])",
         LADDER,
     ),
     Mutation(
@@ -144,15 +144,15 @@ MUTATIONS = [
     Mutation(
         "a broken codec is an invalid record",
         "telemetry/manager.py",
-        "            return fault\n",
-        '            return b""\n',
+        '            return fault, b""\n',
+        '            return None, b""\n',
         LADDER,
     ),
     Mutation(
         "an empty payload is a heartbeat",
         "telemetry/manager.py",
-        '        if not encoded:\n            return b""\n',
-        "        if not encoded:\n            return TOO_LARGE\n",
+        '        if not encoded:\n            return None, b""\n',
+        "        if not encoded:\n            return TOO_LARGE, b''\n",
         LADDER,
     ),
     Mutation(
@@ -164,9 +164,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a failed log costs the client nothing",
-        "telemetry/accepted_push.py",
-        "            instance.gate.give_back(turn)\n",
-        "            pass\n",
+        "telemetry/manager.py",
+        "                instance.gate.give_back(turn)\n",
+        "                pass\n",
         LADDER,
     ),
     Mutation(
@@ -264,8 +264,8 @@ MUTATIONS = [
     Mutation(
         "eviction leaves nothing behind",
         "telemetry/instances/cache.py",
-        "            self._detach(instance, connection_id)\n        self._shared_ids",
-        "            pass\n        self._shared_ids",
+        "            self._detach(instance, connection_id)\n        instance.connection_id",
+        "            pass\n        instance.connection_id",
         LIFE,
     ),
     Mutation(
