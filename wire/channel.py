@@ -50,6 +50,17 @@ class Channel(Protocol):
         """
         ...
 
+    def answer(self, slot: int, response: bytes) -> bool:
+        """Writes the response to the only request in flight at once; else as `respond`.
+
+        Returns:
+            True if `flush` has to be called.
+
+        Raises:
+            LocalProtocolError: as `respond`.
+        """
+        ...
+
     def flush(self) -> None:
         """Writes every response whose turn has come, joined, and handles frames that waited for room."""
         ...

@@ -268,6 +268,15 @@ class Connection:
             self._outgoing.append(early.pop(self._turn))
             self._turn += 1
 
+    def complete_alone(self, slot: int) -> bool:
+        """True if the slot is the only one in flight, and nothing stands in the way: its response counts as sent, and
+        the caller writes it.
+        """
+        if self.blocked or slot != self._turn or self.next_slot - self._sent != 1:
+            return False
+        self._turn = self._sent = self.next_slot
+        return True
+
     def data_to_send(self) -> bytes:
         """Every response whose turn has come, joined; they count as sent."""
         outgoing = self._outgoing

@@ -118,11 +118,20 @@ class TcpChannel:
         """See `Channel.respond`."""
         self._connection.respond(slot, response)
 
+    def answer(self, slot: int, response: bytes) -> bool:
+        """See `Channel.answer`."""
+        transport = self._transport
+        if transport is None or self._is_pumping or not self._connection.complete_alone(slot):
+            self._connection.respond(slot, response)
+            return True
+        self._write(transport, response)
+        return False
+
     def flush(self) -> None:
         """See `Channel.flush`."""
         # A client that awaits each response has nothing waiting: its response leaves, and nothing else changes.
         if not self._connection.blocked and not self._is_pumping and self._transport is not None:
-            self._write(self._transport)
+            self._write(self._transport, self._connection.data_to_send())
         else:
             self._pump()
 
@@ -142,7 +151,7 @@ class TcpChannel:
         if self._close_reason is not None or self._transport is None:
             return
         if self._connection.has_output:
-            self._write(self._transport)
+            self._write(self._transport, self._connection.data_to_send())
         self._close_reason = reason
         self._closing_since_ms = self._context.time.hi_res_clock_ms()
         self._connection.close()
@@ -345,12 +354,12 @@ class TcpChannel:
                     continue
             if not connection.has_output:
                 return
-            written += self._write(transport)
+            written += self._write(transport, connection.data_to_send())
             # What left has made room for frames that wait for it, if there are any.
             if not connection.may_take:
                 return
         if connection.has_output:
-            self._write(transport)
+            self._write(transport, connection.data_to_send())
         self._continue_soon()
 
     def _handle(self, frame: bytes) -> None:
@@ -365,8 +374,7 @@ class TcpChannel:
         if response is not None:
             self._connection.respond(request.slot, response)
 
-    def _write(self, transport: asyncio.Transport) -> int:
-        data = self._connection.data_to_send()
+    def _write(self, transport: asyncio.Transport, data: bytes) -> int:
         size = len(data)
         if size:
             transport.write(data)

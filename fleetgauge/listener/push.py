@@ -26,7 +26,6 @@ from telemetry.manager import ClientMetricsManager
 from telemetry.push import Push
 from wire.channel import Channel
 from wire.codec import Request
-from wire.errors import LocalProtocolError
 from wire.push_telemetry import FIXED_FIELDS, encode_push_telemetry_response
 
 log = structlog.get_logger(__name__)
@@ -161,10 +160,10 @@ class PushHandler:
             channel: Channel = push.reply_to
             response = encode_push_telemetry_response(push.correlation_id, push.throttle_time_ms, code)
             try:
-                channel.respond(push.slot, response)
-            except LocalProtocolError:  # a fault of ours on one connection must not keep the others from their answers
-                log.exception("a push was answered twice", connection_id=channel.connection_id)
-            channels[channel] = None
+                if channel.answer(push.slot, response):
+                    channels[channel] = None
+            except Exception:  # a fault on one connection must not keep the others from their answers
+                log.exception("answering a push failed", connection_id=channel.connection_id)
             if push.is_timed and started_ns:
                 self._request_quota.record_answer(channel, push.instance.context.client_id, started_ns)
         for channel in channels:

@@ -13,7 +13,7 @@ from base.clock import MockTime
 from wire.api_table import ApiTable
 from wire.channel import Channel
 from wire.codec import Request, encode_push_telemetry_response
-from wire.errors import ProtocolError
+from wire.errors import LocalProtocolError, ProtocolError
 from wire.listener_context import ListenerContext
 from wire.listener_counters import ListenerCounters
 from wire.listener_settings import ListenerSettings
@@ -170,6 +170,37 @@ def test_a_response_made_later_leaves_with_its_flush() -> None:
     channel.respond(first.slot, answer(1))
     channel.flush()
     assert transport.writes == [answer(1) + answer(2)]
+
+
+def test_the_answer_to_the_only_request_in_flight_is_written_at_once_and_others_wait_for_their_turn() -> None:
+    bench = Bench()
+    bench.handler.on_request = lambda *_: None
+    channel, transport = bench.connect()
+    channel.data_received(push(1))
+    assert channel.answer(bench.handler.requests[0].slot, answer(1)) is False
+    assert transport.writes == [answer(1)]
+    assert bench.context.counters.bytes_sent == len(answer(1))
+    channel.data_received(push(2) + push(3))
+    _, second, third = bench.handler.requests
+    assert channel.answer(third.slot, answer(3)) is True
+    assert channel.answer(second.slot, answer(2)) is True
+    assert transport.writes == [answer(1)]
+    channel.flush()
+    assert transport.writes == [answer(1), answer(2) + answer(3)]
+    with pytest.raises(LocalProtocolError):
+        channel.answer(third.slot, answer(3))
+
+
+def test_an_answer_leaves_before_the_close_after_the_end_of_the_input() -> None:
+    bench = Bench()
+    bench.handler.on_request = lambda *_: None
+    channel, transport = bench.connect()
+    channel.data_received(push(1))
+    channel.eof_received()
+    assert channel.answer(bench.handler.requests[0].slot, answer(1)) is True
+    channel.flush()
+    assert transport.writes == [answer(1)]
+    assert transport.is_closed
 
 
 def test_a_handler_may_respond_and_flush_by_itself_for_very_many_pipelined_requests() -> None:
