@@ -144,6 +144,8 @@ class GroupCommit:
             self._report(error)
 
     def _tell(self, pushes: Sequence[Push], error: PushLogError | None) -> None:
+        if not pushes:
+            return
         try:
             self.answer(pushes, error)
         except Exception as fault:  # noqa: BLE001  a fault in answering must not stop the log

@@ -38,8 +38,8 @@ from support.raw_client import ZSTD, get_request, parse_get, push_request
 
 from benchmarks.fleetgauge.load import POINTS, payload
 
-CONNECTIONS: Final = 2_000
-INSTANCES_EACH: Final = 8
+CONNECTIONS: Final = 8_000
+INSTANCES_EACH: Final = 2
 PUSHES: Final = {"S": 8_000, "F": 1_000, "J": 200}
 """A round has so many."""
 

@@ -35,7 +35,7 @@ _HEADER: Final = struct.Struct(">ihhih")
 _LOGGED: Final = ErrorCode.NONE.name
 """Asking an enum member for its name takes longer than encoding the response."""
 _THROTTLED: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
-_MAX_INSTANCES: Final = 8
+_MAX_INSTANCES: Final = 2
 """Client instances that a connection keeps at hand for `take_usual`; nearly every one has a single instance."""
 
 
@@ -165,7 +165,7 @@ class PushHandler:
             except Exception:  # a fault on one connection must not keep the others from their answers
                 log.exception("answering a push failed", connection_id=channel.connection_id)
             if push.is_timed and started_ns:
-                self._request_quota.record_answer(channel, push.instance.context.client_id, started_ns)
+                self._time_answer(channel, push, started_ns)
         for channel in channels:
             try:
                 channel.flush()
@@ -176,6 +176,12 @@ class PushHandler:
         """Waits for what reporters still do, each within its time."""
         if self._plugin_tasks:
             await asyncio.wait(self._plugin_tasks, timeout=self._plugin_timeout_s)
+
+    def _time_answer(self, channel: Channel, push: Push, started_ns: int) -> None:
+        try:
+            self._request_quota.record_answer(channel, push.instance.context.client_id, started_ns)
+        except Exception:  # a quota callback of the operator's own may raise
+            log.exception("recording the time of an answer failed", connection_id=channel.connection_id)
 
     def _refuse(self, code: ErrorCode, correlation_id: int) -> bytes:
         self.answers[code.name] += 1

@@ -6,7 +6,7 @@ polling thread would need the interpreter's lock for every single record.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -101,6 +101,7 @@ class KafkaTopicAppender:
             "refused_away": 0,
         }
         self._limiter = LogLimiter()
+        self._logged: list[Push] = []
         self.answer: Answer = lambda _pushes, _error: None
 
     @property
@@ -198,6 +199,9 @@ class KafkaTopicAppender:
         self._timer = None
         if self._producer is not None:
             self._producer.poll(0)
+            logged, self._logged = self._logged, []
+            if logged:
+                self._settle(logged, None)
         self._expire()
         self._schedule_poll(_POLL_EVERY_S if self._pending_records else _IDLE_POLL_EVERY_S)
 
@@ -212,7 +216,7 @@ class KafkaTopicAppender:
             error = PushLogTimeoutError(f"topic {self._topic} took longer than {self._ack_timeout_ms} ms")
             self._report(error)
             self._connect_soon()
-            self._settle(push, error)
+            self._settle((push,), error)
         if not self._unanswered:
             drained, self._drained = self._drained, []
             for waiter in drained:
@@ -228,20 +232,24 @@ class KafkaTopicAppender:
             return
         if error is None:
             self._counts["logged"] += 1
-            self._settle(push, None)
+            push.is_answered = True
+            self._logged.append(push)  # answered together after the producer's poll
             return
         self._counts["failed"] += 1
         failure = PushLogError(f"topic {self._topic} rejected a record: {text_of(error)}")
         self._report(failure)
         self._connect_soon()
-        self._settle(push, failure)
+        self._settle((push,), failure)
 
-    def _settle(self, push: Push, error: PushLogError | None) -> None:
-        push.is_answered = True
+    def _settle(self, pushes: Sequence[Push], error: PushLogError | None) -> None:
         try:
-            self.answer((push,), error)
+            self.answer(pushes, error)
         except Exception as fault:  # noqa: BLE001  a fault in answering must not stop the log
-            self._loop.call_exception_handler({"message": "answering a push failed", "exception": fault})
+            self._loop.call_exception_handler({"message": "answering pushes failed", "exception": fault})
+        for push in pushes:  # the producer may hold them for some time yet
+            push.is_answered = True
+            push.reply_to = None
+            push.encoded = b""
 
     def _on_error(self, error: "KafkaError") -> None:
         """Handles an error of the producer itself; after a fatal one it is replaced."""

@@ -1,5 +1,6 @@
 """Answering the pushes of a batch: each connection gets its own, whatever becomes of another."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from structlog.testing import capture_logs
@@ -48,11 +49,18 @@ def push(channel: Channel, slot: int) -> Push:
     return made
 
 
-def handler() -> tuple[PushHandler, Manager]:
-    class Stub:
-        clock = None
+class Stub:
+    """A request quota, and a push log."""
 
+    clock: Any = None
+
+    def record_answer(self, *_: object) -> None:
+        raise RuntimeError("the callback's directory is away")
+
+
+def handler(*, timed: bool = False) -> tuple[PushHandler, Manager]:
     manager, stub = Manager(), Stub()
+    stub.clock = (lambda: 5) if timed else None
     arguments: Any = (manager, stub, MockTime(), stub)
     return PushHandler(*arguments, plugin_export_timeout_ms=1), manager
 
@@ -76,3 +84,16 @@ def test_a_connection_is_flushed_once_for_all_its_answers_and_not_if_each_was_wr
     pushes.answer([push(several, 1), push(alone, 7), push(several, 2)], None)
     assert [slot for slot, _ in several.answers] == [1, 2]
     assert (several.flushed, alone.flushed) == (1, 0)
+
+
+def test_a_quota_callback_that_raises_on_a_push_keeps_no_other_from_its_answer() -> None:
+    pushes, _ = handler(timed=True)
+    channels = [Channel(waits=True) for _ in range(3)]
+    batch = [push(channel, 1) for channel in channels]
+    for each in batch:
+        each.is_timed = True
+        each.instance = SimpleNamespace(context=SimpleNamespace(client_id="app"))  # type: ignore[assignment]
+    with capture_logs() as logs:
+        pushes.answer(batch, None)
+    assert [(len(channel.answers), channel.flushed) for channel in channels] == [(1, 1)] * 3
+    assert len(logs) == 3

@@ -317,6 +317,8 @@ def test_a_sender_that_fails_does_not_keep_the_next_from_its_answer() -> None:
 
         rig.appender.answer = answer
         rig.append(2)
+        rig.producer.acknowledge(1)
+        await rig.until(lambda: len(faults) == 1)
         rig.producer.acknowledge()
         await rig.until(lambda: len(rig.answers) == 1)
         assert len(faults) == 1
