@@ -171,7 +171,7 @@ class ClientMetricsManager:
         )
 
     def meet_again(self, instance: ClientInstance, now_ms: int) -> bool:
-        """Records a push of an instance whose latest request used the same connection; `judge` may follow.
+        """Records a push on the same connection as the latest request of its instance; `judge` may follow.
 
         Returns False without an effect if `process_push_telemetry` must look the instance up: its subscription may have
         changed, or a telemetry quota or a reporter needs the request's context.

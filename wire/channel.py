@@ -92,7 +92,7 @@ class RequestHandler(Protocol):
 
     @property
     def push(self) -> Callable[[Channel, bytes, int, int], bytes | None]:
-        """Handler of the usual push: one whose frame arrived as exactly one chunk.
+        """Handler of the usual push: its frame arrived as exactly one chunk.
 
         Its arguments are the connection, the frame with its size prefix (PushTelemetry version 0), its slot, and its
         time of arrival [ms, monotonic]. It returns a response; empty bytes if `channel.respond` and `flush` are called

@@ -37,7 +37,7 @@ class DepartedClients:
 
     @property
     def ended(self) -> int:
-        """Number of instances whose terminating push was accepted."""
+        """Number of instances with an accepted terminating push."""
         return len(self._ended)
 
     def add(self, instance: ClientInstance, *, lost_connection: bool) -> None:

@@ -115,12 +115,12 @@ class Described(Protocol):
 
     @property
     def client_software_name(self) -> str:
-        """As the client names it, or `UNKNOWN_SOFTWARE`."""
+        """Software name as sent by the client, or `UNKNOWN_SOFTWARE`."""
         ...
 
     @property
     def client_software_version(self) -> str:
-        """As the client names it, or `UNKNOWN_SOFTWARE`."""
+        """Software version as sent by the client, or `UNKNOWN_SOFTWARE`."""
         ...
 
 
@@ -178,12 +178,12 @@ class Listed(Protocol):
 
     @property
     def client_software_name(self) -> str:
-        """As the client names it."""
+        """Software name as sent by the client."""
         ...
 
     @property
     def client_software_version(self) -> str:
-        """As the client names it."""
+        """Software version as sent by the client."""
         ...
 
     @property
