@@ -28,11 +28,11 @@ from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.node_process import NodeProcess
 from fleetgauge.reconfiguration import Changes, examiner, log_reread
 from quotas.metrics import Metrics
-from telemetry.catalogue.known_clients import guard_rules
 from telemetry.codecs import CompressionType
 from telemetry.instances.sender_bounds import SenderLimits
 from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
 from telemetry.push_record import PushIds
+from telemetry.subscriptions.known_clients import guard_rules
 from wire.api_table import ApiTable
 from wire.listener import Listener, ListenerSettings
 from wire.request_buffers import RequestBuffers

@@ -9,8 +9,8 @@ import structlog
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.security import ListenerKeys
 from fleetgauge.off_loop import OffLoop
-from telemetry.catalogue.known_clients import guard_rules
 from telemetry.subscriptions.client_guard import GuardRule
+from telemetry.subscriptions.known_clients import guard_rules
 from wire.listener_security import ListenerSecurity
 
 log = structlog.get_logger(__name__)

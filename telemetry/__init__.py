@@ -17,7 +17,7 @@ from base.public_names import public_names
 __getattr__, __all__ = public_names(
     __name__,
     {
-        "telemetry.catalogue.known_clients": "SHIPPED guard_rules",
+        "telemetry.subscriptions.known_clients": "SHIPPED guard_rules",
         "telemetry.catalogue.standard_metrics": "KnownMetric known_metrics selected telemetry_name",
         "telemetry.codecs": "CompressionType decompressors",
         "telemetry.manager": "ClientMetricsManager",

@@ -1,7 +1,5 @@
 """The public names of `telemetry`, for type checkers and editors; see `__init__.py`."""
 
-from telemetry.catalogue.known_clients import SHIPPED as SHIPPED
-from telemetry.catalogue.known_clients import guard_rules as guard_rules
 from telemetry.catalogue.standard_metrics import KnownMetric as KnownMetric
 from telemetry.catalogue.standard_metrics import known_metrics as known_metrics
 from telemetry.catalogue.standard_metrics import selected as selected
@@ -35,6 +33,8 @@ from telemetry.subscriptions.client_guard import GuardAction as GuardAction
 from telemetry.subscriptions.client_guard import GuardRule as GuardRule
 from telemetry.subscriptions.client_guard import GuardWhen as GuardWhen
 from telemetry.subscriptions.interval_scaling import TelemetryPace as TelemetryPace
+from telemetry.subscriptions.known_clients import SHIPPED as SHIPPED
+from telemetry.subscriptions.known_clients import guard_rules as guard_rules
 from telemetry.subscriptions.match import ClientMatchingParam as ClientMatchingParam
 from telemetry.subscriptions.match import parse_match as parse_match
 from telemetry.subscriptions.resources import EffectiveSubscription as EffectiveSubscription

@@ -23,7 +23,7 @@ from fleetgauge.errors import ConfigError
 from push_log.kafka_topic.clients import check_clients
 from push_log.log import PushLogError
 from quotas import TELEMETRY_QUOTA_KEYS
-from telemetry.catalogue.known_clients import guard_rules
+from telemetry.subscriptions.known_clients import guard_rules
 from telemetry.subscriptions.resources import check_subscription
 from wire.sasl.credentials import ScramMechanism
 

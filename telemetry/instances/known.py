@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
-from telemetry.client_metrics import ClientMetrics
 from telemetry.instances.cache import InstanceCache
+from telemetry.instances.client_metrics import ClientMetrics
 from telemetry.instances.departed import DepartedClients
 from telemetry.instances.instance import ClientInstance, SharedTexts, attributes_of, kept_client_id
 from telemetry.instances.sender_bounds import SenderBounds

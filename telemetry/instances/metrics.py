@@ -12,7 +12,7 @@ WINDOW_MS: Final = 30_000
 
 
 class InstanceMetricValues(NamedTuple):
-    """Values at one moment, in the order of `telemetry.client_metrics.INSTANCE_METRICS`.
+    """Values at one moment, in the order of `telemetry.instances.client_metrics.INSTANCE_METRICS`.
 
     Rates are per second; times in ms, NaN without recent values.
     """

@@ -3,11 +3,10 @@
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from base.clock import SystemTime, Time
 from base.log_limiter import LogLimiter
-from telemetry.instances.metrics import InstanceMetrics
 from telemetry.plugin.api import (
     ClientTelemetry,
     ClientTelemetryContext,
@@ -36,13 +35,13 @@ Isolate = Callable[[str, Export], Export]
 
 
 class ExportStats(Protocol):
-    """Where exports are counted; `telemetry.client_metrics.ClientMetrics` is one."""
+    """Where exports are counted; `telemetry.instances.client_metrics.ClientMetrics` is one."""
 
-    def record_plugin_export(self, own: InstanceMetrics | None, duration_ms: float, now_ms: int) -> None:
+    def record_plugin_export(self, own: Any, duration_ms: float, now_ms: int) -> None:
         """Counts an export and its duration [ms]; `own` are the instance's metrics, if it has any."""
         ...
 
-    def record_plugin_error(self, own: InstanceMetrics | None, now_ms: int) -> None:
+    def record_plugin_error(self, own: Any, now_ms: int) -> None:
         """An export failed."""
         ...
 
@@ -130,7 +129,7 @@ class ClientTelemetryExporterPlugin:
         context: RequestContext,
         payload: ClientTelemetryPayload,
         push_interval_ms: int,
-        own: InstanceMetrics | None = None,
+        own: Any = None,
     ) -> tuple[Awaitable[None], ...]:
         """Calls every receiver, and returns the awaitables of unfinished exports. Raises nothing, nor do the
         awaitables.
@@ -166,7 +165,7 @@ class ClientTelemetryExporterPlugin:
         awaitable: Awaitable[None],
         started_ns: int,
         payload_bytes: int,
-        own: InstanceMetrics | None,
+        own: Any,
     ) -> None:
         try:
             await awaitable
@@ -181,12 +180,12 @@ class ClientTelemetryExporterPlugin:
             registered.pending -= 1
             registered.pending_bytes -= payload_bytes
 
-    def _exported(self, started_ns: int, own: InstanceMetrics | None) -> None:
+    def _exported(self, started_ns: int, own: Any) -> None:
         if self._stats is not None:
             now_ns = self._time.nanoseconds()
             self._stats.record_plugin_export(own, (now_ns - started_ns) / 1e6, now_ns // 1_000_000)
 
-    def _failed(self, registered: _Registered, error: BaseException, own: InstanceMetrics | None) -> None:
+    def _failed(self, registered: _Registered, error: BaseException, own: Any) -> None:
         registered.errors += 1
         now_ms = self._time.hi_res_clock_ms()
         if self._stats is not None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from fleetgauge.admin.node_socket import Status
 from fleetgauge.listener.misdirected_clients import LATEST
-from telemetry.client_metrics import INSTANCE_COUNT, INSTANCE_METRICS
+from telemetry.instances.client_metrics import INSTANCE_COUNT, INSTANCE_METRICS
 from telemetry.instances.client_state import ClientState
 from telemetry.instances.inventory import ClientRow, key_among, sender_key, with_software_of
 

@@ -24,7 +24,7 @@ from fleetgauge.admin.exposition import (
     families,
 )
 from fleetgauge.admin.routes import ENDPOINTS, PARAMETERS
-from telemetry.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
+from telemetry.instances.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
 from telemetry.instances.client_state import STATE_MEANINGS, ClientState
 from telemetry.instances.inventory import ClientRow
 

@@ -23,7 +23,7 @@ from fleetgauge.processes.workers.shares import DIVIDED, as_json, worker_config
 from fleetgauge.processes.workers.supervisor import WorkerSupervisor
 from fleetgauge.reconfiguration import Changes
 from fleetgauge.worker import examine
-from telemetry.client_metrics import INSTANCE_METRICS
+from telemetry.instances.client_metrics import INSTANCE_METRICS
 from telemetry.instances.inventory import ClientRow
 
 PORTS = {"PLAINTEXT": 4711}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from base.errors import ErrorCode, InvalidConfigError
-from telemetry.catalogue.known_clients import SHIPPED, guard_rules
 from telemetry.codecs import CompressionType
 from telemetry.subscriptions.client_guard import GuardAction
+from telemetry.subscriptions.known_clients import SHIPPED, guard_rules
 
 ALL_OF_KAFKA = ("org.apache.kafka.",)
 PYTHON_250 = {"client_software_name": "confluent-kafka-python", "client_software_version": "2.5.0-rdkafka-2.5.0"}

@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from base.errors import ErrorCode
-from telemetry.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
+from telemetry.instances.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
 from telemetry.instances.client_state import ClientState
 from telemetry.instances.inventory import ClientFilter, ClientRow, row_of, state_of
 from telemetry.instances.metrics import InstanceMetrics
