@@ -1,4 +1,4 @@
-"""What both ways of committing pushes to the embedded log have in common; see `loop_commit` and `thread_commit`."""
+"""Group commit of pushes to the embedded log: common base of `loop_commit` and `thread_commit`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ DEFAULT_MAX_PENDING_RECORDS: Final = 16_384
 DEFAULT_MAX_PENDING_BYTES: Final = 64 * MIB
 _HOUSEKEEPING_S: Final = 10.0
 _FAILURE_COUNTS_MS: Final = 30_000
-"""How long a failed commit is reported as `problem` [ms]; without pushes, no later one would end it."""
+"""Time for which a failed commit is reported as `problem` [ms]; without pushes, no later commit would clear it."""
 
 
 class Writer(Protocol):
-    """The log's one writer, used by one thread at a time; `push_log.embedded.writer.SqlitePushLogWriter`."""
+    """Interface of the log's single writer, used by one thread at a time; see `push_log.embedded.writer`."""
 
     def write(self, pushes: Sequence[Push]) -> None:
-        """Writes pushes, all or nothing.
+        """Writes all pushes, or none.
 
         Raises:
-            PushLogFullError: there is no room. None of them is in the log.
-            PushLogError: anything else; as above.
+            PushLogFullError: the disk is full. No push was written.
+            PushLogError: any other failure. No push was written.
         """
         ...
 
@@ -39,23 +39,23 @@ class Writer(Protocol):
         ...
 
     def roll_if_due(self) -> None:
-        """Begins a new segment if the current one is large or old enough."""
+        """Opens a new segment if the current one has reached its size or age."""
         ...
 
     def close(self) -> None:
-        """Lets another writer open the log."""
+        """Closes the log and releases its lock."""
         ...
 
 
 class GroupCommit:
-    """The `PushAppender` of the embedded log, without its `append`. For one loop; used from that loop alone.
+    """Base of the `PushAppender` of the embedded log, without `append`. To be used on one loop only.
 
     Args:
-        writer: the log; taken over, and closed at the end.
+        writer: writer of the log; closed by `close`.
         loop: the listener's loop.
         time: the clocks.
-        max_pending_records: pushes that may wait or be written.
-        max_pending_bytes: the same for their payloads [B].
+        max_pending_records: maximum number of pushes that wait or are being written.
+        max_pending_bytes: maximum size of their payloads [B].
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class GroupCommit:
 
     @property
     def pending(self) -> int:
-        """Pushes that wait for a commit or are being written."""
+        """Number of pushes that wait for a commit or are being written."""
         return len(self._gathering)
 
     @property
     def problem(self) -> str | None:
-        """See `PushAppender.problem`: no room on the disk, or what the latest commit failed with, for half a minute."""
+        """See `PushAppender.problem`: a full disk, or the error of the latest commit for half a minute."""
         try:
             self._writer.check_room()
         except PushLogError as error:
@@ -100,18 +100,18 @@ class GroupCommit:
         return self._failure
 
     def counters(self) -> dict[str, int]:
-        """Pushes by outcome, and the number of commits."""
+        """Number of pushes by outcome, and of commits."""
         return {**self._counts, "pending": self.pending, "pending_bytes": self._pending_bytes}
 
     async def drain(self) -> None:
-        """Waits until every push that was appended is in the log, or failed."""
+        """Waits until every appended push is in the log, or failed."""
         while self.pending:
             waiter = self._loop.create_future()
             self._drained.append(waiter)
             await waiter
 
     async def close(self) -> None:
-        """Takes no more pushes, waits for those that it has, and closes the log."""
+        """Stops accepting pushes, waits for pending ones, and closes the log."""
         self._closed = True
         await self.drain()
         self._housekeeping.cancel()
@@ -128,7 +128,7 @@ class GroupCommit:
             self._writer.write(pushes)
         except PushLogError as error:
             return error
-        except Exception as error:  # whatever it is, every push must be answered
+        except Exception as error:  # every push must be answered, also after a bug
             log.exception("push_log.unexpected_failure")
             return PushLogError(f"the push log failed: {error!r}")
         return None
@@ -148,7 +148,7 @@ class GroupCommit:
             return
         try:
             self.answer(pushes, error)
-        except Exception as fault:  # noqa: BLE001  a fault in answering must not stop the log
+        except Exception as fault:  # noqa: BLE001  an error in answering must not stop the log
             self._loop.call_exception_handler({"message": "answering pushes failed", "exception": fault})
 
     def _wake_drained(self) -> None:
@@ -162,7 +162,9 @@ class GroupCommit:
         kind = type(error).__name__
         times = self._limiter.admit(kind, self._time.hi_res_clock_ms())
         if times:
-            log.error("pushes are refused: the push log cannot take them", reason=str(error), kind=kind, commits=times)
+            log.error(
+                "push_log.write_failed", message="pushes are refused", reason=str(error), kind=kind, commits=times
+            )
 
     def _keep_house(self) -> None:
         self._housekeeping = self._loop.call_later(_HOUSEKEEPING_S, self._keep_house)
@@ -176,8 +178,8 @@ class GroupCommit:
         try:
             self._writer.roll_if_due()
         except PushLogError as error:
-            log.warning("the push log cannot begin a new segment", reason=str(error))
+            log.warning("push_log.roll_failed", message="the current segment grows on", reason=str(error))
 
 
 def _no_answer(_pushes: Sequence[Push], _error: PushLogError | None) -> None:
-    """Before a handler is there that answers."""
+    """Ignores outcomes until `answer` is set."""

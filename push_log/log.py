@@ -1,8 +1,8 @@
-"""The push log as everything else sees it: what is appended, what is read, what can go wrong.
+"""Interfaces of the push log: appender, reader, errors.
 
-Both logs keep these interfaces: the embedded one (SQLite segments) and a Kafka topic. What receives a push appends it;
-every exporter reads at its own pace from its own durable cursor. Order is the log's order, delivery is at least once,
-`PushRecord.push_id` is the key by which repeats are dropped (docs/delivery.md).
+Implemented by the embedded log (SQLite segments) and by a Kafka topic. The listener appends pushes; each exporter reads
+independently from its own durable cursor. Records are delivered in the order of the log, at least once;
+`PushRecord.push_id` is the key for deduplication (docs/delivery.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,15 +15,15 @@ from telemetry.push_record import PushRecord
 
 
 class PushLogError(FleetgaugeError):
-    """The push log cannot do what was asked; the text says why and what to do."""
+    """Failure of an operation on the push log; the text has the cause and the remedy."""
 
 
 class PushLogFullError(PushLogError):
-    """There is no room: the disk, `push.log.min.free.bytes`, or the bound of what waits for a commit."""
+    """The disk is full, `push.log.min.free.bytes` is reached, or too many pushes wait for a commit."""
 
 
 class PushLogTimeoutError(PushLogError):
-    """The log took longer than `push.log.ack.timeout.ms`; the records may be in it all the same."""
+    """A commit took longer than `push.log.ack.timeout.ms`; the records may be in the log nevertheless."""
 
 
 class PushLogLockedError(PushLogError):
@@ -31,7 +31,7 @@ class PushLogLockedError(PushLogError):
 
 
 class CursorRevokedError(PushLogError):
-    """The exporter's cursor was taken over by a reader that was opened later, or it was forgotten."""
+    """The exporter's cursor was taken over by a reader that was opened later, or was removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +39,13 @@ class Batch:
     """Consecutive records of the log, in its order, for one exporter.
 
     Attributes:
-        exporter: whose cursor `commit` moves.
-        records: at least one.
-        first_position: of the first record; text that sorts as the log does.
-        last_position: of the last record.
+        exporter: the exporter with the cursor that `commit` moves.
+        records: at least one record.
+        first_position: position of the first record; text that sorts in the order of the log.
+        last_position: position of the last record.
         size_bytes: sum of the records' `metrics`, decompressed [B].
-        shares: of each record, the share of the log that it came from, where several readers divide a log among them
-            and a share may pass to another; empty where the reader has the log to itself.
+        shares: per record, the share (partition) of the log that it came from, if several readers divide the log and
+            shares can be reassigned; empty if there is a single reader.
     """
 
     exporter: str
@@ -58,13 +58,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """How far an exporter's durable cursor is behind the log's end.
+    """Distance of an exporter's durable cursor from the log's end.
 
     Attributes:
-        records: records not yet committed.
-        bytes: sum of their `metrics`, decompressed [B]; None where the log cannot tell without reading them.
-        oldest_received_at: when the oldest of them was received [us since the epoch, UTC]; None when there is none, or
-            the log cannot tell without reading it.
+        records: number of uncommitted records.
+        bytes: sum of their `metrics`, decompressed [B]; None if unknown without reading them.
+        oldest_received_at: time of receipt of the oldest one [us since the epoch, UTC]; None if there is none, or if it
+            is unknown without reading it.
     """
 
     records: int
@@ -73,71 +73,70 @@ class Lag:
 
 
 Answer = Callable[[Sequence[Push], PushLogError | None], None]
-"""Takes pushes whose outcome is known: None when they are in the log, else why they are not known to be."""
+"""Callback for pushes with a known outcome: None if they are in the log, otherwise the error."""
 
 
 class PushAppender(Protocol):
-    """Where the listener puts accepted pushes, whatever the log is. For one loop; used from that loop alone.
+    """Interface with which the listener appends accepted pushes. To be used on one loop only.
 
     Attributes:
-        answer: called once for each push that was taken; set by whoever appends.
+        answer: called once for each accepted push; set by the caller of `append`.
     """
 
     answer: Answer
 
     @property
     def pending(self) -> int:
-        """Pushes that are not yet in the log, and not yet given up."""
+        """Number of pushes without an outcome yet."""
         ...
 
     @property
     def problem(self) -> str | None:
-        """Why pushes are refused now, in one sentence, or None as far as is known."""
+        """Reason why pushes are currently refused, in one sentence; None if no reason is known."""
         ...
 
     def append(self, push: Push) -> PushLogError | None:
-        """Takes a push, without ever waiting; or returns why it cannot be taken now, and does not call `answer`."""
+        """Accepts a push without blocking; or returns the error, in which case `answer` is not called."""
         ...
 
     def counters(self) -> dict[str, int]:
-        """Pushes so far, by outcome."""
+        """Number of pushes by outcome."""
         ...
 
     async def drain(self) -> None:
-        """Waits until every push that was appended is in the log, or was answered with an error."""
+        """Waits until every appended push is in the log, or was answered with an error."""
         ...
 
     async def close(self) -> None:
-        """Takes no more pushes, waits for those that it has, and closes the log."""
+        """Stops accepting pushes, waits for pending ones, and closes the log."""
         ...
 
 
 class PushLogReader(Protocol):
-    """One exporter's way through the log. `wakeup` and `lag` may come from any thread, the rest from one alone."""
+    """Interface with which one exporter reads the log. `wakeup` and `lag` are thread-safe, the rest is not."""
 
     @property
     def exporter(self) -> str:
-        """The name under which the cursor is kept."""
+        """Name of the exporter and of its cursor."""
         ...
 
     def poll(self, max_bytes: int, max_records: int, max_wait_ms: int) -> Batch | None:
-        """The records after those polled last.
+        """Returns the records after the previously polled ones.
 
-        Waits until `max_bytes` [B of decompressed metrics] or `max_records` are there, or `max_wait_ms` is over, or
-        `wakeup` was called, and returns what is there then; None when that is nothing. A record larger than
-        `max_bytes` comes alone.
+        Waits until `max_bytes` [B of decompressed metrics] or `max_records` are available, `max_wait_ms` has passed, or
+        `wakeup` was called, and returns the records available then; None if there are none. A record larger than
+        `max_bytes` is returned alone.
 
         Raises:
-            PushLogError: the log cannot be read now; polling again later is right.
+            PushLogError: the log cannot be read now; retry later.
         """
         ...
 
     def owned(self, batch: Batch) -> Batch | None:
-        """What of a batch, or of a part of one, is still this reader's to deliver; None when that is nothing.
+        """Returns the records of a batch, or of a part of one, that are still assigned to this reader; None for none.
 
-        Where readers divide a log among them, a share of it may pass to another reader at any time: that one begins at
-        the share's durable cursor, so what this one has not yet committed of it comes again there. A reader that has
-        the log to itself returns `batch`.
+        If readers divide a log, a share may be reassigned at any time: the new reader begins at the share's durable
+        cursor, and so reads the records again that this one has not committed. A single reader returns `batch`.
         """
         ...
 
@@ -145,30 +144,30 @@ class PushLogReader(Protocol):
         """Moves the durable cursor to the end of `batch`, and so past every batch polled before it.
 
         Args:
-            batch: as `poll` returned it, whole.
+            batch: the complete batch as returned by `poll`.
 
         Returns:
-            How many of its records passed to another reader meanwhile (see `owned`); their cursor stays, and they come
-            again there. Always 0 for a reader that has the log to itself.
+            Number of its records that were reassigned to another reader meanwhile (see `owned`); their cursor does not
+            move, and that reader delivers them again. Always 0 for a single reader.
 
         Raises:
-            CursorRevokedError: a later reader of the same exporter took over; this one is done for.
-            PushLogError: the cursor cannot be moved now; trying again is right.
+            CursorRevokedError: a later reader of the same exporter took over; this one must be closed.
+            PushLogError: the cursor cannot be moved now; retry.
         """
         ...
 
     def rewind(self) -> None:
-        """Puts the read position back to the durable cursor: what was polled and not committed comes again."""
+        """Resets the read position to the durable cursor: uncommitted records are polled again."""
         ...
 
     def wakeup(self) -> None:
-        """Makes a waiting `poll`, or the next one, return at once with what is there (`KafkaConsumer.wakeup`)."""
+        """Makes a waiting `poll`, or the next one, return at once with available records (`KafkaConsumer.wakeup`)."""
         ...
 
     def lag(self) -> Lag:
-        """How much lies between the durable cursor and the log's end."""
+        """Distance between the durable cursor and the log's end."""
         ...
 
     def close(self) -> None:
-        """Ends reading; the cursor stays where it is."""
+        """Closes the reader; the cursor does not change."""
         ...

@@ -1,6 +1,6 @@
-"""One commit on the listener's loop for all pushes of one of its iterations (`push.log.flush = os`).
+"""Group commit on the listener's loop: one for all pushes of a loop iteration (`push.log.flush = os`).
 
-A commit of five rows takes 20 us, and a thread was no faster (docs/decisions/001-commit-on-the-loop.md).
+A commit of five rows takes 20 us; a thread was not faster (docs/decisions/001-commit-on-the-loop.md).
 """
 
 from push_log.group_commit import GroupCommit
@@ -9,7 +9,7 @@ from telemetry.push import Push
 
 
 class LoopCommit(GroupCommit):
-    """The `PushAppender` that commits after the iteration's frames. A full batch is written at once."""
+    """`PushAppender` that commits after the frames of a loop iteration. A full batch is written at once."""
 
     def append(self, push: Push) -> PushLogError | None:
         """See `PushAppender.append`."""

@@ -1,4 +1,4 @@
-"""Decompressing payloads that the log stored as they were received."""
+"""Decompresses payloads that the log stored as received."""
 
 from typing import Final
 
@@ -6,22 +6,22 @@ from telemetry.codecs import CompressionType, decompressors
 
 _TYPES: Final = {kind.label: kind for kind in CompressionType}
 _MAX_BYTES: Final = 1 << 30
-"""Far above any `telemetry.max.decompressed.bytes`, which bounded every payload before it was logged; here the bound
-also limits zstd's window, and must refuse nothing that was acknowledged. The size itself is checked for each row."""
+"""Maximum size [B], far above any `telemetry.max.decompressed.bytes`, which limited every payload before it was logged.
+It also limits zstd's window, and must not reject an acknowledged payload. The exact size is checked for each row."""
 
 
 class PayloadDecoder:
-    """Turns stored payloads back into metrics. Its contexts are reused: for one thread."""
+    """Decoder of stored payloads. Not thread-safe, since it reuses its decompression contexts."""
 
     def __init__(self) -> None:
         self._decompressors = decompressors(_MAX_BYTES)
 
     def plain(self, stored: bytes, encoding: str | None, size_bytes: int) -> bytes:
-        """The decompressed payload, which is known to have `size_bytes`.
+        """Returns the decompressed payload, which must have `size_bytes`.
 
         Raises:
-            FleetgaugeError: the bytes are not what their codec writes.
-            ValueError: the codec is unknown, or the size is another.
+            FleetgaugeError: the bytes are invalid for their codec.
+            ValueError: the codec is unknown, or the size differs.
         """
         metrics = stored if encoding is None else self._decompress(stored, encoding)
         if len(metrics) != size_bytes:

@@ -1,4 +1,4 @@
-"""Commits in a thread while the next batch gathers (`push.log.flush = fsync`): the loop never waits for the disk."""
+"""Group commit in a thread while the next batch fills (`push.log.flush = fsync`): the loop never waits for the disk."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from telemetry.push import Push
 
 
 class ThreadCommit(GroupCommit):
-    """The `PushAppender` that commits in one thread; see `GroupCommit`.
+    """`PushAppender` that commits in one thread; see `GroupCommit`.
 
-    Beyond its bounds pushes are refused at once. One that is not in the log in time is answered `PushLogTimeoutError`;
-    it is not written any more, unless it is being written just then.
+    Pushes beyond its bounds are refused at once. A push that is not in the log in time is answered with
+    `PushLogTimeoutError`, and is not written unless its commit is in progress.
 
     Args:
-        ack_timeout_ms: how long a push may take [ms].
+        ack_timeout_ms: maximum time from `append` to the outcome [ms].
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ThreadCommit(GroupCommit):
 
     @property
     def pending(self) -> int:
-        """Pushes that wait for a commit or are being written."""
+        """Number of pushes that wait for a commit or are being written."""
         return len(self._gathering) + len(self._writing)
 
     async def close(self) -> None:
@@ -98,7 +98,7 @@ class ThreadCommit(GroupCommit):
         self._pending_bytes -= sum(push.size_bytes for push in pushes)
 
     def _expire(self) -> None:
-        """Answers what has waited too long; what is not yet being written is not written any more."""
+        """Answers pushes that waited too long; those that are not being written yet are dropped."""
         self._timer = None
         oldest_ms = self._time.hi_res_clock_ms() - self._ack_timeout_ms
         late = [push for push in self._gathering if push.taken_at_ms <= oldest_ms]

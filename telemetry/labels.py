@@ -9,8 +9,7 @@ class LabelBound:
     """Cuts label values to a maximum size in UTF-8.
 
     Attributes:
-        surely_fits: number of characters up to which a value fits for certain, which saves a call for nearly every
-            value.
+        surely_fits: number of characters that always fit; callers skip the call for shorter values.
         truncated: number of values cut.
     """
 

@@ -1,7 +1,7 @@
-"""Kafka's `ClientMetricsManager`: answers GetTelemetrySubscriptions and judges PushTelemetry.
+"""Kafka's `ClientMetricsManager`: answers GetTelemetrySubscriptions and validates PushTelemetry.
 
-Thin: what is due is `gate`'s, who asks and what it is asked for `known_instances`'. No sockets, no clock, no threads:
-everything is called on the listener's loop, with the time.
+`telemetry.instances.gate` decides which request is due; `telemetry.instances.known` finds the instance and its
+subscription. No sockets, clock or threads: all calls are made on the listener's loop, with the time as an argument.
 """
 
 import uuid
@@ -59,22 +59,22 @@ __all__ = [
 ]
 
 _ANY_RATIO_BYTES: Final = 1 << 20
-"""Decompressed payloads up to here are checked whatever their compression ratio: that takes a few ms [B]."""
+"""Size up to which decompressed payloads are accepted at any compression ratio: their validation takes a few ms [B]."""
 
 
 class ClientMetricsManager:
-    """The broker's side of KIP-714 for one node. See the module's head; not for several threads.
+    """Broker side of KIP-714 for one node. Not thread-safe.
 
     Args:
         settings: limits and defaults.
-        node_id: of this node, in every push record.
-        cluster_id: of this node's cluster, in every push record.
-        metrics: where the group `client-metrics` is registered.
-        push_ids: makes the records' ids.
-        plugin: the receivers; None is none.
-        new_instance_id: makes ids for clients that bring none.
-        guard_rules: of the client guard.
-        pace: the telemetry quotas; None is none.
+        node_id: id of this node, stored in every push record.
+        cluster_id: id of its cluster, stored in every push record.
+        metrics: registry for the group `client-metrics`.
+        push_ids: generator of push ids.
+        plugin: the receivers; None for none.
+        new_instance_id: generator of ids for clients without one.
+        guard_rules: rules of the client guard.
+        pace: interval scaling by telemetry quotas; None for none.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class ClientMetricsManager:
     def process_get_telemetry_subscriptions(
         self, client_instance_id: uuid.UUID | None, context: RequestContext, *, now_ms: int
     ) -> GetTelemetrySubscriptionsResult:
-        """Answers a Get: who the client is, what it is asked for, and how it may send it.
+        """Answers a Get: the client's instance id, its subscription, and the accepted compression types.
 
-        A null id is answered with the id known on the connection, else with a new one; an unknown id is kept, since
-        another node gave it (KIP-714, Client behavior).
+        A null id is answered with the id known on the connection, or a new one; an unknown id is kept, since another
+        node assigned it (KIP-714, Client behavior).
 
         Args:
-            client_instance_id: None on a client's first request.
-            context: who asks.
+            client_instance_id: None in a client's first request.
+            context: sender of the request.
             now_ms: monotonic time [ms].
         """
         instance_id = self._instances.identify(client_instance_id, context)
@@ -144,11 +144,11 @@ class ClientMetricsManager:
     def process_push_telemetry(
         self, request: PushRequest, context: RequestContext, *, now_ms: int, received_at_us: int
     ) -> Push | ErrorCode:
-        """Judges any push; see `judge`.
+        """Validates a push of any instance; see `judge`.
 
         Args:
-            request: the push; its instance need not be known here, only its subscription id has to be right.
-            context: who pushes.
+            request: the push; its instance may be unknown on this node, as long as the subscription id is right.
+            context: sender of the push.
             now_ms: monotonic time [ms].
             received_at_us: wall time [us since the epoch].
         """
@@ -171,11 +171,10 @@ class ClientMetricsManager:
         )
 
     def meet_again(self, instance: ClientInstance, now_ms: int) -> bool:
-        """Notes a push of an instance whose latest request came on the same connection, as `process_push_telemetry`
-        does; then `judge` may follow.
+        """Records a push on the same connection as the latest request of its instance; `judge` may follow.
 
-        False, and nothing is noted, if the instance has to be looked up: its subscription may have changed, or a
-        telemetry quota or a reporter wants to know more of it.
+        Returns False without an effect if `process_push_telemetry` must look the instance up: its subscription may have
+        changed, or a telemetry quota or a reporter needs the request's context.
         """
         pace = self._pace
         if (
@@ -198,13 +197,13 @@ class ClientMetricsManager:
         now_ms: int,
         received_at_us: int,
     ) -> Push | ErrorCode:
-        """Judges a push of an instance that was looked up for it, and hands an accepted one to the receivers.
+        """Validates a push of a known instance, and exports an accepted one to the receivers.
 
         The order of the checks is that of docs/conformance.md.
 
         Returns:
-            An error code, to be answered now; or the accepted push, to be logged, and then given to `logged` or
-            `not_logged`, and answered.
+            An error code to answer at once; or the accepted push, which the caller appends to the push log, passes to
+            `logged` or `not_logged`, and answers.
         """
         gate = instance.gate
         if gate.seat.is_terminated:
@@ -240,7 +239,7 @@ class ClientMetricsManager:
         return push
 
     def logged(self, pushes: Sequence[Push], now_ms: int) -> None:
-        """Pushes are in the push log at `now_ms` [ms, monotonic]; their clients are to be answered NONE."""
+        """Records that pushes are in the push log at `now_ms` [ms, monotonic]; their clients are answered NONE."""
         longest_ms = total_ms = 0.0
         count = 0
         for push in pushes:
@@ -262,9 +261,10 @@ class ClientMetricsManager:
         self._stats.record_logged(count, total_ms, longest_ms, now_ms)
 
     def not_logged(self, pushes: Sequence[Push], now_ms: int) -> None:
-        """The push log could not take pushes; their clients are to be answered THROTTLING_QUOTA_EXCEEDED.
+        """Records that the push log failed to store pushes; their clients are answered THROTTLING_QUOTA_EXCEEDED.
 
-        The fault is ours: the push after each is due at once, and a terminating one may be sent again.
+        Since the failure is on this side, each client's next push is due at once, and a terminating push may be
+        repeated.
         """
         for push in pushes:
             turn, push.turn = push.turn, None
@@ -281,7 +281,7 @@ class ClientMetricsManager:
         """Sets the client-metrics resource `name`; empty `properties` remove it.
 
         Raises:
-            InvalidConfigError: with Kafka's texts, which its tools print; nothing is changed then.
+            InvalidConfigError: invalid `properties`, with the message that Kafka's tools print; nothing is changed.
         """
         self._subscriptions.update(name, properties)
         self._advice.review(self._subscriptions.requested_prefixes())
@@ -290,34 +290,34 @@ class ClientMetricsManager:
         """Sets all client-metrics resources at once, as after rereading a file.
 
         Raises:
-            InvalidConfigError: one of them is bad; nothing is changed then.
+            InvalidConfigError: one of them is invalid; nothing is changed.
         """
         self._subscriptions.replace(resources)
         self._advice.review(self._subscriptions.requested_prefixes())
 
     def replace_guard_rules(self, rules: Iterable[GuardRule]) -> None:
-        """Sets the rules of the client guard; to a client whose subscription they change, that is an edit of it."""
+        """Sets the rules of the client guard. Clients with a changed subscription get a new subscription id."""
         if self._guard.install(rules):
             self._subscriptions.reevaluate()
 
     def list_client_metrics_resources(self) -> tuple[str, ...]:
-        """The names of all client-metrics resources, sorted."""
+        """Names of all client-metrics resources, sorted."""
         return self._subscriptions.names()
 
     def describe(self, name: str) -> Mapping[str, str]:
-        """The configured properties of a client-metrics resource; empty for an unknown name."""
+        """Configured properties of a client-metrics resource; empty for an unknown name."""
         return self._subscriptions.properties(name)
 
     # Life of instances
 
     def connection_disconnected(self, connection_id: str, *, now_ms: int) -> int:
-        """Forgets a closed connection and the instances that have no other; returns how many those are."""
+        """Removes a closed connection and the instances without another one; returns the number of these instances."""
         return self._instances.disconnect(connection_id, now_ms)
 
     def expire(self, now_ms: int) -> int:
-        """Forgets instances of which nothing came for `max(60 s, 3 x push interval)`; returns how many.
+        """Removes instances without a request for `max(60 s, 3 x push interval)`; returns their number.
 
-        To be called now and then; a late call only keeps them longer.
+        To be called periodically; a late call only delays the removal.
         """
         return self._instances.expire(now_ms)
 
@@ -328,11 +328,11 @@ class ClientMetricsManager:
 
     @property
     def instance_count(self) -> int:
-        """Client instances remembered now."""
+        """Number of client instances in the cache."""
         return len(self._instances.cache)
 
     def close(self) -> None:
-        """Forgets every instance and unregisters the metrics."""
+        """Removes all instances and unregisters the metrics."""
         self._instances.cache.clear()
         self._stats.close()
 
@@ -343,7 +343,7 @@ class ClientMetricsManager:
         return self._refusals.snapshot()
 
     def counters(self) -> dict[str, int]:
-        """What became of instances and labels, for `fleetgauge status`."""
+        """Counters of instances and labels, for `fleetgauge status`."""
         return {
             "instances": len(self._instances.cache),
             "instances_evicted": self._instances.cache.evicted,
@@ -359,25 +359,25 @@ class ClientMetricsManager:
         }
 
     def guard_counters(self) -> dict[str, dict[str, str | int]]:
-        """What the client guard did, by rule; see `ClientGuard.counters`."""
+        """Counters of the client guard, by rule; see `ClientGuard.counters`."""
         return self._guard.counters()
 
     def unmatched_prefixes(self) -> dict[str, dict[str, str]]:
-        """Prefixes under which no known client has a metric, by resource; see `PrefixAdvice.unmatched`."""
+        """Prefixes that match no metric of a known client, by resource; see `PrefixAdvice.unmatched`."""
         return self._advice.unmatched
 
     def client_metrics(self) -> dict[str, float]:
-        """Kafka's group `client-metrics` in total, by metric name; NaN where nothing was recorded of late."""
+        """Totals of Kafka's group `client-metrics`, by metric name; NaN without recent values."""
         return self._stats.values()
 
     @property
     def register(self) -> InstanceRegister:
-        """The instances that are remembered, for who goes through them in slices."""
+        """Register of the cached instances, for iteration in slices."""
         return self._instances.cache.register
 
     @property
     def departed(self) -> DepartedClients:
-        """The instances that are no longer remembered, but listed for a while: ended or vanished."""
+        """Instances that were removed from the cache and are still listed as ended or vanished."""
         return self._instances.departed
 
     def plugin_errors(self) -> dict[str, int]:
@@ -409,16 +409,16 @@ class ClientMetricsManager:
     def _keeps_pace(
         pace: TelemetryPace, instance: ClientInstance, context: RequestContext, terminating: bool, now_ms: int
     ) -> bool:
-        """False for a push over a telemetry quota from a client that is not seen to keep to its interval.
+        """False if a push exceeds a telemetry quota and its client is not known to keep to its interval.
 
-        Who keeps to it is never refused for a quota, and may say goodbye at any time.
+        A client that keeps to its interval is never refused for a quota, and may send its terminating push at any time.
         """
         interval_ms = instance.subscription.push_interval_ms
         if instance.gate.has_waited(interval_ms, now_ms):
             return True
         before = instance.pace
         if before is not None and before.had_waited(interval_ms, now_ms):
-            before.previous_push_ms = None  # once: from here on the gate knows
+            before.previous_push_ms = None  # used once: from now on the gate has the times
             return True
         return (terminating and instance.pushes > 0) or pace.has_room(context, now_ms)
 
@@ -431,9 +431,9 @@ class ClientMetricsManager:
         encoded: bytes,
         now_ms: int,
     ) -> tuple[Refusal | None, bytes]:
-        """The checks after the gate: why a push is refused, or None and its decompressed payload.
+        """Checks after the gate. Returns the reason of a refusal, or None and the decompressed payload.
 
-        Limits are looked at first, and told last: a client whose subscription has changed is sent to ask for it.
+        Limits are checked first but reported last: a client with a changed subscription must learn that it needs a Get.
         """
         over: Refusal | None = None
         context, pace = instance.context, self._pace
@@ -455,7 +455,7 @@ class ClientMetricsManager:
         return self._decompress(codec[1], encoded)
 
     def _decompress(self, decompress: Callable[[bytes], bytes], encoded: bytes) -> tuple[Refusal | None, bytes]:
-        """The checks of the payload itself: its size, its codec, its form."""
+        """Checks of the payload itself: size, codec, OTLP."""
         fault = BROKEN_COMPRESSION
         try:
             metrics = decompress(encoded)
@@ -471,7 +471,7 @@ class ClientMetricsManager:
         return None, metrics
 
     def _describe_row(self, instance: ClientInstance) -> tuple[object, ...]:
-        """Works out `ClientInstance.row_context`; each push with a label that is cut counts, so that is not kept."""
+        """Computes `ClientInstance.row_context`; not cached if a label is truncated, so that each such push counts."""
         context, label = instance.context, self._label
         truncated_before = label.truncated
         described = (

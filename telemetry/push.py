@@ -1,4 +1,4 @@
-"""A push that passed every check, on its way into the push log and to its answer."""
+"""An accepted push, between validation and its response."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -9,22 +9,22 @@ from telemetry.push_record import PushRecord
 
 
 class Push:
-    """An accepted push. The push log takes it and hands it back with the outcome; then it is answered.
+    """An accepted push. The push log stores it and returns it with the outcome; then it is answered.
 
     Attributes:
         instance: the client instance that sent it.
-        turn: what the gate needs to take it back.
-        taken_at_ms: when it arrived [ms, monotonic].
-        row: the fields of its `PushRecord`, without `metrics`.
+        turn: state with which the gate can undo the push.
+        taken_at_ms: time of arrival [ms, monotonic].
+        row: fields of its `PushRecord`, without `metrics`.
         metrics: the payload, decompressed; empty for a heartbeat.
         encoded: the payload as received.
-        awaitables: what reporters have left to do; they raise nothing, and no answer waits for them.
-        reply_to: the connection that is answered; opaque to this room.
-        slot: its place in the order of that connection's responses.
-        correlation_id: of the request.
-        throttle_time_ms: how long the request quota holds the client [ms].
-        is_timed: its time counts for a request quota.
-        is_answered: set by a push log that may answer before its commit ends.
+        awaitables: unfinished exports of reporters; they raise nothing, and the response does not wait for them.
+        reply_to: the connection for the response; opaque to this package.
+        slot: index in the order of that connection's responses.
+        correlation_id: correlation id of the request.
+        throttle_time_ms: throttle time of the request quota [ms].
+        is_timed: True if its handling time counts for a request quota.
+        is_answered: set by a push log that may report an error before its commit ends.
     """
 
     __slots__ = (
@@ -68,10 +68,10 @@ class Push:
 
     @property
     def record(self) -> PushRecord:
-        """The push record, made anew at each call."""
+        """Returns a new push record."""
         return PushRecord._make((*self.row, self.metrics))
 
     @property
     def size_bytes(self) -> int:
-        """What it holds of payloads [B]."""
+        """Size of the payloads in memory [B]."""
         return len(self.metrics) + len(self.encoded)

@@ -1,7 +1,7 @@
-"""The push record: one accepted push with everything known of its sender. The one list of its fields.
+"""The push record: one accepted push with all known attributes of its sender. Single definition of its fields.
 
-The log, the topic, the landing zone, the broker plugin and Spark all use this list. Standard library alone: the
-module ships to Spark's executors.
+Used by the log, the topic, the landing zone, the broker plugin and Spark. Imports only the standard library, since the
+module is shipped to Spark's executors.
 """
 
 import base64
@@ -11,7 +11,7 @@ import uuid
 from typing import Final, NamedTuple
 
 SCHEMA_VERSION: Final = 1
-"""Version of the record's form; a reader takes every version up to its own and sets newer ones aside."""
+"""Version of the record's schema; a reader accepts all versions up to its own and sets newer records aside."""
 
 PUSH_ID_LENGTH: Final = 32
 
@@ -21,12 +21,12 @@ _PUSH_ID = re.compile(r"[0-9a-f]{32}")
 class PushRecord(NamedTuple):
     """One accepted push.
 
-    A field is None where the receiver could not know it: in the plugin form the broker does not say
-    `subscription_id`, `compression_type` and `payload_bytes`, before Kafka 4.2 not `push_interval_ms`.
+    A field is None if the receiver cannot know it: a broker passes no `subscription_id`, `compression_type` and
+    `payload_bytes` to its plugin, and before Kafka 4.2 no `push_interval_ms`.
     """
 
     push_id: str
-    """32 hex digits, sortable by time of receipt, unique: the key by which repeats are dropped."""
+    """32 hex digits, unique, sortable by time of receipt: the key for deduplication."""
     received_at: int
     """Wall time of receipt [us since the epoch, UTC]."""
     receiver_node_id: int
@@ -35,7 +35,7 @@ class PushRecord(NamedTuple):
     listener: str
     """Name of the receiving listener, e.g. `PLAINTEXT`."""
     client_instance_id: str
-    """The KIP-714 instance id as Kafka shows it: URL-safe base64, 22 characters."""
+    """The KIP-714 instance id in Kafka's form: URL-safe base64, 22 characters."""
     client_id: str
     client_software_name: str
     client_software_version: str
@@ -46,19 +46,19 @@ class PushRecord(NamedTuple):
     subscription_id: int | None
     """Signed int32."""
     push_interval_ms: int | None
-    """The interval in force for the instance when it pushed [ms]."""
+    """Push interval of the instance at the time of the push [ms]."""
     terminating: bool
     compression_type: str | None
-    """`none`, `gzip`, `snappy`, `lz4` or `zstd`: as the client sent it."""
+    """`none`, `gzip`, `snappy`, `lz4` or `zstd`, as sent by the client."""
     payload_bytes: int | None
     """Size as received, compressed [B]."""
     schema_version: int
     metrics: bytes
-    """The client's own OTLP `MetricsData`, decompressed, unlabelled. Empty for a heartbeat."""
+    """OTLP `MetricsData` of the client, decompressed, without labels. Empty for a heartbeat."""
 
 
 class PushIds:
-    """Makes push ids: received us (16 hex digits), writer (8, random at each process start), sequence (8).
+    """Generator of push ids: time of receipt [us] (16 hex digits), writer (8, random per process start), sequence (8).
 
     >>> PushIds(writer=0xABCD1234).next_id(1_700_000_000_000_000)
     '00060a24181e4000abcd123400000000'
@@ -72,11 +72,11 @@ class PushIds:
         self._sequence = 0
 
     def next_id(self, received_at_us: int) -> str:
-        """The id of the next push, received at `received_at_us` [us since the epoch]."""
+        """Returns the id of the next push, received at `received_at_us` [us since the epoch]."""
         sequence = self._sequence
         self._sequence = (sequence + 1) & 0xFFFFFFFF
         number = received_at_us << 64 | self._writer << 32 | sequence
-        return number.to_bytes(16, "big").hex()  # in less time than formatting the three
+        return number.to_bytes(16, "big").hex()  # faster than formatting three numbers
 
 
 def is_push_id(text: str) -> bool:
@@ -85,7 +85,7 @@ def is_push_id(text: str) -> bool:
 
 
 def format_instance_id(instance_id: uuid.UUID) -> str:
-    """An instance id as Kafka shows it: URL-safe base64 without padding, 22 characters.
+    """Formats an instance id as Kafka does: URL-safe base64 without padding, 22 characters.
 
     >>> format_instance_id(uuid.UUID("4e6fb54c-b8e6-4517-889b-e15b99c09c20"))
     'Tm-1TLjmRReIm-FbmcCcIA'
@@ -94,7 +94,7 @@ def format_instance_id(instance_id: uuid.UUID) -> str:
 
 
 def parse_instance_id(text: str) -> uuid.UUID:
-    """Reads an instance id in any form that clients log.
+    """Parses an instance id in any form that clients log.
 
     URL-safe base64 (Java), standard base64 with or without padding (librdkafka), 32 hex digits (franz-go), the
     hyphenated form.

@@ -9,8 +9,8 @@ from base.errors import ErrorCode
 class Refusal(NamedTuple):
     """One kind of refusal.
 
-    `gives_back`: the refused push uses up neither the client's interval nor its terminating push, because a Get or a
-    smaller payload resolves it, or because the fault is on this side.
+    `gives_back`: the refused push consumes neither the client's interval nor its terminating push, because a Get or a
+    smaller payload resolves the error, or because the error is on this side.
     """
 
     error_code: ErrorCode
@@ -39,7 +39,7 @@ BROKEN_COMPRESSION: Final = Refusal(ErrorCode.INVALID_RECORD, "broken_compressio
 MALFORMED_METRICS: Final = Refusal(ErrorCode.INVALID_RECORD, "malformed_metrics_data")
 
 UNREADABLE: Final = frozenset({TOO_LARGE_DECOMPRESSED, INFLATED, BROKEN_COMPRESSION})
-"""Payloads that cannot be decompressed, which Kafka counts as `plugin-error`, since it decompresses for its plugins."""
+"""Payloads that cannot be decompressed; counted as `plugin-error` as in Kafka, which decompresses for its plugins."""
 
 
 class RefusalCounts:

@@ -1,7 +1,7 @@
-"""Is a payload well-formed OTLP? One bad client must not spoil a batch that others share.
+"""Validates that a payload is well-formed OTLP, so that one faulty client cannot fail a batch with others' pushes.
 
-A parsed message takes up to 32 times the room of its bytes (an empty one takes two bytes on the wire), so 16 MiB made
-for the purpose would take 512 MiB. A large payload is therefore parsed in pieces, each dropped before the next: a
+A parsed message takes up to 32 times the memory of its bytes (an empty one takes two bytes on the wire), so 16 MiB of a
+malicious payload would take 512 MiB. A large payload is therefore parsed in pieces, each freed before the next: a
 protobuf message cut between its fields is two messages of the same type, and both parse if and only if the whole does.
 """
 
@@ -13,13 +13,15 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from base.errors import InvalidRecordError, TelemetryTooLargeError
 
 PIECE_BYTES: Final = 1 << 20
-"""Parsed at a time [B]; a payload up to this size is parsed whole."""
+"""Maximum size of a piece [B]; a payload up to this size is parsed as a whole."""
 
 MIN_BYTES_PER_FIELD: Final = 16
-"""On average over a piece [B]. No metric, point or attribute is as small; what is denser is made to take room."""
+"""Minimum average size of a field in a piece [B]. Metrics, points and attributes are larger; a denser payload is
+malicious.
+"""
 
 _MAX_DEPTH: Final = 100
-"""As protobuf's own parsers have it."""
+"""Nesting limit of protobuf's own parsers."""
 
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES: Final = {_FIXED64: 8, _FIXED32: 4}
@@ -32,12 +34,11 @@ _from_string: Final = MetricsData.FromString
 def validate_metrics(metrics: bytes, piece_bytes: int = PIECE_BYTES) -> None:
     """Checks that `metrics` parses as an OTLP `MetricsData`: lengths, wire types, UTF-8 and depth of nesting.
 
-    An empty payload is a heartbeat and well-formed. Fields that this version of OTLP does not know are allowed, as
-    protobuf has it.
+    An empty payload is a heartbeat and well-formed. Unknown fields are allowed, as in protobuf.
 
     Raises:
         InvalidRecordError: it does not parse (KIP-714, Error handling).
-        TelemetryTooLargeError: it is larger than `piece_bytes` [B], and consists of fields next to empty.
+        TelemetryTooLargeError: it is larger than `piece_bytes` [B], and its fields are almost empty.
     """
     if len(metrics) <= piece_bytes:
         try:
@@ -53,7 +54,7 @@ def _malformed(detail: object) -> InvalidRecordError:
 
 
 class _PieceByPiece:
-    """Walks the fields of a large message and parses them in pieces; descends only into fields larger than a piece."""
+    """Parses a large message in pieces; descends only into fields larger than a piece."""
 
     def __init__(self, data: bytes, piece_bytes: int) -> None:
         self._data = data
@@ -61,7 +62,7 @@ class _PieceByPiece:
         self._max_fields = max(1, piece_bytes // MIN_BYTES_PER_FIELD)
 
     def check(self, start: int, end: int, descriptor: Any, path: tuple[int, ...]) -> None:
-        """Checks the message of type `descriptor` between `start` and `end`, which lies at `path` (field numbers)."""
+        """Checks the message of type `descriptor` in `start:end`; `path` has the field numbers that lead to it."""
         if len(path) > _MAX_DEPTH:
             raise _malformed("nested too deeply")
         piece_start = position = start
@@ -85,14 +86,14 @@ class _PieceByPiece:
         self._parse_piece(piece_start, end, path)
 
     def _parse_piece(self, start: int, end: int, path: tuple[int, ...]) -> None:
-        """Parses some fields inside the messages that they came from, so that the depth counts as in the whole."""
+        """Parses some fields, wrapped in their enclosing messages so that the depth limit applies as in the whole."""
         piece = self._data[start:end]
         for number in reversed(path):
             piece = _encode_varint(number << 3 | _LENGTH_DELIMITED) + _encode_varint(len(piece)) + piece
         validate_metrics(piece, len(piece))
 
     def _field(self, position: int, end: int) -> tuple[int, int, int]:
-        """The field's number, where its content begins (0 if it has no length), and where the field ends."""
+        """Returns the field's number, the start of its content (0 if it has no length), and the end of the field."""
         tag, position = self._varint(position, end)
         wire_type = tag & 7
         content = 0
@@ -111,7 +112,7 @@ class _PieceByPiece:
 
     def _varint(self, position: int, end: int) -> tuple[int, int]:
         data = self._data
-        # Nearly every tag and length has one or two bytes; 16 MiB of small fields hold up everybody else meanwhile.
+        # Fast path: most tags and lengths have one or two bytes, and 16 MiB of small fields block the loop meanwhile.
         if end - position >= 2:
             low, high = data[position], data[position + 1]
             if low < 0x80:

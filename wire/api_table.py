@@ -1,4 +1,4 @@
-"""Which APIs are served, in which versions: the one list behind ApiVersions and the dispatch."""
+"""Table of the served APIs and their versions, used for ApiVersions and for dispatch."""
 
 import enum
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class ApiKey(enum.IntEnum):
-    """Kafka's api keys that are served (Kafka protocol guide, "Api Keys")."""
+    """Api keys of the served APIs (Kafka protocol guide, "Api Keys")."""
 
     METADATA = 3
     SASL_HANDSHAKE = 17
@@ -34,24 +34,24 @@ SERVED: Final = (
     Api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0),
     Api(ApiKey.PUSH_TELEMETRY, 0, 0),
 )
-"""Everything that the standalone listener serves."""
+"""APIs of the standalone listener."""
 
 TELEMETRY_KEYS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 
 
 class ApiTable:
-    """The served APIs.
+    """Table of the served APIs.
 
     Args:
-        apis: what is served.
+        apis: the served APIs.
         telemetry_enabled: as the attribute.
 
     Attributes:
-        telemetry_enabled: whether the telemetry APIs are advertised. A client that learned of them before they were
-            switched off is still answered, as by Kafka: closing its connection would disturb its data.
+        telemetry_enabled: True if the telemetry APIs are advertised. A client that saw them before they were disabled
+            is still answered, as in Kafka: closing its connection would disturb its data traffic.
 
     Raises:
-        ValueError: a key stands in `apis` twice, or a range is empty.
+        ValueError: `apis` contains a key twice, or an empty range.
     """
 
     __slots__ = ("_by_key", "_supported", "telemetry_enabled")
@@ -70,7 +70,7 @@ class ApiTable:
         self.telemetry_enabled = telemetry_enabled
 
     def find(self, key: int) -> Api | None:
-        """The API of that key, or None when it is not served."""
+        """Returns the API of that key, or None if it is not served."""
         return self._by_key.get(key)
 
     def is_supported(self, key: int, version: int) -> bool:
@@ -78,6 +78,6 @@ class ApiTable:
         return (key, version) in self._supported
 
     def advertised(self) -> tuple[Api, ...]:
-        """What an ApiVersions response lists, by key."""
+        """APIs of an ApiVersions response, sorted by key."""
         apis = sorted(self._by_key.values())
         return tuple(api for api in apis if self.telemetry_enabled or api.key not in TELEMETRY_KEYS)

@@ -1,4 +1,4 @@
-"""A connection as request handlers see it, and a request handler as connections see it. No I/O here."""
+"""Interfaces between connections and request handlers. No I/O."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -8,19 +8,19 @@ from wire.codec import Request
 
 
 class Channel(Protocol):
-    """One connection. Hashable by identity; every call belongs on the listener's loop.
+    """Interface of one connection for request handlers. Hashable by identity; to be called on the listener's loop.
 
     Attributes:
         connection_id: Kafka's form, `local_host:port-remote_host:port-index`.
         listener_name, security_protocol: e.g. `EXTERNAL` and `PLAINTEXT`.
-        principal: who is connected; `User:ANONYMOUS` on plaintext.
-        client_address, client_port: the other end; an IPv4 address is in its own form on a dual-stack socket too.
-        is_authenticated: False while the client still has to say who it is; `principal` is nobody's then.
+        principal: the authenticated user; `User:ANONYMOUS` on plaintext.
+        client_address, client_port: the peer; IPv4 addresses are in dotted form on a dual-stack socket too.
+        is_authenticated: False until authentication has finished; `principal` is meaningless until then.
         client_software_name, client_software_version: `unknown` until the handler of ApiVersions sets them.
-        attachment: whatever the request handler keeps with the connection (Java's `SelectionKey.attachment`); None
-            at first.
-        instances: the client instances that pushed on this connection, by the bytes of their id, for
-            `RequestHandler.push`; None before the first. What changes the principal or the software sets it to None.
+        attachment: data that the request handler keeps with the connection (Java's `SelectionKey.attachment`);
+            initially None.
+        instances: client instances that pushed on this connection, by the bytes of their id, for `RequestHandler.push`;
+            None before the first. Reset to None when the principal or the software changes.
     """
 
     connection_id: str
@@ -40,13 +40,13 @@ class Channel(Protocol):
         ...
 
     def respond(self, slot: int, response: bytes) -> None:
-        """Hands over the response to the request of that slot, size prefix included (the encoders write it).
+        """Sets the response to the request of that slot, including the size prefix (the encoders write it).
 
-        It leaves with a later `flush`, in its turn. Empty bytes answer a request that has no response. Dropped
-        when the connection has ended.
+        A later `flush` sends it, in the order of requests. Empty bytes stand for a request without a response. Dropped
+        if the connection has ended.
 
         Raises:
-            LocalProtocolError: the slot was never opened, or has its response.
+            LocalProtocolError: the slot was never opened, or already has a response.
         """
         ...
 
@@ -62,35 +62,34 @@ class Channel(Protocol):
         ...
 
     def flush(self) -> None:
-        """Writes every response whose turn has come, joined, and handles frames that waited for room."""
+        """Writes all responses that are due in order, joined, and handles frames that waited for a free slot."""
         ...
 
     def mute(self) -> None:
-        """Handles no further request until unmuted; each mute takes one `unmute`. Responses still leave."""
+        """Pauses handling of requests until each `mute` has its `unmute`. Responses are still sent."""
         ...
 
     def unmute(self) -> None:
-        """Ends one mute; may come after the connection's end.
+        """Ends one mute; allowed after the connection has ended.
 
         Raises:
-            LocalProtocolError: there is no mute to end.
+            LocalProtocolError: the connection is not muted.
         """
         ...
 
     def close(self, reason: str) -> None:
-        """Closes the connection after the responses whose turn has come; `reason` is a short stable word to count."""
+        """Closes the connection after the responses that are due; `reason` is a short stable name for the counters."""
         ...
 
 
 class RequestHandler(Protocol):
-    """What answers requests. Called on the listener's loop, so it must not block.
+    """Interface of a request handler. Called on the listener's loop, so it must not block.
 
     A `ProtocolError` closes the connection with its reason, any other exception is logged and closes it with
     `handler_error`; neither reaches another connection.
 
     Attributes:
-        request_clock: the clock [ns, monotonic] that tells when a request was taken up, where anybody wants to know how
-            long requests take; None saves reading it.
+        request_clock: clock [ns, monotonic] for the start times of requests; None while request times are not measured.
     """
 
     @property
@@ -99,22 +98,21 @@ class RequestHandler(Protocol):
         ...
 
     def handle(self, channel: Channel, request: Request) -> bytes | None:
-        """Answers now with a whole response, or returns None and later calls `channel.respond` and `flush`."""
+        """Returns a complete response, or None and calls `channel.respond` and `flush` later."""
         ...
 
     @property
     def push(self) -> Callable[[Channel, bytes, int, int], bytes | None]:
-        """Takes a push that is a chunk of its own, if there is nothing unusual about it.
+        """Handler of the usual push: its frame arrived as exactly one chunk.
 
-        Called with the connection, the whole frame with its size prefix (of PushTelemetry version 0), its place in the
-        order of responses if it is taken, and when it arrived [ms, monotonic]. Returns a response for now; nothing if
-        `channel.respond` and `flush` are called later; or None if the push is to be given to `handle`, as a request
-        like any other.
+        Its arguments are the connection, the frame with its size prefix (PushTelemetry version 0), its slot, and its
+        time of arrival [ms, monotonic]. It returns a response; empty bytes if `channel.respond` and `flush` are called
+        later; or None if the push must be passed to `handle`, like any other request.
         """
         ...
 
     def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:
-        """A request of an API that is not in the table arrived; the connection is closed.
+        """Called for a request of an API that is not in the table; the connection is closed.
 
         Returns:
             True if the handler logs it; otherwise the listener does.
@@ -122,13 +120,13 @@ class RequestHandler(Protocol):
         ...
 
     def authentication_took(self, nanos: int) -> None:
-        """A step of a SASL exchange was handled on the loop [ns]; called only while there is a `request_clock`."""
+        """Records the time of one SASL step on the loop [ns]; called only while there is a `request_clock`."""
         ...
 
     def connection_made(self, channel: Channel) -> None:
-        """A client connected."""
+        """Called when a client has connected."""
         ...
 
     def connection_lost(self, channel: Channel, reason: str) -> None:
-        """The connection ended; called once for each `connection_made`."""
+        """Called when the connection has ended, once for each `connection_made`."""
         ...

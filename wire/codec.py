@@ -1,4 +1,4 @@
-"""Frames to requests, messages to responses. No I/O; which APIs there are says `wire.api_table`."""
+"""Decodes frames to requests and encodes responses. No I/O. See `wire.api_table` for the supported APIs."""
 
 import functools
 import io
@@ -26,17 +26,17 @@ ReadBody = Callable[[bytes, int], Any]
 
 
 class Request:
-    """One request as handlers see it.
+    """One request, as passed to handlers.
 
     Attributes:
-        api_key, api_version, correlation_id: as sent; key and version are in the API table, but for ApiVersions,
-            whose version may be any.
+        api_key, api_version, correlation_id: as sent; key and version are in the API table, except that the version of
+            ApiVersions may be any.
         client_id: as sent; Kafka takes None for an empty one.
         body: `PushTelemetry` for a push, `kio`'s request class for the other APIs; None for an ApiVersions request of
-            a version that the table does not have, whose layout nobody knows.
-        slot: its place in the order of the connection's responses.
-        started_ns: when its frame was taken up [ns, monotonic]; 0 where the handler has no `request_clock`.
-        throttle_time_ms: what its response says that the client is held for [ms].
+            a version outside the table, since its layout is unknown.
+        slot: index in the order of the connection's responses.
+        started_ns: time at which handling of the frame began [ns, monotonic]; 0 if the handler has no `request_clock`.
+        throttle_time_ms: throttle time in the response [ms].
     """
 
     __slots__ = (
@@ -72,9 +72,9 @@ class Request:
 def parse_request(frame: bytes, table: ApiTable) -> Request:
     """Reads one frame (without size prefix).
 
-    As in Kafka, bytes after the body are ignored, a negative length of the client id is a null one, and an ApiVersions
-    request of an unknown version is read no further than its client id: it is answered, so that the client can
-    fall back (KIP-511). Bytes of the client id that are no UTF-8 are replaced.
+    As in Kafka, bytes after the body are ignored, a client id of negative length is null, and an ApiVersions request of
+    an unknown version is read only up to its client id: it is answered, so that the client can fall back (KIP-511).
+    Invalid UTF-8 in the client id is replaced.
 
     Raises:
         ProtocolError: `short_frame`, `unknown_api_key` (an `ApiNotServedError`), `unsupported_version`,
@@ -91,7 +91,7 @@ def parse_request(frame: bytes, table: ApiTable) -> Request:
         return Request(api_key, api_version, correlation_id, client_id, None)
     is_flexible, read = _layout(api_key, api_version)
     if is_flexible:
-        # Nearly every header has no tagged field: a single zero.
+        # Nearly every header has no tagged field: a single zero byte.
         position = position + 1 if frame[position : position + 1] == b"\0" else _skip_header_tags(frame, position)
     return Request(api_key, api_version, correlation_id, client_id, read(frame, position))
 
@@ -127,7 +127,7 @@ def _skip_header_tags(frame: bytes, position: int) -> int:
 
 @functools.cache
 def _layout(api_key: int, api_version: int) -> tuple[bool, ReadBody]:
-    """Whether the request's header is version 2 (with tagged fields; else 1), and what reads its body."""
+    """Returns True if the request header is version 2 (with tagged fields; else 1), and the reader of the body."""
     schema = load_request_schema(api_key, api_version)
     is_flexible = schema.__header_schema__.__flexible__
     if (api_key, api_version) == (ApiKey.PUSH_TELEMETRY, 0):
@@ -136,10 +136,10 @@ def _layout(api_key: int, api_version: int) -> tuple[bool, ReadBody]:
 
 
 def encode_response(correlation_id: int, response: Any) -> bytes:
-    """A response of `kio`'s with size prefix and header, ready for `Channel.respond`.
+    """Encodes a response of a `kio` class with size prefix and header, ready for `Channel.respond`.
 
-    The header is the one of the message's class: version 1 (with tagged fields) for flexible versions, but always 0
-    for ApiVersions, since a client reads that response before it knows what the broker speaks (KIP-511).
+    The message's class determines the header: version 1 (with tagged fields) for flexible versions, but always 0
+    for ApiVersions, since a client reads that response before it knows the broker's versions (KIP-511).
     """
     buffer = io.BytesIO()
     buffer.write(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))

@@ -1,8 +1,8 @@
-"""One connection without its socket: which frames may be handled now, and which responses may leave.
+"""State machine of one connection without its socket: frames that may be handled, responses that may be sent.
 
-Three rules: responses leave in the order of their requests, whatever the order in which they are made; no frame is
-handed out while the connection is muted, its peer does not read, or `max_in_flight_requests` wait for their turn; an
-error of the stream shows after every frame before it. The shell around it is `wire.tcp_channel`.
+Three rules: responses are sent in the order of their requests, in whatever order they are made; `take` returns no frame
+while the connection is muted, its peer does not read, or `max_in_flight_requests` are unanswered; an error of the
+stream is raised after every frame before it. `wire.tcp_channel` connects it to a socket.
 """
 
 import enum
@@ -13,41 +13,41 @@ from wire.frames import MIN_REQUEST_BYTES, FrameDecoder
 
 
 class ConnectionState(enum.Enum):
-    """What a connection does with its next frame."""
+    """State of a connection: how it treats its next frame."""
 
     OPEN = "open"
     """Handles it."""
     MUTED = "muted"
-    """Keeps it until it is unmuted: a quota was crossed."""
+    """Keeps it until the connection is unmuted: the client is throttled by a quota."""
     DRAINING = "draining"
-    """Never handles it; what is in flight is still answered."""
+    """Never handles it; requests in flight are still answered."""
     CLOSED = "closed"
     """Never handles it, and drops every response."""
 
 
 class ConnectionEvent(enum.Enum):
-    """What moves a connection from state to state."""
+    """Events that change the state of a connection."""
 
     MUTE = enum.auto()
     UNMUTE = enum.auto()
-    """One mute of several is over."""
+    """One of several mutes ended."""
     LAST_UNMUTE = enum.auto()
-    """Every mute is over."""
+    """The last mute ended."""
     DRAIN = enum.auto()
     CLOSE = enum.auto()
 
 
 _S, _E = ConnectionState, ConnectionEvent
 
-# The bits of `Connection.blocked`: why the next frame cannot be handled right where it arrives.
+# The bits of `Connection.blocked`: reasons why the next frame cannot be handled as soon as it arrives.
 _NOT_OPEN: Final = 1
 _UNREAD: Final = 2
-"""The peer leaves too many responses unread."""
+"""Too many responses are unread by the peer."""
 _WAITING: Final = 4
-"""Earlier frames wait."""
+"""Earlier frames are waiting."""
 _INPUT_ENDED: Final = 8
 _BAD_STREAM: Final = 16
-"""What follows the waiting frames is no frame."""
+"""The bytes after the waiting frames are malformed."""
 
 TRANSITIONS: Final[dict[ConnectionState, dict[ConnectionEvent, ConnectionState]]] = {
     _S.OPEN: {_E.MUTE: _S.MUTED, _E.DRAIN: _S.DRAINING, _E.CLOSE: _S.CLOSED},
@@ -58,7 +58,7 @@ TRANSITIONS: Final[dict[ConnectionState, dict[ConnectionEvent, ConnectionState]]
         _E.DRAIN: _S.DRAINING,
         _E.CLOSE: _S.CLOSED,
     },
-    # A throttle that ends late must find its connection, in whatever state: muting goes on being counted.
+    # A throttle may end after the connection began to drain, so mutes and unmutes are still accepted.
     _S.DRAINING: dict.fromkeys(_E, _S.DRAINING) | {_E.CLOSE: _S.CLOSED},
     _S.CLOSED: dict.fromkeys(_E, _S.CLOSED),
 }
@@ -69,13 +69,13 @@ class Connection:
 
     Args:
         max_frame_bytes: as in `FrameDecoder`.
-        max_in_flight_requests: how many requests may wait for their response to leave.
+        max_in_flight_requests: maximum number of unanswered requests.
 
     Attributes:
         state: see `ConnectionState`.
-        blocked: 0 while the next frame may be handled where it arrives and the next bytes may be read; else a bit for
-            each reason why not. Changed by what changes the reason, so that the usual request tests it once.
-        next_slot: the place of the next request in the order of responses.
+        blocked: 0 while the next frame may be handled on arrival and the next bytes may be read; otherwise one bit per
+            reason. Maintained at each change, so that the usual request needs a single test.
+        next_slot: index of the next request in the order of responses.
     """
 
     __slots__ = (
@@ -95,10 +95,10 @@ class Connection:
     def __init__(self, *, max_frame_bytes: int, max_in_flight_requests: int) -> None:
         self._decoder = FrameDecoder(max_frame_bytes)
         self._max_in_flight = max_in_flight_requests
-        # The next one last. No deque: an empty one takes 760 bytes, on every idle connection.
+        # In reverse order, the next frame last. Not a deque: an empty one takes 760 bytes on every idle connection.
         self._waiting: list[bytes] = []
-        # Slots are counted up from 0: below _sent the response has left, below _turn it is in _outgoing, below
-        # next_slot the request was handed out; _early holds the responses that came before their turn, once any did.
+        # Slots count up from 0. Below _sent: response sent. Below _turn: response in _outgoing. Below next_slot:
+        # request handed out. _early holds responses that were made out of order; None until there is one.
         self.next_slot = 0
         self._turn = 0
         self._sent = 0
@@ -110,12 +110,12 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Requests handed out whose response has not left."""
+        """Number of requests handed out and not yet answered."""
         return self.next_slot - self._sent
 
     @property
     def peer_reads(self) -> bool:
-        """False while too much that was written is still unread; set by the shell."""
+        """False while too many written bytes are unread; set by the channel."""
         return not self.blocked & _UNREAD
 
     @peer_reads.setter
@@ -124,12 +124,12 @@ class Connection:
 
     @property
     def input_ended(self) -> bool:
-        """True once the peer said that it sends no more."""
+        """True once the peer has closed its side."""
         return bool(self.blocked & _INPUT_ENDED)
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes received that no handler has seen [B]: the incomplete frame and the waiting ones."""
+        """Size of unhandled input [B]: the incomplete frame and the waiting ones."""
         return sum(map(len, self._waiting)) + self._decoder.buffered_bytes
 
     @property
@@ -139,22 +139,22 @@ class Connection:
 
     @property
     def is_muted(self) -> bool:
-        """True while a mute has not had its unmute."""
+        """True while at least one mute has no matching unmute."""
         return self._mutes > 0
 
     @property
     def is_held_up(self) -> bool:
-        """True if its next bytes are not read for our own sake: it is muted, or earlier requests await responses."""
+        """True if this side has paused reading: the connection is muted, or too many requests are unanswered."""
         return self._mutes > 0 or (self.peer_reads and bool(self._waiting))
 
     @property
     def wants_read(self) -> bool:
-        """True if the next bytes may be read: everything read before has been handed out, and more may be."""
+        """True if the next bytes may be read: no frame is waiting, and the next one may be handled."""
         return not self.blocked
 
     @property
     def is_at_rest(self) -> bool:
-        """True if everything that was received has been handed out, and more may be read."""
+        """True if no input is buffered, and more may be read."""
         return not self.blocked and self._decoder.partial is None
 
     @property
@@ -168,7 +168,7 @@ class Connection:
 
     @property
     def is_finished(self) -> bool:
-        """True if nothing more will be handed out or sent: the input ended or is given up, and all is answered."""
+        """True if no frame or response follows: input has ended or is ignored, and all requests are answered."""
         given_up = self.state is ConnectionState.DRAINING or self.state is ConnectionState.CLOSED
         return (given_up or self.input_ended) and not self._waiting and self.next_slot == self._sent
 
@@ -178,15 +178,15 @@ class Connection:
         return self._sent != self._turn
 
     def bound_frames(self, min_frame_bytes: int | None, max_frame_bytes: int, limit_name: str) -> None:
-        """Other bounds for the frames to come; None is the least that a request has. See `FrameDecoder.bound`."""
+        """Sets the size bounds of later frames; None is the minimum size of a request. See `FrameDecoder.bound`."""
         smallest = MIN_REQUEST_BYTES if min_frame_bytes is None else min_frame_bytes
         self._decoder.bound(smallest, max_frame_bytes, limit_name)
 
     def open_slot_for(self, data: bytes) -> int:
-        """Opens a slot for a chunk that is one whole frame and may be handled right here, in place of `receive_data`.
+        """Opens a slot for a chunk that is exactly one frame and may be handled on arrival; replaces `receive_data`.
 
         Returns:
-            The slot; -1 if the chunk is to be received as any other.
+            The slot; -1 if the chunk must be passed to `receive_data`.
         """
         slot = self.next_slot
         if self.blocked or not self._decoder.is_one_frame(data) or slot - self._sent >= self._max_in_flight:
@@ -195,11 +195,11 @@ class Connection:
         return slot
 
     def withdraw_slot(self) -> None:
-        """Undoes `open_slot_for`; nothing came of the slot."""
+        """Undoes `open_slot_for`; the slot must be unused."""
         self.next_slot -= 1
 
     def receive_data(self, data: bytes) -> int:
-        """Takes bytes of the peer; returns how many frames they completed. An error of the stream shows in `take`."""
+        """Receives bytes; returns the number of completed frames. An error of the stream is raised by `take`."""
         decoder = self._decoder
         state = self.state
         if state is ConnectionState.CLOSED or state is ConnectionState.DRAINING or decoder.error is not None:
@@ -213,20 +213,20 @@ class Connection:
             self.blocked |= _BAD_STREAM
         if frames:
             frames.reverse()
-            # More than one chunk waits only while reading stops, so that little is copied.
+            # Frames of an earlier chunk wait only while reading is being paused, so little is copied here.
             self._waiting = frames + self._waiting
             self.blocked |= _WAITING
         return len(frames)
 
     def end_input(self) -> None:
-        """The peer sends no more; what it sent is still handled and answered."""
+        """Notes that the peer has closed its side; requests that it sent are still handled and answered."""
         self.blocked |= _INPUT_ENDED
 
     def take(self) -> bytes | None:
-        """The next frame to handle, or None when there is none, or none may be handled now.
+        """Returns the next frame to handle; None if no frame is waiting, or none may be handled now.
 
         Raises:
-            ProtocolError: all frames were handed out, and what follows them is no frame.
+            ProtocolError: all frames were handed out, and the bytes after them are malformed.
         """
         if not self.may_take:
             return None
@@ -239,18 +239,18 @@ class Connection:
         return frame
 
     def open_slot(self) -> int:
-        """The place of the next request in the order of responses."""
+        """Opens a slot for the next request and returns its index in the order of responses."""
         slot = self.next_slot
         self.next_slot = slot + 1
         return slot
 
     def respond(self, slot: int, response: bytes) -> None:
-        """Takes the response to one request: `response` with its size prefix, or nothing for a request without one.
+        """Adds the response to one request: `response` with its size prefix, empty for a request without a response.
 
-        After the connection's end it is dropped.
+        After the connection has ended the response is dropped.
 
         Raises:
-            LocalProtocolError: the slot was never opened, or has its response.
+            LocalProtocolError: the slot was never opened, or already has a response.
         """
         if self.state is ConnectionState.CLOSED:
             return
@@ -278,7 +278,7 @@ class Connection:
         return True
 
     def data_to_send(self) -> bytes:
-        """Every response whose turn has come, joined; they count as sent."""
+        """Returns all responses that are due in order, joined, and marks them as sent."""
         outgoing = self._outgoing
         data = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
         outgoing.clear()
@@ -286,15 +286,15 @@ class Connection:
         return data
 
     def mute(self) -> None:
-        """No frame is handed out until `unmute` was called as often as this (Kafka's channel mute)."""
+        """Pauses handling of frames until each `mute` has its `unmute` (Kafka's channel mute)."""
         self._move(ConnectionEvent.MUTE)
         self._mutes += 1
 
     def unmute(self) -> bool:
-        """Ends one mute; True if frames may be handed out again by it.
+        """Ends one mute; True if it was the last one, and frames may be handled again.
 
         Raises:
-            LocalProtocolError: there is no mute to end.
+            LocalProtocolError: the connection is not muted.
         """
         if self._mutes == 0:
             raise LocalProtocolError("an unmute without its mute")
@@ -303,12 +303,12 @@ class Connection:
         return self.state is ConnectionState.OPEN
 
     def drain(self) -> None:
-        """No further frame is handled, waiting ones are dropped; what is in flight may still be answered."""
+        """Stops handling frames and drops waiting ones; requests in flight may still be answered."""
         self._move(ConnectionEvent.DRAIN)
         self._forget_input()
 
     def close(self) -> None:
-        """The end; may be called again."""
+        """Closes the connection; idempotent."""
         self._move(ConnectionEvent.CLOSE)
         self._forget_input()
         self._early = None

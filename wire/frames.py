@@ -1,6 +1,6 @@
-"""Cutting a byte stream into Kafka's frames: a signed int32 of the size, then that many bytes. No I/O.
+"""Splits a byte stream into Kafka's frames: an int32 with the size, then that many bytes. No I/O.
 
-What a frame means is read in `wire.codec`.
+`wire.codec` decodes the frames.
 """
 
 import struct
@@ -14,7 +14,7 @@ MIN_REQUEST_BYTES: Final = 8
 
 _SIZE = struct.Struct(">i")
 
-# The first bytes of what is not Kafka but often knocks: said in the log, since an operator looks for it.
+# First bytes of other protocols that often reach a Kafka port, named in the log so that operators find the cause.
 _UNKNOWN_PROTOCOLS: Final = (
     (b"\x16\x03", "it looks like TLS, and this listener speaks plaintext"),
     (b"GET ", "it looks like HTTP"),
@@ -29,24 +29,24 @@ _UNKNOWN_PROTOCOLS: Final = (
 
 
 def unknown_protocol(first: bytes) -> str:
-    """Describes a known protocol other than Kafka's by the first bytes of a connection; empty for none."""
+    """Describes a protocol other than Kafka's by the first bytes of a connection; empty if none matches."""
     return next((what for start, what in _UNKNOWN_PROTOCOLS if first.startswith(start)), "")
 
 
 class FrameDecoder:
-    """Bytes in, whole frames out.
+    """Decoder from bytes to complete frames.
 
-    What comes out does not depend on how the bytes are cut: frames before a bad one are handed out even when they
-    share a chunk with it, and nothing after it is ever read. Memory is bounded by one frame and one chunk, whatever
-    size a peer announces: space is taken as bytes arrive.
+    The result does not depend on how the bytes are split: frames before a malformed one are returned even if they share
+    a chunk with it, and bytes after it are never read. Memory is bounded by one frame and one chunk, whatever size a
+    peer announces: it is allocated as bytes arrive.
 
     Args:
         max_frame_bytes: the largest size accepted [B], without the prefix (Kafka's `socket.request.max.bytes`).
         min_frame_bytes: the smallest size accepted [B].
 
     Attributes:
-        error: why the stream is unusable, once it is.
-        partial: the frame that is not complete yet, with its prefix.
+        error: the error after which the stream is unusable; None before.
+        partial: the incomplete frame, with its prefix.
     """
 
     __slots__ = ("_limit_name", "_max", "_min", "_wanted", "error", "partial")
@@ -61,15 +61,15 @@ class FrameDecoder:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of a frame that is not complete yet [B]."""
+        """Size of the incomplete frame [B]."""
         return len(self.partial) if self.partial is not None else 0
 
     def bound(self, min_frame_bytes: int, max_frame_bytes: int, limit_name: str) -> None:
-        """Other bounds from the next frame on; `limit_name` is the configuration key of the larger one."""
+        """Sets the size bounds from the next frame on; `limit_name` is the configuration key of the upper one."""
         self._min, self._max, self._limit_name = min_frame_bytes, max_frame_bytes, limit_name
 
     def is_one_frame(self, data: bytes) -> bool:
-        """True if no frame is incomplete, and `data` is a whole one with its prefix and nothing else."""
+        """True if no frame is incomplete, and `data` is exactly one frame with its prefix."""
         if self.partial is not None or len(data) < SIZE_PREFIX_BYTES:
             return False
         (size,) = _SIZE.unpack_from(data)
@@ -79,9 +79,9 @@ class FrameDecoder:
         """Takes the next bytes of the stream and returns the frames that they complete, without prefixes.
 
         Raises:
-            ProtocolError: the stream holds no frame where one must be (`negative_frame_size`, `empty_frame`,
-                `short_frame`, `frame_too_large`) and no frame came before it in `data`; when frames came before it,
-                they are returned and `error` is set. Every later call raises it again.
+            ProtocolError: malformed size (`negative_frame_size`, `empty_frame`, `short_frame`, `frame_too_large`). If
+                `data` has complete frames before it, these are returned, `error` is set, and the next call raises.
+                Every later call raises it again.
         """
         if self.error is not None:
             raise self.error
@@ -90,11 +90,11 @@ class FrameDecoder:
         return self._cut(data) if data else []
 
     def discard(self) -> None:
-        """Forgets the incomplete frame; the stream is not read any further."""
+        """Drops the incomplete frame; the rest of the stream is ignored."""
         self.partial = None
 
     def _joined(self, partial: bytearray, data: bytes) -> bytes:
-        """Adds to the incomplete frame; returns everything once it is complete, else nothing."""
+        """Appends to the incomplete frame; returns all bytes once it is complete, otherwise empty bytes."""
         partial += data
         if len(partial) < self._wanted:
             return b""

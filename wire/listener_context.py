@@ -1,4 +1,4 @@
-"""What the connections of one listener share: its settings, its counters, its loop, and the list of themselves."""
+"""Shared state of a listener's connections: settings, counters, loop, and the set of open connections."""
 
 import asyncio
 from typing import Final
@@ -17,21 +17,21 @@ from wire.turns import Turns
 from wire.unread_responses import UnreadResponses
 
 LOG_INTERVAL_MS: Final = 1_000
-"""Time between two log lines about the same fault of peers [ms]."""
+"""Minimum time between two log lines about the same error of peers [ms]."""
 
 
 class ListenerContext:
-    """What the connections of one listener share.
+    """Shared state of a listener's connections.
 
     Attributes:
         channels: the open connections.
         all_closed: set while `channels` is empty.
-        limits: who may connect.
-        held: refused connections that are closed later.
-        requests: the bound on requests that no handler has seen, and on the time that one may take to arrive. Other
-            listeners of the process may share it.
-        turns: the connections that wait for their next turn.
-        unread: the bound on responses that peers leave unread; shared likewise.
+        limits: connection limits.
+        held: refused connections that are closed after a delay.
+        requests: bound on the size and receive time of unhandled requests; may be shared with other listeners of the
+            process.
+        turns: queue of connections that wait for their next turn.
+        unread: bound on unread responses; may be shared as well.
     """
 
     __slots__ = (

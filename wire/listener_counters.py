@@ -1,4 +1,4 @@
-"""What a listener counts."""
+"""Counters of a listener."""
 
 from collections import Counter, defaultdict
 from typing import Any, Final
@@ -9,12 +9,12 @@ _API_NAMES: Final[dict[int, str]] = {key.value: key.name for key in ApiKey}
 
 
 class ListenerCounters:
-    """Counts since the listener started. Reasons and api keys are of a fixed set, so that nothing grows with peers.
+    """Counts since the listener started. Reasons and api keys are fixed sets, so that peers cannot make them grow.
 
     Attributes:
         accepted: connections accepted.
-        accept_errors: accepts that failed for want of descriptors or memory.
-        accept_waits: connections that had to wait for the limits of connections; those behind them waited too.
+        accept_errors: accepts that failed for lack of file descriptors or memory.
+        accept_waits: connections delayed by connection limits; later ones in the backlog waited behind them.
         closed: ended connections by reason.
         frames: whole frames received.
         requests: requests handed to the handler, by api key.
@@ -43,7 +43,7 @@ class ListenerCounters:
         self.bytes_sent = 0
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain values, for a status page."""
+        """Returns the counts as plain values, for a status page."""
         return {
             "accepted": self.accepted,
             "accept_errors": self.accept_errors,
@@ -57,7 +57,7 @@ class ListenerCounters:
 
 
 class AuthenticationCounters:
-    """Authentications by SASL since the listener started, by the names of Kafka's metrics (`...-total`)."""
+    """Counts of SASL authentications since the listener started, named after Kafka's metrics (`...-total`)."""
 
     __slots__ = (
         "failed_authentications",
@@ -73,7 +73,7 @@ class AuthenticationCounters:
         self.failed_reauthentications = 0
 
     def snapshot(self) -> dict[str, int]:
-        """Plain values, for a status page."""
+        """Returns the counts as plain values, for a status page."""
         return {
             "failed_authentications": self.failed_authentications,
             "failed_reauthentications": self.failed_reauthentications,

@@ -1,8 +1,8 @@
-"""PushTelemetry (72) version 0: the hot request, read and answered by its fixed shape.
+"""PushTelemetry (72) version 0, by far the most frequent request: reader and writer for its fixed layout.
 
-Everything else goes through `wire.request_reader` and `kio`'s writers; a property test holds this reader equal to
-`kio`'s. It differs in one thing: a NULL payload, which librdkafka before 2.10.1 sends, is read as an empty one, since
-the protocol has no null there and the client means a heartbeat.
+All other requests use `wire.request_reader` and `kio`'s writers. A property test compares this reader with `kio`'s. One
+difference: a NULL payload, which librdkafka before 2.10.1 sends, is read as an empty one, since the field is not
+nullable and the client means a heartbeat.
 """
 
 import functools
@@ -41,7 +41,7 @@ class PushTelemetry(NamedTuple):
 
 
 def read_push_telemetry(data: bytes, position: int) -> PushTelemetry:
-    """Reads the body of a push from `position` on; what follows the body is ignored, as by Kafka.
+    """Reads the body of a push from `position` on; bytes after the body are ignored, as in Kafka.
 
     Raises:
         ProtocolError: `malformed_body`.
@@ -56,15 +56,15 @@ def read_push_telemetry(data: bytes, position: int) -> PushTelemetry:
     except (UnreadableError, IndexError, struct.error) as error:
         raise ProtocolError("malformed_body", f"PushTelemetryRequest v0: {error}") from error
     fields = _instance_id(instance_id), subscription_id, terminating != 0, compression_type, data[start:end]
-    return tuple.__new__(PushTelemetry, fields)  # what PushTelemetry(*fields) does, without a call in Python
+    return tuple.__new__(PushTelemetry, fields)  # same as PushTelemetry(*fields), without a Python call
 
 
 @functools.lru_cache(_IDS_KEPT)
 def _instance_id(content: bytes) -> uuid.UUID | None:
-    """Clients push again and again, and making a UUID costs as much as reading the rest of the push."""
+    """UUID of the id's bytes, cached: clients push repeatedly, and a UUID costs as much as the rest of the reading."""
     return None if content == _ZERO_ID else uuid.UUID(bytes=content)
 
 
 def encode_push_telemetry_response(correlation_id: int, throttle_time_ms: int, error_code: int) -> bytes:
-    """The whole response to a push, size prefix and header included, ready for `Channel.respond`."""
+    """Encodes the complete response to a push with size prefix and header, ready for `Channel.respond`."""
     return _RESPONSE.pack(_RESPONSE_SIZE, correlation_id, 0, throttle_time_ms, error_code, 0)

@@ -1,15 +1,16 @@
-"""The bound on what all connections hold of requests that no handler has seen, and the time that a request may take to
-arrive.
+"""Bound on the memory of unhandled requests over all connections, and on the time in which a request must arrive.
+
 
 One connection holds at most one request and one chunk; a few dozen that never finish theirs hold hundreds of megabytes.
-Closing the connection that happens to pass the bound would close the clients and leave those who hold the memory. So
-the heaviest connection of the heaviest address is closed, again and again, until an eighth of the bound is free. The
-weight of a connection is what it holds times how long it has held it [B ms]: a push in two segments is held for
-milliseconds, however large it is, and weighs nothing beside requests that are parked. Addresses are compared first, so
-that thousands of connections that hold little each weigh what they hold together. No address has a fixed share: a whole
-fleet behind one address is not limited before memory is short, and then by its own heaviest connections.
+Closing the connection that happens to exceed the bound would close working clients instead of those that occupy the
+memory. So the heaviest connection of the heaviest address is closed, repeatedly, until an eighth of the bound is free
+(docs/decisions/022-who-is-closed-when-memory-is-short.md). The weight of a connection is its buffered bytes times how
+long they have been buffered [B ms]: a large push in two TCP segments is buffered for milliseconds and weighs little
+compared with a request that never finishes. Addresses are compared first, so that thousands of connections with few
+bytes each count with their sum. No address has a fixed share: a fleet behind one address is limited only when memory is
+short, and then by its own heaviest connections.
 
-A connection at rest holds nothing and is not known here.
+A connection without buffered input is not listed here.
 """
 
 import heapq
@@ -20,20 +21,19 @@ from wire.network import network_of
 from wire.open_connection import OpenConnection
 
 _FREED_SHARE: Final = 8
-"""An eighth of the bound is free after connections were closed, so that weighing them all costs next to nothing."""
+"""An eighth of the bound is freed at once, so that the comparison of all connections is rare."""
 
 
 class RequestBuffers:
-    """What the connections of all listeners of a process hold of incomplete and waiting requests.
+    """Incomplete and waiting requests of all connections of a process.
 
     Args:
-        max_bytes: the bound [B]. It is passed by what one connection's latest chunk holds, for as long as it takes to
-            close others.
-        timeout_ms: how long a request may take from its first byte to its last [ms, monotonic].
+        max_bytes: the bound [B]. It may be exceeded by one chunk until other connections are closed.
+        timeout_ms: maximum time from the first to the last byte of a request [ms, monotonic].
 
     Attributes:
         max_bytes: as given.
-        held_bytes: what is held now [B].
+        held_bytes: size of buffered requests now [B].
     """
 
     __slots__ = ("_since_ms", "_timeout_ms", "held_bytes", "max_bytes")
@@ -42,10 +42,10 @@ class RequestBuffers:
         self.max_bytes = max_bytes
         self.held_bytes = 0
         self._timeout_ms = timeout_ms
-        self._since_ms: dict[OpenConnection, int] = {}  # by the time, oldest first
+        self._since_ms: dict[OpenConnection, int] = {}  # oldest first
 
     def note(self, channel: OpenConnection, before: int, now: int) -> None:
-        """Takes note of a connection that held `before` and holds `now` [B]."""
+        """Records that a connection's buffered size changed from `before` to `now` [B]."""
         self.held_bytes += now - before
         if not before:
             self._since_ms[channel] = channel.last_active_ms
@@ -53,18 +53,18 @@ class RequestBuffers:
             del self._since_ms[channel]
 
     def restart(self, channel: OpenConnection, now_ms: int) -> None:
-        """The time of a connection that holds something begins at `now_ms`: what it holds is of a later request."""
+        """Restarts the receive time of a connection at `now_ms`: its buffered bytes belong to a later request."""
         del self._since_ms[channel]
         self._since_ms[channel] = now_ms
 
     def held_by(self, listener_name: str) -> int:
-        """What the connections of one listener hold [B]; for a status page."""
+        """Size of the buffered requests of one listener [B]; for a status page."""
         return sum(each.buffered_bytes for each in self._since_ms if each.listener_name == listener_name)
 
     def expire(self, now_ms: int) -> None:
-        """Closes the connections whose request is not complete within the time, however much of it still arrives.
+        """Closes connections with a request that did not arrive completely within `timeout_ms`.
 
-        A connection that is not read from for our own sake has its time begin again.
+        The time restarts for a connection on which this side has paused reading.
         """
         late = []
         for channel, since_ms in self._since_ms.items():
@@ -77,7 +77,7 @@ class RequestBuffers:
                 continue
             channel.shed(
                 CloseReason.REQUEST_UNFINISHED,
-                "closed a connection whose request did not arrive in time",
+                "wire.request_timed_out",
                 f"{channel.buffered_bytes} bytes of it arrived within request.receive.timeout.ms ({self._timeout_ms})",
             )
 
@@ -100,7 +100,7 @@ class RequestBuffers:
     def _shed(self, channel: OpenConnection) -> None:
         channel.shed(
             CloseReason.RECEIVE_BUFFERS_FULL,
-            "closed the connections that held most of incomplete requests for longest",
+            "wire.request_memory_exceeded",
             f"{self.held_bytes} bytes are held over all connections, queued.max.request.bytes is {self.max_bytes}; "
             f"this one held {channel.buffered_bytes}",
         )

@@ -29,7 +29,7 @@ Read = Callable[[bytes, int], tuple[Any, int]]
 
 
 class UnreadableError(Exception):
-    """The bytes do not follow the schema; the text says where. Never raised outside of `wire`."""
+    """Bytes that do not match the schema; the text describes the position. Never raised outside of `wire`."""
 
 
 def read_uvarint(data: bytes, position: int) -> tuple[int, int]:
@@ -57,7 +57,7 @@ def read_uvarint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(data: bytes, position: int) -> int:
-    """Skips the tagged fields at `position`, none of which is known; returns the position after them.
+    """Skips the tagged fields at `position`, all unknown; returns the position after them.
 
     Raises:
         UnreadableError, IndexError: the data ends within them.
@@ -146,16 +146,16 @@ _FIXED: Final[dict[str, Read]] = {
 
 
 def _compact_length(data: bytes, position: int) -> tuple[int, int]:
-    """A length of the flexible versions: 0 is null, else one more than the length."""
+    """Reads a length of flexible versions: 0 for null, otherwise the length plus one."""
     value = data[position]
-    if value < 0x80:  # nearly every one: a request may have thousands of topics
+    if value < 0x80:  # the usual case, inlined: a request may have thousands of topics
         return value - 1, position + 1
     value, position = read_uvarint(data, position)
     return value - 1, position
 
 
 def _sized(length: Read, nullable: bool, *, text: bool) -> Read:
-    """A string or bytes behind a length that is negative for null."""
+    """Builds the reader of a string or bytes with a length prefix that is negative for null."""
 
     def read(data: bytes, position: int) -> tuple[str | bytes | None, int]:
         count, position = length(data, position)
@@ -176,7 +176,7 @@ def _array(length: Read, element: Read, nullable: bool) -> Read:
             if nullable:
                 return None, position
             raise UnreadableError("null where an array is required")
-        # No element is shorter than a byte, so a wrong count is detected before any work is done.
+        # An element takes at least one byte, so a wrong count is detected before any element is read.
         if count > min(len(data) - position, MAX_ARRAY_ELEMENTS):
             raise UnreadableError(f"an array of {count} elements in {len(data) - position} bytes")
         elements = []
@@ -189,7 +189,7 @@ def _array(length: Read, element: Read, nullable: bool) -> Read:
 
 
 def _nullable_entity(read_entity: Read) -> Read:
-    """A struct that may be null (KIP-893): a negative byte for null, else another byte before it."""
+    """Builds the reader of a nullable struct (KIP-893): prefixed by one byte, negative for null."""
 
     def read(data: bytes, position: int) -> tuple[Any, int]:
         (marker,) = struct.unpack_from(">b", data, position)
@@ -232,7 +232,7 @@ def _field_reader(field: dataclasses.Field[Any], *, flexible: bool) -> Read:
 
 @functools.cache
 def _entity_reader(entity_type: Any) -> Read:
-    """Builds the reader of one of `kio`'s classes, once."""
+    """Builds the reader of a `kio` class; cached."""
     flexible: bool = entity_type.__flexible__
     plain: list[tuple[str, Read]] = []
     tagged: dict[int, tuple[str, Read]] = {}

@@ -1,6 +1,6 @@
-"""A connection whose client has to say who it is: by its certificate, by SASL, or both; then SASL decides, as in Kafka.
+"""A connection that authenticates its client: by TLS certificate, SASL, or both; with both, the principal is SASL's.
 
-What SASL's exchange means stands in `wire.sasl.authenticator`; a connection's other work in `wire.tcp_channel`.
+See `wire.sasl.authenticator` for the SASL exchange, `wire.tcp_channel` for the rest of a connection.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ from wire.tcp_channel import TcpChannel
 log = structlog.get_logger(__name__)
 
 _MIN_REAUTH_INTERVAL_MS: Final = 1_000
-"""Between two re-authentications of one connection (KIP-368)."""
+"""Minimum time between two re-authentications of one connection [ms] (KIP-368)."""
 
 
 class SecureContext:
-    """What the connections of one listener share beside `ListenerContext`.
+    """State that the connections of one listener share, in addition to `ListenerContext`.
 
     Attributes:
-        security: of the listener, as it is now.
-        handshakes: the connections that are not let in yet.
-        counters: of authentications.
-        checks: of passwords.
+        security: current security settings of the listener.
+        handshakes: connections that are not authenticated yet.
+        counters: counts of authentications.
+        checks: password checks.
     """
 
     __slots__ = ("checks", "counters", "handshakes", "security")
@@ -48,11 +48,12 @@ class SecureContext:
         self.security = security
         self.handshakes = handshakes
         self.counters = counters
-        # Half of the handshakes at most wait for a check, and are not ended; the others make room for new connections.
+        # At most half of the unfinished handshakes wait for a check, which exempts them from eviction; the other half
+        # can be closed in favour of new connections.
         self.checks = PasswordChecks(handshakes.max_unfinished // 2)
 
     def check(self, check: PasswordCheck, network: str, loop: asyncio.AbstractEventLoop) -> asyncio.Future[bool | None]:
-        """Has a password checked beside the loop; see `PasswordChecks.submit`."""
+        """Submits a password check to a thread; see `PasswordChecks.submit`."""
         return self.checks.submit(check, network, loop)
 
 
@@ -60,9 +61,9 @@ class SecureChannel(TcpChannel):
     """A connection behind TLS, SASL or a load balancer; see `TcpChannel`.
 
     Args:
-        context, shared: what it has in common with others.
-        security: of the listener when the connection came.
-        handshake: of this connection.
+        context, shared: shared state of the listener's connections.
+        security: the listener's security settings when the connection was accepted.
+        handshake: the connection's entry in `Handshakes`.
         connection_id, client_address, client_port: as in `Channel`.
         place: as in `TcpChannel`.
     """
@@ -118,7 +119,7 @@ class SecureChannel(TcpChannel):
                 self.principal = self._identity(transport)
             super().connection_made(transport)
         except ProtocolError as error:
-            # Nobody is refused by a connection that the handler has never seen.
+            # The handler must know the connection before a failed authentication reports its end.
             super().connection_made(transport)
             self._refuse(error)
         sasl = self._security.sasl
@@ -128,11 +129,11 @@ class SecureChannel(TcpChannel):
             self._begin(sasl)
 
     def eof_received(self) -> bool:
-        """Called by the loop: the peer sends no more. TLS closes both ways at once."""
+        """Called by the loop: the peer has closed its side. TLS closes both directions at once."""
         return super().eof_received() and self._security.tls is None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop: the connection is gone."""
+        """Called by the loop: the connection has ended."""
         self._handshake.finish()
         if self._check is not None:
             self._check.cancel()
@@ -141,7 +142,7 @@ class SecureChannel(TcpChannel):
 
     @property
     def is_authenticated(self) -> bool:
-        """See `Channel.is_authenticated`; False as well while a session is renewed."""
+        """See `Channel.is_authenticated`; also False during re-authentication."""
         return self._authenticator is None
 
     def _begin(self, sasl: SaslSettings) -> None:
@@ -152,7 +153,7 @@ class SecureChannel(TcpChannel):
         """The principal of the client's certificate.
 
         Raises:
-            ProtocolError: no rule names this client, or its certificate cannot be read.
+            ProtocolError: no principal mapping rule matches, or the certificate cannot be read.
         """
         connection = cast(ssl.SSLObject, transport.get_extra_info("ssl_object"))
         certificate = connection.getpeercert(binary_form=True)
@@ -171,12 +172,12 @@ class SecureChannel(TcpChannel):
     def _handle_push(self, data: bytes, now_ms: int) -> bool:
         sasl = self._shared.security.sasl
         if self._authenticator is not None or (sasl is not None and sasl.max_reauth_ms):
-            return False  # each frame is looked at
+            return False  # every frame is checked for expired sessions and re-authentication
         return super()._handle_push(data, now_ms)
 
     def _handle(self, frame: bytes) -> None:
         if self._authenticator is None:
-            # Who is no user any more cannot renew a session.
+            # The current settings, so that a removed user cannot renew its session.
             sasl = self._shared.security.sasl
             if sasl is None or sasl.max_reauth_ms == 0 or not self._renews(sasl, frame):
                 super()._handle(frame)
@@ -197,7 +198,7 @@ class SecureChannel(TcpChannel):
             handler.authentication_took(clock() - started_ns)
 
     def _follow(self, authenticator: SaslAuthenticator, step: SaslStep, slot: int) -> None:
-        """Does what an exchange's step asks for."""
+        """Applies the result of one SASL step to the connection."""
         if step.check is not None:
             self.mute()
             self._handshake.wait_for_node()
@@ -227,14 +228,15 @@ class SecureChannel(TcpChannel):
         self.unmute()
 
     def _put_off(self) -> None:
-        """Closes without an answer, since the password was not checked: Kafka's clients try again after a pause, while
-        SASL_AUTHENTICATION_FAILED, the only error that there is here, would be final to them.
+        """Closes without a response because the password was not checked: Kafka's clients reconnect after a pause,
+        whereas SASL_AUTHENTICATION_FAILED, the only error code that fits here, is fatal to them.
         """
         context = self._context
         count = context.limiter.admit(CloseReason.TOO_MANY_PASSWORD_CHECKS, context.time.hi_res_clock_ms())
         if count:
             log.warning(
-                "closed connections whose passwords could not be checked in time: more come than can be checked",
+                "wire.password_checks_overloaded",
+                message="closed connections because passwords arrive faster than they can be checked",
                 reason=CloseReason.TOO_MANY_PASSWORD_CHECKS.value,
                 listener=self.listener_name,
                 client=self.client_address,
@@ -243,11 +245,11 @@ class SecureChannel(TcpChannel):
         self.close(CloseReason.TOO_MANY_PASSWORD_CHECKS)
 
     def revoke(self, security: ListenerSecurity) -> bool:
-        """Ends the session if its user, or the credential with which it began, is not in force any more; requests in
-        flight are answered.
+        """Ends the session if its user was removed, or the credential that it used has changed; requests in flight are
+        answered.
 
         Returns:
-            True if it ends.
+            True if the session ends.
         """
         credential = self._credential
         if credential is None or security.sasl is None or security.sasl.store.holds(self.principal.name, credential):
@@ -272,7 +274,7 @@ class SecureChannel(TcpChannel):
         self._connection.bound_frames(None, settings.socket_request_max_bytes, "socket.request.max.bytes")
 
     def _turn_away(self, authenticator: SaslAuthenticator, step: SaslStep, slot: int) -> None:
-        """Tells a client after a moment that it is not let in, and closes."""
+        """Sends the authentication error after `failure_delay_ms`, and closes the connection."""
         context = self._context
         assert step.failure is not None
         reason: str = step.failure.value
@@ -284,7 +286,7 @@ class SecureChannel(TcpChannel):
         count = context.limiter.admit(reason, context.time.hi_res_clock_ms())
         if count:
             log.warning(
-                "a client did not prove who it is",
+                "wire.authentication_failed",
                 reason=reason,
                 detail=step.detail,
                 user=authenticator.user or "(none that exists)",
@@ -308,7 +310,7 @@ class SecureChannel(TcpChannel):
         """True if the frame begins a re-authentication (KIP-368).
 
         Raises:
-            ProtocolError: `session_expired`, it is another request, and the session is over.
+            ProtocolError: `session_expired`, the session has expired and the frame is another request.
         """
         now_ms = self._context.time.hi_res_clock_ms()
         is_handshake = frame[:2] == int(ApiKey.SASL_HANDSHAKE).to_bytes(2)

@@ -25,16 +25,16 @@ from wire.software import UNKNOWN_SOFTWARE
 log = structlog.get_logger(__name__)
 
 _TURN_FRAMES: Final = 100
-"""Frames of one connection that are handled before others get their turn. As many pushes wait for their commit at most
-(`max_in_flight_requests`); a turn of 1,000 Metadata requests would keep others waiting for a quarter of a second.
+"""Maximum number of frames that one connection handles per turn. `max_in_flight_requests` limits pushes to the same
+number; 1,000 Metadata requests in one turn would delay other connections by a quarter of a second.
 """
 
 _TURN_BYTES: Final = 64 * 1024
-"""Likewise, their bytes: what a large frame takes is more than its share already."""
+"""Maximum size of these frames [B]. A single larger frame ends the turn."""
 
 
 def as_protocol(channel: "TcpChannel") -> asyncio.Protocol:
-    """The channel as the loop knows it: it has the methods, and is not derived from the class."""
+    """Casts the channel to `asyncio.Protocol`: it has the methods, but is not a subclass."""
     return cast(asyncio.Protocol, channel)
 
 
@@ -45,14 +45,14 @@ def _lost_reason(error: Exception | None) -> CloseReason:
 
 
 class TcpChannel:
-    """A connection; see `wire.channel.Channel` for what handlers may rely on. Plaintext by itself; see
-    `wire.secure_channel` for the others. To the loop it is an `asyncio.Protocol`, by its methods: a class that is
-    derived from one written in Python cannot be compiled to a native one.
+    """A plaintext connection; see `wire.channel.Channel` for the interface of request handlers, and
+    `wire.secure_channel` for TLS and SASL. It implements the methods of `asyncio.Protocol` without inheriting from it:
+    mypyc cannot compile a subclass of a Python class to a native class (docs/decisions/007-mypyc.md).
 
     Args:
-        context: what it shares with the listener's other connections.
+        context: shared state of the listener's connections.
         connection_id, client_address, client_port: as in `Channel`.
-        place: what it has of the listener's limits, given back at its end.
+        place: the connection's place in the connection limits, released when the connection ends.
     """
 
     __slots__ = (
@@ -129,7 +129,7 @@ class TcpChannel:
 
     def flush(self) -> None:
         """See `Channel.flush`."""
-        # A client that awaits each response has nothing waiting: its response leaves, and nothing else changes.
+        # A client that awaits each response has no waiting frames: the response is written, nothing else changes.
         if not self._connection.blocked and not self._is_pumping and self._transport is not None:
             self._write(self._transport, self._connection.data_to_send())
         else:
@@ -159,7 +159,7 @@ class TcpChannel:
         self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Ends the connection at once, whatever its peer has not read."""
+        """Ends the connection at once; unread responses are dropped."""
         if self._transport is None:
             return
         if self._close_reason is None:
@@ -169,12 +169,12 @@ class TcpChannel:
         self._transport.abort()
 
     def shed(self, reason: CloseReason, event: str, detail: str) -> None:
-        """Ends the connection at once for the sake of others; `event` and `detail` tell an operator why."""
+        """Ends the connection at once because a shared limit is exceeded; logs `event` and `detail`."""
         self._report(event, reason, detail)
         self.abort(reason)
 
     def drain(self, reason: CloseReason = CloseReason.LISTENER_STOPPED) -> None:
-        """Handles no further request and closes once those in flight are answered."""
+        """Stops handling requests; closes the connection after the responses in flight."""
         self._connection.drain()
         self._end_reason = self._end_reason or reason
         self._pump()
@@ -186,33 +186,33 @@ class TcpChannel:
 
     @property
     def is_ending(self) -> bool:
-        """True if it is closing, or will be when its requests in flight are answered."""
+        """True if the connection is closing, or closes after the responses in flight."""
         return self._close_reason is not None or self._end_reason is not None
 
     @property
     def buffered_bytes(self) -> int:
-        """What it holds of requests that no handler has seen [B]."""
+        """Size of received requests that are not yet handled [B]."""
         return self._buffered
 
     @property
     def is_held_up(self) -> bool:
-        """True if it is not read from for our own sake."""
+        """True if this side has paused reading."""
         return self._connection.is_held_up
 
     @property
     def unread_bytes(self) -> int:
-        """What it holds of responses that its peer has not read [B]."""
+        """Size of responses that the peer has not read [B]."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
     def last_active_ms(self) -> int:
-        """When it was last used [ms, monotonic]."""
+        """Time of the last activity [ms, monotonic]."""
         return self._last_active_ms
 
     def expire(self, now_ms: int) -> None:
-        """Ends the connection if nothing arrived for `connections_max_idle_ms`, or if closing it takes too long.
+        """Ends the connection if no data arrived for `connections_max_idle_ms`, or if closing it takes too long.
 
-        A muted one is not idle: it is kept from sending, and its time starts anew when it is unmuted.
+        A muted connection is not idle, since its client cannot send; its idle time restarts when it is unmuted.
         """
         settings = self._context.settings
         if self._close_reason is not None:
@@ -254,7 +254,7 @@ class TcpChannel:
                 requests.close_heaviest(now_ms)
 
     def eof_received(self) -> bool:
-        """Called by the loop: the peer sends no more. What it sent is still answered."""
+        """Called by the loop: the peer has closed its side. Requests that it sent are still answered."""
         self._connection.end_input()
         is_cut = self._connection.is_cut
         self._end_reason = CloseReason.TRUNCATED_FRAME if is_cut else CloseReason.CLIENT_CLOSED
@@ -262,18 +262,18 @@ class TcpChannel:
         return True
 
     def pause_writing(self) -> None:
-        """Called by the loop: the peer leaves too much unread."""
+        """Called by the loop: too many responses are unread."""
         self._connection.peer_reads = False
         self._settle()
 
     def resume_writing(self) -> None:
-        """Called by the loop: the peer has read."""
+        """Called by the loop: the peer has read enough responses."""
         self._connection.peer_reads = True
         self._last_active_ms = self._context.time.hi_res_clock_ms()
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop: the connection is gone; tells the handler."""
+        """Called by the loop: the connection has ended. Notifies the handler."""
         context = self._context
         lost = _lost_reason(exc)
         reason = self._close_reason or self._end_reason or lost
@@ -289,11 +289,11 @@ class TcpChannel:
         try:
             context.handler.connection_lost(self, str(reason))
         except Exception:
-            log.exception("a request handler failed to take note of an ended connection", reason=str(reason))
+            log.exception("wire.connection_lost_callback_failed", reason=str(reason))
 
     def _handle_push(self, data: bytes, now_ms: int) -> bool:
-        """Has the handler take a chunk that is one push, as nearly all are; False if it is to be handled as any other
-        request.
+        """Passes a chunk that is a single push, the usual case, to `RequestHandler.push`; False if the chunk must take
+        the general path.
         """
         context, connection = self._context, self._connection
         if self._is_pumping or context.unread.left_bytes < 0:
@@ -317,7 +317,7 @@ class TcpChannel:
         return True
 
     def _pump(self) -> None:
-        """Handles what may be handled, writes what may leave, until neither is left or others need their turn."""
+        """Handles waiting frames and writes responses until none is left, or the connection's turn ends."""
         if self._is_pumping or self._transport is None:
             return
         self._is_pumping = True
@@ -344,7 +344,7 @@ class TcpChannel:
                 self._handle(frame)
                 frames += 1
                 taken += len(frame)
-                if frames > 1:  # one alone, which is the usual case, is not worth the look
+                if frames > 1:  # a single frame is the usual case: save reading the clock
                     now_ms = self._context.time.hi_res_clock_ms()
                     if frames == 2:
                         started_ms = now_ms
@@ -355,7 +355,7 @@ class TcpChannel:
             if not connection.has_output:
                 return
             written += self._write(transport, connection.data_to_send())
-            # What left has made room for frames that wait for it, if there are any.
+            # Written responses may have freed slots for frames that wait.
             if not connection.may_take:
                 return
         if connection.has_output:
@@ -387,21 +387,21 @@ class TcpChannel:
         return size
 
     def _continue_soon(self) -> None:
-        """Continues at its next turn; the loop writes in between, and reports when the peer does not read."""
+        """Queues the next turn; in between the loop writes, and calls `pause_writing` if the peer does not read."""
         if not self._continues:
             self._continues = True
             self._context.turns.wait_for(self)
 
     def take_turn(self) -> None:
-        """Continues with what it has to handle; called by `wire.turns.Turns`."""
+        """Continues with the waiting frames; called by `wire.turns.Turns`."""
         self._continues = False
         self._pump()
 
     def _settle(self) -> None:
-        """Makes the transport follow the connection: reading or not, closed once all is answered.
+        """Applies the connection's state to the transport: reading or paused, closed after the last response.
 
-        Whether it reads is asked and not remembered: the loop begins to read after `connection_made`, even if that
-        muted the channel; the first chunk then stops it.
+        Queries the transport for its reading state, because the loop begins to read after `connection_made` even if
+        that call muted the channel; the first chunk then pauses reading.
         """
         if self._transport is None or self._close_reason is not None:
             return
@@ -420,19 +420,19 @@ class TcpChannel:
         self._account()
 
     def _account(self) -> None:
-        """Keeps the listener's sum of buffered bytes."""
+        """Updates the process's sum of buffered request bytes."""
         buffered = self._connection.buffered_bytes
         if buffered != self._buffered:
             self._context.requests.note(self, self._buffered, buffered)
             self._buffered = buffered
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Closes the connection of a peer that does not speak Kafka's protocol, or not the part that is served."""
+        """Closes a connection after a malformed request, or one of an API that is not served."""
         known = isinstance(error, ApiNotServedError) and self._context.handler.not_served(
             self, error.api_key, error.client_id
         )
         if not known:
-            self._report("closed the connection of a malformed peer", error.reason, error.detail)
+            self._report("wire.connection_malformed", error.reason, error.detail)
         self.close(error.reason)
 
     def _report(self, event: str, reason: str, detail: str) -> None:
@@ -449,12 +449,12 @@ class TcpChannel:
             )
 
     def _fail(self, error: Exception) -> None:
-        """Closes the connection on which our own side failed."""
+        """Closes the connection after an error of this node, such as an exception of the request handler."""
         context = self._context
         count = context.limiter.admit(CloseReason.HANDLER_ERROR, context.time.hi_res_clock_ms())
         if count:
             log.error(
-                "closed a connection: the request handler failed",
+                "wire.request_handler_failed",
                 listener=self.listener_name,
                 connection_id=self.connection_id,
                 connections=count,

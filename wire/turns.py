@@ -1,8 +1,8 @@
-"""Whose turn it is among the connections that have more to handle than one turn allows.
+"""Fair queue of connections that have more frames waiting than one turn allows.
 
-Hundreds of them, each with its turn in every iteration of the loop, hold up everything else by seconds: a push is
-answered in the iteration after the one in which it is read. So they wait in one queue, and an iteration gives turns for
-a few milliseconds. A client that sends one request and awaits its response never waits in it.
+If hundreds of them each took a turn in every iteration of the loop, all other work would be delayed by seconds: a push
+is answered in the iteration after the one that reads it. So they wait in one queue, and one iteration runs turns for a
+few milliseconds only. A client that sends one request and awaits its response is never queued.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from base.clock import Time
 from wire.open_connection import OpenConnection
 
 TURN_MS: Final = 5
-"""How long a turn takes from its second request on, and how long the queue takes of one iteration of the loop [ms]."""
+"""Maximum time of a turn from its second request on, and of the queue in one iteration of the loop [ms]."""
 
 
 class Turns:
-    """The connections of one listener that wait for their next turn.
+    """Queue of a listener's connections that wait for their next turn.
 
     Args:
-        loop, time: the listener's.
+        loop, time: loop and clock of the listener.
     """
 
     __slots__ = ("_is_coming", "_is_giving", "_loop", "_time", "_waiting")
@@ -34,11 +34,11 @@ class Turns:
 
     @property
     def turn_ms(self) -> int:
-        """How long a turn takes that begins now [ms]: outside the queue two requests and no more, while others wait."""
+        """Maximum time of a turn that begins now [ms]; 0 (two requests) outside the queue while others wait in it."""
         return TURN_MS if self._is_giving or not self._waiting else 0
 
     def wait_for(self, channel: OpenConnection) -> None:
-        """Puts a connection at the end of the queue; its turn comes in a later iteration of the loop."""
+        """Appends a connection to the queue; its turn follows in a later iteration of the loop."""
         self._waiting.append(channel)
         self._give_soon()
 
@@ -48,7 +48,7 @@ class Turns:
             self._loop.call_soon(self._give)
 
     def _give(self) -> None:
-        """Gives turns until `TURN_MS` have passed, at most one to each connection."""
+        """Runs turns until `TURN_MS` have passed, at most one per connection."""
         self._is_coming = False
         self._is_giving = True
         ends_ms = self._time.hi_res_clock_ms() + TURN_MS
@@ -57,7 +57,7 @@ class Turns:
                 self._waiting.popleft().take_turn()
                 if self._time.hi_res_clock_ms() >= ends_ms:
                     break
-        finally:  # a fault in one turn must not end the turns of all
+        finally:  # an error in one turn must not stop the queue
             self._is_giving = False
             if self._waiting:
                 self._give_soon()

@@ -1,8 +1,8 @@
-"""The bound on what the peers of all listeners leave unread of their responses, all together.
+"""Bound on the memory of unread responses over all connections of a process.
 
-One connection holds at most `write_high_water_bytes` and a response; thousands that never read hold gigabytes. What a
-transport holds falls when its peer reads, and nobody is told. So nothing is added up: whenever enough was sent that the
-bound may be passed, every connection is asked what it holds, and those that hold most are closed while it is too much.
+One connection buffers at most `write_high_water_bytes` and a response; thousands that never read buffer gigabytes. A
+transport's buffer shrinks as its peer reads, without a callback. So no running total is kept: whenever enough was sent
+to possibly exceed the bound, the buffers of all connections are summed, and the largest are closed until it is met.
 """
 
 import asyncio
@@ -13,19 +13,20 @@ from wire.close_reason import CloseReason
 from wire.open_connection import OpenConnection
 
 _LEAST_SHARE: Final = 8
-"""An eighth of the bound is sent between two reviews at least, so that they cost next to nothing."""
+"""At least an eighth of the bound is sent between two reviews, so that they are rare."""
 
 
 class UnreadResponses:
-    """What the connections of all listeners of a process hold of responses that their peers have not read.
+    """Unread responses of all connections of a process.
 
     Args:
-        max_bytes: the bound [B]. It may be passed by an eighth, and by what one turn of a connection writes.
+        max_bytes: the bound [B]. It may be exceeded by an eighth, and by the writes of one turn.
 
     Attributes:
-        held_bytes: what was held at the latest review, after it [B].
-        by_listener: the same by the listener's name.
-        left_bytes: what may be sent before the next one [B]; below 0 it is due, and no request is handled before it.
+        held_bytes: size of unread responses after the latest review [B].
+        by_listener: the same by listener name.
+        left_bytes: bytes that may be sent before the next review [B]; below 0 the review is due, and requests wait
+            for it.
     """
 
     __slots__ = ("_connections", "_is_coming", "_max_bytes", "by_listener", "held_bytes", "left_bytes")
@@ -39,17 +40,17 @@ class UnreadResponses:
         self.left_bytes = max_bytes
 
     def watch(self, connections: Collection[OpenConnection]) -> None:
-        """Counts the connections of one more listener; the collection is looked at in each review."""
+        """Adds the connections of a listener; the collection is read again in each review."""
         self._connections.append(connections)
 
     def review_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Reviews in the loop's next iteration: by then it has handed what was just written to the kernel."""
+        """Schedules a review for the loop's next iteration: by then the latest writes have reached the kernel."""
         if not self._is_coming:
             self._is_coming = True
             loop.call_soon(self.review)
 
     def review(self) -> None:
-        """Asks every connection what it holds, and closes those that hold most while that is more than the bound."""
+        """Sums the unread responses of all connections, and closes the largest until the bound is met."""
         self._is_coming = False
         held = [(channel.unread_bytes, channel) for channels in self._connections for channel in channels]
         total = 0
@@ -64,7 +65,7 @@ class UnreadResponses:
                     break
                 channel.shed(
                     CloseReason.RESPONSE_BUFFERS_FULL,
-                    "closed the connections that left most of their responses unread",
+                    "wire.response_memory_exceeded",
                     f"{total} bytes are unread over all connections, queued.max.response.bytes is {self._max_bytes}; "
                     f"this one held {size}",
                 )

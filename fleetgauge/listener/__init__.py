@@ -1,1 +1,1 @@
-"""The listener: which API answers a request, quotas and limits on it, and the way of a push into the log."""
+"""Request handling of the listener: dispatch to APIs, quotas and limits, and appending pushes to the log."""

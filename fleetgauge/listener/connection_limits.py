@@ -29,16 +29,16 @@ _WAITS_FOR_ROOM: Final = "as many connections as max.connections lets in; the ne
 
 
 class NodeConnectionLimits:
-    """`wire`'s `ConnectionLimits`, decided upon by the quota engine.
+    """Implementation of `wire`'s `ConnectionLimits` with the quota engine.
 
     Args:
-        config: the limits, of the node and of its listeners.
-        metrics: where the sensors are registered.
+        config: limits of the node and of its listeners.
+        metrics: registry for the sensors.
         time: the clocks.
-        loop: on which the listeners run.
+        loop: loop of the listeners.
 
     Attributes:
-        quotas: what decides; `update_ip_connection_rate_quota` sets `connection_creation_rate` of addresses.
+        quotas: the connection quotas; `update_ip_connection_rate_quota` sets `connection_creation_rate` of addresses.
 
     Raises:
         ConfigError: a host name of `max.connections.per.ip.overrides` has no address.
@@ -66,10 +66,10 @@ class NodeConnectionLimits:
         self._close_excess: dict[str, Callable[[int], None]] = {}
 
     def look_up(self, config: ServiceConfig) -> dict[str, int] | None:
-        """The overrides by address for `reconfigure`; None if they are as before, and nothing has to be looked up.
+        """Resolves the overrides to addresses for `reconfigure`; None if they are unchanged.
 
         Raises:
-            ConfigError: as above, or a listener's limit was changed to one that it may only start with.
+            ConfigError: as above, or a changed limit of a listener needs a restart.
         """
         for name, limits in self._changed(config).items():
             try:
@@ -81,11 +81,11 @@ class NodeConnectionLimits:
         return resolve_overrides(parse_overrides(config.max_connections_per_ip_overrides))
 
     def reconfigure(self, config: ServiceConfig, overrides: dict[str, int] | None) -> None:
-        """Takes over changed limits; they hold for connections to come, and for those that wait.
+        """Applies changed limits to new and waiting connections.
 
         Args:
-            config: with the limits.
-            overrides: what `look_up` gave.
+            config: configuration with the limits.
+            overrides: result of `look_up`.
         """
         if overrides is not None:
             self.quotas.update_max_connections_per_ip_overrides(overrides)
@@ -99,8 +99,8 @@ class NodeConnectionLimits:
         self._shed()
 
     def on_excess(self, listener_name: str, close_excess: Callable[[int], None]) -> None:
-        """Has `close_excess` called with the number of connections that the node has too many, where that listener
-        should close them: those that were used longest ago.
+        """Registers the callback with which a listener closes its least recently used connections; its argument is the
+        number of connections above the node's limit.
         """
         self._close_excess[listener_name] = close_excess
 
@@ -125,11 +125,11 @@ class NodeConnectionLimits:
         self.quotas.dec(place)
 
     def status(self) -> dict[str, Any]:
-        """How many connections are counted, in plain values."""
+        """Returns the connection counts as plain values."""
         return {"connections": self.quotas.total_count, "addresses": self.quotas.address_count}
 
     def _changed(self, config: ServiceConfig) -> dict[str, dict[str, int]]:
-        """The listeners whose limits differ; one that was not there at the start comes with a restart."""
+        """Returns listeners with changed limits; a new listener needs a restart."""
         return {
             name: limits
             for name, limits in _by_listener(config).items()
@@ -137,7 +137,7 @@ class NodeConnectionLimits:
         }
 
     def _shed(self) -> None:
-        """The inter-broker listener is let in beyond the node's limit: the fullest of the others makes up for it."""
+        """Closes a connection of the fullest other listener: the inter-broker one may exceed the limit of the node."""
         names = [name for name in self._close_excess if self.quotas.max_connections_exceeded(name)]
         if names:
             self._close_excess[max(names, key=self.quotas.listener_count)](self.quotas.excess_connections)

@@ -1,4 +1,4 @@
-"""Dispatch: which of our APIs answers a request. What each answers stands in `fleetgauge.listener.apis`."""
+"""Dispatches requests to the handlers of the served APIs. See `fleetgauge.listener.apis` for the handlers."""
 
 from collections.abc import Callable
 
@@ -19,17 +19,17 @@ Handler = Callable[[Channel, Request], bytes | None]
 
 
 class RequestDispatcher:
-    """The listener's request handler: looks the API up, has its time recorded where a request quota is set, and tells
-    the manager of ended connections.
+    """Request handler of the listener: calls the handler of the API, records request time if a request quota is set,
+    and notifies the manager of ended connections.
 
     Args:
-        table: the APIs that are served; requests of others never arrive here (`wire` closes their connection).
+        table: the served APIs; for other requests `wire` closes the connection.
         cluster: answers Metadata and DescribeCluster.
         subscriptions: answers GetTelemetrySubscriptions.
         pushes: answers PushTelemetry.
-        manager: is told of every connection that ends.
-        misdirected: takes note of clients that ask for records.
-        request_quota: records what requests take.
+        manager: notified of every ended connection.
+        misdirected: records clients that request records.
+        request_quota: records the time of requests.
         time: the clocks.
     """
 
@@ -65,14 +65,14 @@ class RequestDispatcher:
         return self._request_quota.clock
 
     def handle(self, channel: Channel, request: Request) -> bytes | None:
-        """Answers a request now, or returns None and answers through the channel later."""
+        """Returns the response, or None if the channel gets it later."""
         handle = self._handlers[request.api_key]
         if request.started_ns == 0:
             return handle(channel, request)
         return self._request_quota.handle(handle, channel, request)
 
     def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:
-        """See `RequestHandler.not_served`: a producer or consumer is logged with what to do."""
+        """See `RequestHandler.not_served`: a producer or consumer is logged with a remedy."""
         api = RECORD_APIS.get(api_key)
         if api is not None:
             self._misdirected.note(channel, client_id, api)
@@ -83,8 +83,8 @@ class RequestDispatcher:
         self._request_quota.record_authentication(nanos)
 
     def connection_made(self, channel: Channel) -> None:
-        """Nothing is kept for a connection before its first telemetry request."""
+        """Does nothing: a connection has no state before its first telemetry request."""
 
     def connection_lost(self, channel: Channel, reason: str) -> None:
-        """Lets the manager forget the connection."""
+        """Removes the connection from the manager."""
         self._manager.connection_disconnected(channel.connection_id, now_ms=self._time.hi_res_clock_ms())

@@ -1,6 +1,7 @@
-"""Clients that ask this node for records: applications whose `bootstrap.servers` names the telemetry listener.
+"""Detection of clients that request records: applications with the telemetry listener in `bootstrap.servers`.
 
-They get no records here, and their own logs hardly say why (docs/client-logs.md). The log and `fleetgauge status` do.
+They get no records here, and their own logs hardly show the reason (docs/client-logs.md). So this node's log and
+`fleetgauge status` list them.
 """
 
 from collections import OrderedDict
@@ -28,25 +29,24 @@ RECORD_APIS: Final = {
     78: "ShareFetch",
     88: "StreamsGroupHeartbeat",
 }
-"""Requests of producers and consumers, by api key, none of which is served (Kafka protocol guide, "Api Keys").
+"""Requests of producers and consumers by api key, none of them served (Kafka protocol guide, "Api Keys").
 
-Most clients do not send them to a node whose ApiVersions response lacks them; Metadata with topics arrives then.
+Most clients do not send them to a node with an ApiVersions response that lacks them, but Metadata with topics instead.
 """
 
 MAX_CLIENTS: Final = 1_024
-"""Remembered clients; beyond, the one that has been silent for longest is dropped."""
+"""Maximum number of clients in the register; beyond it the least recently active one is removed."""
 LOG_AGAIN_MS: Final = 3_600_000
-"""The same client is logged once in this time [ms]."""
+"""Minimum time between two log lines about the same client [ms]."""
 MAX_LINES: Final = 60
-"""Lines per `LOG_AGAIN_MS` for all clients: client ids are free text, and one peer can send any number of them."""
+"""Maximum number of log lines per `LOG_AGAIN_MS` for all clients, since one peer can send any number of client ids."""
 MAX_CHARACTERS: Final = 256
-"""Of a client id or a topic that is kept."""
+"""Maximum length of a stored client id or topic."""
 LATEST: Final = 10
-"""Clients that a status lists."""
+"""Number of clients in the status."""
 
 _REMEDY: Final = (
-    "a client asks for records, and this listener takes telemetry only: "
-    "set the application's bootstrap.servers to your Kafka brokers"
+    "a client requests records from a telemetry listener: set the application's bootstrap.servers to your Kafka brokers"
 )
 
 
@@ -64,15 +64,15 @@ class _Client:
 
 
 class MisdirectedClients:
-    """A bounded register of the clients that ask for records, and the log lines about them.
+    """A bounded register of the clients that request records, and the log lines about them.
 
-    Every call takes constant time. A client is its client id and its address.
+    Every call takes constant time. A client is identified by client id and address.
 
     Args:
         time: the clocks.
 
     Attributes:
-        requests: requests for records since the start.
+        requests: number of requests for records since the start.
     """
 
     def __init__(self, time: Time) -> None:
@@ -82,10 +82,10 @@ class MisdirectedClients:
         self.requests = 0
 
     def note(self, channel: Channel, client_id: str | None, asked_for: str) -> None:
-        """Takes note of one request, and logs its client unless that was done within the hour.
+        """Records one request, and logs its client at most once per hour.
 
         Args:
-            channel: the connection that it came on.
+            channel: connection of the request.
             client_id: as sent.
             asked_for: an API of `RECORD_APIS`, or the topic of a Metadata request.
         """
@@ -107,11 +107,11 @@ class MisdirectedClients:
             self._log(key, client)
 
     def has_asked(self, client_id: str, client_address: str) -> bool:
-        """True if a client of this id and address asked for records and is still remembered."""
+        """True if a client with this id and address is in the register."""
         return (client_id[:MAX_CHARACTERS], client_address) in self._clients
 
     def status(self) -> dict[str, Any]:
-        """Plain values, for `fleetgauge status`; the latest clients first, times [us since the epoch]."""
+        """Returns plain values for `fleetgauge status`; the latest clients first, times [us since the epoch]."""
         latest = []
         for (client_id, address), client in reversed(self._clients.items()):
             latest.append(
@@ -134,7 +134,8 @@ class MisdirectedClients:
         unlogged = {"clients_not_logged": left_out} if left_out else {}
         client_id, address = key
         log.warning(
-            _REMEDY,
+            "listener.records_requested",
+            message=_REMEDY,
             client_id=client_id,
             client_address=address,
             client_software=client.software,

@@ -1,4 +1,4 @@
-"""The quotas of a node: its managers, the limits that the configuration sets, and what is told of both."""
+"""The quotas of a node: quota managers, configured limits, and their status."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -31,27 +31,27 @@ log = structlog.get_logger(__name__)
 
 _Limits = Mapping[tuple[Entity, str], float]
 _NOT_SERVED: Final = ("producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
-"""What they limit, the listener has no requests of."""
+"""Quotas on requests that the listener does not serve."""
 
 MAX_SHOWN: Final = 100
-"""Entities whose usage is told; of more, those nearest to their limits."""
+"""Maximum number of entities in the status; those nearest to their limits are listed."""
 
 
 class NodeQuotas:
-    """Every quota of a node. Belongs on the listener's loop.
+    """All quotas of a node. To be used on the listener's loop.
 
     Args:
-        config: the limits, and how usage is sampled.
-        callback_configs: what a `client.quota.callback.class` is configured with.
-        metrics: where sensors and metrics are registered.
-        connections: takes `connection_creation_rate` of addresses.
-        table: the APIs that are served.
+        config: the limits, and the windows in which usage is sampled.
+        callback_configs: configuration of the `client.quota.callback.class`.
+        metrics: registry for sensors and metrics.
+        connections: connection quotas, for `connection_creation_rate` of addresses.
+        table: the served APIs.
         time: the clocks.
 
     Attributes:
-        identities: who is behind a request.
-        request: the REQUEST quota, at work on the listener.
-        pace: our own, the telemetry quotas.
+        identities: maps requests to quota entities.
+        request: the REQUEST quota of the listener.
+        pace: interval scaling by the telemetry quotas (docs/decisions/012-telemetry-quotas-scale-the-interval.md).
 
     Raises:
         ConfigError: `client.quota.callback.class` cannot be used, or refuses a limit.
@@ -95,10 +95,10 @@ class NodeQuotas:
         self.reconfigure(config)
 
     def reconfigure(self, config: ServiceConfig) -> None:
-        """Takes over changed limits; what was used so far is kept, and counts under the new ones.
+        """Applies changed limits; recorded usage is kept and counts under the new limits.
 
         Raises:
-            ConfigError: a callback refuses a limit; those from before are in force again.
+            ConfigError: the callback refuses a limit; the previous limits are restored.
         """
         former, wanted = self._limits, read_limits(config.quotas)
         try:
@@ -132,10 +132,12 @@ class NodeQuotas:
         quota = None if value is None else Quota.upper_bound(value)
         self._by_key[key].update_quota(entity.user_entity, entity.client_id_entity, quota)
         if key in _NOT_SERVED and value is not None:
-            log.warning("nothing here is under this quota: the listener has no such requests", key=key, of=str(entity))
+            log.warning(
+                "quotas.key_without_effect", message="the listener serves no such requests", key=key, entity=str(entity)
+            )
 
     def wake_all(self) -> None:
-        """Unmutes every channel that is held; from now on none is."""
+        """Unmutes all throttled channels, and throttles none from now on."""
         self._managers.stop_reapers()
 
     def close(self) -> None:
@@ -143,7 +145,7 @@ class NodeQuotas:
         self._managers.shutdown()
 
     def status(self) -> dict[str, Any]:
-        """Who uses how much of what they are allowed, by kind of quota, in plain values."""
+        """Returns usage and limits of entities by quota type, as plain values."""
         found, left_out = usages(self._metrics, self._time.hi_res_clock_ms(), MAX_SHOWN)
         by_kind: dict[str, dict[str, Any]] = {}
         for each in found:
@@ -159,7 +161,7 @@ class NodeQuotas:
         }
 
     def _exempt_time(self) -> float:
-        """Time on the loop that no quota applies to [percent]; 0 while no request quota is set."""
+        """Loop time exempt from quotas [percent]; 0 while no request quota is set."""
         return self._managers.request.exempt_sensor.metrics[0].measurable_value()
 
 

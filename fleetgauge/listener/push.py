@@ -1,11 +1,11 @@
-"""PushTelemetry (72): from the bytes of a push to the push log, and from its outcome to the answer.
+"""PushTelemetry (72): appends a push to the push log, and answers it with the outcome.
 
-The usual push, one that is a chunk of its own from a client instance that pushed before on the same connection, takes
-`take_usual`, one straight function. Every other push is read by `wire.codec` and takes `handle`. Both end in
+The usual push arrives as exactly one chunk, from an instance that pushed before on the same connection: `take_usual`
+handles it in one straight function. All others are decoded by `wire.codec` and handled by `handle`. Both end in
 `ClientMetricsManager.judge` and `_log`.
 
-A push is answered when it is in the push log. `throttle_time_ms` is 0, so that no client's connection stalls for its
-telemetry, unless a request quota says otherwise, as of every request.
+A push is answered when it is in the push log (docs/decisions/003-answer-after-the-log.md). `throttle_time_ms` is 0
+unless a request quota is exceeded, so that telemetry never stalls a client's connection.
 """
 
 import asyncio
@@ -33,25 +33,25 @@ log = structlog.get_logger(__name__)
 # size, api key, api version, correlation id, length of the client id
 _HEADER: Final = struct.Struct(">ihhih")
 _LOGGED: Final = ErrorCode.NONE.name
-"""Asking an enum member for its name takes longer than encoding the response."""
+"""The name as a constant: reading it from the enum member takes longer than encoding the response."""
 _THROTTLED: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 _MAX_INSTANCES: Final = 2
-"""Client instances that a connection keeps at hand for `take_usual`; nearly every one has a single instance."""
+"""Maximum number of instances that a connection caches for `take_usual`; most connections have one."""
 
 
 class PushHandler:
-    """PushTelemetry over a manager and a push log. For one loop.
+    """Handler of PushTelemetry. To be used on one loop only.
 
     Args:
-        manager: judges.
-        push_log: takes accepted pushes, and hands them back to `answer`.
+        manager: validates pushes.
+        push_log: stores accepted pushes, and passes them to `answer` with the outcome.
         time: the clocks.
-        request_quota: times requests, where a quota is set.
-        plugin_export_timeout_ms: how long an awaitable of a reporter may take.
+        request_quota: records request time if a quota is set.
+        plugin_export_timeout_ms: maximum time of an awaitable of a reporter [ms].
 
     Attributes:
-        answers: how many pushes got which answer, by the name of the error code, for `fleetgauge status`.
-        plugin_timeouts: awaitables of reporters that were cancelled.
+        answers: number of responses by error code name, for `fleetgauge status`.
+        plugin_timeouts: number of cancelled awaitables of reporters.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class PushHandler:
         push_log.answer = self.answer
 
     def take_usual(self, channel: Channel, data: bytes, slot: int, now_ms: int) -> bytes | None:
-        """See `RequestHandler.push`: None for a push that is in any way unusual, of which nothing was noted then."""
+        """See `RequestHandler.push`: None, without side effects, for a push that needs `handle`."""
         instances = channel.instances
         if instances is None or self._request_quota.clock is not None:
             return None
@@ -120,7 +120,7 @@ class PushHandler:
         return b""
 
     def handle(self, channel: Channel, request: Request) -> bytes | None:
-        """Answers any push: a refusal at once, an accepted one when it is in the push log."""
+        """Answers a push: a refused one at once, an accepted one when it is in the push log."""
         context = request_context(
             channel, request.client_id or "", request.correlation_id, is_exact=self._manager.has_receivers
         )
@@ -136,14 +136,14 @@ class PushHandler:
         for awaitable in judged.awaitables:
             self._let_finish(awaitable)
         if request.started_ns:
-            self._request_quota.record(channel, request)  # before the log, whose work is not the client's
+            self._request_quota.record(channel, request)  # before the append, which is not the client's time
             judged.throttle_time_ms = request.throttle_time_ms
             judged.is_timed = True
         self._log(judged, channel, request.slot, request.correlation_id)
         return None
 
     def answer(self, pushes: Sequence[Push], error: PushLogError | None) -> None:
-        """Called by the push log with pushes whose outcome is known: answers each, and writes each connection once."""
+        """Called by the push log with the outcome of pushes: answers each one, and flushes each connection once."""
         timed_from = self._request_quota.clock
         now_ms = self._time.hi_res_clock_ms()
         if error is None:
@@ -163,17 +163,17 @@ class PushHandler:
                 if channel.answer(push.slot, response):
                     channels[channel] = None
             except Exception:  # a fault on one connection must not keep the others from their answers
-                log.exception("answering a push failed", connection_id=channel.connection_id)
+                log.exception("listener.answer_failed", connection_id=channel.connection_id)
             if push.is_timed and started_ns:
                 self._time_answer(channel, push, started_ns)
         for channel in channels:
             try:
                 channel.flush()
             except Exception:
-                log.exception("writing the answers of a connection failed", connection_id=channel.connection_id)
+                log.exception("listener.flush_failed", connection_id=channel.connection_id)
 
     async def close(self) -> None:
-        """Waits for what reporters still do, each within its time."""
+        """Waits for unfinished exports of reporters, each until its timeout."""
         if self._plugin_tasks:
             await asyncio.wait(self._plugin_tasks, timeout=self._plugin_timeout_s)
 
@@ -181,7 +181,7 @@ class PushHandler:
         try:
             self._request_quota.record_answer(channel, push.instance.context.client_id, started_ns)
         except Exception:  # a quota callback of the operator's own may raise
-            log.exception("recording the time of an answer failed", connection_id=channel.connection_id)
+            log.exception("listener.answer_not_timed", connection_id=channel.connection_id)
 
     def _refuse(self, code: ErrorCode, correlation_id: int) -> bytes:
         self.answers[code.name] += 1
@@ -201,7 +201,7 @@ class PushHandler:
         task.add_done_callback(self._plugin_tasks.discard)
 
     async def _bounded(self, awaitable: Awaitable[None]) -> None:
-        # What a reporter raises is caught and counted by `ClientTelemetryExporterPlugin`.
+        # `ClientTelemetryExporterPlugin` catches and counts exceptions of reporters.
         try:
             await asyncio.wait_for(awaitable, self._plugin_timeout_s)
         except TimeoutError:
@@ -209,7 +209,7 @@ class PushHandler:
 
 
 def _keep_at_hand(channel: Channel, instance: ClientInstance) -> None:
-    """Has `take_usual` find the instance, should its next push come on the same connection."""
+    """Caches the instance with its connection, so that `take_usual` finds it at the next push."""
     instances = channel.instances
     if instances is None or len(instances) >= _MAX_INSTANCES:
         instances = channel.instances = {}

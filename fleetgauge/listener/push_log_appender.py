@@ -1,4 +1,4 @@
-"""The listener's side of the push log, whichever it is."""
+"""Opens the configured push log for the listener."""
 
 import asyncio
 from typing import Final
@@ -13,14 +13,16 @@ from push_log.loop_commit import LoopCommit
 from push_log.thread_commit import ThreadCommit
 
 _TOPIC_WITHIN_S: Final = 3.0
-"""How long a start waits for the topic; then the listener serves, and pushes are throttled until it is there."""
+"""Maximum time that a start waits for the topic; after it the listener serves, and throttles pushes until the topic is
+available.
+"""
 
 
 async def open_push_log(config: ServiceConfig, time: Time) -> PushAppender:
-    """Opens the log that `config` names, for the running loop.
+    """Opens the log of `config` for the running loop.
 
     Raises:
-        FleetgaugeError: it cannot be opened. A topic that cannot be reached is no error: it is looked for.
+        FleetgaugeError: it cannot be opened. An unreachable topic is not an error: connecting is retried.
     """
     loop = asyncio.get_running_loop()
     ack_timeout_ms = config.push_log_ack_timeout_ms

@@ -1,7 +1,7 @@
-"""A thread for each reporter: a receiver that blocks holds up itself, and neither clients nor other receivers.
+"""One thread per reporter, so that a blocking receiver delays neither clients nor other receivers.
 
-On the listener's loop one call that does not return would leave every request unanswered. Java clients before 4.2 that
-wait for an answer longer than `request.timeout.ms` switch their telemetry off for good (KAFKA-19747).
+On the listener's loop one blocking call would leave all requests unanswered. Java clients before 4.2 disable telemetry
+permanently if a response takes longer than `request.timeout.ms` (KAFKA-19747).
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from typing import Final
 from base.errors import FleetgaugeError
 
 MAX_WAITING: Final = 1_000
-"""Calls that may wait for a reporter's thread; further ones fail at once."""
+"""Maximum number of calls that wait for a reporter's thread; further ones fail at once."""
 
 _Function = Callable[[], Awaitable[None] | None]
 
 
 class ReporterBusyError(FleetgaugeError):
-    """A reporter does not return from its calls as fast as pushes come."""
+    """A reporter handles pushes more slowly than they arrive."""
 
     def __init__(self, reporter: str) -> None:
         super().__init__(reporter)
@@ -34,7 +34,7 @@ class ReporterBusyError(FleetgaugeError):
 
 
 class _Call:
-    """One call on its way through the thread; without `function` nobody waits for it any more."""
+    """One call for the thread; without `function` it was cancelled."""
 
     __slots__ = ("function", "future", "loop")
 
@@ -47,20 +47,20 @@ class _Call:
 class ReporterThread:
     """Runs a reporter's calls one at a time, in order, on a daemon thread that the first call starts.
 
-    Not for several loops. What is called must bear that its reporter's other methods run on the loop's thread.
+    To be used on one loop only. The reporter's other methods run on the loop's thread at the same time.
     """
 
     def __init__(self, reporter: str) -> None:
-        """`reporter` is its name, for the thread and for errors."""
+        """Sets the reporter's name, for the thread and for errors."""
         self._reporter = reporter
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._waiting = 0
 
     async def run(self, function: _Function) -> None:
-        """Calls `function` on the thread, and awaits on the loop what it returns.
+        """Calls `function` on the thread, and awaits the result on the loop.
 
-        Cancelled while it waits for the thread, it is not called at all, and what it holds is freed.
+        If it is cancelled while it waits for the thread, `function` is not called, and is released.
 
         Raises:
             ReporterBusyError: too many calls wait already.
@@ -77,7 +77,7 @@ class ReporterThread:
         try:
             awaitable = await call.future
         except asyncio.CancelledError:
-            # The thread may have answered in the very moment in which this was given up.
+            # The thread may have set the result at the same time as the cancellation.
             if not call.future.cancelled() and call.future.exception() is None:
                 _discard(call.future.result())
             raise
@@ -87,7 +87,7 @@ class ReporterThread:
             await awaitable
 
     def close(self) -> None:
-        """Ends the thread after the calls that wait. One that never returns keeps it, and not the process."""
+        """Ends the thread after the waiting calls. A call that never returns does not keep the process alive."""
         self._calls.put(None)
 
     def _work(self) -> None:
@@ -98,10 +98,10 @@ class ReporterThread:
             try:
                 if function is not None:
                     result = function()
-            except BaseException as raised:  # noqa: BLE001  # it is raised again where the call is awaited
+            except BaseException as raised:  # noqa: BLE001  # raised again where the call is awaited
                 error = raised
             del function
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed: the result is not awaited
                 call.loop.call_soon_threadsafe(self._finish, call, result, error)
             del call, result
 
@@ -110,7 +110,7 @@ class ReporterThread:
         if call.future.done():
             _discard(result)
         elif error is not None:
-            # A future takes no StopIteration, and SystemExit of a reporter is no reason to end the node.
+            # A future rejects StopIteration, and SystemExit of a reporter must not end the node.
             is_plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
             call.future.set_exception(error if is_plain else RuntimeError(repr(error)))
         else:
@@ -118,7 +118,7 @@ class ReporterThread:
 
 
 def _discard(awaitable: Awaitable[None] | None) -> None:
-    """Closes a coroutine that nobody will await, which otherwise warns of it."""
+    """Closes a coroutine that is never awaited, which avoids Python's warning."""
     close = getattr(awaitable, "close", None)
     if close is not None:
         close()

@@ -1,4 +1,4 @@
-"""The reporters of `metric.reporters`: loaded, told of their context, registered, and closed with the node."""
+"""Lifecycle of the reporters of `metric.reporters`: loading, configuration, registration, closing."""
 
 from collections.abc import Awaitable, Mapping, Sequence
 
@@ -28,14 +28,14 @@ class Reporters:
 
     Args:
         names: dotted paths or entry point names.
-        metrics: the node's own metrics, which reporters are told of.
-        configs: every configured key, which `configure` is given.
-        node_id: this node's id, as the context's label `kafka.node.id`.
-        cluster_id: as the label `kafka.cluster.id`.
-        time: the clocks, by which exports are measured.
+        metrics: the node's own metrics, passed to reporters.
+        configs: all configured keys, passed to `configure`.
+        node_id: this node's id, the context label `kafka.node.id`.
+        cluster_id: the context label `kafka.cluster.id`.
+        time: clocks for the duration of exports.
 
     Raises:
-        FleetgaugeError: a reporter cannot be loaded, or raises while it is set up; those before it are closed again.
+        FleetgaugeError: a reporter cannot be loaded, or raises during its setup; earlier ones are closed again.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Reporters:
                 raise ConfigError("metric.reporters", f"{name} does not start: {error!r}") from error
 
     def _isolate(self, name: str, export: Export) -> Export:
-        """A receiver on a thread of its own."""
+        """Wraps a receiver so that it runs on its own thread."""
         thread = ReporterThread(name)
         self._threads.append(thread)
 
@@ -79,12 +79,12 @@ class Reporters:
         return export_there
 
     def close(self) -> None:
-        """Closes every reporter; one that fails does not keep the next from being closed."""
+        """Closes all reporters, also after one of them has failed to close."""
         for reporter in self._reporters:
             self.plugin.remove(reporter)
             try:
                 reporter.close()
             except Exception:
-                log.exception("a metric reporter failed to close", reporter=type(reporter).__name__)
+                log.exception("listener.reporter_close_failed", reporter=type(reporter).__name__)
         for thread in self._threads:
             thread.close()

@@ -1,4 +1,4 @@
-"""Who sends a request, in the form that `telemetry` and its reporters know."""
+"""Request contexts: the sender of a request, in the form for `telemetry` and reporters."""
 
 import dataclasses
 
@@ -7,13 +7,13 @@ from wire.channel import Channel
 
 
 def request_context(channel: Channel, client_id: str, correlation_id: int, *, is_exact: bool) -> RequestContext:
-    """The context of a request; kept with the connection, since what a connection knows of its client hardly changes.
+    """Returns the context of a request; cached with the connection, since its values rarely change.
 
     Args:
         channel: the connection.
-        client_id: of the request's header; empty for none.
-        correlation_id: likewise.
-        is_exact: the correlation id counts. Only reporters look at it; else it may be that of an earlier request.
+        client_id: client id of the request header; empty for none.
+        correlation_id: correlation id of the request header.
+        is_exact: True if the correlation id must be exact, as reporters need it; else it may be of an earlier request.
     """
     kept = channel.attachment
     if isinstance(kept, RequestContext) and _describes(kept, channel, client_id):
@@ -34,7 +34,7 @@ def request_context(channel: Channel, client_id: str, correlation_id: int, *, is
 
 
 def _describes(context: RequestContext, channel: Channel, client_id: str) -> bool:
-    """True if nothing but the correlation id can differ; what stands still is one and the same object."""
+    """True if at most the correlation id differs. Compares by identity, since unchanged values are the same objects."""
     return (
         context.client_id == client_id
         and context.client_software_name is channel.client_software_name

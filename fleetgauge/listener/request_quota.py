@@ -1,4 +1,4 @@
-"""The REQUEST quota at work: every request's time on the loop is recorded, and who takes too much of it is held."""
+"""REQUEST quota: records the loop time of every request, and mutes clients above their quota."""
 
 from collections.abc import Callable
 
@@ -14,26 +14,25 @@ Handle = Callable[[Channel, Request], bytes | None]
 
 
 class RequestQuota:
-    """Records requests under their principal and client id (KIP-124).
+    """Records request time by principal and client id (KIP-124).
 
-    A request's time is what the loop spends on it alone: reading its frame, handling it, encoding its response. Waiting
-    for the push log is not in it, nor is the write, which is one for all that is ready. What comes after the decision
-    to throttle (answering a push that the log has taken) is recorded and counts with the client's next request, as
-    what Kafka's network threads do.
+    The time of a request is the loop's time for it alone: reading its frame, handling it, encoding its response. It
+    includes neither the wait for the push log nor the write, which is shared by all responses that are ready. Work
+    after the throttling decision (answering a push that is in the log) counts with the client's next request, like the
+    work of Kafka's network threads.
 
-    What belongs to an authentication is exempt, and recorded as that: SaslHandshake, SaslAuthenticate and ApiVersions
-    before a client has said who it is. Asked at any other time they are requests like others. No cluster actions are
-    served.
+    Authentication is exempt and recorded as exempt time: SaslHandshake, SaslAuthenticate and ApiVersions of a client
+    that is not authenticated yet. At any other time they count like other requests. No cluster actions are served.
 
     Args:
-        manager: decides.
-        identities: who is behind a request.
-        table: the APIs that are served.
+        manager: quota manager.
+        identities: maps requests to quota entities.
+        table: the served APIs.
         time: the clocks.
 
     Attributes:
-        clock: for `RequestHandler.request_clock`; None while no request quota is set, so that nothing is measured.
-        throttled: requests whose client was held.
+        clock: for `RequestHandler.request_clock`; None while no request quota is set, so that no time is measured.
+        throttled: number of throttled requests.
     """
 
     def __init__(self, manager: ClientRequestQuotaManager, identities: Identities, table: ApiTable, time: Time) -> None:
@@ -46,24 +45,24 @@ class RequestQuota:
         self.quotas_changed()
 
     def quotas_changed(self) -> None:
-        """Measures from now on, or no more, as quotas are set."""
+        """Starts or stops measuring, depending on whether a quota is set."""
         self.clock = self._time.nanoseconds if self._manager.quotas_enabled else None
 
     def handle(self, handle: Handle, channel: Channel, request: Request) -> bytes | None:
-        """Has a request handled and recorded; a response now says how long the client is held."""
+        """Handles and records a request; an immediate response gets its throttle time."""
         response = handle(channel, request)
         if response is None:
-            return None  # whoever answers later has called `record`
+            return None  # the handler has called `record`, and answers later
         self.record(channel, request)
         if request.throttle_time_ms == 0:
             return response
         version = request.api_version
         if request.api_key == ApiKey.API_VERSIONS and not self._table.is_supported(request.api_key, version):
-            version = 0  # in whose layout it was answered
+            version = 0  # the layout of that response
         return with_throttle_time(response, request.api_key, version, request.throttle_time_ms)
 
     def record(self, channel: Channel, request: Request) -> None:
-        """Records a request until now; over the quota the channel is muted, and `request.throttle_time_ms` set."""
+        """Records a request up to now; above the quota, mutes the channel and sets `request.throttle_time_ms`."""
         took = nanos_to_percentage(self._time.nanoseconds() - request.started_ns)
         now_ms = self._time.hi_res_clock_ms()
         if not channel.is_authenticated:
@@ -77,19 +76,19 @@ class RequestQuota:
             self._manager.throttle(client_id, session, _Hold(channel), throttle_time_ms, now_ms)
 
     def record_answer(self, channel: Channel, client_id: str, started_ns: int) -> None:
-        """Records what was done for a request of `client_id` after `record`, since `started_ns` [ns, monotonic]."""
+        """Records further time for a request of `client_id` after `record`, from `started_ns` [ns, monotonic] on."""
         now_ms = self._time.hi_res_clock_ms()
         session, known_id = self._identities.of(channel.principal, client_id, now_ms)
         took = nanos_to_percentage(self._time.nanoseconds() - started_ns)
         self._manager.record_no_throttle(session, known_id, took, now_ms)
 
     def record_authentication(self, nanos: int) -> None:
-        """Records a step of a SASL exchange [ns], which no quota applies to."""
+        """Records the time of a SASL step [ns], which is exempt from quotas."""
         self._manager.exempt_sensor.record(nanos_to_percentage(nanos), self._time.hi_res_clock_ms())
 
 
 class _Hold:
-    """A channel as the quota engine holds it."""
+    """Throttle callback that mutes and unmutes a channel."""
 
     __slots__ = ("_channel",)
 

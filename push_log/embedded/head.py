@@ -1,13 +1,13 @@
-"""The segment that is written: made beforehand, opened when its turn comes, closed without a checkpoint.
+"""The head segment, which is being written: created in advance, opened on demand, closed without a checkpoint.
 
-With automatic checkpoints the commits of 20 rows have a p99 of 2.2 ms, without 0.19 ms
-(docs/decisions/001-commit-on-the-loop.md); and the last connection to close a file checkpoints it, on the listener's
-loop. So there is neither: the write-ahead log holds the whole segment until the exporter process checkpoints it,
-sealed.
+With automatic checkpoints, commits of 20 rows have a p99 of 2.2 ms, without them 0.19 ms
+(docs/decisions/001-commit-on-the-loop.md); and the last connection to close a file checkpoints it, here on the
+listener's loop. Both are disabled: the write-ahead log holds the whole segment until the segment is sealed and the
+exporter process checkpoints it.
 
-`flush=os` runs with synchronous OFF: the writer never checkpoints, and what SQLite would sync apart from checkpoints
-is the header of the write-ahead log alone, which costs a loop iteration for nothing. A torn tail is found by the
-frames' checksums. `flush=fsync` runs with FULL, one sync a commit.
+`flush=os` uses synchronous OFF: the writer never checkpoints, and apart from checkpoints SQLite would sync only the
+header of the write-ahead log, which blocks the loop without a benefit. A torn tail is detected by the checksums of the
+frames. `flush=fsync` uses FULL, one sync per commit.
 """
 
 import os
@@ -22,12 +22,12 @@ from push_log.embedded.segment import CREATE, INSERT, OPEN, UNFINISHED, Predeces
 from push_log.log import PushLogFullError
 
 _FRAME_BYTES: Final = 4096 + 24
-_BUSY_MS: Final = 20  # nobody else writes; a stranger's lock is not worth holding the loop for
+_BUSY_MS: Final = 20  # there is no other writer; blocking the loop longer for a foreign lock would not help
 _SYNCHRONOUS: Final = {"os": "OFF", "fsync": "FULL"}
 
 
 class HeadSegment:
-    """The one connection that writes a segment."""
+    """Write connection to the head segment."""
 
     def __init__(self, path: Path, number: int, flush: Literal["os", "fsync"]) -> None:
         self.path = path
@@ -42,31 +42,31 @@ class HeadSegment:
 
     @property
     def wal_bytes(self) -> int:
-        """What the segment takes on the disk so far [B]."""
+        """Current size of the segment on disk [B]."""
         return self._frames * _FRAME_BYTES
 
     def open(self, opened_at_us: int, predecessor: Predecessor | None) -> None:
-        """Makes the segment the head, and with that seals all before it, of which it notes the newest."""
+        """Makes the segment the head, which seals all earlier ones; stores number and rows of the newest of them."""
         self._write(OPEN, [(opened_at_us, *(predecessor or (None, None)))])
 
     def write(self, rows: Sequence[tuple[object, ...]], end_bytes: int) -> None:
-        """Adds rows that continue the numbers, in one transaction.
+        """Appends rows with consecutive numbers in one transaction.
 
         Raises:
-            PushLogError: none of them was added.
+            PushLogError: no row was appended.
         """
         self._write(INSERT, rows)
         self.rows += len(rows)
         self.end_bytes = end_bytes
 
     def close(self) -> None:
-        """Ends writing, without a checkpoint."""
+        """Closes the connection without a checkpoint."""
         with suppress(apsw.Error):
             self._connection.close()
 
     def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         with translated(self.path):
-            if len(rows) == 1:  # a transaction of its own, in a third of the statements
+            if len(rows) == 1:  # autocommit: a third of the statements
                 self._cursor.execute(statement, rows[0])
                 return
             try:
@@ -84,7 +84,7 @@ class HeadSegment:
 
 
 class NoSegment:
-    """Stands for the head while there was no room to make one. Refuses every record."""
+    """Placeholder for the head while the disk is too full to create one. Refuses every record."""
 
     number = 0
     rows = 0
@@ -95,7 +95,7 @@ class NoSegment:
         self.path = path
 
     def write(self, _rows: Sequence[tuple[object, ...]], _end_bytes: int) -> None:
-        """Refuses.
+        """Refuses the rows.
 
         Raises:
             PushLogFullError: always.
@@ -107,9 +107,9 @@ class NoSegment:
 
 
 def _create(path: Path, flush: Literal["os", "fsync"]) -> apsw.Connection:
-    """Makes the file under another name first: a segment that can be seen is whole, also after a loss of power.
+    """Creates the file under a temporary name, so that a segment with its final name is complete after power loss too.
 
-    So it is synced once, whatever `flush` is: a name without its bytes would be a damaged segment.
+    It is synced once with any `flush`, since a name without its contents would be a damaged segment.
     """
     unfinished = path.with_name(path.name + UNFINISHED)
     made = apsw.Connection(str(unfinished))
@@ -119,15 +119,15 @@ def _create(path: Path, flush: Literal["os", "fsync"]) -> apsw.Connection:
         made.execute("PRAGMA journal_mode = WAL")
     finally:
         made.close()
-    _sync(unfinished, os.O_RDONLY)  # SQLite has let go of it, and nobody else knows the name: no lock is dropped
+    _sync(unfinished, os.O_RDONLY)  # no connection has the file open, so no lock is released
     unfinished.rename(path)
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.set_busy_timeout(_BUSY_MS)
         connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[flush]}")
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connection.execute("BEGIN IMMEDIATE; COMMIT")  # makes the write-ahead log and its index now, not on the loop
-        with suppress(*(OSError,) if flush == "os" else ()):  # some network file systems cannot
+        connection.execute("BEGIN IMMEDIATE; COMMIT")  # creates the write-ahead log and its index now, not on the loop
+        with suppress(*(OSError,) if flush == "os" else ()):  # unsupported by some network file systems
             _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     except BaseException:
         connection.close()

@@ -1,16 +1,16 @@
-"""One segment of the embedded log: an SQLite file with one row a push. Its form, and how it is read.
+"""One segment of the embedded log, an SQLite file with one row per push: its format and its reader.
 
-A segment is *prepared* (the next one, empty), then the *head* (opened, takes rows), then *sealed* (a later one was
-opened; it never changes again). Rows are numbered from 1 without gaps. `end_bytes` is a running total of decompressed
-metrics, so that the bytes between two rows are one subtraction. When a segment is opened it notes how many rows the one
-before it got: what is missing there later is damage, and is counted.
+A segment is *prepared* (the next one, empty), then the *head* (opened, being written), then *sealed* (a later one was
+opened; read-only from then on). Rows are numbered from 1 without gaps. `end_bytes` is a running total of decompressed
+metrics, so that the bytes between two rows are one subtraction. An opened segment stores the number of rows of its
+predecessor: rows that are missing there later are damage, and are counted.
 
-`PRAGMA user_version` is the number of the form, and `FORMS` says what each holds. A segment never changes its form: one
-of an older release is read as it is, what it lacks being None, and goes with the log's retention. So an upgrade moves
-nothing, and is as safe as any restart. A segment of a newer release is no damaged one: it is refused, and left alone.
+`PRAGMA user_version` is the format version; `FORMS` lists the columns of each. The format of a segment never changes:
+one of an older release is read as it is, with None for missing columns, until retention deletes it. So an upgrade
+migrates nothing, and is as safe as any restart. A segment of a newer release is not damaged: it is refused and kept.
 
-Trap: POSIX locks belong to the process, and closing any descriptor of a file drops them. Nothing but SQLite may open
-these files in a process that uses them.
+Caution: POSIX locks belong to the process, and closing any descriptor of a file releases them. In a process that uses
+these files, only SQLite may open them.
 """
 
 import errno
@@ -31,7 +31,7 @@ _PAYLOAD: Final = ("metrics", "encoding", "metrics_bytes", "end_bytes")
 _COLUMNS: Final = ("row", *_CONTEXT, *_PAYLOAD)
 
 FORM: Final = 1
-"""The form that is written. A new field of the push record, or another column, makes the next one."""
+"""Current format version. A new field of the push record, or any other column, needs the next one."""
 _FORM_0: Final = (
         "row", "push_id", "received_at", "receiver_node_id", "cluster_id", "listener", "client_instance_id",
         "client_id", "client_software_name", "client_software_version", "client_source_address",
@@ -39,9 +39,9 @@ _FORM_0: Final = (
         "compression_type", "payload_bytes", "schema_version", *_PAYLOAD,
 )  # fmt: skip
 FORMS: Final[Mapping[int, tuple[str, ...]]] = {0: _FORM_0, 1: _FORM_0}
-"""The columns of every form that was ever written. What is here is never changed: it is on somebody's disk.
+"""Columns of every format version that was ever released. Entries never change, since such files exist on disks.
 
-From form 1 on, a segment notes its predecessor.
+From version 1 on, a segment stores its predecessor.
 """
 
 CREATE: Final = f"""
@@ -59,19 +59,19 @@ _BUSY_MS: Final = 1_000
 
 
 class SegmentCorruptError(PushLogError):
-    """The file is damaged, or no segment at all."""
+    """The file is damaged, or not a segment."""
 
 
 class SegmentGoneError(PushLogError):
-    """The file is not there (any more)."""
+    """The file does not exist (any more)."""
 
 
 class NewerFormError(PushLogError):
-    """A file of a form that only a newer release knows.
+    """The file has the format of a newer release.
 
     Attributes:
         path: the file.
-        form: its number.
+        form: its format version.
     """
 
     def __init__(self, path: Path, form: int) -> None:
@@ -83,7 +83,7 @@ class NewerFormError(PushLogError):
 
 
 class Tail(NamedTuple):
-    """The last row of a segment; all 0 when it has none."""
+    """The last row of a segment; all 0 if it has none."""
 
     row: int
     end_bytes: int
@@ -91,14 +91,14 @@ class Tail(NamedTuple):
 
 
 class Predecessor(NamedTuple):
-    """What a segment notes of the head before it: its number, and how many rows it got."""
+    """Number and row count of the previous head, as stored in a segment."""
 
     number: int
     rows: int
 
 
 class StoredRow(NamedTuple):
-    """A row as read: the record's context, and the payload in the form in which it was stored."""
+    """A row as read: the record's context, and the payload as stored."""
 
     row: int
     context: tuple[Any, ...]
@@ -107,7 +107,7 @@ class StoredRow(NamedTuple):
     metrics_bytes: int
 
     def record(self, metrics: bytes) -> PushRecord:
-        """The push record, with its payload decompressed by the caller."""
+        """Returns the push record; `metrics` is the payload, decompressed by the caller."""
         values = list(self.context)
         values[_TERMINATING] = bool(values[_TERMINATING])
         return PushRecord._make((*values, metrics))
@@ -118,7 +118,7 @@ EMPTY: Final = Tail(0, 0, 0)
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turns the errors of SQLite and of the system into the push log's own, with the file named."""
+    """Converts errors of SQLite and of the system to errors of the push log with the file's name."""
     try:
         yield
     except (apsw.CorruptError, apsw.NotADBError) as error:
@@ -126,8 +126,8 @@ def translated(path: Path) -> Iterator[None]:
     except (apsw.FullError, apsw.IOError) as error:
         extended = getattr(error, "extendedresult", 0)  # missing in apsw's type information
         if extended == apsw.SQLITE_IOERR_FSTAT and not path.exists():
-            # SQLite opens a database first and its write-ahead log with the first query, for which it asks for the mode
-            # of the database by its name: that name was taken away in between.
+            # SQLite opens the write-ahead log with the first query, and for that reads the mode of the database file by
+            # name: the file was deleted after the database was opened.
             raise SegmentGoneError(f"{path} is gone: {error}") from error
         if extended == apsw.SQLITE_IOERR_SHORT_READ:
             raise SegmentCorruptError(f"{path} is damaged: its write-ahead log is cut short") from error
@@ -145,7 +145,7 @@ def translated(path: Path) -> Iterator[None]:
 
 
 class SegmentReader:
-    """A read-only connection to one segment, for one thread. Any segment may be read, the head while it is written."""
+    """A read-only connection to one segment, also to the head while it is being written. Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -153,17 +153,17 @@ class SegmentReader:
         with translated(path):
             self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
             self._connection.set_busy_timeout(_BUSY_MS)
-            # The last one to close a file would checkpoint it, in the way of whoever writes.
+            # Without this, the last connection to close a file checkpoints it, which blocks the writer.
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._select: str | None = None
 
     def is_opened(self) -> bool:
-        """True once the segment was made the head; a prepared one is not."""
+        """True once the segment has become the head; False for a prepared one."""
         with self._reading():
             return self._connection.execute("SELECT opened_at FROM segment").get is not None
 
     def predecessor(self) -> Predecessor | None:
-        """What it notes of the one before it; None for the first one, a prepared one, and one of form 0."""
+        """The stored predecessor; None for the first segment, a prepared one, and format version 0."""
         with self._reading():
             if self._form() < 1:
                 return None
@@ -185,12 +185,12 @@ class SegmentReader:
             return cast(int, self._connection.execute("SELECT end_bytes FROM pushes WHERE row = ?", (row,)).get or 0)
 
     def received_at(self, row: int) -> int:
-        """When the record at `row` was received [us since the epoch]; 0 when there is no such row."""
+        """Time of receipt of the record at `row` [us since the epoch]; 0 if there is no such row."""
         with self._reading():
             return cast(int, self._connection.execute("SELECT received_at FROM pushes WHERE row = ?", (row,)).get or 0)
 
     def rows(self, after: int, last: int) -> Generator[StoredRow]:
-        """The rows after `after` up to `last`, in order. Close the generator: an open one holds a snapshot."""
+        """Yields the rows after `after` up to `last`, in order. Close the generator: an open one holds a snapshot."""
         end = 1 + len(_CONTEXT)
         with self._reading():
             if self._select is None:
@@ -204,10 +204,11 @@ class SegmentReader:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """`translated`; and a database without our tables is damaged, since a segment gets its name when it is whole.
+        """Converts errors as `translated` does. A database without the tables is damaged, since segments are complete
+        when they get their name.
 
         Raises:
-            SegmentCorruptError, NewerFormError: instead of SQLite's complaint about the query.
+            SegmentCorruptError, NewerFormError: instead of SQLite's error about the query.
         """
         with translated(self.path):
             try:
@@ -226,26 +227,26 @@ class SegmentReader:
         return select_rows(FORMS[self._form()])
 
     def close(self) -> None:
-        """Ends reading."""
+        """Closes the connection."""
         self._connection.close()
 
 
 def _refuse_empty(path: Path) -> None:
-    """SQLite takes an empty file for an empty database, and deletes its write-ahead log, which may hold every row.
+    """Refuses an empty file: SQLite treats it as an empty database, and deletes its write-ahead log with all rows.
 
     Raises:
-        SegmentCorruptError: it is one.
+        SegmentCorruptError: the file is empty.
     """
     try:
         is_empty = path.stat().st_size == 0
     except OSError:
-        return  # SQLite says what is wrong
+        return  # SQLite reports the error
     if is_empty:
         raise SegmentCorruptError(f"{path} is damaged: it is empty")
 
 
 def select_rows(columns: Collection[str]) -> str:
-    """The query for the rows of a segment with these columns, in today's order; what it lacks is NULL.
+    """Returns the query for the rows of a segment with these columns, in the current order; missing ones are NULL.
 
     >>> select_rows([name for name in FORMS[0] if name != "listener"])[:75]
     'SELECT row, push_id, received_at, receiver_node_id, cluster_id, NULL, clien'
@@ -256,7 +257,7 @@ def select_rows(columns: Collection[str]) -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[SegmentReader]:
-    """A `SegmentReader` for one look."""
+    """Opens a `SegmentReader` and closes it at the end."""
     reader = SegmentReader(path)
     try:
         yield reader

@@ -1,4 +1,4 @@
-"""Appending to the embedded log: one process, one transaction a commit."""
+"""Writer of the embedded log: a single process, one transaction per commit."""
 
 import fcntl
 import os
@@ -29,10 +29,10 @@ _CODEC: Final = PushRecord._fields.index("compression_type")
 
 
 class SqlitePushLogWriter:
-    """The one writer of the embedded log, for one thread at a time. Opening it begins a new segment.
+    """The single writer of the embedded log, for one thread at a time. Opening it opens a new segment.
 
-    The next segment is made in a thread when the head is half full, so that rolling is one tiny transaction. When it
-    is not ready in time, the head just grows on.
+    The next segment is created in a thread when the head is half full, so that rolling is one short transaction. If it
+    is not ready in time, the head grows beyond its size.
     """
 
     def __init__(self, settings: PushLogSettings, time: Time | None = None, *, spawn: Spawn = in_thread) -> None:
@@ -60,13 +60,13 @@ class SqlitePushLogWriter:
             raise
 
     def write(self, pushes: Sequence[Push]) -> None:
-        """Writes pushes in one transaction, all or nothing.
+        """Writes all pushes in one transaction, or none.
 
-        A payload is stored as it was received while that is the shorter form; a gzip of level 0 is longer.
+        A payload is stored as received, or decompressed if that is shorter, as after gzip of level 0.
 
         Raises:
-            PushLogFullError: there is no room. None of the pushes is in the log.
-            PushLogError: anything else; as above.
+            PushLogFullError: the disk is full. No push was written.
+            PushLogError: any other failure. No push was written.
         """
         try:
             self._free_space.check()
@@ -93,19 +93,19 @@ class SqlitePushLogWriter:
         self._counts["records"] += len(pushes)
 
     def check_room(self) -> None:
-        """Does nothing while the disk has room.
+        """Checks the free space of the disk.
 
         Raises:
-            PushLogError: why it cannot be written now; see `FreeSpace.check`.
+            PushLogError: the log cannot be written now; see `FreeSpace.check`.
         """
         self._free_space.check()
 
     def counters(self) -> dict[str, int]:
-        """What was written since the log was opened, for `fleetgauge status`. From any thread."""
+        """Counters since the log was opened, for `fleetgauge status`. Thread-safe."""
         return {**self._counts, "head_segment": self._head.number, "head_bytes": self._head.wal_bytes}
 
     def roll_if_due(self) -> None:
-        """Housekeeping, also for quiet times: a segment that gets no more records still ages."""
+        """Opens a new segment if due. Also to be called without pushes, since a segment without new rows still ages."""
         fullness = self._fullness()
         if fullness >= 0.5:
             self._supply.prepare()
@@ -113,7 +113,7 @@ class SqlitePushLogWriter:
             self._roll()
 
     def close(self) -> None:
-        """Lets another writer open the log."""
+        """Closes the log and releases its lock."""
         self._supply.close()
         self._head.close()
         if self._lock >= 0:
@@ -121,18 +121,18 @@ class SqlitePushLogWriter:
             self._lock = -1
 
     def _fullness(self) -> float:
-        """1 when the head is due to be sealed, for its size or its age."""
+        """Fraction of the head's maximum size or age, the larger one; it is sealed at 1."""
         if isinstance(self._head, NoSegment):
             return 1
         age_ms = 0 if self._head_since_ms is None else self._time.hi_res_clock_ms() - self._head_since_ms
         return max(self._head.wal_bytes / self._settings.segment_bytes, age_ms / self._settings.segment_ms)
 
     def _begin(self) -> None:
-        """Opens the first segment. A node starts on a full disk too, since its exporters may make room."""
+        """Opens the first segment. A node starts on a full disk too, since its exporters may free space."""
         try:
             self._supply.give_back(self._supply.make())
         except PushLogFullError as error:
-            log.error("pushes are refused: the push log has no room to begin", reason=str(error))
+            log.error("push_log.disk_full", message="pushes are refused until there is space", reason=str(error))
             return
         self._roll()
 
@@ -147,14 +147,17 @@ class SqlitePushLogWriter:
             self._head_since_ms = self._time.hi_res_clock_ms()
 
     def _note_failure(self, error: PushLogError) -> None:
-        """A damaged head, or one that fails again and again, is left for a new segment."""
+        """Counts a failed write; replaces the head if it is damaged or fails repeatedly."""
         self._counts["failed_commits"] += 1
         if isinstance(error, PushLogFullError | PushLogDirectoryError):
             return
         self._errors += 1
         if isinstance(error, SegmentCorruptError) or self._errors >= _ERRORS_UNTIL_NEW_SEGMENT:
             log.error(
-                "the push log leaves a segment that it cannot write", segment=str(self._head.path), reason=str(error)
+                "push_log.segment_abandoned",
+                message="it cannot be written; a new one is opened",
+                segment=str(self._head.path),
+                reason=str(error),
             )
             self._supply.prepare()
             self._roll()
@@ -166,7 +169,9 @@ class SqlitePushLogWriter:
         try:
             segment.open(self._time.microseconds(), self._predecessor_now())
         except PushLogError as error:
-            log.warning("the next segment of the push log cannot be opened yet", reason=str(error))
+            log.warning(
+                "push_log.segment_not_opened", message="retried; the current segment grows on", reason=str(error)
+            )
             self._supply.give_back(segment)
             return
         sealed, self._head = self._head, segment
@@ -199,9 +204,9 @@ def _lock(path: Path) -> int:
 
 
 def _look_back(directory: LogDirectory) -> tuple[int, Predecessor | None]:
-    """A number beyond every segment and every cursor, and what is known of the newest segment that is kept.
+    """Returns a number above those of all segments and cursors, and the newest segment that is kept.
 
-    The newest segments that never got a row are taken away.
+    Deletes the newest segments without rows.
     """
     first_number = max([0, *directory.used_numbers(), highest_segment(directory.path)]) + 1
     directory.remove_remains()
@@ -210,7 +215,7 @@ def _look_back(directory: LogDirectory) -> tuple[int, Predecessor | None]:
         expected = noted.rows if noted is not None and noted.number == number else 0
         try:
             rows = max(directory.tail(number, sealed=False).row, expected)
-        except PushLogError:  # left to the readers, who set it aside and count what it takes along
+        except PushLogError:  # readers set it aside and count its lost records
             return first_number, Predecessor(number, expected) if expected else None
         if rows:
             return first_number, Predecessor(number, rows)

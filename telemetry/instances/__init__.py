@@ -1,1 +1,1 @@
-"""Client instances: what a node remembers of each client, and for how long."""
+"""State of the client instances that a node knows, and its expiry."""

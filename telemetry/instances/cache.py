@@ -1,4 +1,4 @@
-"""The client instances of this node: the least recently used go first, silent ones expire, connections end."""
+"""Cache of this node's client instances with LRU eviction, expiry, and removal when connections end."""
 
 import itertools
 import logging
@@ -15,30 +15,31 @@ from telemetry.plugin.api import RequestContext
 _logger = logging.getLogger(__name__)
 
 MAX_RECALLED: Final = 16
-"""Instances of one connection among which a client without an id is looked for."""
+"""Maximum number of a connection's instances that are searched for a client without an id."""
 
 EVICTION_WARNING_INTERVAL_MS: Final = 300_000
 
 
 class InstanceCache:
-    """A bounded map of client instances. Not for several threads. Times are monotonic [ms].
+    """A bounded map of client instances. Not thread-safe. Times are monotonic [ms].
 
     Attributes:
-        evicted: instances that went because the cache was full.
-        expired: instances that went because nothing came from them.
-        clashes: instances made under an id that another sender was using.
-        register: the instances in numbered places.
+        evicted: number of instances removed because the cache was full.
+        expired: number of instances removed because they sent no request.
+        clashes: number of instances created under an id that another sender used.
+        register: the instances by index, for iteration in slices.
     """
 
     def __init__(self, max_size: int, on_forget: Callable[[ClientInstance], None] = lambda _: None) -> None:
-        """Keeps at most `max_size` instances; `on_forget` is told of every one that goes, for whatever reason."""
+        """Keeps at most `max_size` instances; `on_forget` is called for each removed one."""
         self._max_size = max_size
-        # The least recently used first. One mapping, where a general LRU cache keeps sizes and order in two more.
+        # The least recently used first. A single mapping; cachetools' LRUCache keeps sizes and order in two more
+        # (docs/decisions/017-own-instance-cache.md).
         self._instances: OrderedDict[InstanceKey, ClientInstance] = OrderedDict()
         self._shared_ids = 0
         self._on_forget = on_forget
         self.register = InstanceRegister()
-        # Nearly every connection has one client: a mapping is made for the others only.
+        # Most connections have one client; only the others need a mapping.
         self._by_connection: dict[str, ClientInstance | dict[InstanceKey, ClientInstance]] = {}
         self._queue = ExpiryQueue()
         self._limiter = LogLimiter(EVICTION_WARNING_INTERVAL_MS)
@@ -50,7 +51,7 @@ class InstanceCache:
         return len(self._instances)
 
     def get(self, instance_id: bytes, context: RequestContext) -> ClientInstance | None:
-        """The instance of that sender under that id."""
+        """Returns the instance with that id and sender."""
         instance = self._instances.get(instance_id)
         if instance is None or (instance.context is not context and not instance.is_of(context)):
             if not self._shared_ids:
@@ -65,7 +66,7 @@ class InstanceCache:
         return instance_id in self._instances
 
     def add(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> None:
-        """Takes a new instance in; the least recently used one goes if there is no room."""
+        """Adds a new instance; evicts the least recently used one if the cache is full."""
         if len(self._instances) >= self._max_size:
             self._evict(now_ms)
         instance_id = instance.instance_id.bytes
@@ -77,23 +78,23 @@ class InstanceCache:
         self.register.add(instance)
 
     def touch(self, instance: ClientInstance, now_ms: int) -> None:
-        """Notes a request of an instance: it becomes the most recently used, and its time starts anew."""
+        """Records a request of an instance: it becomes the most recently used, and its deadline moves."""
         self._instances.move_to_end(instance.key)
         instance.deadline_ms = deadline_ms = now_ms + instance.expiry_ms
         if deadline_ms < instance.queued_second * 1_000:
             self._queue.put(instance, len(self._instances))
 
     def on_connection(self, connection_id: str) -> tuple[ClientInstance, ...]:
-        """The instances that were made known on a connection, the latest first; of more than `MAX_RECALLED` the latest.
+        """Latest instances of a connection, at most `MAX_RECALLED`, the newest first.
 
-        A client has one or two; looking through all that one connection may make would let each Get cost more than
-        the one before it.
+        A client has one or two; searching all instances that one connection created would make each Get slower than the
+        one before it.
         """
         seen = self._by_connection.get(connection_id, {})
         return tuple(itertools.islice(reversed(seen.values()), MAX_RECALLED)) if isinstance(seen, dict) else (seen,)
 
     def disconnect(self, connection_id: str) -> int:
-        """Forgets a closed connection, and the instances that have no other; returns how many those are."""
+        """Removes a closed connection and the instances without another one; returns the number of these instances."""
         removed = 0
         seen = self._by_connection.pop(connection_id, {})
         for instance in seen.values() if isinstance(seen, dict) else (seen,):
@@ -101,11 +102,11 @@ class InstanceCache:
                 self._remove(instance)
                 removed += 1
             elif instance.connection_id == connection_id:
-                instance.connection_id = ""  # so that whatever comes next is noted with its address
+                instance.connection_id = ""  # so that the next request records its address
         return removed
 
     def expire(self, now_ms: int) -> int:
-        """Forgets the instances whose time is over; returns how many."""
+        """Removes the instances past their deadline; returns their number."""
         removed = 0
         for instance in self._queue.due(now_ms, self.__len__):
             self._remove(instance)
@@ -114,7 +115,7 @@ class InstanceCache:
         return removed
 
     def clear(self) -> None:
-        """Forgets everything but the counters."""
+        """Removes all instances; keeps the counters."""
         for instance in self.register.between(0, len(self.register)):
             self._on_forget(instance)
         self.register.clear()
@@ -124,7 +125,7 @@ class InstanceCache:
         self._queue.clear()
 
     def move(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> None:
-        """Notes that the latest request of the instance came as `context` says, perhaps on another connection."""
+        """Records the context of the instance's latest request, possibly on another connection."""
         instance.comes_as(context)
         connection_id = context.connection_id
         if instance.connection_id == connection_id:
@@ -135,7 +136,7 @@ class InstanceCache:
         if replaced is not None:
             self._detach(instance, replaced)
         if gate.seat.connection_id != connection_id:
-            return  # there are as many connections as are remembered
+            return  # the gate remembers no further connections
         seen = self._by_connection.setdefault(connection_id, instance)
         if isinstance(seen, dict):
             seen[instance.key] = instance
@@ -155,7 +156,7 @@ class InstanceCache:
         self.evicted += 1
         if self._limiter.admit("eviction", now_ms):
             _logger.warning(
-                "The cache of client instances is full at %d; %d were forgotten before their time so far: raise "
+                "The cache of client instances is full at %d; %d were evicted before they expired so far: raise "
                 "telemetry.client.instances.max or spread the clients over more nodes",
                 self._max_size,
                 self.evicted,
@@ -166,10 +167,10 @@ class InstanceCache:
         self._forget(instance)
 
     def _forget(self, instance: ClientInstance) -> None:
-        """Takes a removed instance out of everything else."""
+        """Removes an instance from all other indexes."""
         self._on_forget(instance)
         self.register.remove(instance)
         for connection_id in instance.gate.connections:
             self._detach(instance, connection_id)
-        instance.connection_id = ""  # so that no connection takes it for one of its own
+        instance.connection_id = ""  # so that no connection matches it any more
         self._shared_ids -= isinstance(instance.key, tuple)

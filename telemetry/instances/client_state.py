@@ -1,4 +1,4 @@
-"""The state of a client instance, judged in one place for both forms: a node's own instances and a topic's records."""
+"""State of a client instance, computed by one rule for a node's own instances and for the records of a topic."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,7 +8,7 @@ from base.errors import ErrorCode
 from telemetry.instances.instance import EXPIRY_INTERVALS, MIN_EXPIRY_MS
 
 LATE_INTERVALS: Final = 1.5
-"""Longest wait by a client's own jitter: up to 1.5 intervals after a Get (KIP-714, Client behavior)."""
+"""Longest delay by client jitter: up to 1.5 intervals after a Get (KIP-714, Client behavior)."""
 
 LATE_GRACE_MS: Final = 1_000
 """Allowance for the network and for a busy client [ms]."""
@@ -21,7 +21,7 @@ ENDED_SHOWN_MS: Final = 3_600_000
 
 
 class ClientState(StrEnum):
-    """State of an instance; the first that applies, from above."""
+    """State of an instance. The first one in this order that applies."""
 
     ENDED = "ended"
     """Its terminating push was accepted: the client has closed."""
@@ -32,13 +32,13 @@ class ClientState(StrEnum):
     THROTTLED = "throttled"
     """Its latest request was answered THROTTLING_QUOTA_EXCEEDED: too early, or the push log was not available."""
     UNSUBSCRIBED = "unsubscribed"
-    """No subscription asks it for metrics."""
+    """No subscription with metrics matches it."""
     LATE = "late"
-    """Nothing came for 1.5 push intervals and a second."""
+    """No request for 1.5 push intervals and a second."""
     NEW = "new"
-    """It has not pushed yet, and need not have."""
+    """It has not pushed yet, and its first push is not overdue."""
     LIVE = "live"
-    """Its pushes come as they should."""
+    """Its pushes arrive on time."""
 
 
 STATE_MEANINGS: Final[Mapping[ClientState, str]] = {
@@ -52,11 +52,11 @@ STATE_MEANINGS: Final[Mapping[ClientState, str]] = {
     ClientState.NEW: "it has not pushed yet, and need not have",
     ClientState.LIVE: "its pushes come as they should",
 }
-"""In the order in which they are tried."""
+"""In the order of evaluation."""
 
 
 def vanished_after_ms(push_interval_ms: int) -> int:
-    """Silence after which a client counts as vanished [ms].
+    """Time without a request after which a client counts as vanished [ms].
 
     >>> vanished_after_ms(60_000), vanished_after_ms(1_000)
     (180000, 60000)
@@ -79,11 +79,11 @@ def judged(
     Args:
         ended: its terminating push was accepted.
         silence_ms: time since its latest request or push [ms].
-        push_interval_ms: the interval that it was told, or keeps to [ms].
+        push_interval_ms: its announced or observed push interval [ms].
         has_pushed: it has pushed at least once.
         lost_connection: its last connection has ended.
-        is_subscribed: a subscription asks it for metrics.
-        error: answer to its latest request, where it is known.
+        is_subscribed: a subscription with metrics matches it.
+        error: error code of its latest response, if known.
     """
     if ended:
         return ClientState.ENDED

@@ -1,4 +1,4 @@
-"""Client instances that the node no longer serves: ended or vanished, and still listed for a while."""
+"""Ended and vanished client instances, which are still listed for a limited time."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -12,15 +12,15 @@ _Kept = OrderedDict[Hashable, ClientInstance]
 
 
 class DepartedClients:
-    """A bounded register of forgotten instances. Not for several threads. Times are monotonic [ms].
+    """A bounded register of instances removed from the cache. Not thread-safe. Times are monotonic [ms].
 
-    An instance enters when the cache forgets it, whatever the reason, and leaves when its sender comes back under its
-    id, after a day (an hour if it ended), or when there is no room. Ended ones make room first: short-lived clients
-    that close properly do not displace the vanished. Nor do instances that never pushed, which are not kept: an id
-    costs its sender no more than one request.
+    An instance is added when the cache removes it for any reason. It is removed when its sender returns with the same
+    id, after a day (an hour if it ended), or when the register is full. Ended instances are removed first, so that
+    short-lived clients with a proper close do not displace vanished ones. Instances that never pushed are not kept: a
+    sender can create an id with a single request.
 
     Args:
-        max_size: instances that are kept.
+        max_size: maximum number of instances.
     """
 
     __slots__ = ("_ended", "_max_size", "_vanished")
@@ -37,15 +37,15 @@ class DepartedClients:
 
     @property
     def ended(self) -> int:
-        """Number of instances whose terminating push was accepted."""
+        """Number of instances with an accepted terminating push."""
         return len(self._ended)
 
     def add(self, instance: ClientInstance, *, lost_connection: bool) -> None:
-        """Takes a forgotten instance; one that never pushed, or is not asked for metrics, is left out.
+        """Adds an instance; ignores one that never pushed, or has no subscribed metrics.
 
         Args:
-            instance: no longer in the cache.
-            lost_connection: it was forgotten because its last connection ended.
+            instance: removed from the cache.
+            lost_connection: True if it was removed because its last connection ended.
         """
         instance.lost_connection = lost_connection
         instance.pace = None
@@ -61,13 +61,13 @@ class DepartedClients:
         kept[_key(instance, kept)] = instance
 
     def returned(self, instance: ClientInstance) -> None:
-        """Removes the instance of this id and sender: the client is known to the cache again, and has pushed."""
+        """Removes the instance with this id and sender: the client is in the cache again, and has pushed."""
         for kept in (self._vanished, self._ended):
             if kept and kept.pop(_key(instance, kept), None) is not None:
                 instance.pushed_before = True
 
     def expire(self, now_ms: int) -> None:
-        """Removes what was last seen long enough ago."""
+        """Removes instances that were last seen before their retention limit."""
         for kept, shown_ms in ((self._vanished, VANISHED_SHOWN_MS), (self._ended, ENDED_SHOWN_MS)):
             while kept and next(iter(kept.values())).seen_ms + shown_ms <= now_ms:
                 kept.popitem(last=False)
@@ -77,7 +77,7 @@ class DepartedClients:
         return [*self._vanished.values(), *self._ended.values()]
 
     def holds(self, instance: ClientInstance) -> bool:
-        """True if this very instance is still here."""
+        """True if the register still has this object."""
         return any(kept.get(_key(instance, kept)) is instance for kept in (self._vanished, self._ended))
 
 

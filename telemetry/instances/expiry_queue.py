@@ -1,4 +1,4 @@
-"""Which client instances may be due to be forgotten: an entry an instance, by the second of its deadline."""
+"""Expiry queue of client instances: one entry per instance, by the second of its deadline."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
@@ -13,8 +13,8 @@ _SLACK: Final = 1_024
 class ExpiryQueue:
     """Instances by deadline. Times are monotonic [ms].
 
-    A deadline that moves back is noticed when its entry comes up; one that moves forward gets a new entry, and the old
-    one is passed over. An entry is a place in the list of its second, not an object of its own in a heap.
+    A postponed deadline is detected when the old entry is due; an earlier deadline gets a new entry, and the old one
+    is skipped. An entry is an item in the list of its second, which takes less memory than an object in a heap.
     """
 
     __slots__ = ("_buckets", "_entries", "_seconds")
@@ -25,18 +25,18 @@ class ExpiryQueue:
         self._entries = 0
 
     def __len__(self) -> int:
-        """How many entries there are, those that are passed over too."""
+        """Number of entries, including stale ones."""
         return self._entries
 
     def put(self, instance: ClientInstance, known: int) -> None:
-        """Takes in an instance with its deadline of now; `known` are the instances that there are in all."""
+        """Adds an instance with its current deadline; `known` is the total number of instances."""
         if self._entries > 2 * known + _SLACK:
             self._tidy()
         second = instance.queued_second = instance.deadline_ms // _SECOND_MS
         self._append(second, (instance,))
 
     def due(self, now_ms: int, known: Callable[[], int]) -> Iterator[ClientInstance]:
-        """Hands out the instances whose deadline is over; whoever asks forgets each before the next."""
+        """Yields the instances past their deadline; the caller removes each one before it takes the next."""
         while self._seconds and self._seconds[0] * _SECOND_MS <= now_ms:
             second = heapq.heappop(self._seconds)
             entries = self._buckets.pop(second)
@@ -53,10 +53,10 @@ class ExpiryQueue:
                     self.put(instance, known())
             if later:
                 self._append(second, later)
-                return  # it is the second that has begun: every other one is still to come
+                return  # the current second, which has not ended; all others are later
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Removes all entries."""
         self._buckets.clear()
         self._seconds.clear()
         self._entries = 0
@@ -71,16 +71,16 @@ class ExpiryQueue:
         self._entries += len(bucket) - before
 
     def _tidy(self) -> None:
-        """Drops what would be passed over."""
+        """Removes stale entries."""
         buckets = {
             second: [instance for instance in bucket if _is_current(second, instance)]
             for second, bucket in self._buckets.items()
         }
         self._buckets = {second: bucket for second, bucket in buckets.items() if bucket}
-        self._seconds = sorted(self._buckets)  # which is a heap
+        self._seconds = sorted(self._buckets)  # a sorted list is a heap
         self._entries = sum(map(len, self._buckets.values()))
 
 
 def _is_current(second: int, instance: ClientInstance) -> bool:
-    """True unless the entry's instance is gone or queued under another second."""
+    """True unless the entry's instance was removed or is queued under another second."""
     return second == instance.queued_second and instance.place >= 0

@@ -1,33 +1,30 @@
-"""The gate of one client instance: which Get and which push is due. Knows times and connections, no subscription or
-payload.
-"""
+"""Gate of one client instance: decides from times and connections alone whether a Get or a push is due."""
 
 from typing import Final
 
 from base.errors import ErrorCode
 
 MAX_SEATS: Final = 4
-"""Connections of one instance that have times of their own; clients use one or two."""
+"""Maximum number of an instance's connections with separate times; clients use one or two."""
 
 _RECOVERING = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 _NEVER: Final = -1
 
 Turn = tuple["Seat", int, int | None, int, int | None, bool, bool]
-"""A push that the gate let through, with what takes it back: its seat, when it was let through; what `last_push_ms` and
-`used_ms` of the seat and the latest push on any connection were before it; whether it followed a Get; whether it
-terminates.
+"""State with which an accepted push can be undone: its seat and its time; the previous `last_push_ms` and `used_ms` of
+the seat, and the previous push on any connection; True if it followed a Get; True if it is terminating.
 """
 
 
 class Seat:
-    """What the gate remembers of one connection. Times are monotonic [ms].
+    """State of one connection in the gate (docs/decisions/014-seats-per-connection.md). Times are monotonic [ms].
 
     Attributes:
-        connection_id: empty for the seat that connections beyond `MAX_SEATS` share.
-        is_terminated: an accepted terminating push was the last one on it.
-        last_get_ms, last_push_ms: since when the connection waits for its interval; None before its first Get or push:
-            then it waits from the latest one on any connection.
-        used_ms: when a Get or a push was last let through on it; -1 before the first.
+        connection_id: empty for the seat shared by connections beyond `MAX_SEATS`.
+        is_terminated: True if its latest accepted push was terminating.
+        last_get_ms, last_push_ms: start of the connection's current interval; None before its first Get or push, when
+            the latest one on any connection counts.
+        used_ms: time of its latest accepted Get or push; -1 before the first.
     """
 
     __slots__ = ("connection_id", "is_terminated", "last_get_ms", "last_push_ms", "used_ms")
@@ -41,21 +38,21 @@ class Seat:
 
 
 class Gate:
-    """Lets through what is due, and nothing twice. Times are monotonic [ms].
+    """Accepts each Get and push that is due, once. Times are monotonic [ms].
 
     A push is due when it follows a Get that no push has consumed, or a full interval after the last push (KIP-714,
     Throttling and rate-limiting; Kafka's `ClientMetricsInstance`). With an interval of 60,000 ms, a Get at 0 and
     a push at 31,000 (the client's jitter), the next push is due at 91,000. A Get is due a full interval after the
-    last request of either kind, and always after an error that a Get cures.
+    last request of either kind, and always after an error that a Get resolves.
 
-    An instance id is no secret, so each connection is judged by its own times: another connection that pushes or
-    terminates under the same id costs it nothing. A connection that begins waits for an interval after the latest
-    request on any other, once, so that a client gains nothing by opening several. Those beyond `MAX_SEATS` share one
+    An instance id is not secret, so each connection has its own times: a push or a terminating push on another
+    connection with the same id does not affect it. A new connection first waits for an interval after the latest
+    request on any other, so that a client gains nothing by opening several. Connections beyond `MAX_SEATS` share one
     seat; an open connection that keeps to its interval never loses its own.
 
     Attributes:
-        last_known_error: the answer to the instance's latest request.
-        seat: of the connection that made the latest request.
+        last_known_error: error code of the instance's latest response.
+        seat: seat of the connection with the latest request.
     """
 
     __slots__ = (
@@ -83,15 +80,15 @@ class Gate:
 
     @property
     def connections(self) -> tuple[str, ...]:
-        """The connections that have a seat, in the order in which they got it."""
+        """Connections with a seat, the oldest seat first."""
         return tuple(seat.connection_id for seat in self._seats)
 
     def enter(self, connection_id: str, unused_since_ms: int) -> str | None:
-        """The requests to come are of this connection. Returns the connection that loses its seat to it, if any does.
+        """Selects the connection of the next requests. Returns the connection that loses its seat to it, if any.
 
         Args:
-            connection_id: which.
-            unused_since_ms: a connection on which no request was accepted since then may lose its seat.
+            connection_id: the selected connection.
+            unused_since_ms: a connection without an accepted request since then may lose its seat.
         """
         for seat in self._seats:
             if seat.connection_id == connection_id:
@@ -111,27 +108,27 @@ class Gate:
         return None if replaced is None else replaced.connection_id
 
     def leave(self, connection_id: str) -> bool:
-        """The connection has ended; True if another one has a seat."""
+        """Removes an ended connection; True if another one has a seat."""
         self._seats = tuple(seat for seat in self._seats if seat.connection_id != connection_id)
         return bool(self._seats)
 
     def has_ended_on(self, connection_id: str) -> bool:
-        """True if an accepted terminating push was the last one on that connection."""
+        """True if the latest accepted push on that connection was terminating."""
         return any(seat.is_terminated for seat in self._seats if seat.connection_id == connection_id)
 
-    # Requests on the connection that entered last
+    # Requests on the connection selected by `enter`
 
     @property
     def may_end_early(self) -> bool:
-        """True if a terminating push need not be due: the connection has a seat of its own.
+        """True if a terminating push is accepted before it is due: the connection has its own seat.
 
-        Else any number of connections could each send one.
+        Otherwise any number of connections could each send one.
         """
         return self.seat is not self._shared
 
     @property
     def is_terminated(self) -> bool:
-        """True if an accepted terminating push was the last one on the connection."""
+        """True if the latest accepted push on the connection was terminating."""
         return self.seat.is_terminated
 
     def may_get(self, push_interval_ms: int, now_ms: int) -> bool:
@@ -146,9 +143,10 @@ class Gate:
         )
 
     def record_get(self, now_ms: int) -> None:
-        """Notes a Get that is answered; the next push is due at once, on whichever connection.
+        """Records an answered Get; the next push is due at once, on any connection.
 
-        But not if it cures the error of a last push that was not due: the two would evade the interval together.
+        Exception: a Get that resolves the error of an early push makes no push due, since a client could alternate both
+        to evade its interval.
         """
         seat = self.seat
         self._latest_get_ms = seat.last_get_ms = seat.used_ms = now_ms
@@ -157,7 +155,7 @@ class Gate:
         self.last_known_error = ErrorCode.NONE
 
     def record_early(self) -> None:
-        """Notes that the connection was told to wait: from here on, requests on other connections do not count."""
+        """Records that the connection was throttled; from now on, requests on other connections do not count for it."""
         seat = self.seat
         if seat.last_get_ms is None:
             seat.last_get_ms = self._latest_get_ms
@@ -165,7 +163,7 @@ class Gate:
             seat.last_push_ms = self._latest_push_ms
 
     def may_push(self, push_interval_ms: int, now_ms: int) -> bool:
-        """True if a push at `now_ms` is due. A terminating push need not be due, see `may_end_early`."""
+        """True if a push at `now_ms` is due. For terminating pushes see `may_end_early`."""
         if self._get_unconsumed:
             return True
         last_push_ms = self.seat.last_push_ms
@@ -174,10 +172,10 @@ class Gate:
         return last_push_ms is None or now_ms - last_push_ms >= push_interval_ms
 
     def has_waited(self, push_interval_ms: int, now_ms: int) -> bool:
-        """True if the client is seen to keep to its interval: all of it since its last push, or a part since its Get.
+        """True if the client kept to its interval: a full one since its last push, or 0.4 of one since its Get.
 
-        After a Get clients wait for 0.5 to 1.5 intervals (Java, franz-go), or 0.8 to 1.2 (librdkafka); 0.4 leaves room
-        for roundings. Of a client of whom nothing is known here it is False.
+        After a Get clients wait for 0.5 to 1.5 intervals (Java, franz-go), or 0.8 to 1.2 (librdkafka); 0.4 allows for
+        rounding. False for a client without known times.
         """
         if self._get_unconsumed:
             return self._latest_get_ms is not None and (now_ms - self._latest_get_ms) * 5 >= push_interval_ms * 2
@@ -185,9 +183,9 @@ class Gate:
         return last_push_ms is not None and now_ms - last_push_ms >= push_interval_ms
 
     def take_turn(self, now_ms: int, *, terminating: bool = False, is_due: bool = True) -> Turn:
-        """Notes a push that is let through; with `terminating` it is the last one, unless it is given back.
+        """Records an accepted push; a terminating one is the connection's last, unless `give_back` undoes it.
 
-        If it is let through before it is due, a Get that cures its refusal makes no further push due.
+        If it is accepted before it is due, a Get that resolves its refusal makes no further push due.
         """
         seat = self.seat
         turn = seat, now_ms, seat.last_push_ms, seat.used_ms, self._latest_push_ms, self._get_unconsumed, terminating
@@ -199,14 +197,13 @@ class Gate:
         return turn
 
     def pass_over(self, *, is_due: bool) -> None:
-        """Notes a push that is refused and costs the client nothing: no turn is taken."""
+        """Records a push that is refused without consuming the client's interval."""
         self._cure_opens = is_due
 
     def give_back(self, turn: Turn) -> None:
-        """Undoes `take_turn`, for a push whose refusal is to cost the client nothing.
+        """Undoes `take_turn`, for a push that is refused without consuming the client's interval.
 
-        Where another push was let through meanwhile, that one's time stands. A turn that was due after a Get is
-        due again.
+        If another push was accepted since then, its time stays. A push that followed a Get may be repeated at once.
         """
         seat, taken_at_ms, previous_push_ms, previous_use_ms, latest_push_ms, followed_a_get, terminating = turn
         if seat.last_push_ms == taken_at_ms:
@@ -220,7 +217,7 @@ class Gate:
             seat.is_terminated = False
 
     def reopen(self) -> None:
-        """Forgets the times, because the client is asked for something else now: its next Get or push is due.
+        """Resets the times after a change of the subscription: the next Get or push is due.
 
         A connection that has terminated stays terminated.
         """

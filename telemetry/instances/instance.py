@@ -1,4 +1,4 @@
-"""One client instance: what this node remembers of a client between its requests."""
+"""State of one client instance between its requests."""
 
 import uuid
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from telemetry.subscriptions.subscription_id import subscription_id
 from wire.software import UNKNOWN_SOFTWARE
 
 MIN_EXPIRY_MS: Final = 60_000
-"""An instance is remembered for at least so long after its latest request [ms]."""
+"""Minimum time that an instance is kept after its latest request [ms]."""
 
 EXPIRY_INTERVALS: Final = 3
 _NOT_QUEUED: Final = 1 << 62
@@ -28,29 +28,29 @@ _MAX_SHARED_TEXTS: Final = 4_096
 _MAX_SHARED_CHARACTERS: Final = 256
 
 MAX_MATCHED_CHARACTERS: Final = 1_024
-"""Of a client id, a software name or version that a subscription's patterns are matched with."""
+"""Maximum length of a client id, software name or version that patterns of subscriptions are matched with."""
 
 
 OtherSender = tuple[bytes, bytes, str, str]
-"""Id, sender, software name and version of an instance whose id another sender uses, too."""
+"""Key of an instance with an id that another sender also uses: id, sender, software name, software version."""
 
 InstanceKey = bytes | OtherSender
 
 
 def kept_client_id(client_id: str) -> str:
-    """What is remembered of a client id, which may be 32 KiB: enough to tell clients of one connection apart."""
+    """Shortens a client id, which may have 32 KiB; clients of one connection stay distinguishable."""
     return client_id[:_KEPT_CLIENT_ID_CHARACTERS]
 
 
 def other_sender(instance_id: bytes, context: RequestContext) -> OtherSender:
-    """The key of an instance whose id another sender uses, too."""
+    """Returns the key of an instance with an id that another sender also uses."""
     name, version = context.client_software_name, context.client_software_version
     return instance_id, context.sender, name[:_KEPT_SOFTWARE_CHARACTERS], version[:_KEPT_SOFTWARE_CHARACTERS]
 
 
 class SharedTexts:
-    """Equal texts of many instances (software, principal) kept once. Bounded: what is long or comes later is kept as
-    it is.
+    """Interning of equal strings of many instances (software, principal). Bounded: long strings, and new strings of a
+    full table, are not interned.
 
     >>> share = SharedTexts()
     >>> share("".join(["4.4", ".0"])) is share("".join(["4.", "4.0"]))
@@ -63,7 +63,7 @@ class SharedTexts:
         self._texts: dict[str, str] = {}
 
     def __call__(self, text: str) -> str:
-        """The first text that was equal to `text`."""
+        """Returns the first string that was equal to `text`."""
         if len(self._texts) < _MAX_SHARED_TEXTS and len(text) <= _MAX_SHARED_CHARACTERS:
             return self._texts.setdefault(text, text)
         return self._texts.get(text, text)
@@ -72,44 +72,44 @@ class SharedTexts:
 class ClientInstance:
     """The state of one client instance (KIP-714, Client identification; Kafka's `ClientMetricsInstance`).
 
-    The counters are plain numbers, so that a push costs no more for them; what they add up to stands in
-    `telemetry.instances.inventory`.
+    Counters are plain numbers to keep pushes cheap; `telemetry.instances.inventory` makes the rows for listings.
 
     Attributes:
-        key: under which the cache has it: the bytes of the id, or an `OtherSender` if another sender of it was there
-            first. Bytes, since Python hashes integers without a secret, and strangers choose ids.
-        sender: whom the id is bound to, beside the software; see `RequestContext.sender`.
-        principal: of the sender.
+        key: key in the cache: the bytes of the id, or an `OtherSender` if another sender used the id first. Bytes,
+            since Python hashes integers without a secret, and untrusted clients choose ids
+            (docs/decisions/013-instances-keyed-by-bytes-and-sender.md).
+        sender: sender that the id is bound to, together with the software; see `RequestContext.sender`.
+        principal: principal of the sender.
         instance_id: the KIP-714 id.
-        instance_id_text: the id as Kafka shows it.
+        instance_id_text: the id in Kafka's text form.
         principal_text: the principal in Kafka's form.
         client_id: of the latest Get or of the request that made the instance known; see `kept_client_id`.
-        client_software_name, client_software_version: as the latest Get or the latest connection had them.
-        client_address, client_port: of the latest request.
-        listener_name: of the latest request.
-        lost_connection: its last connection has ended; see `telemetry.instances.departed`.
-        pushed_before: it had pushed before it departed and came back.
-        gate: what is due, on which of the open connections.
-        subscription: what the client is asked for.
-        subscription_id: what a push has to name [signed int32].
-        subscription_version: of the configuration under which `subscription` was worked out.
-        connection_id: of the latest request; empty once that connection has ended.
-        context: of the latest request; the same object for all requests of one client on a connection. Set by
+        client_software_name, client_software_version: from the latest Get or the latest connection.
+        client_address, client_port: peer of the latest request.
+        listener_name: listener of the latest request.
+        lost_connection: True if its last connection has ended; see `telemetry.instances.departed`.
+        pushed_before: True if it had pushed before it departed and returned.
+        gate: decides which request is due on each connection.
+        subscription: effective subscription of the client.
+        subscription_id: id that a push must have [signed int32].
+        subscription_version: version of the configuration from which `subscription` was computed.
+        connection_id: connection of the latest request; empty once it has ended.
+        context: context of the latest request; one object for all requests of a client on a connection. Set by
             `comes_as`.
-        deadline_ms: when the instance is forgotten, unless a request comes [ms, monotonic].
-        queued_second: under which `telemetry.instances.expiry_queue` has it; beyond every deadline before it has it.
-        place: where the cache's register has it; see `telemetry.instances.register`.
-        pushes: accepted pushes that are in the push log.
+        deadline_ms: time at which the instance expires without another request [ms, monotonic].
+        queued_second: its second in `telemetry.instances.expiry_queue`; later than any deadline before it is queued.
+        place: its index in the cache's register; see `telemetry.instances.register`.
+        pushes: number of accepted pushes in the push log.
         push_bytes: their payloads as received [B].
-        last_push_ms: when the latest of them came [ms, monotonic]; None before the first.
-        refusals: refused requests.
-        last_refusal: the latest of them; None before the first.
-        last_refusal_ms: when that was [ms, monotonic].
-        row_context: fields 3 to 14 of `PushRecord`, the same for every push until the client, its connection or its
-            subscription changes; None until they are worked out.
-        metrics: metrics of its own, where they were asked for; else None.
-        pace: what it has to do with telemetry quotas; None where there never was one.
-        allowances: what its address and principal may still send; see `telemetry.instances.sender_bounds`.
+        last_push_ms: time of the latest one [ms, monotonic]; None before the first.
+        refusals: number of refused requests.
+        last_refusal: the latest refusal; None before the first.
+        last_refusal_ms: time of the latest refusal [ms, monotonic].
+        row_context: fields 3 to 14 of `PushRecord`, cached until the client, its connection or its subscription
+            changes; None if not cached.
+        metrics: metrics of this instance if a reporter needs them; otherwise None.
+        pace: its state in telemetry quotas; None without such a quota.
+        allowances: remaining allowances of its address and principal; see `telemetry.instances.sender_bounds`.
     """
 
     __slots__ = (
@@ -190,11 +190,11 @@ class ClientInstance:
 
     @property
     def seen_ms(self) -> int:
-        """When its latest request came [ms, monotonic]."""
+        """Time of its latest request [ms, monotonic]."""
         return self.deadline_ms - self.expiry_ms
 
     def describe(self, context: RequestContext, share: SharedTexts) -> None:
-        """Takes over what a request says of its client, for those who ask who is there."""
+        """Copies the client's attributes from a request, for listings of clients."""
         self.client_id = kept_client_id(context.client_id)
         if context.client_software_name != UNKNOWN_SOFTWARE:
             self.client_software_name = share(context.client_software_name[:_KEPT_SOFTWARE_CHARACTERS])
@@ -204,9 +204,9 @@ class ClientInstance:
         self.listener_name = context.listener_name
 
     def is_of(self, context: RequestContext) -> bool:
-        """True if the request is of the sender that the instance is bound to.
+        """True if the request comes from the sender that the instance is bound to.
 
-        A connection need not name its software: franz-go before 1.22 does so on its first one alone.
+        An unknown software matches any: franz-go before 1.22 sends its name on its first connection only.
         """
         if self.sender != context.sender:
             return False
@@ -220,27 +220,27 @@ class ClientInstance:
         )
 
     def comes_as(self, context: RequestContext) -> None:
-        """Its latest request is of another connection, client id or software than the one before."""
+        """Sets the context of the latest request, which has another connection, client id or software than before."""
         self.context = context
         self.row_context = None
 
     def note_refusal(self, refusal: Refusal, now_ms: int) -> None:
-        """Its latest request was refused, at `now_ms` [ms, monotonic]."""
+        """Records that its latest request was refused at `now_ms` [ms, monotonic]."""
         self.gate.last_known_error = refusal.error_code
         self.refusals += 1
         self.last_refusal = refusal
         self.last_refusal_ms = now_ms
 
     def resubscribe(self, subscription: EffectiveSubscription, version: int) -> bool:
-        """Takes what the client is asked for now; True if that is something else than before.
+        """Sets the current subscription; True if it differs for the client.
 
-        Only then its old subscription id becomes unknown and its gate opens; an edit that does not concern the client
-        leaves everything as it is.
+        Only then the old subscription id becomes invalid and the gate is reset; an edit that does not affect the client
+        changes nothing.
         """
         self.subscription_version = version
         self.row_context = None
         if subscription == self.subscription:
-            # The same to the client, perhaps under other rules of the guard or from other resources.
+            # Equal for the client, but possibly from other guard rules or resources.
             self.subscription = subscription
             return False
         self._subscribe(subscription)
@@ -254,10 +254,10 @@ class ClientInstance:
 
 
 def attributes_of(instance_id: uuid.UUID, context: RequestContext) -> Mapping[ClientMatchingParam, tuple[str, ...]]:
-    """What the six selectors look at; a client that says nothing has the empty string, as in Kafka.
+    """Values of the six selectors; the empty string for a missing one, as in Kafka.
 
-    Of a longer text its first `MAX_MATCHED_CHARACTERS`: a client may send 32 KiB, for which RE2, linear as it is, takes
-    a second with some patterns.
+    Values are cut to `MAX_MATCHED_CHARACTERS`: a client may send 32 KiB, for which RE2, although linear, takes a second
+    with some patterns.
     """
     return {
         ClientMatchingParam.CLIENT_INSTANCE_ID: instance_id_forms(instance_id),

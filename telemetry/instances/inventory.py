@@ -1,6 +1,6 @@
-"""Who is there: one row for each client instance that a node remembers, its state, and the choice among them.
+"""Listing of client instances: one row per instance that a node knows, with its state, and filters.
 
-No sockets, no clock: the rows are made on the listener's loop, some at a time, and read elsewhere.
+No sockets, no clock: rows are made on the listener's loop in slices, and read by other threads.
 """
 
 import uuid
@@ -19,7 +19,7 @@ SenderKey = tuple[str, str, str, str]
 """Instance id, principal, client id and source address: see `RequestContext.sender`."""
 
 RowKey = tuple[str, str, str, str, str, str]
-"""A `SenderKey` with the software's name and version: no two rows of a listing have the same."""
+"""A `SenderKey` with the software's name and version; unique in a listing."""
 
 
 def state_of(instance: ClientInstance, now_ms: int) -> ClientState:
@@ -37,17 +37,18 @@ def state_of(instance: ClientInstance, now_ms: int) -> ClientState:
 
 
 class ClientRow(NamedTuple):
-    """One instance. Times are wall times [us since the epoch], good to some ms; None where a thing has not happened.
+    """One instance. Times are wall times [us since the epoch], accurate to some ms; None for events that have not
+    happened.
 
-    `metrics` are the prefixes that it is asked for, `subscriptions` the client-metrics resources that ask. `pushes`
-    are those in the push log, `push_bytes` their payloads as received. `refused` requests were answered with an error,
-    the latest with `last_error` for `last_error_reason`. `connections` are those open now on which it was seen.
-    `asked_for_records` is set by a node that takes telemetry only.
+    `metrics` are its subscribed prefixes, `subscriptions` the client-metrics resources that match it. `pushes` counts
+    those in the push log, `push_bytes` their payloads as received. `refused` counts requests answered with an error;
+    `last_error` and `last_error_reason` describe the latest. `connections` are its open connections.
+    `asked_for_records` is set by a node that serves only telemetry.
 
-    A topic's records do not hold everything: `connections`, `subscriptions`, `metrics`, `refused` and, where its writer
-    did not know them, the port, `push_interval_ms`, `subscription_id` and `push_bytes` are None then. `broker` is the
-    Kafka node that received its latest push and `partition` the topic's partition with its pushes; both None on a node
-    that serves the client itself.
+    Records of a topic lack some of it: `connections`, `subscriptions`, `metrics`, `refused` are None then, and so are
+    the port, `push_interval_ms`, `subscription_id` and `push_bytes` if the writer of the record did not know them.
+    `broker` is the Kafka node that received the latest push, `partition` the topic's partition with its pushes; both
+    are None on a node that serves the client itself.
     """
 
     client_instance_id: str
@@ -78,7 +79,7 @@ class ClientRow(NamedTuple):
 
 
 def row_of(instance: ClientInstance, *, now_ms: int, now_us: int) -> ClientRow:
-    """The row of an instance, given both clocks of one moment."""
+    """Returns the row of an instance; both clocks must be of the same moment."""
     subscription = instance.subscription
     refusal = instance.last_refusal
     pushed_ms = instance.last_push_ms
@@ -110,39 +111,39 @@ def row_of(instance: ClientInstance, *, now_ms: int, now_us: int) -> ClientRow:
 
 
 class Described(Protocol):
-    """The software of a client, as far as it has named it."""
+    """The software of a client, as far as known."""
 
     @property
     def client_software_name(self) -> str:
-        """As the client names it, or `UNKNOWN_SOFTWARE`."""
+        """Software name as sent by the client, or `UNKNOWN_SOFTWARE`."""
         ...
 
     @property
     def client_software_version(self) -> str:
-        """As the client names it, or `UNKNOWN_SOFTWARE`."""
+        """Software version as sent by the client, or `UNKNOWN_SOFTWARE`."""
         ...
 
 
 def sender_key(row: ClientRow | PushRecord) -> SenderKey:
-    """The sender, and the id that it uses."""
+    """Returns the sender and its instance id."""
     return (row.client_instance_id, row.principal, row.client_id, row.client_source_address)
 
 
 def row_key(row: ClientRow | PushRecord) -> RowKey:
-    """What tells a row from all others of one listing."""
+    """Returns the unique key of a row in a listing."""
     return (*sender_key(row), row.client_software_name, row.client_software_version)
 
 
 def key_among(sender: Hashable, client: Described, found: Mapping[Any, Described]) -> Hashable:
-    """The key of a client among those that were found before.
+    """Returns the key of a client in `found`.
 
-    It is the sender's, unless a client of other software has that already. One that names no software is the same as
-    any: franz-go before 1.22 names it on its first connection alone.
+    It is the sender's key, unless a client with other software has it already. Unknown software matches any: franz-go
+    before 1.22 sends its name on its first connection only.
 
     Args:
-        sender: the sender and the id that it uses.
-        client: whose key is wanted.
-        found: what has a key already.
+        sender: the sender and its instance id.
+        client: the client to find a key for.
+        found: clients by key.
     """
     software = client.client_software_name, client.client_software_version
     whole = (sender, *software)
@@ -155,7 +156,7 @@ def key_among(sender: Hashable, client: Described, found: Mapping[Any, Described
 
 
 def with_software_of(row: ClientRow, other: ClientRow) -> ClientRow:
-    """The row; if it names no software, with that of another row of the same client."""
+    """Returns the row; unknown software is filled in from another row of the same client."""
     if row.client_software_name != UNKNOWN_SOFTWARE:
         return row
     name, version = other.client_software_name, other.client_software_version
@@ -163,7 +164,7 @@ def with_software_of(row: ClientRow, other: ClientRow) -> ClientRow:
 
 
 class Listed(Protocol):
-    """What a filter looks at; see `ClientInstance` for the meanings."""
+    """Attributes that a filter reads; see `ClientInstance` for their meanings."""
 
     @property
     def instance_id(self) -> uuid.UUID:
@@ -177,12 +178,12 @@ class Listed(Protocol):
 
     @property
     def client_software_name(self) -> str:
-        """As the client names it."""
+        """Software name as sent by the client."""
         ...
 
     @property
     def client_software_version(self) -> str:
-        """As the client names it."""
+        """Software version as sent by the client."""
         ...
 
     @property
@@ -193,7 +194,7 @@ class Listed(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFilter:
-    """Which instances are asked for; what is empty asks for all. Texts match as a whole, or up to a `*` at the end.
+    """Filter of instances; empty fields match all. Texts must be equal, or have the prefix before a `*` at the end.
 
     Attributes:
         instance_id: 0, or the id as an integer.
@@ -211,10 +212,10 @@ class ClientFilter:
 
     @classmethod
     def of(cls, wanted: Mapping[str, Any]) -> "ClientFilter":
-        """Reads what was asked for: `instance_id` in every form that clients log, `state` with commas.
+        """Parses a filter: `instance_id` in any form that clients log, `state` separated by commas.
 
         Raises:
-            ValueError: one sentence on what is wrong, without a word of what was asked: it goes to strangers.
+            ValueError: the problem in one sentence, without the input, since it is shown to untrusted callers.
         """
         for key, value in wanted.items():
             if key not in FILTER_KEYS or not isinstance(value, str):
@@ -231,11 +232,11 @@ class ClientFilter:
         )
 
     def accepts(self, instance: ClientInstance, now_ms: int) -> bool:
-        """True if the instance is asked for, at `now_ms` [ms, monotonic]."""
+        """True if the instance matches at `now_ms` [ms, monotonic]."""
         return self.fits(instance) and (not self.states or state_of(instance, now_ms).value in self.states)
 
     def fits(self, client: Listed) -> bool:
-        """True if a client of any state is asked for."""
+        """True if the client matches, apart from its state."""
         if self.instance_id and client.instance_id.int != self.instance_id:
             return False
         if not _fits(self.client_id, client.client_id) or not _fits(self.principal, client.principal_text):

@@ -1,8 +1,9 @@
-"""Which client instance a request is of, and what that client is asked for: Kafka's half of `ClientMetricsManager`
-that makes and recovers instances.
+"""Finds, creates and recovers the client instance of a request, and computes its subscription; part of Kafka's
+`ClientMetricsManager`.
 
-What an operator asks of a client (`subscriptions`) is bounded by what its software can take (`interval_bound`), made
-rarer while it is over a telemetry quota (`push_pace`), and rid of what its software cannot send (`client_guard`).
+The subscription of the operator (`subscriptions`) is adapted to the client: the interval is capped for its software
+(`interval_bound`) and lengthened while it exceeds a telemetry quota (`interval_scaling`), and metrics that its software
+cannot send are removed (`client_guard`).
 """
 
 import uuid
@@ -21,24 +22,24 @@ from telemetry.subscriptions.interval_scaling import Pace, TelemetryPace
 from telemetry.subscriptions.resources import EffectiveSubscription, Subscriptions
 
 LAST_RESERVED_ID: Final = 1
-"""Kafka's `Uuid.RESERVED` are 0 and 1: no client is given these; 0 is the null of the wire."""
+"""Highest id of Kafka's `Uuid.RESERVED`, 0 and 1, which are not assigned; 0 is null in the protocol."""
 
 
 class KnownInstances:
-    """The client instances of a node with the subscriptions that they have. Times are monotonic [ms].
+    """Client instances of a node and their effective subscriptions. Times are monotonic [ms].
 
     Args:
-        max_size: instances that are remembered.
-        subscriptions: what operators ask for.
-        guard: what is withheld from which software.
-        metrics: the own metrics of instances.
-        new_instance_id: makes ids for clients that bring none.
-        pace: the telemetry quotas; None is none.
-        bounds: what senders may send with all their instances.
+        max_size: maximum number of cached instances.
+        subscriptions: the operator's subscriptions.
+        guard: rules for faulty client versions.
+        metrics: metrics of instances.
+        new_instance_id: generator of ids for clients without one.
+        pace: interval scaling by telemetry quotas; None for none.
+        bounds: limits per sender over all its instances.
 
     Attributes:
-        cache: the instances themselves.
-        departed: those that the cache forgot: ended or vanished.
+        cache: the instances.
+        departed: instances removed from the cache: ended or vanished.
     """
 
     __slots__ = (
@@ -74,7 +75,7 @@ class KnownInstances:
         self.departed = DepartedClients(max_size)
 
     def identify(self, client_instance_id: uuid.UUID | None, context: RequestContext) -> uuid.UUID:
-        """The id that answers a Get: the client's own, else the one known on its connection, else a new one."""
+        """Returns the id for the response to a Get: the client's own, the one known on its connection, or a new one."""
         if client_instance_id is not None and client_instance_id.int > LAST_RESERVED_ID:
             return client_instance_id
         client_id = kept_client_id(context.client_id)
@@ -85,7 +86,7 @@ class KnownInstances:
         return self._unused_id()
 
     def _unused_id(self) -> uuid.UUID:
-        """A new id, none whose text begins with `-`: as in Kafka, for the sake of command lines."""
+        """Returns a new id with a text that does not begin with `-`: as in Kafka, so that it is usable in commands."""
         while True:
             made = self._new_instance_id()
             leading_dash = made.int >> 122 == 0b111110
@@ -95,10 +96,10 @@ class KnownInstances:
     def of(
         self, instance_id: uuid.UUID, context: RequestContext, now_ms: int, *, is_last: bool = False
     ) -> ClientInstance | None:
-        """The instance of a request, made or recovered if it is unknown, with the subscription of now.
+        """Returns the instance of a request with its current subscription; creates or recovers an unknown one.
 
-        A push that is the client's last one is not refused for the sake of an interval to come. None if it is unknown
-        and its sender has made too many of late.
+        A terminating push (`is_last`) is not refused because its interval has changed. Returns None if the instance is
+        unknown and its sender has created too many recently.
         """
         version = self._subscriptions.version
         instance = self.cache.get(instance_id.int.to_bytes(16), context)
@@ -137,18 +138,18 @@ class KnownInstances:
         return instance
 
     def describe(self, instance: ClientInstance, context: RequestContext) -> None:
-        """Notes what a request says of its client."""
+        """Copies the client's attributes from a request."""
         instance.describe(context, self._share)
 
     def expire(self, now_ms: int) -> int:
-        """Forgets instances of which nothing came for `max(60 s, 3 x push interval)`; returns how many."""
+        """Removes instances without a request for `max(60 s, 3 x push interval)`; returns their number."""
         if self._pace is not None:
             self._pace.expire(now_ms)
         self.departed.expire(now_ms)
         return self.cache.expire(now_ms)
 
     def disconnect(self, connection_id: str, now_ms: int) -> int:
-        """Forgets a closed connection and the instances that have no other; returns how many those are."""
+        """Removes a closed connection and the instances without another one; returns the number of these instances."""
         self.cache.expire(now_ms)
         return self.cache.disconnect(connection_id)
 
@@ -156,28 +157,28 @@ class KnownInstances:
         self._metrics.dismiss(instance)
         if self._pace is not None:
             self._pace.leave(instance)
-        # The cache takes the connections of one that it evicts or expires away only after this.
+        # An evicted or expired instance still has its connections here: the cache detaches them after this call.
         self.departed.add(instance, lost_connection=not instance.gate.connections)
 
     def _pace_of(self, instance_id: uuid.UUID, context: RequestContext, interval_ms: int, now_ms: int) -> Pace | None:
         return None if self._pace is None else self._pace.begin(instance_id, context, interval_ms, now_ms)
 
     def _has_other_pace(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> bool:
-        """True if a telemetry quota gives the client another interval from now on."""
+        """True if a telemetry quota has changed the client's interval."""
         pace = self._pace
         if pace is None or not (pace.enabled or instance.pace is not None):
             return False
         return pace.changes_interval(instance, context, instance.subscription.push_interval_ms, now_ms)
 
     def _wanted_of(self, instance_id: uuid.UUID, context: RequestContext) -> EffectiveSubscription:
-        """What the operator asks of the client, at an interval that its software can take."""
+        """Returns the operator's subscription for the client, with the interval capped for its software."""
         subscription = self._subscriptions.effective_for(attributes_of(instance_id, context))
         return bounded_for(subscription, context.client_software_name, context.client_software_version)
 
     def _effective(
         self, wanted: EffectiveSubscription, pace: Pace | None, context: RequestContext
     ) -> EffectiveSubscription:
-        """What the client is asked for instead: as seldom as its quota asks for, and as its software can take it."""
+        """Returns the effective subscription: interval scaled by its quota, metrics adapted to its software."""
         name, version = context.client_software_name, context.client_software_version
         if pace is not None and pace.factor > 1:
             wanted = bounded_for(lengthened(wanted, pace.factor), name, version)

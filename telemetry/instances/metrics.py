@@ -1,20 +1,20 @@
-"""The metrics of one client instance, for those who ask for them: Kafka's names, out of plain counters.
+"""Metrics of one client instance with Kafka's names, computed from plain counters.
 
-Kafka keeps four sensors with eight statistics for each client; these are numbers in one object, from which the same
-values are worked out when somebody reads them.
+Kafka keeps four sensors with eight statistics per client; here they are numbers in one object, from which the same
+values are computed when they are read.
 """
 
 import math
 from typing import Final, NamedTuple
 
 WINDOW_MS: Final = 30_000
-"""Kafka's `metrics.sample.window.ms`; of such windows two are kept (`metrics.num.samples`)."""
+"""Kafka's `metrics.sample.window.ms`; two windows are kept (`metrics.num.samples`)."""
 
 
 class InstanceMetricValues(NamedTuple):
-    """The values as of one moment, in the order of `telemetry.client_metrics.INSTANCE_METRICS`.
+    """Values at one moment, in the order of `telemetry.client_metrics.INSTANCE_METRICS`.
 
-    Rates are per second; times in ms, NaN where nothing was recorded of late.
+    Rates are per second; times in ms, NaN without recent values.
     """
 
     throttle_rate: float
@@ -28,12 +28,12 @@ class InstanceMetricValues(NamedTuple):
 
 
 class InstanceMetrics:
-    """What was recorded of one instance: totals, and the latest two windows. Times are monotonic [ms].
+    """Counters of one instance: totals, and the latest two windows. Times are monotonic [ms].
 
     >>> metrics = InstanceMetrics(now_ms=0)
     >>> metrics.record_throttle(1_000)
     >>> metrics.record_plugin_export(4.0, 2_000)
-    >>> metrics.values(20_000)[:2]  # a whole window and the 20 s of the current one, as Kafka reckons
+    >>> metrics.values(20_000)[:2]  # a full window and 20 s of the current one, as in Kafka
     (0.02, 1.0)
     """
 
@@ -56,17 +56,17 @@ class InstanceMetrics:
         self._clear(now_ms)
 
     def record_throttle(self, now_ms: int) -> None:
-        """A request came before it was due."""
+        """Records a request that came before it was due."""
         self._roll(now_ms)
         self.throttle_count += 1
         self._throttles[1] += 1
 
     def record_plugin_export(self, duration_ms: float, now_ms: int) -> None:
-        """A receiver took a push, in `duration_ms` [ms]."""
+        """Records the export of a push to a receiver, which took `duration_ms` [ms]."""
         self.record_plugin_exports(1, duration_ms, duration_ms, now_ms)
 
     def record_plugin_exports(self, pushes: int, total_ms: float, longest_ms: float, now_ms: int) -> None:
-        """A receiver took several pushes; together they took `total_ms`, the slowest `longest_ms` [ms]."""
+        """Records exports of several pushes; together they took `total_ms`, the slowest `longest_ms` [ms]."""
         if not pushes:
             return
         self._roll(now_ms)
@@ -77,16 +77,16 @@ class InstanceMetrics:
             self._export_max_ms[1] = longest_ms
 
     def record_plugin_error(self, now_ms: int) -> None:
-        """A receiver failed."""
+        """Records a failed export."""
         self._roll(now_ms)
         self.error_count += 1
         self._errors[1] += 1
 
     def values(self, now_ms: int) -> InstanceMetricValues:
-        """Everything as of `now_ms`. Changes nothing, so that reporters may ask from threads of their own."""
+        """Values at `now_ms`. Read-only, so that reporters may call it from their own threads."""
         passed = max((now_ms - self._window_ms) // WINDOW_MS, 0)
         recent = slice(passed, None)
-        # Kafka's Rate reckons with at least one whole window beside the current one.
+        # Kafka's Rate divides by at least one full window in addition to the current one.
         elapsed_s = (WINDOW_MS + max(now_ms - self._window_ms, 0) % WINDOW_MS) / 1_000
         exports = sum(self._exports[recent])
         return InstanceMetricValues(
@@ -101,7 +101,7 @@ class InstanceMetrics:
         )
 
     def _roll(self, now_ms: int) -> None:
-        """Begins a new window where one is due; windows are [the one before, the current one]."""
+        """Begins a new window if due; windows are [previous, current]."""
         passed = (now_ms - self._window_ms) // WINDOW_MS
         if passed <= 0:
             return

@@ -1,4 +1,4 @@
-"""The instances in numbered places, so that they can be gone through in slices while they come and go."""
+"""Client instances by index, for iteration in slices while instances are added and removed."""
 
 from collections.abc import Iterator
 
@@ -6,10 +6,10 @@ from telemetry.instances.instance import ClientInstance
 
 
 class InstanceRegister:
-    """Gives every instance a place of its own; the places of those that went are used again.
+    """Assigns an index to every instance; indexes of removed instances are reused.
 
-    Whoever goes through the places in several turns meets every instance that was there all the time exactly once. One
-    that came or went meanwhile is met or not; one that went and came back may be met twice.
+    An iteration in slices returns every instance that was present all the time exactly once. One that was added or
+    removed meanwhile may be missing; one that was removed and added again may appear twice.
     """
 
     __slots__ = ("_free", "_places")
@@ -19,11 +19,11 @@ class InstanceRegister:
         self._free: list[int] = []
 
     def __len__(self) -> int:
-        """How many places there are, the empty ones too."""
+        """Number of indexes, including empty ones."""
         return len(self._places)
 
     def add(self, instance: ClientInstance) -> None:
-        """Gives a new instance its place."""
+        """Assigns an index to a new instance."""
         if self._free:
             instance.place = self._free.pop()
             self._places[instance.place] = instance
@@ -32,18 +32,18 @@ class InstanceRegister:
             self._places.append(instance)
 
     def remove(self, instance: ClientInstance) -> None:
-        """Empties the place of an instance."""
+        """Removes an instance; its index becomes empty."""
         self._places[instance.place] = None
         self._free.append(instance.place)
         instance.place = -1
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Removes all instances."""
         self._places.clear()
         self._free.clear()
 
     def between(self, begin: int, end: int) -> Iterator[ClientInstance]:
-        """The instances in the places from `begin` to before `end`. May be used while nothing comes or goes."""
+        """Yields the instances in `begin:end`. No instance may be added or removed during the iteration."""
         for instance in self._places[begin:end]:
             if instance is not None:
                 yield instance

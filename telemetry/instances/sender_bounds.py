@@ -1,9 +1,9 @@
-"""What all clients of one address, and all of one principal, may send together: payload bytes, and new instances.
+"""Limits per address and per principal on payload bytes and new instances.
 
-The interval bounds one instance id, and a client may make up as many ids as it likes. These bounds are for that: far
-above what a fleet behind one NAT sends, far below what fills a disk. Half of the bytes is kept for the clients that
-keep to their interval, and most of the push log from what comes before a client has shown that it does. Times are
-monotonic [ms].
+The push interval limits one instance id, but a client can invent any number of ids. These limits are against that: far
+above the rate of a fleet behind one NAT, far below a rate that fills a disk. Half of the bytes is reserved for clients
+that keep to their interval, and first pushes, which do not show that yet, can take only a small part of the push log.
+Times are monotonic [ms].
 """
 
 import logging
@@ -22,17 +22,17 @@ from wire.network import network_of
 _logger = logging.getLogger(__name__)
 
 BYTES_BURST_S: Final = 8
-"""Payload bytes may come at once that the rate allows in this time [s]."""
+"""Burst of payload bytes: what the rate allows in this time [s]."""
 INSTANCES_BURST_S: Final = 160
-"""Likewise for new instances: after a restart all clients of a NAT are new at once [s]."""
+"""Burst of new instances [s]: after a restart all clients of a NAT are new at once."""
 FIRST_PUSHES_SHARE: Final = 4
-"""First pushes of all senders together may take this part of the push log at once, and as much again in an hour. After
-that they are taken of senders alone that have used little of their own."""
+"""Divisor of the push log's size for first pushes: all senders together may use a quarter of it at once, and another
+one per hour. Beyond that, first pushes are accepted only from senders that have used little of their own allowance."""
 MAX_SENDERS: Final = 16_384
-"""Addresses, and as many principals, that are remembered."""
+"""Maximum number of addresses, and of principals, with an allowance."""
 
 TOKEN: Final = 1_000
-"""What a token counts in a `Bucket`."""
+"""Units of a token in a `Bucket`."""
 
 _FILLED_EVERY_MS: Final = 1_000
 _KEPT_FOR_INTERVALS: Final = 0.5
@@ -44,16 +44,15 @@ _WARNINGS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderLimits:
-    """The rates; 0 is no limit. Bursts are `BYTES_BURST_S` and `INSTANCES_BURST_S` of them.
+    """Rates; 0 for no limit. Bursts are the rates times `BYTES_BURST_S` and `INSTANCES_BURST_S`.
 
     Attributes:
         bytes_per_ip: payload bytes as received [B/s] (`telemetry.max.byte.rate.per.ip`).
-        bytes_per_principal: likewise, of an authenticated principal (`telemetry.max.byte.rate.per.principal`).
-        new_instances_per_ip: client instances that this node did not know [1/s]
-            (`telemetry.max.new.instance.rate.per.ip`).
-        new_instances_per_principal: likewise, of an authenticated principal
+        bytes_per_principal: the same per authenticated principal (`telemetry.max.byte.rate.per.principal`).
+        new_instances_per_ip: client instances unknown to this node [1/s] (`telemetry.max.new.instance.rate.per.ip`).
+        new_instances_per_principal: the same per authenticated principal
             (`telemetry.max.new.instance.rate.per.principal`).
-        log_bytes: size of the push log, of which first pushes may take a part [B] (`push.log.retention.bytes`).
+        log_bytes: size of the push log, the base of the limit on first pushes [B] (`push.log.retention.bytes`).
     """
 
     bytes_per_ip: int = 32 << 20
@@ -64,17 +63,17 @@ class SenderLimits:
 
 
 class Bucket:
-    """A token bucket, full at first. Counts in thousandths, so that a millisecond adds a whole number.
+    """A token bucket, initially full. Counts in thousandths, so that each millisecond adds a whole number.
 
     Args:
-        rate: tokens a second; 0 is no limit.
-        burst: tokens that it holds.
-        now_ms: now.
+        rate: tokens per second; 0 for no limit.
+        burst: capacity [tokens].
+        now_ms: current time.
 
     Attributes:
-        left: tokens when it was last filled, less those taken since [thousandths]; who takes some lowers it.
-        half: of a full bucket [thousandths].
-        filled_ms: when it was last filled.
+        left: tokens at the last refill, less those taken since [thousandths]; callers subtract what they take.
+        half: half of the capacity [thousandths].
+        filled_ms: time of the last refill.
     """
 
     __slots__ = ("_full", "_rate", "filled_ms", "half", "left")
@@ -87,14 +86,14 @@ class Bucket:
         self.filled_ms = now_ms
 
     def has_token(self, now_ms: int, *, kept: float = 0.0) -> bool:
-        """True if a token is left above the part of a full bucket that is `kept` for others."""
+        """True if the bucket has a token above the reserved fraction `kept` of its capacity."""
         self.left = min(self._full, self.left + (now_ms - self.filled_ms) * self._rate)
         self.filled_ms = now_ms
         return not self._rate or self.left - self._full * kept >= TOKEN
 
 
 class Allowance:
-    """What one address or principal may still send."""
+    """Remaining allowance of one address or principal."""
 
     __slots__ = ("bytes", "instances")
 
@@ -104,7 +103,7 @@ class Allowance:
 
 
 class Sender(Protocol):
-    """A client instance, as far as it is looked at here."""
+    """Attributes of a client instance that the limits need."""
 
     allowances: tuple[Allowance, ...]
     gate: Gate
@@ -112,7 +111,7 @@ class Sender(Protocol):
 
 
 class SenderBounds:
-    """The allowances of addresses and principals; the one that was asked for longest ago is forgotten first."""
+    """Allowances of addresses and principals; the least recently used one is removed first."""
 
     __slots__ = ("_by_ip", "_by_principal", "_first_pushes", "_limiter", "_limits")
 
@@ -125,9 +124,9 @@ class SenderBounds:
         self._limiter = LogLimiter(_WARNING_INTERVAL_MS, max_lines=_WARNINGS)
 
     def take_in(self, context: RequestContext, now_ms: int) -> tuple[Allowance, ...] | None:
-        """The allowances of a new instance: of its address and, unless it is anonymous, of its principal.
+        """Returns the allowances of a new instance: of its address and, unless it is anonymous, of its principal.
 
-        None if too many of that sender are new.
+        None if the sender created too many instances recently.
         """
         limits, network = self._limits, network_of(context.client_address)
         allowances = [_found(self._by_ip, network, limits.bytes_per_ip, limits.new_instances_per_ip, now_ms)]
@@ -142,7 +141,7 @@ class SenderBounds:
         return tuple(allowances)
 
     def has_room(self, sender: Sender, context: RequestContext, push_interval_ms: int, now_ms: int) -> bool:
-        """True if a push of the instance may be taken, as far as all pushes of its senders go."""
+        """True if a push of the instance is within the limits of its address and principal."""
         for allowance in sender.allowances:
             tokens = allowance.bytes
             if tokens.left > tokens.half and now_ms - tokens.filled_ms < _FILLED_EVERY_MS:
@@ -161,11 +160,11 @@ class SenderBounds:
         return has_used_little
 
     def take_first(self, payload_bytes: int) -> None:
-        """Notes the payload of a first push that is taken [B]."""
+        """Records the payload size of an accepted first push [B]."""
         self._first_pushes.left -= payload_bytes * TOKEN
 
     def _warn(self, what: str, limit: str, context: RequestContext, now_ms: int) -> None:
-        """Logs that a sender is refused: each address at most once a minute, and ten a minute in all."""
+        """Logs a refused sender: at most one line per address and minute, and ten per minute in total."""
         if not self._limiter.admit(network_of(context.client_address), now_ms):
             return
         _logger.warning(

@@ -1,1 +1,1 @@
-"""One file a family of requests: what each Kafka API that we serve answers."""
+"""Handlers of the served Kafka APIs, one file per family of requests."""

@@ -1,4 +1,4 @@
-"""ApiVersions (18): what this node serves, and who the client is."""
+"""ApiVersions (18): the served APIs, and the client's software name and version."""
 
 import datetime
 from typing import Any
@@ -17,11 +17,11 @@ _NO_TIME = datetime.timedelta(0)
 
 
 def handle_api_versions(table: ApiTable, channel: Channel, request: Request) -> bytes:
-    """Answers what is served; keeps the client's software name and version for the connection.
+    """Answers with the served APIs; stores the client's software name and version with the connection.
 
-    A version above ours is answered in the layout of version 0 with UNSUPPORTED_VERSION and what ApiVersions itself
-    supports, so that the client falls back (KIP-511); a software name or version outside Kafka's pattern with
-    INVALID_REQUEST.
+    A newer version than supported is answered in the layout of version 0 with UNSUPPORTED_VERSION and the supported
+    versions of ApiVersions, so that the client falls back (KIP-511); a software name or version that does not match
+    Kafka's pattern is answered with INVALID_REQUEST.
     """
     if not table.is_supported(ApiKey.API_VERSIONS, request.api_version):
         return _answer(table, request, 0, ErrorCode.UNSUPPORTED_VERSION)
@@ -49,7 +49,7 @@ def _answer(table: ApiTable, request: Request, version: int, error: ErrorCode) -
 
 
 def _listed(table: ApiTable, error: ErrorCode) -> tuple[Api, ...]:
-    """What an answer lists: everything, or what ApiVersions itself supports, or nothing, by error (as Kafka)."""
+    """APIs in a response, by error as in Kafka: all, only ApiVersions, or none."""
     if error is ErrorCode.NONE:
         return table.advertised()
     itself = table.find(ApiKey.API_VERSIONS)

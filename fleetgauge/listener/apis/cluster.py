@@ -1,4 +1,4 @@
-"""Metadata (3) and DescribeCluster (60): a cluster of one node without topics, which is all that a sink is."""
+"""Metadata (3) and DescribeCluster (60): describe a cluster of a single node without topics."""
 
 import datetime
 from collections.abc import Callable
@@ -21,13 +21,13 @@ _UNSUPPORTED_ENDPOINT_TYPE = 115
 
 
 class ClusterApis:
-    """Answers who the cluster is.
+    """Handlers of Metadata and DescribeCluster.
 
     Args:
         node_id: Kafka node id of this node.
         cluster_id: the cluster's id.
-        advertised: gives the host and port that clients of a listener are told to connect to.
-        misdirected: takes note of clients that ask for a topic.
+        advertised: returns the advertised host and port of a listener.
+        misdirected: records clients that request a topic.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ClusterApis:
         self._misdirected = misdirected
 
     def handle_metadata(self, channel: Channel, request: Request) -> bytes:
-        """Answers this node as the only broker and controller; every topic asked for is unknown."""
+        """Answers with this node as the only broker and controller; every requested topic is unknown."""
         schema: Any = load_response_schema(ApiKey.METADATA, request.api_version)
         host, port = self._advertised(channel.listener_name)
         broker = new_part(schema, "MetadataResponseBroker", node_id=self._node_id, host=host, port=port, rack=None)
@@ -65,7 +65,7 @@ class ClusterApis:
         return with_unknown_topics(encoded, request.api_version, topics)
 
     def handle_describe_cluster(self, channel: Channel, request: Request) -> bytes:
-        """Answers this node as the cluster; a controller endpoint (KIP-919) there is none."""
+        """Answers with this node as the cluster; there is no controller endpoint (KIP-919)."""
         schema: Any = load_response_schema(ApiKey.DESCRIBE_CLUSTER, request.api_version)
         asked = getattr(request.body, "endpoint_type", _BROKER_ENDPOINTS)
         error = _endpoint_error(asked)

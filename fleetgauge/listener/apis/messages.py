@@ -1,4 +1,4 @@
-"""Building `kio` responses for the version that was asked for: fields that a version lacks are left out."""
+"""Builds `kio` responses for the requested version; omits fields that the version lacks."""
 
 import dataclasses
 import functools
@@ -9,17 +9,17 @@ from kio.index import load_response_schema
 
 
 def new_response(api_key: int, api_version: int, **values: Any) -> Any:
-    """A response message of the given key and version, with those of `values` that it has."""
+    """Returns a response message of the given key and version, with the fields of `values` that it has."""
     return _fitted(load_response_schema(api_key, api_version), values)
 
 
 def new_part(response: Any, part: str, **values: Any) -> Any:
-    """A nested message of the module in which `response` (a message or its class) is defined.
+    """Returns a nested message from the module that defines `response` (a message or its class).
 
     Args:
         response: for example a `MetadataResponse` class of some version.
         part: the nested class's name, for example `MetadataResponseBroker`.
-        values: its fields; those that the version lacks are left out.
+        values: its fields; those that the version lacks are omitted.
     """
     module = sys.modules[response.__module__ if isinstance(response, type) else type(response).__module__]
     return _fitted(getattr(module, part), values)
@@ -32,5 +32,5 @@ def _fitted(message_class: Any, values: dict[str, Any]) -> Any:
 
 @functools.cache
 def _field_names(message_class: Any) -> frozenset[str]:
-    """Asked for every topic of a Metadata request, of which there may be thousands."""
+    """Field names of a message class. Cached: called for every topic of a Metadata request."""
     return frozenset(field.name for field in dataclasses.fields(message_class))

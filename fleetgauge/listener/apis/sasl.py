@@ -1,5 +1,5 @@
-"""SaslHandshake (17) and SaslAuthenticate (36) where they have no place: on a listener without SASL, or once a client
-is authenticated. The exchange itself is `wire.sasl.authenticator`'s.
+"""SaslHandshake (17) and SaslAuthenticate (36) outside an exchange: on a listener without SASL, or after
+authentication. See `wire.sasl.authenticator` for the exchange.
 """
 
 from kio.schema.errors import ErrorCode as KioErrorCode
@@ -14,7 +14,7 @@ _TOLD = "SaslAuthenticate request received after successful authentication"
 
 
 def handle_sasl(_channel: Channel, request: Request) -> bytes:
-    """Answers ILLEGAL_SASL_STATE, as Kafka does; the connection goes on."""
+    """Answers with ILLEGAL_SASL_STATE, as Kafka does; the connection stays open."""
     error = KioErrorCode(ErrorCode.ILLEGAL_SASL_STATE)
     is_handshake = request.api_key == ApiKey.SASL_HANDSHAKE
     values = {} if is_handshake else {"error_message": _TOLD, "auth_bytes": b""}

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (71): the client-metrics manager put on the wire. Pushes: `fleetgauge.listener.push`."""
+"""Handler of GetTelemetrySubscriptions (71). For PushTelemetry see `fleetgauge.listener.push`."""
 
 import datetime
 from collections import defaultdict
@@ -15,10 +15,10 @@ from wire.codec import Request, encode_response
 
 
 class SubscriptionsHandler:
-    """GetTelemetrySubscriptions over a manager.
+    """Handler of GetTelemetrySubscriptions.
 
     Attributes:
-        answers: how many requests got which answer, by the name of the error code, for `fleetgauge status`.
+        answers: number of responses by error code name, for `fleetgauge status`.
     """
 
     def __init__(self, manager: ClientMetricsManager, time: Time) -> None:
@@ -29,7 +29,7 @@ class SubscriptionsHandler:
     def handle(self, channel: Channel, request: Request) -> bytes:
         """Answers GetTelemetrySubscriptions; the response always echoes the client's id.
 
-        `throttle_time_ms` is 0, so that no client's connection stalls for its telemetry.
+        `throttle_time_ms` is 0, so that telemetry never stalls a client's connection.
         """
         context = request_context(
             channel, request.client_id or "", request.correlation_id, is_exact=self._manager.has_receivers

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 from support.payloads import metrics_data
-from support.push_log import RecordWriter, numbers, push_record, small_log
+from support.push_log import RecordWriter, numbers, push_of, push_record, small_log
 
 from base.clock import SystemTime
 from exporters.delivery.pipeline import Pipeline
@@ -65,13 +65,11 @@ class TopicLog:
         loop = asyncio.get_running_loop()
         appender = KafkaTopicAppender(self._settings, loop, SystemTime(), ack_timeout_ms=20_000)
         await appender.start(20)
-        failures: list[Exception] = []
-        for number in which:
-            appender.append(
-                push_record(number, PAYLOAD), None, lambda error: failures.append(error) if error is not None else None
-            )
+        failures: list[Exception | None] = []
+        appender.answer = lambda pushes, error: failures.extend(error for _ in pushes)
+        failures += [appender.append(push_of(push_record(number, PAYLOAD))) for number in which]
         await appender.close()
-        assert failures == []
+        assert set(failures) == {None}
 
 
 @pytest.fixture(params=["sqlite", "kafka"])

@@ -77,4 +77,4 @@ def test_what_retention_took_before_it_was_delivered_is_counted_and_the_rest_is_
         assert read(reader, 4) == [6, 7, 8, 9]
         assert reader.lost_records == 4
         assert reader.lag().records == 0
-    assert [entry["records"] for entry in logs if "retention took" in entry["event"]] == [4]
+    assert [entry["records"] for entry in logs if entry["event"] == "push_log.records_lost_by_topic_retention"] == [4]

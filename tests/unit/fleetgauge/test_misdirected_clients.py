@@ -41,8 +41,9 @@ def test_the_line_says_who_asked_for_what_and_what_to_do(clients: MisdirectedCli
     with capture_logs() as logs:
         clients.note(channel(), "orders", "Produce")
     (line,) = logs
-    assert "set the application's bootstrap.servers to your Kafka brokers" in line.pop("event")
+    assert "set the application's bootstrap.servers to your Kafka brokers" in line.pop("message")
     assert line == {
+        "event": "listener.records_requested",
         "log_level": "warning",
         "client_id": "orders",
         "client_address": "10.1.2.3",
