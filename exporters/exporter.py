@@ -125,7 +125,9 @@ class RetrySettings:
 
 
 class Exporter(Protocol):
-    """A destination. The pipeline calls `start` and `export` from one thread, and `close` once, from any thread.
+    """A destination.
+
+    The pipeline calls `start` and `export` from one thread, and `close` from any thread; it may call `close` twice.
 
     Two more members are optional: `destination`, a text for the log that names where it delivers; and `reach()`, which
     checks once, within seconds, that the destination is available, and returns a `Retry` if not. The pipeline calls

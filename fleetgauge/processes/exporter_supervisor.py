@@ -1,4 +1,6 @@
-"""The listener process's side of the exporter process: gives it its job, keeps its latest status, requests its stop.
+"""The side of the process that starts the exporter process: gives it its job, keeps its status, requests its stop.
+
+That is the listener process; with several workers, and with `fleetgauge export`, the parent process.
 
 The job is the first line of its standard input and a stop request a later one; its status is one JSON object a line.
 """
