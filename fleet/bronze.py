@@ -12,6 +12,7 @@ from fleet.errors import LandingError
 from fleet.schemas import BRONZE, PUSH_RECORD, conform
 from fleet.selection import Selection
 from fleet.spark_errors import what_failed
+from fleet.spark_schema import spark_schema
 from telemetry.push_record import SCHEMA_VERSION
 
 _PATH_NOT_FOUND = "PATH_NOT_FOUND"
@@ -26,7 +27,7 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
     """
     _check_form(spark, source)
     selection = selection or Selection()
-    raw = _of_days(spark.read.schema(PUSH_RECORD).parquet(source), selection)
+    raw = _of_days(spark.read.schema(spark_schema(PUSH_RECORD)).parquet(source), selection)
     return select_pushes(with_origin(raw), selection)
 
 
@@ -90,7 +91,8 @@ def _fault_of(found: T.StructType) -> str | None:
     missing = [name for name in PUSH_RECORD.names if name not in found.names]
     if missing:
         return f"no column {', '.join(missing)}"
-    wrong = [field for field in PUSH_RECORD.fields if not _reads_as(found[field.name].dataType, field.dataType)]
+    wanted = spark_schema(PUSH_RECORD).fields
+    wrong = [field for field in wanted if not _reads_as(found[field.name].dataType, field.dataType)]
     return ", ".join(f"{field.name} as {found[field.name].dataType.simpleString()}" for field in wrong) or None
 
 

@@ -1,112 +1,120 @@
-"""The schema of every table, and `conform`, which holds a frame to one.
+"""The schema of every table in Arrow, and `conform`, which holds a frame of Spark to one (`fleet.spark_schema`).
 
 Columns carry their unit in their name; times are UTC. Parquet reads every column back as nullable, so all are.
 """
 
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import types as T  # noqa: N812  # as Spark's own documentation abbreviates it
-
+from fleet.decode.arrow import Schema, pa
 from fleet.errors import SchemaError
 
-_TEXT_MAP: Final = T.MapType(T.StringType(), T.StringType(), valueContainsNull=True)
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TIME: Final = pa.timestamp("us", tz="UTC")
+
+_TEXT_MAP: Final = pa.map_(pa.string(), pa.string())
 
 
-def _schema(*fields: tuple[str, T.DataType]) -> T.StructType:
-    return T.StructType([T.StructField(name, kind, nullable=True) for name, kind in fields])
+def _joined(*parts: Iterable[Any]) -> Schema:
+    return pa.schema([field for part in parts for field in part])
+
+
+def _schema(*fields: tuple[str, Any]) -> Schema:
+    return pa.schema(fields)
 
 
 PUSH_RECORD: Final = _schema(
-    ("push_id", T.StringType()),
-    ("received_at", T.TimestampType()),
-    ("receiver_node_id", T.IntegerType()),
-    ("cluster_id", T.StringType()),
-    ("listener", T.StringType()),
-    ("client_instance_id", T.StringType()),
-    ("client_id", T.StringType()),
-    ("client_software_name", T.StringType()),
-    ("client_software_version", T.StringType()),
-    ("client_source_address", T.StringType()),
-    ("client_source_port", T.IntegerType()),
-    ("principal", T.StringType()),
-    ("subscription_id", T.IntegerType()),
-    ("push_interval_ms", T.IntegerType()),
-    ("terminating", T.BooleanType()),
-    ("compression_type", T.StringType()),
-    ("payload_bytes", T.IntegerType()),
-    ("schema_version", T.IntegerType()),
-    ("metrics", T.BinaryType()),
+    ("push_id", pa.string()),
+    ("received_at", TIME),
+    ("receiver_node_id", pa.int32()),
+    ("cluster_id", pa.string()),
+    ("listener", pa.string()),
+    ("client_instance_id", pa.string()),
+    ("client_id", pa.string()),
+    ("client_software_name", pa.string()),
+    ("client_software_version", pa.string()),
+    ("client_source_address", pa.string()),
+    ("client_source_port", pa.int32()),
+    ("principal", pa.string()),
+    ("subscription_id", pa.int32()),
+    ("push_interval_ms", pa.int32()),
+    ("terminating", pa.bool_()),
+    ("compression_type", pa.string()),
+    ("payload_bytes", pa.int32()),
+    ("schema_version", pa.int32()),
+    ("metrics", pa.binary()),
 )
 """`telemetry.push_record.PushRecord` as Spark has it: one row a push as received, repeats included."""
 
-_ORIGIN: Final = _schema(("source_file", T.StringType()), ("source_row", T.LongType()))
-_REASON: Final = _schema(("reason", T.StringType()))
+_ORIGIN: Final = _schema(("source_file", pa.string()), ("source_row", pa.int64()))
+_REASON: Final = _schema(("reason", pa.string()))
 
-_HEADER: Final = _schema(("key", T.StringType()), ("value", T.BinaryType()))
+_HEADER: Final = _schema(("key", pa.string()), ("value", pa.binary()))
 
 TOPIC_RECORDS: Final = _schema(
-    ("key", T.BinaryType()),
-    ("value", T.BinaryType()),
-    ("topic", T.StringType()),
-    ("partition", T.IntegerType()),
-    ("offset", T.LongType()),
-    ("timestamp", T.TimestampType()),
-    ("headers", T.ArrayType(_HEADER)),
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("timestamp", TIME),
+    ("headers", pa.list_(pa.struct(list(_HEADER)))),
 )
 """Records of a Kafka topic as Spark's connector gives them: whatever anyone has put there."""
 
-BRONZE: Final = T.StructType(PUSH_RECORD.fields + _ORIGIN.fields + _schema(("fault", T.StringType())).fields)
+BRONZE: Final = _joined(PUSH_RECORD, _ORIGIN, _schema(("fault", pa.string())))
 """PUSH_RECORD, the file and row that it came from (the partition `topic-0` and offset, if it came from a topic), and
 what is wrong with its form: null in a landing zone, whose files are typed.
 """
 
-CHECKED: Final = T.StructType(PUSH_RECORD.fields + _ORIGIN.fields + _REASON.fields)
+CHECKED: Final = _joined(PUSH_RECORD, _ORIGIN, _REASON)
 """PUSH_RECORD, where it came from, and why the row is set aside; null for a good one."""
 
-_PAYLOAD: Final = _schema(("payload", T.BinaryType()))
-_DATE: Final = _schema(("date", T.DateType()))
-_DIALECT: Final = _schema(("dialect", T.StringType()))
+_PAYLOAD: Final = _schema(("payload", pa.binary()))
+_DATE: Final = _schema(("date", pa.date32()))
+_DIALECT: Final = _schema(("dialect", pa.string()))
 
 SENDER: Final = _schema(
-    ("client_rack", T.StringType()),
-    ("group_id", T.StringType()),
-    ("group_instance_id", T.StringType()),
-    ("group_member_id", T.StringType()),
-    ("transactional_id", T.StringType()),
+    ("client_rack", pa.string()),
+    ("group_id", pa.string()),
+    ("group_instance_id", pa.string()),
+    ("group_member_id", pa.string()),
+    ("transactional_id", pa.string()),
 )
 """What a client says of itself in its payload (KIP-714, Client telemetry labels); null in a heartbeat."""
 
-_COUNTED_PUSH: Final = T.StructType(
-    [field for field in PUSH_RECORD.fields if field.name != "metrics"]
-    + SENDER.fields
-    + _schema(("heartbeat", T.BooleanType()), ("points", T.LongType())).fields
+_COUNTED_PUSH: Final = _joined(
+    [field for field in PUSH_RECORD if field.name != "metrics"],
+    SENDER,
+    _schema(("heartbeat", pa.bool_()), ("points", pa.int64())),
 )
 
-PUSHES: Final = T.StructType(_COUNTED_PUSH.fields + _DIALECT.fields + _DATE.fields)
+PUSHES: Final = _joined(_COUNTED_PUSH, _DIALECT, _DATE)
 """One row a push, heartbeats too, repeats dropped.
 
 `points` counts its data points; `client_rack` to `transactional_id` are what its payload says of the client; `dialect`
 is `java`, `librdkafka`, `franz-go`, or null where the software's name tells none; `date` is that of receipt (UTC).
 """
 
-COUNTED: Final = T.StructType(_COUNTED_PUSH.fields + _ORIGIN.fields + _REASON.fields + _PAYLOAD.fields)
+COUNTED: Final = _joined(_COUNTED_PUSH, _ORIGIN, _REASON, _PAYLOAD)
 """The columns of PUSHES that are read from payloads, and the rows set aside, which have a reason, their payload, and
 only what is known of them."""
 
 DISTRIBUTION: Final = _schema(
-    ("min", T.DoubleType()),
-    ("max", T.DoubleType()),
-    ("bounds", T.ArrayType(T.DoubleType(), containsNull=True)),
-    ("bucket_counts", T.ArrayType(T.LongType(), containsNull=True)),
-    ("scale", T.IntegerType()),
-    ("zero_count", T.LongType()),
-    ("zero_threshold", T.DoubleType()),
-    ("positive_offset", T.IntegerType()),
-    ("negative_offset", T.IntegerType()),
-    ("negative_bucket_counts", T.ArrayType(T.LongType(), containsNull=True)),
-    ("quantiles", T.ArrayType(T.DoubleType(), containsNull=True)),
-    ("quantile_values", T.ArrayType(T.DoubleType(), containsNull=True)),
+    ("min", pa.float64()),
+    ("max", pa.float64()),
+    ("bounds", pa.list_(pa.float64())),
+    ("bucket_counts", pa.list_(pa.int64())),
+    ("scale", pa.int32()),
+    ("zero_count", pa.int64()),
+    ("zero_threshold", pa.float64()),
+    ("positive_offset", pa.int32()),
+    ("negative_offset", pa.int32()),
+    ("negative_bucket_counts", pa.list_(pa.int64())),
+    ("quantiles", pa.list_(pa.float64())),
+    ("quantile_values", pa.list_(pa.float64())),
 )
 """What a histogram, an exponential histogram or a summary holds beside `count` and `sum`, as OTLP has it.
 
@@ -115,43 +123,43 @@ A histogram has `bounds` and one more `bucket_counts`; an exponential histogram 
 """
 
 _POINT_PUSH: Final = _schema(
-    ("push_id", T.StringType()),
-    ("point_index", T.IntegerType()),
-    ("received_at", T.TimestampType()),
-    ("principal", T.StringType()),
-    ("client_instance_id", T.StringType()),
-    ("client_id", T.StringType()),
-    ("client_software_name", T.StringType()),
-    ("client_software_version", T.StringType()),
-    ("push_interval_ms", T.IntegerType()),
+    ("push_id", pa.string()),
+    ("point_index", pa.int32()),
+    ("received_at", TIME),
+    ("principal", pa.string()),
+    ("client_instance_id", pa.string()),
+    ("client_id", pa.string()),
+    ("client_software_name", pa.string()),
+    ("client_software_version", pa.string()),
+    ("push_interval_ms", pa.int32()),
 )
 
 _POINT: Final = _schema(
-    ("scope_name", T.StringType()),
-    ("metric_name", T.StringType()),
-    ("metric_type", T.StringType()),
-    ("temporality", T.StringType()),
-    ("is_monotonic", T.BooleanType()),
-    ("unit", T.StringType()),
-    ("start_time_unix_nano", T.LongType()),
-    ("time_unix_nano", T.LongType()),
-    ("value", T.DoubleType()),
-    ("count", T.LongType()),
-    ("sum", T.DoubleType()),
-    ("distribution", DISTRIBUTION),
+    ("scope_name", pa.string()),
+    ("metric_name", pa.string()),
+    ("metric_type", pa.string()),
+    ("temporality", pa.string()),
+    ("is_monotonic", pa.bool_()),
+    ("unit", pa.string()),
+    ("start_time_unix_nano", pa.int64()),
+    ("time_unix_nano", pa.int64()),
+    ("value", pa.float64()),
+    ("count", pa.int64()),
+    ("sum", pa.float64()),
+    ("distribution", pa.struct(list(DISTRIBUTION))),
     ("attributes", _TEXT_MAP),
     ("resource", _TEXT_MAP),
-    ("node_id", T.IntegerType()),
-    ("coordinator", T.BooleanType()),
-    ("topic", T.StringType()),
-    ("partition", T.IntegerType()),
-    ("group_id", T.StringType()),
-    ("group_member_id", T.StringType()),
-    ("twin", T.BooleanType()),
-    ("occurrence", T.IntegerType()),
+    ("node_id", pa.int32()),
+    ("coordinator", pa.bool_()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("group_id", pa.string()),
+    ("group_member_id", pa.string()),
+    ("twin", pa.bool_()),
+    ("occurrence", pa.int32()),
 )
 
-SENT_POINTS: Final = T.StructType(_POINT_PUSH.fields + _POINT.fields + _DIALECT.fields + _DATE.fields)
+SENT_POINTS: Final = _joined(_POINT_PUSH, _POINT, _DIALECT, _DATE)
 """One row a data point as its client sent it, unique by (`push_id`, `point_index`).
 
 `metric_type` is `gauge`, `sum`, `histogram`, `exponential_histogram` or `summary`; `temporality` is `delta`,
@@ -164,15 +172,15 @@ library; `date` is that of receipt (UTC).
 """
 
 _CHANGE: Final = _schema(
-    ("delta", T.DoubleType()),
-    ("delta_sum", T.DoubleType()),
-    ("reset", T.BooleanType()),
-    ("gap", T.BooleanType()),
-    ("before_subscription", T.BooleanType()),
-    ("late", T.BooleanType()),
+    ("delta", pa.float64()),
+    ("delta_sum", pa.float64()),
+    ("reset", pa.bool_()),
+    ("gap", pa.bool_()),
+    ("before_subscription", pa.bool_()),
+    ("late", pa.bool_()),
 )
 
-POINTS: Final = T.StructType(SENT_POINTS.fields + _CHANGE.fields)
+POINTS: Final = _joined(SENT_POINTS, _CHANGE)
 """SENT_POINTS compared with the point before in their series; see `fleet.silver.deltas` for what each mark means.
 
 `delta` is what a sum, or the `count` of a distribution, grew by; `delta_sum` what the `sum` of a distribution grew by.
@@ -180,21 +188,21 @@ All six are null for a gauge.
 """
 
 SERIES: Final = _schema(
-    ("principal", T.StringType()),
-    ("client_instance_id", T.StringType()),
-    ("series_key", T.LongType()),
-    ("metric_name", T.StringType()),
-    ("metric_type", T.StringType()),
-    ("temporality", T.StringType()),
+    ("principal", pa.string()),
+    ("client_instance_id", pa.string()),
+    ("series_key", pa.int64()),
+    ("metric_name", pa.string()),
+    ("metric_type", pa.string()),
+    ("temporality", pa.string()),
     ("attributes", _TEXT_MAP),
-    ("occurrence", T.IntegerType()),
-    ("received_at", T.TimestampType()),
-    ("push_id", T.StringType()),
-    ("point_index", T.IntegerType()),
-    ("start_time_unix_nano", T.LongType()),
-    ("time_unix_nano", T.LongType()),
-    ("amount", T.DoubleType()),
-    ("amount_sum", T.DoubleType()),
+    ("occurrence", pa.int32()),
+    ("received_at", TIME),
+    ("push_id", pa.string()),
+    ("point_index", pa.int32()),
+    ("start_time_unix_nano", pa.int64()),
+    ("time_unix_nano", pa.int64()),
+    ("amount", pa.float64()),
+    ("amount_sum", pa.float64()),
 )
 """What is remembered of each series between two runs: its point that was received last. No gauges.
 
@@ -203,33 +211,32 @@ attributes and occurrence. `amount` is the point's value or count, `amount_sum` 
 """
 
 _DECODED_POINT: Final = [
-    T.StructField(field.name, T.ArrayType(DISTRIBUTION)) if field.name == "distribution" else field
-    for field in _POINT.fields
+    pa.field(field.name, pa.list_(field.type)) if field.name == "distribution" else field for field in _POINT
 ]
 
-DECODED: Final = T.StructType(_POINT_PUSH.fields + _DECODED_POINT + _ORIGIN.fields + _REASON.fields + _PAYLOAD.fields)
+DECODED: Final = _joined(_POINT_PUSH, _DECODED_POINT, _ORIGIN, _REASON, _PAYLOAD)
 """The columns of SENT_POINTS that are read from payloads, and the rows set aside, in one frame, so that one pass over
 the payloads gives and counts both. `distribution` is a list of one or none, which costs a number nothing."""
 
 FILES: Final = _schema(
-    ("path", T.StringType()),
-    ("size_bytes", T.LongType()),
-    ("modified_at_ms", T.LongType()),
-    ("date", T.DateType()),
-    ("rows", T.LongType()),
-    ("statistics", T.StringType()),
+    ("path", pa.string()),
+    ("size_bytes", pa.int64()),
+    ("modified_at_ms", pa.int64()),
+    ("date", pa.date32()),
+    ("rows", pa.int64()),
+    ("statistics", pa.string()),
 )
 """One row a data file of a table that is written and not yet committed; see `fleet.tables.written_file`."""
 
 PACKED: Final = _schema(
-    ("pushes", T.LongType()),
-    ("points", T.LongType()),
-    ("rejects", T.LongType()),
-    ("seen_at", T.ArrayType(T.TimestampType(), containsNull=True)),
-    ("counted", T.BinaryType()),
-    ("marked", T.BinaryType()),
-    ("series", T.BinaryType()),
-    ("files", T.ArrayType(FILES, containsNull=True)),
+    ("pushes", pa.int64()),
+    ("points", pa.int64()),
+    ("rejects", pa.int64()),
+    ("seen_at", pa.list_(TIME)),
+    ("counted", pa.binary()),
+    ("marked", pa.binary()),
+    ("series", pa.binary()),
+    ("files", pa.list_(pa.struct(list(FILES)))),
 )
 """Some thousands of pushes, decoded once for all the tables that come of them.
 
@@ -240,46 +247,46 @@ null.
 """
 
 REJECTS: Final = _schema(
-    ("push_id", T.StringType()),
-    ("received_at", T.TimestampType()),
-    ("principal", T.StringType()),
-    ("client_instance_id", T.StringType()),
-    ("client_id", T.StringType()),
-    ("source_file", T.StringType()),
-    ("source_row", T.LongType()),
-    ("reason", T.StringType()),
-    ("payload", T.BinaryType()),
-    ("date", T.DateType()),
+    ("push_id", pa.string()),
+    ("received_at", TIME),
+    ("principal", pa.string()),
+    ("client_instance_id", pa.string()),
+    ("client_id", pa.string()),
+    ("source_file", pa.string()),
+    ("source_row", pa.int64()),
+    ("reason", pa.string()),
+    ("payload", pa.binary()),
+    ("date", pa.date32()),
 )
 """One row a push that was set aside, with where it lies (as in BRONZE), why, and the bytes that it brought.
 
 `date` is null where the time of receipt is not known.
 """
 
-_INSTANCE: Final = _schema(("principal", T.StringType()), ("client_instance_id", T.StringType()))
+_INSTANCE: Final = _schema(("principal", pa.string()), ("client_instance_id", pa.string()))
 INSTANCE: Final = tuple(_INSTANCE.names)
 """The columns that tell a client instance: an id alone may be claimed by anybody."""
 
 _SOFTWARE: Final = _schema(
-    ("client_id", T.StringType()),
-    ("client_software_name", T.StringType()),
-    ("client_software_version", T.StringType()),
+    ("client_id", pa.string()),
+    ("client_software_name", pa.string()),
+    ("client_software_version", pa.string()),
 )
 
-CLIENTS: Final = T.StructType(
-    _INSTANCE.fields
-    + _SOFTWARE.fields
-    + _DIALECT.fields
-    + _schema(("client_source_address", T.StringType()), ("client_source_port", T.IntegerType())).fields
-    + SENDER.fields
-    + _schema(
-        ("push_interval_ms", T.IntegerType()),
-        ("first_seen", T.TimestampType()),
-        ("last_seen", T.TimestampType()),
-        ("last_push_id", T.StringType()),
-        ("terminated", T.BooleanType()),
-        ("state", T.StringType()),
-    ).fields
+CLIENTS: Final = _joined(
+    _INSTANCE,
+    _SOFTWARE,
+    _DIALECT,
+    _schema(("client_source_address", pa.string()), ("client_source_port", pa.int32())),
+    SENDER,
+    _schema(
+        ("push_interval_ms", pa.int32()),
+        ("first_seen", TIME),
+        ("last_seen", TIME),
+        ("last_push_id", pa.string()),
+        ("terminated", pa.bool_()),
+        ("state", pa.string()),
+    ),
 )
 """One row a client instance (principal and instance id), with what its latest push said.
 
@@ -287,79 +294,79 @@ CLIENTS: Final = T.StructType(
 `live`.
 """
 
-ACTIVITY: Final = T.StructType(
-    _DATE.fields
-    + _INSTANCE.fields
-    + _schema(
-        ("client_id", T.StringType()),
-        ("client_software_name", T.StringType()),
-        ("client_software_version", T.StringType()),
-        ("client_source_address", T.StringType()),
-        ("client_source_port", T.IntegerType()),
-        ("push_interval_ms", T.IntegerType()),
-        ("terminated", T.BooleanType()),
-        ("group_id", T.StringType()),
-        ("receiver_node_ids", T.ArrayType(T.IntegerType(), containsNull=True)),
-        ("pushes", T.LongType()),
-        ("heartbeats", T.LongType()),
-        ("points", T.LongType()),
-        ("first_seen", T.TimestampType()),
-        ("last_seen", T.TimestampType()),
-    ).fields
+ACTIVITY: Final = _joined(
+    _DATE,
+    _INSTANCE,
+    _schema(
+        ("client_id", pa.string()),
+        ("client_software_name", pa.string()),
+        ("client_software_version", pa.string()),
+        ("client_source_address", pa.string()),
+        ("client_source_port", pa.int32()),
+        ("push_interval_ms", pa.int32()),
+        ("terminated", pa.bool_()),
+        ("group_id", pa.string()),
+        ("receiver_node_ids", pa.list_(pa.int32())),
+        ("pushes", pa.int64()),
+        ("heartbeats", pa.int64()),
+        ("points", pa.int64()),
+        ("first_seen", TIME),
+        ("last_seen", TIME),
+    ),
 )
 """One row a client instance and day of receipt: what INVENTORY adds up, so that it need not read every push again."""
 
 INVENTORY: Final = _schema(
-    ("client_instance_id", T.StringType()),
-    ("client_id", T.StringType()),
-    ("client_software_name", T.StringType()),
-    ("client_software_version", T.StringType()),
-    ("principal", T.StringType()),
-    ("client_source_address", T.StringType()),
-    ("client_source_port", T.IntegerType()),
-    ("receiver_node_ids", T.ArrayType(T.IntegerType(), containsNull=False)),
-    ("pushes", T.LongType()),
-    ("heartbeats", T.LongType()),
-    ("points", T.LongType()),
-    ("first_seen", T.TimestampType()),
-    ("last_seen", T.TimestampType()),
-    ("terminated", T.BooleanType()),
-    ("group_id", T.StringType()),
-    ("push_interval_ms", T.IntegerType()),
-    ("state", T.StringType()),
+    ("client_instance_id", pa.string()),
+    ("client_id", pa.string()),
+    ("client_software_name", pa.string()),
+    ("client_software_version", pa.string()),
+    ("principal", pa.string()),
+    ("client_source_address", pa.string()),
+    ("client_source_port", pa.int32()),
+    ("receiver_node_ids", pa.list_(pa.field("element", pa.int32(), nullable=False))),
+    ("pushes", pa.int64()),
+    ("heartbeats", pa.int64()),
+    ("points", pa.int64()),
+    ("first_seen", TIME),
+    ("last_seen", TIME),
+    ("terminated", pa.bool_()),
+    ("group_id", pa.string()),
+    ("push_interval_ms", pa.int32()),
+    ("state", pa.string()),
 )
 """One row a client instance (principal and instance id). `state` as in CLIENTS; null when it was not asked for."""
 
 VERSIONS: Final = _schema(
-    ("client_software_name", T.StringType()),
-    ("client_software_version", T.StringType()),
-    ("dialect", T.StringType()),
-    ("instances", T.LongType()),
-    ("clients", T.LongType()),
-    ("live", T.LongType()),
-    ("silent", T.LongType()),
-    ("ended", T.LongType()),
-    ("first_seen", T.TimestampType()),
-    ("last_seen", T.TimestampType()),
+    ("client_software_name", pa.string()),
+    ("client_software_version", pa.string()),
+    ("dialect", pa.string()),
+    ("instances", pa.int64()),
+    ("clients", pa.int64()),
+    ("live", pa.int64()),
+    ("silent", pa.int64()),
+    ("ended", pa.int64()),
+    ("first_seen", TIME),
+    ("last_seen", TIME),
 )
 """One row a version of a client's software; `clients` counts distinct client ids."""
 
 LATENCY_OVERALL: Final = _schema(
-    ("principal", T.StringType()),
-    ("client_instance_id", T.StringType()),
-    ("client_id", T.StringType()),
-    ("client_software_name", T.StringType()),
-    ("client_software_version", T.StringType()),
-    ("role", T.StringType()),
-    ("node_id", T.IntegerType()),
-    ("coordinator", T.BooleanType()),
-    ("latency_avg_ms", T.DoubleType()),
-    ("latency_max_ms", T.DoubleType()),
-    ("samples", T.LongType()),
-    ("poll_idle_ratio_avg", T.DoubleType()),
-    ("time_between_poll_avg_ms", T.DoubleType()),
-    ("time_between_poll_max_ms", T.DoubleType()),
-    ("waits_for_poll", T.BooleanType()),
+    ("principal", pa.string()),
+    ("client_instance_id", pa.string()),
+    ("client_id", pa.string()),
+    ("client_software_name", pa.string()),
+    ("client_software_version", pa.string()),
+    ("role", pa.string()),
+    ("node_id", pa.int32()),
+    ("coordinator", pa.bool_()),
+    ("latency_avg_ms", pa.float64()),
+    ("latency_max_ms", pa.float64()),
+    ("samples", pa.int64()),
+    ("poll_idle_ratio_avg", pa.float64()),
+    ("time_between_poll_avg_ms", pa.float64()),
+    ("time_between_poll_max_ms", pa.float64()),
+    ("waits_for_poll", pa.bool_()),
 )
 """One row a client instance, role (`producer`, `consumer`, `admin`) and broker link, over the whole time.
 
@@ -367,41 +374,39 @@ The three about `poll()` are the consumer's, the same in all its rows; null wher
 `waits_for_poll`: see `fleet.gold.latency.overall`.
 """
 
-_WINDOW: Final = T.StructType(
-    _DATE.fields + _schema(("window_start", T.TimestampType()), ("window_s", T.IntegerType())).fields
-)
-_WINDOWED: Final = T.StructType(_WINDOW.fields + _INSTANCE.fields + _SOFTWARE.fields + _DIALECT.fields)
-_MEANING: Final = _schema(("unit", T.StringType()), ("meaning", T.StringType()))
-_UNKNOWN: Final = _schema(("unknown", T.ArrayType(T.StringType(), containsNull=True)))
+_WINDOW: Final = _joined(_DATE, _schema(("window_start", TIME), ("window_s", pa.int32())))
+_WINDOWED: Final = _joined(_WINDOW, _INSTANCE, _SOFTWARE, _DIALECT)
+_MEANING: Final = _schema(("unit", pa.string()), ("meaning", pa.string()))
+_UNKNOWN: Final = _schema(("unknown", pa.list_(pa.string())))
 
-LATENCY: Final = T.StructType(
-    _WINDOWED.fields
-    + _schema(
-        ("role", T.StringType()),
-        ("metric", T.StringType()),
-        ("node_id", T.IntegerType()),
-        ("coordinator", T.BooleanType()),
-        ("latency_avg_ms", T.DoubleType()),
-        ("latency_max_ms", T.DoubleType()),
-        ("samples", T.LongType()),
-    ).fields
-    + _MEANING.fields
+LATENCY: Final = _joined(
+    _WINDOWED,
+    _schema(
+        ("role", pa.string()),
+        ("metric", pa.string()),
+        ("node_id", pa.int32()),
+        ("coordinator", pa.bool_()),
+        ("latency_avg_ms", pa.float64()),
+        ("latency_max_ms", pa.float64()),
+        ("samples", pa.int64()),
+    ),
+    _MEANING,
 )
 """One row a client instance, metric, broker link and window of receipt; `node_id` is null for a metric that is not by
 broker. `metric` is the metric's name without `.avg` and `.max`.
 """
 
-THROTTLING: Final = T.StructType(
-    _WINDOWED.fields
-    + _schema(
-        ("request", T.StringType()),
-        ("metric", T.StringType()),
-        ("throttle_avg_ms", T.DoubleType()),
-        ("throttle_max_ms", T.DoubleType()),
-        ("samples", T.LongType()),
-        ("throttled", T.LongType()),
-    ).fields
-    + _MEANING.fields
+THROTTLING: Final = _joined(
+    _WINDOWED,
+    _schema(
+        ("request", pa.string()),
+        ("metric", pa.string()),
+        ("throttle_avg_ms", pa.float64()),
+        ("throttle_max_ms", pa.float64()),
+        ("samples", pa.int64()),
+        ("throttled", pa.int64()),
+    ),
+    _MEANING,
 )
 """One row a client instance, request (`produce`, `fetch`) and window: how long brokers had it wait, by their answers.
 
@@ -409,26 +414,24 @@ THROTTLING: Final = T.StructType(
 the metric or was not asked for it: nothing is known of its throttling.
 """
 
-_CONSUMER: Final = T.StructType(
-    _WINDOWED.fields + _schema(("group_id", T.StringType()), ("group_member_id", T.StringType())).fields
-)
+_CONSUMER: Final = _joined(_WINDOWED, _schema(("group_id", pa.string()), ("group_member_id", pa.string())))
 
-REBALANCES: Final = T.StructType(
-    _CONSUMER.fields
-    + _schema(
-        ("pushes", T.LongType()),
-        ("rebalances", T.DoubleType()),
-        ("rebalance_rate_per_hour", T.DoubleType()),
-        ("failed_rebalances", T.DoubleType()),
-        ("failed_rebalance_rate_per_hour", T.DoubleType()),
-        ("rebalance_latency_avg_ms", T.DoubleType()),
-        ("rebalance_latency_max_ms", T.DoubleType()),
-        ("rebalance_latency_total_ms", T.DoubleType()),
-        ("last_rebalance_seconds_ago", T.DoubleType()),
-        ("assigned_partitions", T.DoubleType()),
-        ("gap", T.BooleanType()),
-    ).fields
-    + _UNKNOWN.fields
+REBALANCES: Final = _joined(
+    _CONSUMER,
+    _schema(
+        ("pushes", pa.int64()),
+        ("rebalances", pa.float64()),
+        ("rebalance_rate_per_hour", pa.float64()),
+        ("failed_rebalances", pa.float64()),
+        ("failed_rebalance_rate_per_hour", pa.float64()),
+        ("rebalance_latency_avg_ms", pa.float64()),
+        ("rebalance_latency_max_ms", pa.float64()),
+        ("rebalance_latency_total_ms", pa.float64()),
+        ("last_rebalance_seconds_ago", pa.float64()),
+        ("assigned_partitions", pa.float64()),
+        ("gap", pa.bool_()),
+    ),
+    _UNKNOWN,
 )
 """One row a consumer instance and window; see `fleet.gold.rebalances` for the metric behind each column.
 
@@ -436,45 +439,45 @@ A null says that nothing came, or nothing was recorded; `unknown` names the colu
 sends. `gap` says that a push is missing or the first delta is, so that sums may be low.
 """
 
-CONSUMERS: Final = T.StructType(
-    _CONSUMER.fields
-    + _schema(
-        ("pushes", T.LongType()),
-        ("lag_records", T.DoubleType()),
-        ("lag_max_records", T.DoubleType()),
-        ("lag_partition_max_records", T.DoubleType()),
-        ("records_consumed", T.DoubleType()),
-        ("bytes_consumed", T.DoubleType()),
-        ("poll_idle_ratio_avg", T.DoubleType()),
-        ("last_poll_seconds_ago", T.DoubleType()),
-        ("commit_latency_avg_ms", T.DoubleType()),
-        ("commit_latency_max_ms", T.DoubleType()),
-        ("fetch_latency_avg_ms", T.DoubleType()),
-        ("fetch_latency_max_ms", T.DoubleType()),
-        ("assigned_partitions", T.DoubleType()),
-        ("gap", T.BooleanType()),
-    ).fields
-    + _UNKNOWN.fields
+CONSUMERS: Final = _joined(
+    _CONSUMER,
+    _schema(
+        ("pushes", pa.int64()),
+        ("lag_records", pa.float64()),
+        ("lag_max_records", pa.float64()),
+        ("lag_partition_max_records", pa.float64()),
+        ("records_consumed", pa.float64()),
+        ("bytes_consumed", pa.float64()),
+        ("poll_idle_ratio_avg", pa.float64()),
+        ("last_poll_seconds_ago", pa.float64()),
+        ("commit_latency_avg_ms", pa.float64()),
+        ("commit_latency_max_ms", pa.float64()),
+        ("fetch_latency_avg_ms", pa.float64()),
+        ("fetch_latency_max_ms", pa.float64()),
+        ("assigned_partitions", pa.float64()),
+        ("gap", pa.bool_()),
+    ),
+    _UNKNOWN,
 )
 """One row a consumer instance and window; see `fleet.gold.consumers` for the metric behind each column.
 
 Nulls, `unknown` and `gap` as in REBALANCES: what a library does not send is unknown, never fine.
 """
 
-METRICS: Final = T.StructType(
-    _schema(("metric_name", T.StringType()), ("metric_type", T.StringType())).fields
-    + _MEANING.fields
-    + _schema(
-        ("is_standard", T.BooleanType()),
-        ("is_required", T.BooleanType()),
-        ("roles", T.ArrayType(T.StringType(), containsNull=True)),
-        ("clients", T.ArrayType(T.StringType(), containsNull=True)),
-    ).fields
+METRICS: Final = _joined(
+    _schema(("metric_name", pa.string()), ("metric_type", pa.string())),
+    _MEANING,
+    _schema(
+        ("is_standard", pa.bool_()),
+        ("is_required", pa.bool_()),
+        ("roles", pa.list_(pa.string())),
+        ("clients", pa.list_(pa.string())),
+    ),
 )
 """One row a metric that clients are known to send (`telemetry.catalogue.standard_metrics`)."""
 
 
-def conform(frame: DataFrame, schema: T.StructType) -> DataFrame:
+def conform(frame: "DataFrame", schema: Schema) -> "DataFrame":
     """`frame` with exactly the columns of `schema`, in its order and types.
 
     Spark fills a missing nullable column with NULL without a word, so missing ones are named first.
@@ -482,10 +485,13 @@ def conform(frame: DataFrame, schema: T.StructType) -> DataFrame:
     Raises:
         SchemaError: columns are missing.
     """
+    from fleet.spark_schema import spark_schema
+
     missing = [name for name in schema.names if name not in frame.columns]
     if missing:
         raise SchemaError(f"columns are missing: {', '.join(missing)}")
     types = {field.name: field.dataType for field in frame.schema.fields}
-    if all(types[field.name] == field.dataType for field in schema.fields):
+    wanted = spark_schema(schema)
+    if all(types[field.name] == field.dataType for field in wanted.fields):
         return frame.select(*schema.names)  # `to` would take every map apart and put it together again
-    return frame.to(schema)
+    return frame.to(wanted)

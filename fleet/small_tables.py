@@ -11,7 +11,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from fleet.decode.arrow import Schema
 from fleet.local_rows import local_rows
+from fleet.schemas import TIME
 
 _DAY: Final = "2026-03-01"
 _USUAL: Final[Mapping[str, Any]] = {
@@ -29,7 +31,7 @@ _USUAL: Final[Mapping[str, Any]] = {
 }
 
 
-def table(spark: SparkSession, schema: T.StructType, columns: str, *rows: tuple[Any, ...]) -> DataFrame:
+def table(spark: SparkSession, schema: Schema, columns: str, *rows: tuple[Any, ...]) -> DataFrame:
     """A frame of `schema`.
 
     Args:
@@ -42,10 +44,10 @@ def table(spark: SparkSession, schema: T.StructType, columns: str, *rows: tuple[
     return local_rows(spark, [_filled(schema, dict(zip(names, row, strict=True))) for row in rows], schema)
 
 
-def _filled(schema: T.StructType, given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _filled(schema: Schema, given: Mapping[str, Any]) -> Mapping[str, Any]:
     values = {**_USUAL, **given}
-    for field in schema.fields:
-        if isinstance(field.dataType, T.TimestampType) and isinstance(values.get(field.name), str):
+    for field in schema:
+        if field.type == TIME and isinstance(values.get(field.name), str):
             values[field.name] = datetime.fromisoformat(f"{_DAY}T{values[field.name]}").replace(tzinfo=UTC)
     received_at = values.get("received_at")
     if received_at is not None:

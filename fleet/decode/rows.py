@@ -2,52 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from pyspark.sql import types as T  # noqa: N812
 
 from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
-from fleet.decode.distribution import DISTRIBUTION_TYPE, DISTRIBUTIONS_TYPE
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import DecodedPayloads
 from fleet.dialects import Sender
-from fleet.schemas import COUNTED, DECODED, DISTRIBUTION, POINTS, REJECTS, SERIES
+from fleet.schemas import COUNTED, DECODED, POINTS, REJECTS, SERIES
 
-_ARROW_TYPES: Final[dict[type[T.DataType], Any]] = {
-    T.StringType: pa.string(),
-    T.TimestampType: pa.timestamp("us", tz="UTC"),
-    T.DateType: pa.date32(),
-    T.IntegerType: pa.int32(),
-    T.LongType: pa.int64(),
-    T.DoubleType: pa.float64(),
-    T.BooleanType: pa.bool_(),
-    T.BinaryType: pa.binary(),
-}
-
-
-def arrow_type(kind: T.DataType) -> Any:
-    """A type of `fleet.schemas` in Arrow."""
-    if kind == DISTRIBUTION:
-        return DISTRIBUTION_TYPE
-    if isinstance(kind, T.StructType):
-        return pa.struct([(field.name, arrow_type(field.dataType)) for field in kind.fields])
-    if isinstance(kind, T.MapType):
-        return pa.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
-    if isinstance(kind, T.ArrayType):
-        return DISTRIBUTIONS_TYPE if kind.elementType == DISTRIBUTION else pa.list_(arrow_type(kind.elementType))
-    return _ARROW_TYPES[type(kind)]
-
-
-def arrow_schema(schema: T.StructType) -> Schema:
-    """A schema of `fleet.schemas` in Arrow."""
-    return pa.schema([(field.name, arrow_type(field.dataType)) for field in schema.fields])
-
-
-DECODED_ROWS: Final = arrow_schema(DECODED)
-COUNTED_ROWS: Final = arrow_schema(COUNTED)
-POINT_ROWS: Final = arrow_schema(POINTS)
-SERIES_ROWS: Final = arrow_schema(SERIES)
+DECODED_ROWS: Final = DECODED
+COUNTED_ROWS: Final = COUNTED
+POINT_ROWS: Final = POINTS
+SERIES_ROWS: Final = SERIES
 
 
 def batch_of(schema: Schema, rows: int, columns: dict[str, Array]) -> RecordBatch:

@@ -18,6 +18,7 @@ from fleet.pipeline.files import count_files, count_planned, exists, files_of_ba
 from fleet.schemas import BRONZE, PUSH_RECORD
 from fleet.sources import Source
 from fleet.spark_errors import plain_path, what_failed
+from fleet.spark_schema import spark_schema
 from fleet.topic.offsets import client_options, find_bounds
 from fleet.topic.read import fetch_options
 from fleet.topic.records import to_bronze
@@ -126,7 +127,7 @@ class LandingStream:
             if bounds.max_files is None
             else {"maxFilesPerTrigger": str(bounds.max_files)}
         )
-        reader = spark.readStream.schema(PUSH_RECORD).options(maxFileAge=_EVERY_FILE, **limit)
+        reader = spark.readStream.schema(spark_schema(PUSH_RECORD)).options(maxFileAge=_EVERY_FILE, **limit)
         try:
             return reader.parquet(self._uri)
         except (AnalysisException, Py4JJavaError) as error:
@@ -150,7 +151,7 @@ class LandingStream:
 def _read_files(spark: SparkSession, files: list[str]) -> DataFrame:
     if not files:
         return local_rows(spark, [], BRONZE)
-    return with_origin(spark.read.schema(PUSH_RECORD).parquet(*files))
+    return with_origin(spark.read.schema(spark_schema(PUSH_RECORD)).parquet(*files))
 
 
 class TopicStream:

@@ -23,7 +23,6 @@ from fleet.decode.rows import (
     COUNTED_ROWS,
     POINT_ROWS,
     SERIES_ROWS,
-    arrow_schema,
     as_bytes,
     batch_of,
     decoded_rows,
@@ -33,13 +32,13 @@ from fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, Unpack, regroup
 from fleet.dialects import library_of
 from fleet.schemas import CHECKED, COUNTED, INSTANCE, PACKED, POINTS, SERIES, conform
 from fleet.silver.deltas import LABELS, Comparison
+from fleet.spark_schema import spark_schema
 from fleet.tables.parquet_files import FileWriter, WriteFiles
 from fleet.workers import forget_archives
 
 _TASKS_AT_LEAST: Final = 8
 _DAY_US: Final = 86_400_000_000
-_PACKED: Final = arrow_schema(PACKED)
-_REMEMBERED: Final = T.StructType([each for each in SERIES.fields if each.name not in (*INSTANCE, *LABELS)])
+_REMEMBERED: Final = pa.schema([each for each in SERIES if each.name not in (*INSTANCE, *LABELS)])
 _TABLES: Final = {"counted": COUNTED, "marked": POINTS, "series": SERIES}
 
 
@@ -64,12 +63,12 @@ def make(checked: DataFrame, previous: DataFrame | None = None, points_to: Point
         previous: at least the series of the instances that have pushes here.
         points_to: where the points go.
     """
-    rows = conform(checked, CHECKED).withColumn("remembered", F.lit(None).cast(T.ArrayType(_REMEMBERED)))
+    rows = conform(checked, CHECKED).withColumn("remembered", F.lit(None).cast(T.ArrayType(spark_schema(_REMEMBERED))))
     if previous is not None:
         rows = rows.unionByName(_by_instance(previous), allowMissingColumns=True)
     # What is remembered has no time of receipt, and comes before the pushes.
     ordered = rows.repartition(_tasks(rows), *INSTANCE).sortWithinPartitions(*INSTANCE, "received_at", "push_id")
-    return ordered.mapInArrow(MakeBatch(points_to), PACKED)
+    return ordered.mapInArrow(MakeBatch(points_to), spark_schema(PACKED))
 
 
 def _tasks(rows: DataFrame) -> int:
@@ -118,7 +117,7 @@ def unpack(packed: DataFrame, column: Literal["counted", "marked", "series"]) ->
     12:20:00     3      3      yes    yes  no
     """
     schema = _TABLES[column]
-    return packed.select(column).mapInArrow(Unpack(tuple(schema.names)), schema)
+    return packed.select(column).mapInArrow(Unpack(tuple(schema.names)), spark_schema(schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +189,7 @@ class _Maker:
             "series": as_bytes(SERIES_ROWS, series),
             "files": self._finished(),
         }
-        return pa.RecordBatch.from_pylist([values], schema=_PACKED)
+        return pa.RecordBatch.from_pylist([values], schema=PACKED)
 
     def finish(self) -> RecordBatch:
         """The last row, once there are no more."""
@@ -198,7 +197,7 @@ class _Maker:
             self._writer.finish()
         series = as_bytes(SERIES_ROWS, [self._comparison.finish()])
         values = {"pushes": 0, "points": 0, "rejects": 0, "series": series, "files": self._finished()}
-        return pa.RecordBatch.from_pylist([values], schema=_PACKED)
+        return pa.RecordBatch.from_pylist([values], schema=PACKED)
 
     def _finished(self) -> list[dict[str, Any]]:
         return [asdict(file) for file in self._writer.take_finished()] if self._writer is not None else []

@@ -9,6 +9,7 @@ from fleet.decode.stage import CountPoints, DecodePoints
 from fleet.decode.tally import RejectTally
 from fleet.schemas import CHECKED, COUNTED, DECODED, SENT_POINTS, conform
 from fleet.silver.dialect import dialect
+from fleet.spark_schema import spark_schema
 
 
 def decode(
@@ -20,12 +21,12 @@ def decode(
     `tally` counts what is set aside.
     """
     stage = DecodePoints(None if metric_names is None else frozenset(metric_names), tally)
-    return conform(conform(checked, CHECKED).mapInArrow(stage, DECODED), DECODED)
+    return conform(conform(checked, CHECKED).mapInArrow(stage, spark_schema(DECODED)), DECODED)
 
 
 def count(checked: DataFrame, tally: RejectTally | None = None) -> DataFrame:
     """CHECKED -> COUNTED: pushes with the number of their data points instead of their payload."""
-    return conform(conform(checked, CHECKED).mapInArrow(CountPoints(tally), COUNTED), COUNTED)
+    return conform(conform(checked, CHECKED).mapInArrow(CountPoints(tally), spark_schema(COUNTED)), COUNTED)
 
 
 def points(decoded: DataFrame) -> DataFrame:

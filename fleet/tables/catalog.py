@@ -1,16 +1,23 @@
 """Which standing tables there are, where each lies under the root, and how it is laid out."""
 
-from dataclasses import dataclass
-from typing import Final
-
-from pyspark.sql import types as T  # noqa: N812
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from fleet import schemas
-from fleet.tables.delta import Layout
+from fleet.decode.arrow import Schema, pa
 from fleet.tables.written_file import DATE as DATE
-from fleet.watch.table import ALERTS as ALERTS_SCHEMA
+from fleet.watch.identity import ALERTS as ALERTS_SCHEMA
 
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a table is laid out when its first rows make it."""
+
+    partition_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +39,7 @@ class Table:
 
     name: str
     layer: str
-    schema: T.StructType
+    schema: Schema
     dated: bool = False
     clustered_by: tuple[str, ...] = ()
     statistics_of: tuple[str, ...] = ()
@@ -59,42 +66,42 @@ class Table:
         )
 
 
-def _state_schema(*fields: tuple[str, T.DataType]) -> T.StructType:
-    return T.StructType([T.StructField(name, kind, nullable=True) for name, kind in fields])
+def _state_schema(*fields: tuple[str, Any]) -> Schema:
+    return pa.schema(fields)
 
 
-_COUNTS: Final = T.MapType(T.StringType(), T.LongType(), valueContainsNull=True)
+_COUNTS: Final = pa.map_(pa.string(), pa.int64())
 
-_SPAN: Final = _state_schema(("first", T.TimestampType()), ("last", T.TimestampType()))
+_SPAN: Final = _state_schema(("first", schemas.TIME), ("last", schemas.TIME))
 
 BATCHES_SCHEMA: Final = _state_schema(
-    ("app_id", T.StringType()),
-    ("batch_id", T.LongType()),
-    ("source", T.StringType()),
-    ("files", T.LongType()),
-    ("pushes", T.LongType()),
-    ("points", T.LongType()),
-    ("repeats", T.LongType()),
+    ("app_id", pa.string()),
+    ("batch_id", pa.int64()),
+    ("source", pa.string()),
+    ("files", pa.int64()),
+    ("pushes", pa.int64()),
+    ("points", pa.int64()),
+    ("repeats", pa.int64()),
     ("rejects", _COUNTS),
-    ("dates", T.ArrayType(T.DateType(), containsNull=True)),
-    ("spans", T.ArrayType(_SPAN, containsNull=True)),
+    ("dates", pa.list_(pa.date32())),
+    ("spans", pa.list_(pa.struct(list(_SPAN)))),
 )
 """One row a batch: `rejects` counts by reason, `dates` are the days that its pushes were received on, `spans` the first
 and last time of receipt on each of them."""
 
 RUNS_SCHEMA: Final = _state_schema(
-    ("finished_at", T.TimestampType()),
-    ("source", T.StringType()),
-    ("took_s", T.DoubleType()),
-    ("read_up_to", T.TimestampType()),
-    ("batches", T.LongType()),
-    ("files", T.LongType()),
-    ("pushes", T.LongType()),
-    ("points", T.LongType()),
-    ("repeats", T.LongType()),
+    ("finished_at", schemas.TIME),
+    ("source", pa.string()),
+    ("took_s", pa.float64()),
+    ("read_up_to", schemas.TIME),
+    ("batches", pa.int64()),
+    ("files", pa.int64()),
+    ("pushes", pa.int64()),
+    ("points", pa.int64()),
+    ("repeats", pa.int64()),
     ("rejects", _COUNTS),
     ("covered", _COUNTS),
-    ("window_s", T.IntegerType()),
+    ("window_s", pa.int32()),
 )
 """One row a run that came to its end: what it read, the time that states of clients were judged at, and `covered`, the
 last batch of each checkpoint that the gold tables reckon with. `window_s` is the length of their windows [s]."""
@@ -140,7 +147,7 @@ VERSIONS: Final = Table(name="versions", layer="gold", schema=schemas.VERSIONS)
 METRICS: Final = Table(name="metrics", layer="gold", schema=schemas.METRICS)
 
 
-def _windowed(name: str, schema: T.StructType, *clustered_by: str) -> Table:
+def _windowed(name: str, schema: Schema, *clustered_by: str) -> Table:
     """A gold table by window, of which a run replaces the windows that new pushes fall into."""
     return Table(
         name=name,

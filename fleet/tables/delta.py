@@ -6,7 +6,7 @@ itself and turns a write of the same or an earlier version into nothing, so that
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +15,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
 
+from fleet.decode.arrow import Schema
 from fleet.errors import JarError, TableError
 from fleet.jars import Package, jars_of
 from fleet.session import session_conf
+from fleet.spark_schema import spark_schema
+from fleet.tables.catalog import Layout
 from fleet.tables.written_file import DATE, WrittenFile
 
 DELTA: Final = Package(
@@ -197,22 +199,14 @@ def vacuum(spark: SparkSession, path: str, keep_hours: int) -> None:
         spark.sql(f"VACUUM {quoted(path)} RETAIN {keep_hours} HOURS")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """How a table is laid out when its first rows make it."""
-
-    partition_by: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-
-def check_columns(spark: SparkSession, path: str, schema: T.StructType) -> None:
+def check_columns(spark: SparkSession, path: str, schema: Schema) -> None:
     """Adds the columns that a table of an earlier release lacks.
 
     Raises:
         TableError: its columns are not these.
     """
     found = {field.name: field.dataType.simpleString() for field in read(spark, path).schema.fields}
-    wanted = {field.name: field.dataType.simpleString() for field in schema.fields}
+    wanted = {field.name: field.dataType.simpleString() for field in spark_schema(schema).fields}
     if unknown := [name for name in found if name not in wanted]:
         raise TableError(
             f"the table at {path} has columns that this release does not know ({', '.join(unknown)}): "

@@ -11,8 +11,8 @@ from fleet.errors import TableError
 from fleet.local_rows import local_rows
 from fleet.schemas import conform
 from fleet.tables import delta
-from fleet.tables.catalog import Table
-from fleet.tables.delta import Layout, Transaction
+from fleet.tables.catalog import Layout, Table
+from fleet.tables.delta import Transaction
 from fleet.tables.lock import local_path
 from fleet.tables.parquet_files import WriteFiles
 from fleet.tables.written_file import WrittenFile

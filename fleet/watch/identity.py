@@ -4,6 +4,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fleet.decode.arrow import pa
+from fleet.schemas import TIME
+
 SAID_BY_PAYLOADS: Final = ("client_rack", "group_id", "group_instance_id", "group_member_id", "transactional_id")
 """What a client says of itself in some payloads and not in others: the latest that is known counts."""
 
@@ -21,6 +24,34 @@ IDENTITY: Final = (
     "push_interval_ms",
 )
 """What an alert says of its client (KIP-714, Proactive monitoring), under the names of the push record."""
+
+_INTEGERS: Final = ("client_source_port", "receiver_node_id", "push_interval_ms")
+
+
+def _fields(*names: str, kind: Any = None) -> list[Any]:
+    return [pa.field(name, kind or (pa.int32() if name in _INTEGERS else pa.string())) for name in names]
+
+
+_CONNECTION: Final = pa.struct(_fields("client_source_address", "client_source_port", "receiver_node_id"))
+
+ALERTS: Final = pa.schema(
+    _fields("alert_id", "state", "rule", "severity", "text", "metric_name")
+    + _fields("value", "furthest", "threshold", kind=pa.float64())
+    + _fields("node_id", kind=pa.int32())
+    + _fields("topic")
+    + _fields("began_at", "opened_at", "cleared_at", kind=TIME)
+    + _fields("clear_reason")
+    + _fields("changed_at", kind=TIME)
+    + _fields(*IDENTITY)
+    + _fields("connections", kind=pa.list_(_CONNECTION))
+)
+"""One row an alert, by `alert_id`; the columns of the JSON that receivers get, in its order.
+
+`state` is `open` or `cleared`; `value` is that at the opening, `furthest` the one furthest beyond `threshold` up to the
+last change; `began_at` is since when the condition held, `opened_at` when it had held for long enough; `node_id` and
+`topic` are what the value is about. Then the client: the connection of its latest push, and in `connections` the latest
+ones, each with the broker that it pushed to.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

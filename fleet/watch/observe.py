@@ -5,19 +5,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql import types as T  # noqa: N812
-
 from fleet.decode.arrow import RecordBatch, pa
 from fleet.decode.stage import MAX_CHUNK_BYTES, CountPoints, DecodePoints, regroup
+from fleet.schemas import TIME
 from fleet.watch.identity import IDENTITY, Push, Sample, dump_push
 
-OBSERVED: Final = T.StructType(
+OBSERVED: Final = pa.schema(
     [
-        T.StructField("principal", T.StringType()),
-        T.StructField("client_instance_id", T.StringType()),
-        T.StructField("received_at", T.TimestampType()),
-        T.StructField("push", T.StringType()),
-        T.StructField("reason", T.StringType()),
+        ("principal", pa.string()),
+        ("client_instance_id", pa.string()),
+        ("received_at", TIME),
+        ("push", pa.string()),
+        ("reason", pa.string()),
     ]
 )
 """One row a push: whose it is, when it was received, and what rules need of it as text (`identity.dump_push`); or why

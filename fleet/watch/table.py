@@ -2,44 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
 
+from fleet.spark_schema import spark_schema
 from fleet.tables import delta
 from fleet.tables.delta import Transaction
-from fleet.watch.identity import IDENTITY
-
-_INTEGERS: Final = ("client_source_port", "receiver_node_id", "push_interval_ms")
-
-
-def _fields(*names: str, kind: T.DataType | None = None) -> list[T.StructField]:
-    integer, text = T.IntegerType(), T.StringType()
-    return [T.StructField(name, kind or (integer if name in _INTEGERS else text)) for name in names]
-
-
-_CONNECTION: Final = T.StructType(_fields("client_source_address", "client_source_port", "receiver_node_id"))
-
-ALERTS: Final = T.StructType(
-    _fields("alert_id", "state", "rule", "severity", "text", "metric_name")
-    + _fields("value", "furthest", "threshold", kind=T.DoubleType())
-    + _fields("node_id", kind=T.IntegerType())
-    + _fields("topic")
-    + _fields("began_at", "opened_at", "cleared_at", kind=T.TimestampType())
-    + _fields("clear_reason")
-    + _fields("changed_at", kind=T.TimestampType())
-    + _fields(*IDENTITY)
-    + _fields("connections", kind=T.ArrayType(_CONNECTION, containsNull=True))
-)
-"""One row an alert, by `alert_id`; the columns of the JSON that receivers get, in its order.
-
-`state` is `open` or `cleared`; `value` is that at the opening, `furthest` the one furthest beyond `threshold` up to the
-last change; `began_at` is since when the condition held, `opened_at` when it had held for long enough; `node_id` and
-`topic` are what the value is about. Then the client: the connection of its latest push, and in `connections` the latest
-ones, each with the broker that it pushed to.
-"""
+from fleet.watch.identity import ALERTS
 
 
 def as_json(alert: Mapping[str, Any]) -> str:
@@ -67,7 +38,7 @@ class AlertTable:
 
     def write(self, said: DataFrame, batch: int) -> None:
         """Adds the alerts that opened and changes those that cleared, once however often the batch runs."""
-        columns = said.select(F.from_json("alert", ALERTS).alias("alert"))
+        columns = said.select(F.from_json("alert", spark_schema(ALERTS)).alias("alert"))
         last = F.max_by("alert", F.struct("alert.changed_at", "alert.cleared_at"))
         rows = columns.groupBy("alert.alert_id").agg(last.alias("alert")).select("alert.*")
         transaction = Transaction(app_id=self._app_id, version=batch)

@@ -15,6 +15,7 @@ from fleet.errors import LandingError
 from fleet.schemas import BRONZE, PUSH_RECORD
 from fleet.selection import Selection
 from fleet.silver.pushes import check
+from fleet.spark_schema import spark_schema
 from telemetry.push_record import PushRecord
 from tests.spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 
@@ -51,7 +52,7 @@ def test_folders_of_other_days_than_the_selected_are_not_read(spark: SparkSessio
 def test_every_row_says_from_which_file_and_row_it_came(spark: SparkSession, zone: LandingZone) -> None:
     zone.write([push(client_id="a"), push(client_id="b")])
     bronze = read_landing(spark, str(zone.root))
-    assertSchemaEqual(bronze.schema, BRONZE)
+    assertSchemaEqual(bronze.schema, spark_schema(BRONZE))
     found = {row.client_id: (row.source_file, row.source_row) for row in bronze.collect()}
     assert {client: row for client, (_, row) in found.items()} == {"a": 0, "b": 1}
     assert all(file.endswith("/hour=12/part-0.parquet") for file, _ in found.values())

@@ -4,9 +4,9 @@ import doctest
 import importlib
 import pkgutil
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 import fleet.gold
 import fleet.silver
@@ -20,7 +20,7 @@ MODULES = sorted(
 )
 
 
-SCHEMAS = {name: value for name, value in vars(schemas).items() if isinstance(value, StructType)}
+SCHEMAS = {name: value for name, value in vars(schemas).items() if isinstance(value, pa.Schema)}
 
 
 def examples(module: str, spark: SparkSession) -> list[doctest.DocTest]:

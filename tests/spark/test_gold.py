@@ -7,6 +7,7 @@ from pyspark.testing import assertDataFrameEqual
 from fleet.jobs import answer_inventory, answer_latency, answer_points, answer_rejects
 from fleet.schemas import INVENTORY, LATENCY_OVERALL
 from fleet.selection import Selection
+from fleet.spark_schema import spark_schema
 from tests.spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
@@ -61,7 +62,7 @@ def test_the_inventory_has_one_row_a_client_instance(spark: SparkSession, zone: 
                 *rest,
             ),
         ],
-        INVENTORY,
+        spark_schema(INVENTORY),
     )
     assertDataFrameEqual(answer.frame, expected)
     assert answer.repeats == 1
@@ -106,7 +107,7 @@ def test_latency_is_by_client_role_and_link_over_all_dialects(spark: SparkSessio
             (*other, "producer", -1, False, 4.0, 5.0, 2, *unknown),
             (*other, "consumer", 1, False, 7.0, None, 1, *unknown),
         ],
-        LATENCY_OVERALL,
+        spark_schema(LATENCY_OVERALL),
     )
     assertDataFrameEqual(answer.frame, expected)
 

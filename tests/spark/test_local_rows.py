@@ -2,12 +2,13 @@
 
 from datetime import UTC, date, datetime
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from fleet.local_rows import local_rows
 from fleet.schemas import BRONZE, METRICS, REJECTS
+from fleet.spark_schema import spark_schema
 from fleet.tables.catalog import BATCHES_SCHEMA, RUNS_SCHEMA
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -32,7 +33,7 @@ def test_every_kind_of_value_comes_back_as_it_was_and_the_rest_is_null(spark: Sp
 
 
 @pytest.mark.parametrize("schema", [BRONZE, REJECTS, METRICS, BATCHES_SCHEMA, RUNS_SCHEMA])
-def test_no_rows_are_an_empty_frame_of_the_schema_that_no_job_makes(spark: SparkSession, schema: StructType) -> None:
+def test_no_rows_are_an_empty_frame_of_the_schema_that_no_job_makes(spark: SparkSession, schema: pa.Schema) -> None:
     frame = local_rows(spark, [], schema)
-    assert frame.schema == schema
+    assert frame.schema == spark_schema(schema)
     assert "LocalRelation <empty>" in frame._jdf.queryExecution().analyzed().toString()  # type: ignore[operator]

@@ -15,6 +15,7 @@ from fleet.selection import Selection
 from fleet.silver import points as silver
 from fleet.silver.pushes import check, drop_repeats, find_repeats
 from fleet.silver.rejects import rejects
+from fleet.spark_schema import spark_schema
 from tests.spark.landing_zone import LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
@@ -45,7 +46,7 @@ def test_a_bad_row_is_set_aside_with_its_reason(
 ) -> None:
     zone.write([push() | fields])
     frame = checked(spark, zone)
-    assertSchemaEqual(frame.schema, CHECKED)
+    assertSchemaEqual(frame.schema, spark_schema(CHECKED))
     assert [row.reason for row in frame.collect()] == [reason]
 
 
@@ -86,9 +87,9 @@ def test_a_point_carries_its_push_the_original_and_the_normalised_columns(
     row = push(dialect.java_consumer(["a.b"]), client_id="billing-1")
     zone.write([row])
     decoded = silver.decode(checked(spark, zone))
-    assertSchemaEqual(decoded.schema, DECODED)
+    assertSchemaEqual(decoded.schema, spark_schema(DECODED))
     points = silver.points(decoded)
-    assertSchemaEqual(points.schema, SENT_POINTS)
+    assertSchemaEqual(points.schema, spark_schema(SENT_POINTS))
     found = points.orderBy("point_index").collect()
     assert [(p.metric_name, p.topic, p.partition, p.twin, p.value) for p in found] == [
         (dialect.LAG, None, None, False, 30.0),
@@ -130,7 +131,7 @@ def test_a_malformed_payload_among_many_pushes_is_set_aside_alone(spark: SparkSe
     decoded = silver.decode(checked(spark, zone)).cache()
     assert silver.points(decoded).count() == 2499 * 2
     (reject,) = rejects(decoded).collect()
-    assertSchemaEqual(rejects(decoded).schema, REJECTS)
+    assertSchemaEqual(rejects(decoded).schema, spark_schema(REJECTS))
     assert (reject.client_id, reject.source_row) == ("c-1777", 1777)
     assert reject.reason.startswith("malformed OTLP MetricsData")
     assert Path(reject.source_file).name == "part-0.parquet"
@@ -147,7 +148,7 @@ def test_pushes_are_counted_with_their_points_and_heartbeats(spark: SparkSession
         ]
     )
     counted = silver.count(checked(spark, zone))
-    assertSchemaEqual(counted.schema, COUNTED)
+    assertSchemaEqual(counted.schema, spark_schema(COUNTED))
     found = {row.client_id: (row.points, row.heartbeat, row.reason is None) for row in counted.collect()}
     assert found == {"a": (2, False, True), "b": (0, True, True), "c": (None, None, False)}
 

@@ -13,12 +13,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.pandas.types import to_arrow_schema
 from support.written_files import written
 
 from fleet.schemas import DISTRIBUTION, POINTS
 from fleet.session import conf_for, session_conf
+from fleet.spark_schema import spark_schema
 from fleet.tables import catalog, delta
 from fleet.tables.delta import Transaction
 from fleet.tables.parquet_files import WriteFiles
@@ -28,22 +27,22 @@ from fleet.tables.written_file import WrittenFile
 LAST = datetime(2026, 3, 2, 12, 0, 0, 123_456, tzinfo=UTC)
 LONG_GROUP = 60 * "é"
 FIRST_BATCH = Transaction(app_id="checkpoint", version=0)
-SCHEMA = to_arrow_schema(POINTS)
+SCHEMA = POINTS
 
 
 def points(*, before: timedelta = timedelta(0)) -> list[dict[str, Any]]:
     """Two days of three clients each; every column is given in one row, and few in the others."""
     full: dict[str, Any] = {}
-    for field in POINTS.fields:
+    for field in POINTS:
         full[field.name] = {
-            T.StringType(): f"{field.name} é",
-            T.IntegerType(): -7,
-            T.LongType(): 2**62,
-            T.DoubleType(): 0.1,
-            T.BooleanType(): True,
-        }.get(field.dataType)
+            pa.string(): f"{field.name} é",
+            pa.int32(): -7,
+            pa.int64(): 2**62,
+            pa.float64(): 0.1,
+            pa.bool_(): True,
+        }.get(field.type)
     full["attributes"] = full["resource"] = [("k", "v"), ("none", None)]
-    full["distribution"] = {field.name: None for field in DISTRIBUTION.fields} | {
+    full["distribution"] = {field.name: None for field in DISTRIBUTION} | {
         "min": 0.5,
         "bounds": [1.0, None, 2.5],
         "bucket_counts": [],
@@ -61,7 +60,7 @@ def points(*, before: timedelta = timedelta(0)) -> list[dict[str, Any]]:
 
 
 def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=SCHEMA), POINTS)
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=SCHEMA), spark_schema(POINTS))
 
 
 def writer(store: Store) -> WriteFiles:
@@ -146,7 +145,7 @@ def _others_read_compact_and_vacuum_it(store: Store, wanted: list[Any]) -> None:
 
 
 def test_what_others_write_meanwhile_stays_unless_it_is_the_same_application(store: Store) -> None:
-    fewer = T.StructType([field for field in POINTS.fields if field.name not in ("late", "distribution")])
+    fewer = pa.schema([field for field in POINTS if field.name not in ("late", "distribution")])
     store.make(replace(catalog.POINTS, schema=fewer))
     path, files = catalog.POINTS.path(store.root), write_here(store, points())
     store = Store(store.spark, store.root)

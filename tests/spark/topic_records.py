@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 
 from fleet.schemas import TOPIC_RECORDS
+from fleet.spark_schema import spark_schema
 from push_log.kafka_topic.record_codec import encode_record
 from telemetry.push_record import PushRecord
 from tests.spark.landing_zone import push
@@ -48,4 +49,4 @@ def frame_of(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
         (record.key, record.value, "pushes", 3, offset, APPENDED_AT, record.headers)
         for offset, record in enumerate(records)
     ]
-    return spark.createDataFrame(rows, TOPIC_RECORDS)
+    return spark.createDataFrame(rows, spark_schema(TOPIC_RECORDS))

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
 
-from fleet.decode.rows import SERIES_ROWS, arrow_schema
+from fleet.decode.rows import SERIES_ROWS
 from fleet.decode.stage import MAX_CHUNK_BYTES
 from fleet.schemas import CHECKED, INSTANCE, PACKED
 from fleet.silver.batch import InRows, MakeBatch
@@ -14,7 +14,7 @@ from fleet.silver.deltas import LABELS
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 REMEMBERED = [field for field in SERIES_ROWS if field.name not in (*INSTANCE, *LABELS)]
-SCHEMA = arrow_schema(CHECKED).append(pa.field("remembered", pa.list_(pa.struct(REMEMBERED))))
+SCHEMA = CHECKED.append(pa.field("remembered", pa.list_(pa.struct(REMEMBERED))))
 
 
 def total(value: float, *, padding: int = 0) -> bytes:

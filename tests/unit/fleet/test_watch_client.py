@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.watch.client import MAX_CONNECTIONS, MAX_STEPS, ClientWatch, dump_state, load_state
-from fleet.watch.identity import IDENTITY, Push, Sample
+from fleet.watch.identity import ALERTS, IDENTITY, Push, Sample
 from fleet.watch.rules import Rule, parse_rules
-from fleet.watch.table import ALERTS, as_json
+from fleet.watch.table import as_json
 
 S = 1_000_000
 START = 1_750_000_000 * S
