@@ -464,6 +464,25 @@ CONSUMERS: Final = _joined(
 Nulls, `unknown` and `gap` as in REBALANCES: what a library does not send is unknown, never fine.
 """
 
+GROUPS: Final = _joined(
+    _WINDOW,
+    _schema(
+        ("cluster_id", pa.string()),
+        ("group_id", pa.string()),
+        ("members", pa.int64()),
+        ("lag_records", pa.float64()),
+        ("lag_partitions", pa.int64()),
+        ("assigned_partitions", pa.float64()),
+        ("records_consumed", pa.float64()),
+        ("rebalances", pa.float64()),
+    ),
+)
+"""One row a consumer group and window: its members that pushed, and sums over them.
+
+`lag_records` counts each of `lag_partitions` once. `assigned_partitions` adds up what each member had last,
+`records_consumed` and `rebalances` what their totals grew by. Null where no member sends it.
+"""
+
 METRICS: Final = _joined(
     _schema(("metric_name", pa.string()), ("metric_type", pa.string())),
     _MEANING,

@@ -2,33 +2,25 @@
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+import numpy as np
 
-from fleet.gold.clients import identity_columns, latest_identity
-from fleet.gold.metrics import described
-from fleet.gold.windows import DEFAULT_WINDOW_S, with_window
-from fleet.schemas import INSTANCE, SENT_POINTS, THROTTLING, conform
+from fleet.decode.arrow import Table, pa
+from fleet.measures.values import Wide, conformed, metrics_by_name
+from fleet.schemas import THROTTLING
 from telemetry.catalogue.standard_metrics import telemetry_name
 
-_TIMES: Final = (
-    ("produce", "producer-metrics", "produce-throttle-time"),
-    ("fetch", "consumer-fetch-manager-metrics", "fetch-throttle-time"),
-    ("fetch", "consumer-share-fetch-manager-metrics", "fetch-throttle-time"),
+_REQUESTS: Final = (
+    ("produce", "producer-metrics", False),
+    ("fetch", "consumer-fetch-manager-metrics", False),
+    ("fetch", "consumer-share-fetch-manager-metrics", True),
 )
-"""By kind of request: Kafka's names (JMX), to which `-avg` and `-max` belong. A broker's answer says one time for all
+"""Kinds of request, Kafka's groups (JMX), and if share consumers have them. A broker's answer says one time for all
 quotas that it ran into, so the REQUEST quota's is in these too; clients measure no other requests' throttling.
 """
 
-_REQUESTS: Final = {
-    telemetry_name(group, f"{name}-{statistic}"): request
-    for request, group, name in _TIMES
-    for statistic in ("avg", "max")
-}
 
-
-def throttling(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame:
-    """POINTS or SENT_POINTS -> THROTTLING: [ms], one row a client instance, kind of request and window.
+def throttling(rows: Table) -> Table:
+    """Merged ROWS -> THROTTLING: [ms], one row a client instance, kind of request and window.
 
     `throttle_avg_ms` is the mean of the averages that the client reported, `throttle_max_ms` the largest maximum; both
     null with no `samples` where it asked and nothing was recorded. 0 is what a broker said, or what librdkafka says
@@ -36,29 +28,31 @@ def throttling(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame
 
     >>> columns = "client_instance_id received_at metric_name value"
     >>> produce = "org.apache.kafka.producer.produce.throttle.time"
-    >>> points = table(spark, SENT_POINTS, columns, ("one", "12:00:00", f"{produce}.max", 0.0),
+    >>> points = rows(POINTS, columns, ("one", "12:00:00", f"{produce}.max", 0.0),
     ...     ("one", "12:01:00", f"{produce}.avg", 120.0), ("one", "12:01:00", f"{produce}.max", 900.0),
     ...     ("two", "12:01:00", f"{produce}.max", None))
-    >>> show(throttling(points), "client_instance_id request throttle_avg_ms throttle_max_ms samples throttled")
+    >>> found = throttling(aggregate(points, 300))
+    >>> show(found, "client_instance_id request throttle_avg_ms throttle_max_ms samples throttled")
     client_instance_id  request  throttle_avg_ms  throttle_max_ms  samples  throttled
     one                 produce  120              900              2        1
     two                 produce  -                -                0        0
     """
-    name = F.col("metric_name")
-    request = F.create_map(*(F.lit(text) for pair in _REQUESTS.items() for text in pair))[name]
-    ours = conform(points, SENT_POINTS).where(name.isin(sorted(_REQUESTS)))
-    rows = with_window(ours, window_s).withColumns({"request": request, "metric": F.left(name, F.length(name) - 4)})
-    measured = F.when((F.col("value") >= 0) & (F.col("value") < F.lit(float("inf"))), F.col("value"))
-    largest = F.when(name.endswith(".max"), measured)
-    found = rows.groupBy(*INSTANCE, "window_start", "request", "metric").agg(
-        latest_identity(),
-        F.avg(F.when(name.endswith(".avg"), measured)).alias("throttle_avg_ms"),
-        F.max(largest).alias("throttle_max_ms"),
-        F.count(largest).alias("samples"),
-        F.count_if(largest > 0).alias("throttled"),
-    )
-    texts = described(F.concat("metric", F.lit(".avg")), _REQUESTS)
-    windowed = found.select("*", *identity_columns()).withColumns(
-        {"window_s": F.lit(window_s), "date": F.to_date("window_start"), **texts}
-    )
-    return conform(windowed, THROTTLING)
+    given = Wide(rows)
+    return pa.concat_tables([THROTTLING.empty_table(), *(_of_request(given, *each) for each in _REQUESTS)])
+
+
+def _of_request(given: Wide, request: str, group: str, of_share_consumers: bool) -> Table:
+    is_asked = given.count(f"{request}_throttle_pushes") > 0
+    if request == "fetch":
+        is_asked &= (given.count("share_pushes") > 0) == of_share_consumers
+    chosen = np.flatnonzero(is_asked)
+    at = pa.array(chosen)
+    metric = telemetry_name(group, f"{request}-throttle-time")
+    known = metrics_by_name()[f"{metric}.avg"]
+    columns = given.columns([name for name in THROTTLING.names if name in given.rows.schema.names], chosen)
+    columns |= {f"throttle_{each}_ms": given.value(f"{request}_throttle_{each}_ms").take(at) for each in ("avg", "max")}
+    columns["samples"] = given.value(f"{request}_throttle_samples").take(at)
+    columns["throttled"] = given.value(f"{request}_throttled").take(at)
+    texts = {"request": request, "metric": metric, "unit": known.unit, "meaning": known.quantity}
+    columns |= {name: pa.array([text] * len(chosen), pa.string()) for name, text in texts.items()}
+    return conformed(THROTTLING, columns, len(chosen))

@@ -71,7 +71,7 @@ def check_window(window_s: int) -> None:
 
 
 def aggregate(points: Table, window_s: int) -> Table:
-    """POINTS -> partial ROWS of all clients, links and topics in them.
+    """POINTS, or SENT_POINTS without growth -> partial ROWS of all clients, links and topics in them.
 
     `lag_partitions` is of the latest push that has a word on lags: it has one of a partition, or it is without any
     though its client was asked for them, or has no partition assigned. A consumer that lost its partitions has no lag.
@@ -158,8 +158,8 @@ class _Points:
         code = filled(names.indices, 0)
         self.known = np.flatnonzero(self.index.is_known[code] & ~_flags(table["twin"]))
         self.code, self.push = code[self.known], self.push_of[self.known]
-        self.value = self._numbers("value", np.nan)
-        self.delta = np.where(self._flags("before_subscription"), np.nan, self._numbers("delta", np.nan))
+        self.value = self._numbers("value")
+        self.delta = np.where(self.marked("before_subscription"), np.nan, self._numbers("delta"))
         dialects = encoded(table["dialect"])
         is_java = np.array([*(text == "java" for text in dialects.dictionary.to_pylist()), False])
         self.is_java = is_java[filled(dialects.indices, -1)][self.known]
@@ -182,8 +182,10 @@ class _Points:
         return one(self.table[name]).take(pa.array(self.known[rows]))
 
     def marked(self, mark: str) -> Numbers:
-        """True where a known point has a mark."""
-        return self._flags(mark) if mark in self.table.schema.names else np.zeros(len(self.known), np.bool_)
+        """True where a known point has a mark; SENT_POINTS have none."""
+        if mark not in self.table.schema.names:
+            return np.zeros(len(self.known), np.bool_)
+        return _flags(self.table[mark])[self.known]
 
     def read(self, place: _Place) -> tuple[Numbers, Numbers, Numbers]:
         """Of the known points that are read at a place and have a value: their numbers, readings, and values."""
@@ -201,11 +203,10 @@ class _Points:
         is_value &= ~_ZERO_MAY_BE_NOTHING[reading] | (value > 0) | self.is_java[rows]
         return rows[is_value], reading[is_value], value[is_value]
 
-    def _numbers(self, name: str, nothing: float) -> Numbers:
-        return filled(self.table[name], nothing)[self.known]
-
-    def _flags(self, name: str) -> Numbers:
-        return _flags(self.table[name])[self.known]
+    def _numbers(self, name: str) -> Numbers:
+        if name not in self.table.schema.names:
+            return np.full(len(self.known), np.nan)
+        return filled(self.table[name], np.nan)[self.known]
 
     def _has(self, name: str) -> Numbers:
         column = one(self.table[name])

@@ -163,6 +163,8 @@ MEASURES: Final = (
     Measure(column="clock_skew_max_ms", over="max", metrics=()),
 )
 
+LAG_RECORDS: Final = "lag_records"
+"""The sum over the partitions of the latest push, which rows have one by one; see `fleet.measures.aggregate`."""
 LAG: Final = telemetry_name(*_LAG)
 LAG_OF_CLIENT: Final = telemetry_name(_FETCH[0], "records-lag-max")
 """Without a partition it is in every push of a consumer that is asked for lags, also while it has no partition."""

@@ -32,7 +32,7 @@ def merge(partials: Iterable[Table]) -> Table:
         partials: tables or batches of ROWS.
     """
     tables = [pa.Table.from_batches([part]) if isinstance(part, pa.RecordBatch) else part for part in partials]
-    rows = pa.concat_tables([table.select(ROWS.names) for table in tables] or [ROWS.empty_table()]).combine_chunks()
+    rows = pa.concat_tables([ROWS.empty_table(), *(table.select(ROWS.names).cast(ROWS) for table in tables)])
     if not rows.num_rows:
         return rows
     columns = {field.name: one(rows[field.name]) for field in ROWS if field.name not in NUMBERS}
