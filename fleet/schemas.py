@@ -235,15 +235,16 @@ PACKED: Final = _schema(
     ("seen_at", pa.list_(TIME)),
     ("counted", pa.binary()),
     ("marked", pa.binary()),
+    ("windows", pa.binary()),
     ("series", pa.binary()),
     ("files", pa.list_(pa.struct(list(FILES)))),
 )
 """Some thousands of pushes, decoded once for all the tables that come of them.
 
 `pushes` and `rejects` count the good ones and those set aside, `seen_at` has the first and the last time of receipt of
-each day (UTC) that the good ones have. `counted` is their COUNTED, `marked` their POINTS, and `series` the SERIES of
-instances that no more pushes come of, in Arrow's own form, compressed; where the points went to `files`, `marked` is
-null.
+each day (UTC) that the good ones have. `counted` is their COUNTED, `marked` their POINTS, `windows` the wide rows of
+these (`fleet.measures.rows.ROWS`), and `series` the SERIES of instances that no more pushes come of, in Arrow's own
+form, compressed; where the points went to `files`, `marked` is null.
 """
 
 REJECTS: Final = _schema(

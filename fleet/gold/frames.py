@@ -8,13 +8,12 @@ import numpy as np
 from pyspark.sql import DataFrame
 
 from fleet.decode.arrow import RecordBatch, Schema, Table, pa, pc
-from fleet.measures.aggregate import aggregate, check_window
+from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, check_window
 from fleet.measures.merge import merge
 from fleet.measures.rows import INSTANCE, ROWS, WINDOW, one
 from fleet.spark_schema import spark_schema
 from fleet.workers import forget_archives
 
-DEFAULT_WINDOW_S: Final = 300
 _ROWS_AT_ONCE: Final = 50_000
 _PUSH: Final = (*INSTANCE, "push_id")
 

@@ -49,8 +49,9 @@ from fleet.measures.rows import (
 )
 from telemetry.catalogue.standard_metrics import KAFKA_PREFIX, telemetry_name
 
-_DAY_S: Final = 86_400
-_DAY_US: Final = _DAY_S * 1_000_000
+DEFAULT_WINDOW_S: Final = 300
+DAY_S: Final = 86_400
+_DAY_US: Final = DAY_S * 1_000_000
 _OF_SHARE_CONSUMERS: Final = f"{KAFKA_PREFIX}consumer.share."
 _ROLES: Final = tuple(ROLES_OF_NODES.values())
 _LARGEST: Final = float(2**62)
@@ -66,7 +67,7 @@ def check_window(window_s: int) -> None:
     Raises:
         ValueError: a day is no multiple of the window [s].
     """
-    if window_s < 1 or _DAY_S % window_s:
+    if window_s < 1 or DAY_S % window_s:
         raise ValueError(f"a window of {window_s} s does not divide a day; take one that does, as 60, 300 or 3600")
 
 

@@ -2,21 +2,24 @@
 
 Each is the same however often it is computed: those by window are computed anew for the windows from the first to the
 last new push of a day, and replaced; the others as a whole. So a run that was cut off here is mended by the next one.
-What it costs goes by the new pushes, their days' pushes, and the number of clients, not by the points that the tables
-hold.
+What it costs goes by the new pushes, their days' pushes, and the number of clients. Points are not read: the wide rows
+of `windows` hold all that gold has of them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from typing import Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.storagelevel import StorageLevel
 
-from fleet.gold.consumers import consumers
+from fleet.decode.arrow import Table
+from fleet.gold import frames
 from fleet.gold.inventory import by_day, total
 from fleet.gold.latency import latency
+from fleet.gold.members import consumers, groups, rebalances
 from fleet.gold.metrics import metrics
-from fleet.gold.rebalances import rebalances
 from fleet.gold.throttling import throttling
 from fleet.gold.versions import versions
 from fleet.pipeline.spans import Span, of_days, of_windows, within
@@ -24,13 +27,13 @@ from fleet.silver.clients import clients
 from fleet.tables import catalog
 from fleet.tables.store import Store
 
-WINDOWED: Final[tuple[tuple[catalog.Table, Callable[[DataFrame, int], DataFrame]], ...]] = (
+_OF_CLIENTS: Final[tuple[tuple[catalog.Table, Callable[[Table], Table]], ...]] = (
     (catalog.LATENCY, latency),
     (catalog.THROTTLING, throttling),
     (catalog.REBALANCES, rebalances),
     (catalog.CONSUMERS, consumers),
 )
-"""POINTS and the length of a window [s] -> the table."""
+"""Merged wide rows -> the table."""
 
 
 class Answers:
@@ -47,12 +50,13 @@ class Answers:
         self._window_s = window_s
         self._stage = stage
 
-    def refresh(self, spans: Mapping[date, Span], now: datetime) -> None:
+    def refresh(self, spans: Mapping[date, Span], now: datetime, *, rebuild: bool = False) -> None:
         """Computes what the pushes of these times change.
 
         Args:
             spans: by the day of receipt (UTC).
             now: when the states of clients are judged at.
+            rebuild: make the wide rows of these days again from their points.
         """
         store = self._store
         pushes = store.read(catalog.PUSHES)
@@ -61,10 +65,30 @@ class Answers:
         self._replace_inventory(pushes, spans, now)
         self._replace(catalog.VERSIONS, versions(store.read(catalog.CLIENTS)))
         self._replace_metrics()
-        windows = {day: of_windows(span, self._window_s) for day, span in spans.items()}
-        points = store.read(catalog.POINTS).where(within(windows, "received_at"))
-        for table, compute in WINDOWED:
-            self._replace(table, compute(points, self._window_s), within(windows, "window_start"))
+        if other := list(spans) if rebuild else self._with_other_windows(spans):
+            self._remake_windows(other)
+        self._replace_windowed({day: of_windows(span, self._window_s) for day, span in spans.items()})
+
+    def _replace_windowed(self, spans: Mapping[date, Span]) -> None:
+        where = within(spans, "window_start")
+        rows = frames.merged(self._store.rows(catalog.WINDOWS).where(where)).persist(StorageLevel.DISK_ONLY)
+        try:
+            for table, project in _OF_CLIENTS:
+                self._replace(table, frames.projected(rows, project, table.schema), where)
+            self._replace(catalog.GROUPS, frames.by_group(rows, groups, catalog.GROUPS.schema), where)
+        finally:
+            rows.unpersist()
+
+    def _remake_windows(self, days: Iterable[date]) -> None:
+        """Makes the wide rows of whole days from their points."""
+        where = of_days(days)
+        points = self._store.rows(catalog.POINTS).where(where)
+        self._replace(catalog.WINDOWS, frames.partials(points, self._window_s), where)
+
+    def _with_other_windows(self, days: Iterable[date]) -> list[date]:
+        """The days that have wide rows of windows of another length, if only of a run that was cut off."""
+        rows = self._store.rows(catalog.WINDOWS).where(of_days(days)).where(F.col("window_s") != self._window_s)
+        return [row.date for row in rows.select("date").distinct().collect()]
 
     def _replace_inventory(self, pushes: DataFrame, spans: Mapping[date, Span], now: datetime) -> None:
         """Adds up the days; tables of an earlier release do not have them yet."""

@@ -4,7 +4,8 @@ The writes come in an order that makes a batch which was cut off between any two
 again, as Spark runs it: with the same files or offsets and the same number.
 
 1. `rejects` and `points` are appended under the batch's transaction. Points are compared with `series` as the batch
-   before left it. Their files are written while the batch is decoded, and count once the transaction names them.
+   before left it. Their files are written while the batch is decoded, and count once the transaction names them. So are
+   their partial wide rows to `windows`.
 2. `series` takes the batch's last points. From here on it is not what the points were compared with, but they are
    written, and a second write of them is nothing.
 3. `batches` says what the batch held, for the gold tables.
@@ -83,13 +84,15 @@ class BatchWriter:
         store: the tables.
         app_id: the checkpoint's own id, which transactions are counted under.
         source: for an operator.
+        window_s: length of the windows of wide rows [s].
         stage: told what is being done.
     """
 
-    def __init__(self, store: Store, app_id: str, source: str, stage: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, app_id: str, source: str, window_s: int, stage: Callable[[str], None]) -> None:
         self._store = store
         self._app_id = app_id
         self._source = source
+        self._window_s = window_s
         self._stage = stage
 
     def write(self, batch: Batch) -> BatchReport | None:
@@ -111,6 +114,7 @@ class BatchWriter:
             self._append(catalog.REJECTS, self._new_rejects(read), transaction)
         if read.report.points:
             self._add_points(read, transaction)
+            self._append(catalog.WINDOWS, silver.unpack(read.packed, "windows"), transaction)
             self._stage(catalog.SERIES.name)
             self._store.merge(catalog.SERIES, silver.unpack(read.packed, "series"), transaction)
         self._append(catalog.BATCHES, self._batch_row(read.report), transaction)
@@ -216,7 +220,7 @@ class BatchWriter:
             few = F.broadcast(repeats) if repeated <= _FEW else repeats
             checked = pushes.drop_repeats(checked, few)
         self._stage("decoding")
-        packed = kept.keep(silver.make(checked, self._previous(checked), self._points_to(batch)))
+        packed = kept.keep(silver.make(checked, self._previous(checked), self._points_to(batch), self._window_s))
         rows = [_bad_file(path, batch.files[path], reason) for path, reason in bad.items()]
         report = _report(batch, packed, repeated, bad)
         bad_files = local_rows(spark, rows, schemas.REJECTS)

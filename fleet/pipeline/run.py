@@ -171,7 +171,11 @@ class _Run:
                 if not writer:
                     app_id = checkpoint_id(self._spark, checkpoint)
                     assert app_id is not None
-                    writer.append(BatchWriter(self._store, app_id, str(self._request.source), self._progress.stage))
+                    writer.append(
+                        BatchWriter(
+                            self._store, app_id, str(self._request.source), self._request.window_s, self._progress.stage
+                        )
+                    )
                 self._progress.begin(number)
                 batch = stream.batch(self._spark, checkpoint, given, number)
                 report = writer[0].write(batch)
@@ -210,7 +214,7 @@ class _Run:
         if found.spans:
             answers = Answers(self._store, request.window_s, self._progress.stage)
             with session_conf(self._spark, conf_for(found.points)):
-                answers.refresh(found.spans, found.read_up_to)
+                answers.refresh(found.spans, found.read_up_to, rebuild=request.rebuild)
         if found.spans or self._reports:
             ledger.close(self._store, self._row(found, now))
         return len(found.spans)

@@ -30,6 +30,8 @@ from fleet.decode.rows import (
 )
 from fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, Unpack, regroup
 from fleet.dialects import library_of
+from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate
+from fleet.measures.rows import ROWS
 from fleet.schemas import CHECKED, COUNTED, INSTANCE, PACKED, POINTS, SERIES, conform
 from fleet.silver.deltas import LABELS, Comparison
 from fleet.spark_schema import spark_schema
@@ -39,7 +41,7 @@ from fleet.workers import forget_archives
 _TASKS_AT_LEAST: Final = 8
 _DAY_US: Final = 86_400_000_000
 _REMEMBERED: Final = pa.schema([each for each in SERIES if each.name not in (*INSTANCE, *LABELS)])
-_TABLES: Final = {"counted": COUNTED, "marked": POINTS, "series": SERIES}
+_TABLES: Final = {"counted": COUNTED, "marked": POINTS, "windows": ROWS, "series": SERIES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +57,26 @@ class Nowhere:
 PointsTo = WriteFiles | InRows | Nowhere
 
 
-def make(checked: DataFrame, previous: DataFrame | None = None, points_to: PointsTo = InRows()) -> DataFrame:
+def make(
+    checked: DataFrame,
+    previous: DataFrame | None = None,
+    points_to: PointsTo = InRows(),
+    window_s: int = DEFAULT_WINDOW_S,
+) -> DataFrame:
     """CHECKED of one batch, without repeats, and the SERIES of earlier ones -> PACKED; see `unpack`.
 
     Args:
         checked: the pushes.
         previous: at least the series of the instances that have pushes here.
         points_to: where the points go.
+        window_s: length of the windows of wide rows [s].
     """
     rows = conform(checked, CHECKED).withColumn("remembered", F.lit(None).cast(T.ArrayType(spark_schema(_REMEMBERED))))
     if previous is not None:
         rows = rows.unionByName(_by_instance(previous), allowMissingColumns=True)
     # What is remembered has no time of receipt, and comes before the pushes.
     ordered = rows.repartition(_tasks(rows), *INSTANCE).sortWithinPartitions(*INSTANCE, "received_at", "push_id")
-    return ordered.mapInArrow(MakeBatch(points_to), spark_schema(PACKED))
+    return ordered.mapInArrow(MakeBatch(points_to, window_s), spark_schema(PACKED))
 
 
 def _tasks(rows: DataFrame) -> int:
@@ -86,8 +94,10 @@ def _by_instance(series: DataFrame) -> DataFrame:
     return conform(series, SERIES).groupBy(*INSTANCE).agg(F.collect_list(one).alias("remembered"))
 
 
-def unpack(packed: DataFrame, column: Literal["counted", "marked", "series"]) -> DataFrame:
-    """What is in one of the columns of PACKED: PACKED -> COUNTED with the rows set aside, -> POINTS, or -> SERIES.
+def unpack(packed: DataFrame, column: Literal["counted", "marked", "windows", "series"]) -> DataFrame:
+    """What is in one of the columns of PACKED.
+
+    PACKED -> COUNTED with the rows set aside, -> POINTS, -> partial wide rows, or -> SERIES.
 
     >>> from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
     >>> def total(value):
@@ -125,6 +135,7 @@ class MakeBatch:
     """The step of `make`: one row of PACKED a chunk, and one at the end with what had to wait for it."""
 
     points_to: PointsTo
+    window_s: int = DEFAULT_WINDOW_S
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """Of the pushes of any number of instances, in their order."""
@@ -132,7 +143,7 @@ class MakeBatch:
         with ExitStack() as stack:
             to = self.points_to
             writer = stack.enter_context(to.open()) if isinstance(to, WriteFiles) else None
-            maker = _Maker(writer, in_rows=isinstance(to, InRows))
+            maker = _Maker(writer, in_rows=isinstance(to, InRows), window_s=self.window_s)
             for chunk in regroup(batches, MAX_CHUNK_BYTES):
                 yield maker.make(chunk)
             yield maker.finish()
@@ -141,9 +152,10 @@ class MakeBatch:
 class _Maker:
     """What one task knows."""
 
-    def __init__(self, writer: FileWriter | None, *, in_rows: bool) -> None:
+    def __init__(self, writer: FileWriter | None, *, in_rows: bool, window_s: int) -> None:
         self._writer = writer
         self._in_rows = in_rows
+        self._window_s = window_s
         self._comparison = Comparison()
         self._last: tuple[Any, ...] | None = None
         self._number = 0
@@ -186,10 +198,16 @@ class _Maker:
             "seen_at": _seen_at(pushes),
             "counted": as_bytes(COUNTED_ROWS, pushes.rows()),
             "marked": as_bytes(POINT_ROWS, points) if self._in_rows else None,
+            "windows": as_bytes(ROWS, self._wide(points)),
             "series": as_bytes(SERIES_ROWS, series),
             "files": self._finished(),
         }
         return pa.RecordBatch.from_pylist([values], schema=PACKED)
+
+    def _wide(self, points: list[RecordBatch]) -> list[RecordBatch]:
+        """Partial wide rows of the points of a chunk, which has all points of each of its pushes."""
+        rows: list[RecordBatch] = aggregate(pa.Table.from_batches(points, POINT_ROWS), self._window_s).to_batches()
+        return rows
 
     def finish(self) -> RecordBatch:
         """The last row, once there are no more."""

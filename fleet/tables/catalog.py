@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from fleet import schemas
 from fleet.decode.arrow import Schema, pa
+from fleet.measures.rows import ROWS
 from fleet.tables.written_file import DATE as DATE
 from fleet.watch.identity import ALERTS as ALERTS_SCHEMA
 
@@ -139,6 +140,15 @@ SERIES: Final = Table(
     key=("principal", "client_instance_id", "series_key"),
     newer_by=("received_at", "push_id", "point_index"),
 )
+WINDOWS: Final = Table(
+    name="windows",
+    layer="state",
+    schema=ROWS,
+    dated=True,
+    clustered_by=_CLIENT,
+    statistics_of=("window_start", "window_s"),
+)
+"""Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one."""
 ACTIVITY: Final = Table(name="activity", layer="state", schema=schemas.ACTIVITY, dated=True)
 BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA)
 RUNS: Final = Table(name="runs", layer="state", schema=RUNS_SCHEMA, seen_at="finished_at")
@@ -163,6 +173,7 @@ LATENCY: Final = _windowed("latency", schemas.LATENCY, *_CLIENT)
 THROTTLING: Final = _windowed("throttling", schemas.THROTTLING, *_CLIENT)
 REBALANCES: Final = _windowed("rebalances", schemas.REBALANCES, *_CLIENT, "group_id")
 CONSUMERS: Final = _windowed("consumers", schemas.CONSUMERS, *_CLIENT, "group_id")
+GROUPS: Final = _windowed("groups", schemas.GROUPS, "group_id")
 
 TABLES: Final = {
     table.name: table
@@ -177,8 +188,10 @@ TABLES: Final = {
         THROTTLING,
         REBALANCES,
         CONSUMERS,
+        GROUPS,
         METRICS,
         SERIES,
+        WINDOWS,
         ACTIVITY,
         BATCHES,
         RUNS,

@@ -1,7 +1,7 @@
 """The tables of pushes that real clients sent to a real broker (`recorded/`)."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,12 +10,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.gold.consumers import consumers
+from fleet.decode.arrow import Schema, Table
+from fleet.gold import frames, latency, members, throttling
 from fleet.gold.inventory import inventory
-from fleet.gold.latency import latency
 from fleet.gold.metrics import metrics
-from fleet.gold.rebalances import rebalances
-from fleet.gold.throttling import throttling
 from fleet.gold.versions import versions
 from fleet.jobs import answer_latency, read_pushes
 from fleet.report.output import take_first
@@ -58,6 +56,18 @@ def recorded(spark: SparkSession) -> Iterator[Recorded]:
 @pytest.fixture(scope="module")
 def points(recorded: Recorded) -> DataFrame:
     return recorded.points
+
+
+def consumers(points: DataFrame, window_s: int) -> DataFrame:
+    return of_clients(points, window_s, members.consumers, CONSUMERS)
+
+
+def rebalances(points: DataFrame, window_s: int) -> DataFrame:
+    return of_clients(points, window_s, members.rebalances, REBALANCES)
+
+
+def of_clients(points: DataFrame, window_s: int, project: Callable[[Table], Table], schema: Schema) -> DataFrame:
+    return frames.projected(frames.merged(frames.partials(points, window_s)), project, schema)
 
 
 def by_client(frame: DataFrame) -> dict[str, Any]:
@@ -127,7 +137,7 @@ def test_deltas_are_the_same_whatever_the_runs_boundaries(recorded: Recorded) ->
 
 
 def test_latency_has_all_clients_with_unit_and_meaning(points: DataFrame) -> None:
-    found = latency(points, 60)
+    found = of_clients(points, 60, latency.latency, LATENCY)
     assert found.schema.names == LATENCY.names
     rows = found.collect()
     by_node = {row.client_id for row in rows if row.node_id == 1}
@@ -154,7 +164,7 @@ def test_a_coordinators_link_is_a_link_to_its_broker_in_every_version(points: Da
 
 
 def test_throttling_is_known_of_those_who_measure_it_alone(points: DataFrame) -> None:
-    rows = throttling(points, 3600).collect()
+    rows = of_clients(points, 3600, throttling.throttling, THROTTLING).collect()
     assert rows[0].__fields__ == THROTTLING.names
     kinds = {(row.client_id, row.request): row.throttled for row in rows}
     assert set(kinds) == {
@@ -229,7 +239,7 @@ def test_a_franz_go_that_says_no_start_may_reach_back_and_an_admin_client_has_it
     marked = silver.unpack(silver.make(checked), "marked").cache()
     (total,) = marked.where("dialect = 'franz-go' and metric_type = 'sum'").collect()
     assert (total.start_time_unix_nano, total.delta, total.before_subscription) == (None, 1.0, True)
-    links = latency(marked, 3600).where("role = 'admin'").collect()
+    links = of_clients(marked, 3600, latency.latency, LATENCY).where("role = 'admin'").collect()
     assert [(row.client_id, row.node_id) for row in links] == [("java-4.4.0-admin", -1)]
     marked.unpersist()
 

@@ -1,0 +1,182 @@
+"""What gold makes of the corners: zeros, clients that nobody knows, share consumers, midnight, groups."""
+
+import itertools
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fleet.gold.frames import whole
+from fleet.gold.latency import latency, overall
+from fleet.gold.members import consumers, groups, rebalances
+from fleet.gold.throttling import throttling
+from fleet.measures.aggregate import aggregate
+from fleet.measures.merge import merge
+from fleet.measures.values import MEASURED, WIDE, wide
+from fleet.schemas import CONSUMERS, GROUPS, LATENCY, LATENCY_OVERALL, POINTS, REBALANCES, SENT_POINTS, THROTTLING
+from fleet.small_tables import rows
+
+CONSUMER = "org.apache.kafka.consumer"
+NODE = "org.apache.kafka.producer.node.request.latency.avg"
+THROTTLE = "org.apache.kafka.producer.produce.throttle.time.max"
+IDLE = f"{CONSUMER}.poll.idle.ratio.avg"
+SHARED = f"{CONSUMER}.share.fetch.manager.bytes.consumed.total"
+LAG = f"{CONSUMER}.fetch.manager.records.lag"
+ASSIGNED = f"{CONSUMER}.coordinator.assigned.partitions"
+
+
+def by_client(table: pa.Table) -> dict[str, dict[str, Any]]:
+    found = {row["client_instance_id"]: row for row in table.to_pylist()}
+    assert len(found) == table.num_rows
+    return found
+
+
+def test_a_zero_is_a_time_where_the_library_means_it_and_no_throttling_everywhere() -> None:
+    libraries = ("java", "librdkafka", "franz-go", None)
+    given = [(f"{each}", each, "12:00:00", name, 1, 0.0) for each in libraries for name in (NODE, THROTTLE)]
+    columns = "client_instance_id dialect received_at metric_name node_id value"
+    points = aggregate(rows(SENT_POINTS, columns, *given), 300)
+    assert [(row["client_instance_id"], row["latency_avg_ms"]) for row in latency(points).to_pylist()] == [
+        ("java", 0.0)
+    ]
+    throttled = {
+        name: (row["throttle_max_ms"], row["throttled"]) for name, row in by_client(throttling(points)).items()
+    }
+    assert throttled == {f"{each}": (0.0, 0) for each in libraries}
+
+
+def test_what_is_unknown_depends_on_library_and_kind_of_consumer() -> None:
+    columns = "client_instance_id dialect received_at metric_name value delta gap before_subscription"
+    points = rows(
+        POINTS,
+        columns,
+        ("share", "librdkafka", "12:00:00", SHARED, 5.0, 5.0, False, False),
+        ("plain", "librdkafka", "12:00:00", IDLE, 0.0, None, None, None),
+        ("stranger", None, "12:00:00", IDLE, 0.5, None, None, None),
+        ("go", "franz-go", "12:00:00", SHARED, 7.0, 7.0, True, False),
+    )
+    found = by_client(consumers(aggregate(points, 300)))
+    assert (found["share"]["bytes_consumed"], "bytes_consumed" in found["share"]["unknown"]) == (5.0, False)
+    assert (found["plain"]["bytes_consumed"], "bytes_consumed" in found["plain"]["unknown"]) == (None, True)
+    assert found["plain"]["poll_idle_ratio_avg"] is None, "a 0 of librdkafka says that nothing was recorded"
+    assert "poll_idle_ratio_avg" not in found["plain"]["unknown"]
+    assert "poll_idle_ratio_avg" in found["go"]["unknown"]
+    assert found["go"]["gap"]
+    nulls = {name for name in found["stranger"]["unknown"] if found["stranger"][name] is None}
+    assert nulls == set(found["stranger"]["unknown"]) >= {"lag_records", "commit_latency_avg_ms"}
+    assert "poll_idle_ratio_avg" not in nulls
+
+
+def test_a_days_last_window_ends_at_midnight() -> None:
+    points = rows(SENT_POINTS, "received_at metric_name node_id value", ("23:59:59", NODE, 1, 1.0))
+    (row,) = latency(aggregate(points, 3600)).to_pylist()
+    assert (str(row["date"]), row["window_s"], str(row["window_start"].time())) == ("2026-03-01", 3600, "23:00:00")
+
+
+def test_share_consumers_have_rows_of_their_own_metric() -> None:
+    name = f"{CONSUMER}.share.fetch.manager.fetch"
+    points = rows(
+        SENT_POINTS,
+        "received_at metric_name value",
+        ("12:00:00", f"{name}.latency.avg", 5.0),
+        ("12:00:00", f"{name}.throttle.time.max", 0.0),
+    )
+    (time,) = latency(aggregate(points, 300)).to_pylist()
+    assert (time["role"], time["metric"], time["unit"]) == ("share-consumer", f"{name}.latency", "ms")
+    (throttle,) = throttling(aggregate(points, 300)).to_pylist()
+    assert (throttle["request"], throttle["metric"], throttle["samples"]) == ("fetch", f"{name}.throttle.time", 1)
+
+
+def test_a_link_has_the_identity_of_its_client() -> None:
+    columns = "received_at metric_name node_id value client_id"
+    points = rows(SENT_POINTS, columns, ("12:00:00", NODE, 1, 1.0, "old"), ("12:01:00", "other", None, 1.0, "new"))
+    (row,) = latency(aggregate(points, 300)).to_pylist()
+    assert (row["client_id"], row["dialect"], row["node_id"]) == ("new", "java", 1)
+
+
+def test_a_consumer_that_lost_its_partitions_has_no_lag_and_its_largest_stays() -> None:
+    columns = "received_at metric_name topic partition value"
+    points = rows(
+        POINTS,
+        columns,
+        ("12:00:00", LAG, "a", 0, 5000.0),
+        ("12:00:00", ASSIGNED, None, None, 1.0),
+        ("12:01:00", ASSIGNED, None, None, 0.0),
+    )
+    (row,) = consumers(aggregate(points, 300)).to_pylist()
+    assert (row["lag_records"], row["lag_max_records"], row["assigned_partitions"]) == (None, 5000.0, 0.0)
+    assert "lag_records" not in row["unknown"]
+
+
+def lags(*given: tuple[Any, ...]) -> dict[str, Any]:
+    """The one group of these lags."""
+    columns = "client_instance_id received_at group_id metric_name topic partition value"
+    (row,) = groups(aggregate(rows(POINTS, columns, *((*each[:2], "g", *each[2:]) for each in given)), 300)).to_pylist()
+    found: dict[str, Any] = row
+    return found
+
+
+def test_a_groups_sum_counts_a_partition_that_moved_once() -> None:
+    moved = [("one", "12:00:00", LAG, "a", 0, 5000.0), ("two", "12:01:00", LAG, "a", 0, 70.0)]
+    assert (lags(*moved)["lag_records"], lags(*reversed(moved))["lag_records"], lags(*moved)["members"]) == (70, 70, 2)
+    back = ("one", "12:02:00", LAG, "a", 0, 60.0)
+    assert lags(*moved, back)["lag_records"] == 60
+    assert lags(*moved, ("two", "12:02:00", ASSIGNED, None, None, 0.0))["lag_records"] == 5000, "its last known owner"
+
+
+def test_a_groups_topic_is_one_whichever_way_its_members_write_it() -> None:
+    found = lags(("one", "12:00:00", LAG, "a.b", 0, 9.0), ("two", "12:01:00", LAG, "a_b", 0, 7.0))
+    assert (found["lag_records"], found["lag_partitions"]) == (7.0, 1)
+
+
+def test_a_group_without_a_known_lag_has_none() -> None:
+    found = lags(("one", "12:00:00", ASSIGNED, None, None, 2.0), ("two", "12:01:00", ASSIGNED, None, None, 3.0))
+    assert (found["lag_records"], found["lag_partitions"], found["assigned_partitions"]) == (None, 0, 5.0)
+
+
+def test_wide_rows_to_be_read_have_every_measure_in_its_unit() -> None:
+    columns = "client_instance_id dialect received_at metric_name node_id value delta before_subscription"
+    rate, sent = (f"org.apache.kafka.producer.{name}" for name in ("request.rate", "record.send.total"))
+    points = rows(
+        POINTS,
+        columns,
+        ("one", "java", "12:00:00", rate, None, 0.5, None, None),
+        ("one", "java", "12:01:00", rate, None, 0.75, None, None),
+        ("one", "java", "12:01:00", sent, None, 9.0, 7.0, False),
+        ("one", "java", "12:01:00", NODE, 3, 4.5, None, None),
+    )
+    client, link = sorted(wide(aggregate(points, 300)).to_pylist(), key=lambda row: row["node_id"] or 0)
+    assert (client["request_rate_per_s"], client["request_rate_per_s_count"], client["records_sent"]) == (0.625, 2, 7.0)
+    assert (client["lag_records"], client["record_errors"]) == (None, None)
+    assert (link["request_latency_avg_ms"], link["client_id"], link["unknown"]) == (4.5, client["client_id"], None)
+    assert {"lag_records", "rebalances", "fetches"} <= set(client["unknown"]) < set(MEASURED)
+    assert not {"records_sent", "record_errors", "clock_skew_max_ms"} & set(client["unknown"])
+
+
+@pytest.mark.parametrize(
+    ("project", "schema"),
+    [
+        (latency, LATENCY),
+        (overall, LATENCY_OVERALL),
+        (throttling, THROTTLING),
+        (rebalances, REBALANCES),
+        (consumers, CONSUMERS),
+        (groups, GROUPS),
+        (wide, WIDE),
+    ],
+)
+def test_no_rows_make_a_table_of_none(project: Any, schema: pa.Schema) -> None:
+    found = project(merge([]))
+    assert (found.num_rows, found.schema) == (0, schema)
+
+
+def test_rows_of_a_key_are_never_divided() -> None:
+    chance = random.Random(7)
+    keys = sorted(chance.randrange(30) for _ in range(500))
+    table = pa.table({"key": pa.array([key or None for key in keys], pa.int32()), "n": range(500)})
+    found = list(whole(table.to_batches(max_chunksize=7), ("key",), rows=20))
+    assert pa.concat_tables(found).equals(table)
+    assert len(found) > 5
+    ends = [set(each["key"].to_pylist()) for each in found]
+    assert all(not one & two for one, two in itertools.pairwise(ends))
