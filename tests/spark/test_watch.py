@@ -128,7 +128,7 @@ def test_alerts_beside_the_standing_tables_are_shown_like_them(scenario: Scenari
         app,
         [
             *("show", "alerts", "--tables", str(scenario.root), "--client-id", "rd", "--format", "json"),
-            *("--since", SINCE, *QUICK_SPARK),
+            *("--since", SINCE),
         ],
     )
     assert shown.exit_code == 0, shown.output
