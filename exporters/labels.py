@@ -118,8 +118,8 @@ class Labeller:
     def labelled(self, record: PushRecord) -> bytes:
         """The record's metrics with labels, equal resources merged; empty for a heartbeat.
 
-        The result has one ResourceMetrics for each distinct resource (after labelling), schema URL and set of unknown
-        fields, in the order of first occurrence, each with one `resource`. Labelling is idempotent.
+        The result has one ResourceMetrics for each distinct resource (after labelling, by its bytes), schema URL and
+        set of unknown fields, in the order of first occurrence, each with one `resource`. Labelling is idempotent.
 
         Raises:
             MalformedPayloadError: `record.metrics` is not a MetricsData, as far down as scopes.

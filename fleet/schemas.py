@@ -64,6 +64,21 @@ what is wrong with its form: null in a landing zone, whose files are typed.
 CHECKED: Final = T.StructType(PUSH_RECORD.fields + _ORIGIN.fields + _REASON.fields)
 """PUSH_RECORD, where it came from, and why the row is set aside; null for a good one."""
 
+_INSTANCE: Final = _schema(
+    ("cluster_id", T.StringType()), ("principal", T.StringType()), ("client_instance_id", T.StringType())
+)
+INSTANCE: Final = tuple(_INSTANCE.names)
+"""The columns that identify a client instance: clusters share ids, and any principal may send any id.
+
+`cluster_id` is '' where the receiver did not know its cluster. Nodes, groups and topics are keyed by it, too.
+"""
+
+_SOFTWARE: Final = _schema(
+    ("client_id", T.StringType()),
+    ("client_software_name", T.StringType()),
+    ("client_software_version", T.StringType()),
+)
+
 _PAYLOAD: Final = _schema(("payload", T.BinaryType()))
 _DATE: Final = _schema(("date", T.DateType()))
 _DIALECT: Final = _schema(("dialect", T.StringType()))
@@ -114,16 +129,11 @@ A histogram has `bounds` and one more `bucket_counts`; an exponential histogram 
 `bucket_counts` of its positive range from `positive_offset` on; a summary has `quantiles` and their values.
 """
 
-_POINT_PUSH: Final = _schema(
-    ("push_id", T.StringType()),
-    ("point_index", T.IntegerType()),
-    ("received_at", T.TimestampType()),
-    ("principal", T.StringType()),
-    ("client_instance_id", T.StringType()),
-    ("client_id", T.StringType()),
-    ("client_software_name", T.StringType()),
-    ("client_software_version", T.StringType()),
-    ("push_interval_ms", T.IntegerType()),
+_POINT_PUSH: Final = T.StructType(
+    _schema(("push_id", T.StringType()), ("point_index", T.IntegerType()), ("received_at", T.TimestampType())).fields
+    + _INSTANCE.fields
+    + _SOFTWARE.fields
+    + _schema(("push_interval_ms", T.IntegerType())).fields
 )
 
 _POINT: Final = _schema(
@@ -179,27 +189,28 @@ POINTS: Final = T.StructType(SENT_POINTS.fields + _CHANGE.fields)
 All six are null for a gauge.
 """
 
-SERIES: Final = _schema(
-    ("principal", T.StringType()),
-    ("client_instance_id", T.StringType()),
-    ("series_key", T.LongType()),
-    ("metric_name", T.StringType()),
-    ("metric_type", T.StringType()),
-    ("temporality", T.StringType()),
-    ("attributes", _TEXT_MAP),
-    ("occurrence", T.IntegerType()),
-    ("received_at", T.TimestampType()),
-    ("push_id", T.StringType()),
-    ("point_index", T.IntegerType()),
-    ("start_time_unix_nano", T.LongType()),
-    ("time_unix_nano", T.LongType()),
-    ("amount", T.DoubleType()),
-    ("amount_sum", T.DoubleType()),
+SERIES: Final = T.StructType(
+    _INSTANCE.fields
+    + _schema(
+        ("series_key", T.LongType()),
+        ("metric_name", T.StringType()),
+        ("metric_type", T.StringType()),
+        ("temporality", T.StringType()),
+        ("attributes", _TEXT_MAP),
+        ("occurrence", T.IntegerType()),
+        ("received_at", T.TimestampType()),
+        ("push_id", T.StringType()),
+        ("point_index", T.IntegerType()),
+        ("start_time_unix_nano", T.LongType()),
+        ("time_unix_nano", T.LongType()),
+        ("amount", T.DoubleType()),
+        ("amount_sum", T.DoubleType()),
+    ).fields
 )
 """What is remembered of each series between two runs: its point that was received last. No gauges.
 
-Unique by (`principal`, `client_instance_id`, `series_key`), where the key is a hash of metric, type, temporality,
-attributes and occurrence. `amount` is the point's value or count, `amount_sum` its sum.
+Unique by INSTANCE and `series_key`, a hash of metric, type, temporality, attributes and occurrence. `amount` is the
+point's value or count, `amount_sum` its sum.
 """
 
 _DECODED_POINT: Final = [
@@ -248,32 +259,22 @@ them: see `silver.batch.make_late`. `corrected_from` and `corrected_to` are POIN
 pushes change: row by row as they are without them, and with them. A batch that runs again gives the same ones.
 """
 
-REJECTS: Final = _schema(
-    ("push_id", T.StringType()),
-    ("received_at", T.TimestampType()),
-    ("principal", T.StringType()),
-    ("client_instance_id", T.StringType()),
-    ("client_id", T.StringType()),
-    ("source_file", T.StringType()),
-    ("source_row", T.LongType()),
-    ("reason", T.StringType()),
-    ("payload", T.BinaryType()),
-    ("date", T.DateType()),
+REJECTS: Final = T.StructType(
+    _schema(("push_id", T.StringType()), ("received_at", T.TimestampType())).fields
+    + _INSTANCE.fields
+    + _schema(
+        ("client_id", T.StringType()),
+        ("source_file", T.StringType()),
+        ("source_row", T.LongType()),
+        ("reason", T.StringType()),
+        ("payload", T.BinaryType()),
+        ("date", T.DateType()),
+    ).fields
 )
 """One row a push that was set aside, with where it lies (as in BRONZE), why, and the bytes that it brought.
 
 `date` is null where the time of receipt is not known.
 """
-
-_INSTANCE: Final = _schema(("principal", T.StringType()), ("client_instance_id", T.StringType()))
-INSTANCE: Final = tuple(_INSTANCE.names)
-"""The columns that tell a client instance: an id alone may be claimed by anybody."""
-
-_SOFTWARE: Final = _schema(
-    ("client_id", T.StringType()),
-    ("client_software_name", T.StringType()),
-    ("client_software_version", T.StringType()),
-)
 
 CLIENTS: Final = T.StructType(
     _INSTANCE.fields
@@ -290,7 +291,7 @@ CLIENTS: Final = T.StructType(
         ("state", T.StringType()),
     ).fields
 )
-"""One row a client instance (principal and instance id), with what its latest push said.
+"""One row a client instance, with what its latest push said.
 
 `state` is `ended` after a terminating push, `silent` when nothing came for three intervals and a minute at least, else
 `live`.
@@ -299,10 +300,8 @@ CLIENTS: Final = T.StructType(
 ACTIVITY: Final = T.StructType(
     _DATE.fields
     + _INSTANCE.fields
+    + _SOFTWARE.fields
     + _schema(
-        ("client_id", T.StringType()),
-        ("client_software_name", T.StringType()),
-        ("client_software_version", T.StringType()),
         ("client_source_address", T.StringType()),
         ("client_source_port", T.IntegerType()),
         ("push_interval_ms", T.IntegerType()),
@@ -318,28 +317,28 @@ ACTIVITY: Final = T.StructType(
 )
 """One row a client instance and day of receipt: what INVENTORY adds up, so that it need not read every push again."""
 
-INVENTORY: Final = _schema(
-    ("client_instance_id", T.StringType()),
-    ("client_id", T.StringType()),
-    ("client_software_name", T.StringType()),
-    ("client_software_version", T.StringType()),
-    ("principal", T.StringType()),
-    ("client_source_address", T.StringType()),
-    ("client_source_port", T.IntegerType()),
-    ("receiver_node_ids", T.ArrayType(T.IntegerType(), containsNull=False)),
-    ("pushes", T.LongType()),
-    ("heartbeats", T.LongType()),
-    ("points", T.LongType()),
-    ("first_seen", T.TimestampType()),
-    ("last_seen", T.TimestampType()),
-    ("terminated", T.BooleanType()),
-    ("group_id", T.StringType()),
-    ("push_interval_ms", T.IntegerType()),
-    ("state", T.StringType()),
+INVENTORY: Final = T.StructType(
+    _INSTANCE.fields
+    + _SOFTWARE.fields
+    + _schema(
+        ("client_source_address", T.StringType()),
+        ("client_source_port", T.IntegerType()),
+        ("receiver_node_ids", T.ArrayType(T.IntegerType(), containsNull=False)),
+        ("pushes", T.LongType()),
+        ("heartbeats", T.LongType()),
+        ("points", T.LongType()),
+        ("first_seen", T.TimestampType()),
+        ("last_seen", T.TimestampType()),
+        ("terminated", T.BooleanType()),
+        ("group_id", T.StringType()),
+        ("push_interval_ms", T.IntegerType()),
+        ("state", T.StringType()),
+    ).fields
 )
-"""One row a client instance (principal and instance id). `state` as in CLIENTS; null when it was not asked for."""
+"""One row a client instance. `state` as in CLIENTS; null when it was not asked for."""
 
 VERSIONS: Final = _schema(
+    ("cluster_id", T.StringType()),
     ("client_software_name", T.StringType()),
     ("client_software_version", T.StringType()),
     ("dialect", T.StringType()),
@@ -351,24 +350,23 @@ VERSIONS: Final = _schema(
     ("first_seen", T.TimestampType()),
     ("last_seen", T.TimestampType()),
 )
-"""One row a version of a client's software; `clients` counts distinct client ids."""
+"""One row a cluster and version of a client's software; `clients` counts distinct client ids."""
 
-LATENCY_OVERALL: Final = _schema(
-    ("principal", T.StringType()),
-    ("client_instance_id", T.StringType()),
-    ("client_id", T.StringType()),
-    ("client_software_name", T.StringType()),
-    ("client_software_version", T.StringType()),
-    ("role", T.StringType()),
-    ("node_id", T.IntegerType()),
-    ("coordinator", T.BooleanType()),
-    ("latency_avg_ms", T.DoubleType()),
-    ("latency_max_ms", T.DoubleType()),
-    ("samples", T.LongType()),
-    ("poll_idle_ratio_avg", T.DoubleType()),
-    ("time_between_poll_avg_ms", T.DoubleType()),
-    ("time_between_poll_max_ms", T.DoubleType()),
-    ("waits_for_poll", T.BooleanType()),
+LATENCY_OVERALL: Final = T.StructType(
+    _INSTANCE.fields
+    + _SOFTWARE.fields
+    + _schema(
+        ("role", T.StringType()),
+        ("node_id", T.IntegerType()),
+        ("coordinator", T.BooleanType()),
+        ("latency_avg_ms", T.DoubleType()),
+        ("latency_max_ms", T.DoubleType()),
+        ("samples", T.LongType()),
+        ("poll_idle_ratio_avg", T.DoubleType()),
+        ("time_between_poll_avg_ms", T.DoubleType()),
+        ("time_between_poll_max_ms", T.DoubleType()),
+        ("waits_for_poll", T.BooleanType()),
+    ).fields
 )
 """One row a client instance, role (`producer`, `consumer`, `admin`) and broker link, over the whole time.
 

@@ -15,6 +15,7 @@ from fleet.local_rows import local_rows
 
 _DAY: Final = "2026-03-01"
 _USUAL: Final[Mapping[str, Any]] = {
+    "cluster_id": "main",
     "principal": "User:app",
     "client_instance_id": "one",
     "point_index": 0,

@@ -35,7 +35,7 @@ _HIDDEN: Final = frozenset(
 
 _LEAST: Final = (
     "date", "window_s", "unit", "dialect", "group_member_id", "client_software_version", "client_software_name",
-    "gap", "covers_gap", "unknown", "principal",
+    "gap", "covers_gap", "unknown", "principal", "cluster_id",
 )  # fmt: skip
 """Columns that a narrow terminal leaves out first; then come others, from the right, but for the first `_KEPT`."""
 

@@ -48,6 +48,7 @@ def inventory_table() -> TableForm:
             "client id": F.col("client_id"),
             "software": _software(),
             "principal": F.col("principal"),
+            "cluster": F.col("cluster_id"),
             "source": F.concat_ws(":", "client_source_address", "client_source_port"),
             "pushes": _number("pushes"),
             "points": _number("points"),
@@ -55,8 +56,8 @@ def inventory_table() -> TableForm:
             "last seen (UTC)": _time("last_seen"),
             "terminated": F.when(F.col("terminated"), "yes").otherwise("no"),
         },
-        order=(F.desc("last_seen"), F.asc("client_id"), F.asc("client_instance_id")),
-        least=("first seen (UTC)", "principal", "source", "points", "terminated", "software"),
+        order=(F.desc("last_seen"), F.asc("client_id"), F.asc("client_instance_id"), F.asc("cluster_id")),
+        least=("cluster", "first seen (UTC)", "principal", "source", "points", "terminated", "software"),
     )
 
 
@@ -67,6 +68,7 @@ def latency_table() -> TableForm:
         columns={
             "client instance id": F.col("client_instance_id"),
             "client id": F.col("client_id"),
+            "cluster": F.col("cluster_id"),
             "software": _software(),
             "role": F.col("role"),
             "node": F.concat(node, F.when(F.col("coordinator"), " (coordinator)").otherwise("")),
@@ -84,7 +86,16 @@ def latency_table() -> TableForm:
             F.asc("client_instance_id"),
             F.asc("node_id"),
         ),
-        least=("samples", "role", "software", "idle in poll()", "max ms", "client instance id", "poll() every ms"),
+        least=(
+            "cluster",
+            "samples",
+            "role",
+            "software",
+            "idle in poll()",
+            "max ms",
+            "client instance id",
+            "poll() every ms",
+        ),
     )
 
 

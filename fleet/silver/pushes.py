@@ -13,8 +13,12 @@ _ROW = ("source_file", "source_row")
 
 
 def check(bronze: DataFrame) -> DataFrame:
-    """BRONZE -> CHECKED: `reason` says why a row is set aside; null for a good one."""
-    return conform(conform(bronze, BRONZE).withColumn("reason", _reason()), CHECKED)
+    """BRONZE -> CHECKED: `reason` says why a row is set aside; null for a good one.
+
+    A `cluster_id` that is not known becomes '', since it is part of every key.
+    """
+    columns = {"cluster_id": F.coalesce("cluster_id", F.lit("")), "reason": _reason()}
+    return conform(conform(bronze, BRONZE).withColumns(columns), CHECKED)
 
 
 def _reason() -> Column:

@@ -130,7 +130,7 @@ SERIES: Final = Table(
     schema=schemas.SERIES,
     clustered_by=_CLIENT,
     seen_at="received_at",
-    key=("principal", "client_instance_id", "series_key"),
+    key=(*schemas.INSTANCE, "series_key"),
     newer_by=("received_at", "push_id", "point_index"),
 )
 ACTIVITY: Final = Table(name="activity", layer="state", schema=schemas.ACTIVITY, dated=True)

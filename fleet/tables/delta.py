@@ -30,6 +30,7 @@ DELTA: Final = Package(
     names=("delta-spark_2.13-4.0.1", "delta-storage-4.0.1"),
 )
 _LISTING_TASKS_A_CORE: Final = 4
+_CLUSTER: Final = "cluster_id"
 _TXN_CONFS: Final = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 _CONFLICTS: Final = ("ConcurrentTransactionException", "ConcurrentAppendException", "ConcurrentDeleteReadException",
                      "ConcurrentDeleteDeleteException", "ConcurrentWriteException", "MetadataChangedException",
@@ -206,13 +207,19 @@ class Layout:
 
 
 def check_columns(spark: SparkSession, path: str, schema: T.StructType) -> None:
-    """Adds the columns that a table of an earlier release lacks.
+    """Adds the columns that a table of an earlier release lacks, unless its rows are found by one of them.
 
     Raises:
-        TableError: its columns are not these.
+        TableError: its columns are not these, or its rows do not say their cluster.
     """
     found = {field.name: field.dataType.simpleString() for field in read(spark, path).schema.fields}
     wanted = {field.name: field.dataType.simpleString() for field in schema.fields}
+    if _CLUSTER in wanted and _CLUSTER not in found and found.keys() & wanted.keys():
+        raise TableError(
+            f"the table at {path} was written by an earlier release, whose rows do not say their cluster: remove the "
+            "directory given with --tables (and that of --checkpoint, if it is elsewhere) and run fleet run again, "
+            "which reads everything anew from --source"
+        )
     if unknown := [name for name in found if name not in wanted]:
         raise TableError(
             f"the table at {path} has columns that this release does not know ({', '.join(unknown)}): "

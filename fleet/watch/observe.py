@@ -13,6 +13,7 @@ from fleet.watch.identity import IDENTITY, Push, Sample, dump_push
 
 OBSERVED: Final = T.StructType(
     [
+        T.StructField("cluster_id", T.StringType()),
         T.StructField("principal", T.StringType()),
         T.StructField("client_instance_id", T.StringType()),
         T.StructField("received_at", T.TimestampType()),
@@ -87,6 +88,7 @@ def _observed(counted: RecordBatch, samples: dict[str, dict[int, Sample]]) -> Re
         texts.append(dump_push(push))
     principals = [principal or "" for principal in counted.column("principal").to_pylist()]
     arrays = [
+        counted.column("cluster_id"),
         pa.array(principals, pa.string()),
         counted.column("client_instance_id"),
         counted.column("received_at"),

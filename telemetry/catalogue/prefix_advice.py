@@ -5,14 +5,15 @@ prefix without any known metric is usually a typo, which would otherwise show on
 """
 
 import difflib
-import logging
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
+import structlog
+
 from telemetry.catalogue.standard_metrics import KAFKA_PREFIX, is_known_prefix, known_prefixes
 
-_logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 _MAX_COMPARED_CHARACTERS: Final = 200
 _MAX_ADVISED: Final = 32
@@ -63,10 +64,11 @@ class PrefixAdvice:
 
 
 def _warn(name: str, prefix: str, nearest: str) -> None:
-    _logger.warning(
-        "subscription %s asks for %r, and no known client has a metric under that prefix; %s It stays in force, since "
-        "applications and Streams may have metrics of their own (KIP-1076).",
-        name,
-        prefix[:_MAX_COMPARED_CHARACTERS],
-        f"did you mean {nearest}?" if nearest else "fleetgauge metrics lists the known ones.",
+    log.warning(
+        "telemetry.unknown_metric_prefix",
+        message="no known client has a metric under this prefix (fleetgauge metrics lists the known ones); it stays in "
+        "force, since applications and Streams may have metrics of their own (KIP-1076)",
+        subscription=name,
+        prefix=prefix[:_MAX_COMPARED_CHARACTERS],
+        nearest=nearest,
     )

@@ -176,7 +176,7 @@ def test_pushes_are_counted_with_their_points_and_heartbeats(spark: SparkSession
 
 
 def test_conform_names_missing_columns(spark: SparkSession) -> None:
-    with pytest.raises(SchemaError, match="columns are missing: received_at, client_instance_id"):
+    with pytest.raises(SchemaError, match="columns are missing: received_at, cluster_id, client_instance_id"):
         conform(
             spark.createDataFrame([("x", "c")], "push_id string, client_id string").withColumns(
                 {name: F.lit(None) for name in ("source_file", "source_row", "reason", "principal", "payload", "date")}

@@ -25,7 +25,7 @@ OURS = {*LABEL_NAMES, "environment"}
 
 def reference(payload: MetricsData) -> list[ResourceMetrics]:
     """The obvious way, for whole messages; equal resources merged afterwards."""
-    merged: dict[tuple[bytes, str], ResourceMetrics] = {}
+    labelled = []
     for original in payload.resource_metrics:
         found = ResourceMetrics()
         found.CopyFrom(original)
@@ -34,12 +34,20 @@ def reference(payload: MetricsData) -> list[ResourceMetrics]:
         found.resource.attributes.extend(kept)
         for name, value in EXPECTED_LABELS.items():
             found.resource.attributes.add(key=name).value.string_value = value
-        key = found.resource.SerializeToString(deterministic=True), found.schema_url
-        if key in merged:
-            merged[key].scope_metrics.extend(found.scope_metrics)
+        labelled.append(found)
+    return in_order(merged(labelled))
+
+
+def merged(found: Iterable[ResourceMetrics]) -> Iterable[ResourceMetrics]:
+    """The scopes of equal resources together, in the order of their first occurrence."""
+    by_resource: dict[tuple[bytes, str], ResourceMetrics] = {}
+    for each in found:
+        key = each.resource.SerializeToString(deterministic=True), each.schema_url
+        if key in by_resource:
+            by_resource[key].scope_metrics.extend(each.scope_metrics)
         else:
-            merged[key] = found
-    return in_order(merged.values())
+            by_resource[key] = each
+    return by_resource.values()
 
 
 def in_order(found: Iterable[ResourceMetrics]) -> list[ResourceMetrics]:
