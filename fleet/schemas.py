@@ -283,6 +283,8 @@ CLIENTS: Final = T.StructType(
     + _schema(("client_source_address", T.StringType()), ("client_source_port", T.IntegerType())).fields
     + SENDER.fields
     + _schema(
+        ("sender_seen_at", T.TimestampType()),
+        ("sender_push_id", T.StringType()),
         ("push_interval_ms", T.IntegerType()),
         ("first_seen", T.TimestampType()),
         ("last_seen", T.TimestampType()),

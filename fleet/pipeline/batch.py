@@ -16,15 +16,15 @@ again, as Spark runs it: with the same files or offsets and the same number.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.storagelevel import StorageLevel
@@ -33,12 +33,12 @@ from fleet import schemas
 from fleet.decode.rows import POINT_ROWS
 from fleet.errors import LandingError
 from fleet.local_rows import local_rows
+from fleet.pipeline.late import small, standing
 from fleet.pipeline.spans import Span, from_micros, within
 from fleet.pipeline.stream import Batch
 from fleet.session import conf_for, session_conf
 from fleet.silver import batch as silver
 from fleet.silver import points, pushes
-from fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries
 from fleet.silver.rejects import rejects
 from fleet.spark_errors import unreadable_file
 from fleet.tables import catalog
@@ -56,13 +56,11 @@ MAX_REASONS: Final = 50
 TIMES: Final = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))
 """Between which a push can have been received."""
 
-_FEW: Final = 100_000  # positions or ids, 100 B each at most: what may well be broadcast
-_CHUNKS_AT_ONCE: Final = 4  # of PACKED, up to some MB each, that are handed to Python together
-_FEW_INSTANCES: Final = 100  # whose ids a query names, so that files of others are passed over
+# Rows of PACKED, up to some MB each, that are handed to Python together.
+_FEW_CHUNKS: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": "4"}
 _POSITION: Final = ("source_file", "source_row")
 _POSITIONS: Final = T.StructType([schemas.BRONZE[name] for name in _POSITION])
 _MARKS: Final = ("delta", "delta_sum", "reset", "gap", "covers_gap", "before_subscription")
-_HORIZON: Final = timedelta(microseconds=HORIZON_US)
 _DAY: Final = re.compile(r"/date=(\d{4}-\d\d-\d\d)/")
 
 
@@ -138,10 +136,12 @@ class BatchWriter:
     def _correct_points(self, read: "_Read", transaction: Transaction) -> None:
         if not read.corrected:
             return
+        self._stage("correcting points")
         # Beside the points of the same batch, which the table counts under the checkpoint's own id.
         own = replace(transaction, app_id=f"{transaction.app_id}-corrections")
         corrected = silver.unpack(read.packed, "corrected_to")
-        self._store.update(catalog.POINTS, corrected, _MARKS, within(read.corrected, "received_at"), own)
+        where = within(_by_day(corrected.select(F.col("received_at").alias("at"))), "received_at")
+        self._store.update(catalog.POINTS, corrected, _MARKS, where, own)
 
     def _points_to(self, batch: Batch) -> silver.PointsTo:
         """Files of the table, where executors can write them without Spark; none where an earlier try committed its."""
@@ -162,41 +162,6 @@ class BatchWriter:
         instances = checked.where(F.col("reason").isNull()).select(*schemas.INSTANCE).distinct()
         remembered = self._store.read(catalog.SERIES).join(instances, on=list(schemas.INSTANCE), how="left_semi")
         return pinned(remembered)  # the batch is still read when it has been merged into them
-
-    def _late(self, late: DataFrame, points_to: silver.PointsTo) -> DataFrame:
-        """PACKED of CHECKED of late instances.
-
-        What stands is read of these instances alone, for so long before and after their pushes as points are compared,
-        and of the time before them no more than the columns that are compared.
-        """
-        ends = F.min("received_at").alias("first"), F.max("received_at").alias("last")
-        instances = late.groupBy(*schemas.INSTANCE).agg(*ends)
-        whole = instances.agg(
-            F.min("first").alias("first"), F.max("last").alias("last"), F.count(F.lit(1)).alias("number")
-        )
-        found = whole.collect()[0]
-        standing = self._store.read(catalog.POINTS).where(F.col("metric_type") != "gauge")
-        if found.number <= _FEW_INSTANCES:
-            ids = [row[0] for row in instances.select("client_instance_id").collect()]
-            standing = standing.where(F.col("client_instance_id").isin(ids))
-        instances = _small(instances, found.number)
-
-        def stands(since: datetime, until: datetime, condition: Column, columns: Sequence[str]) -> DataFrame:
-            days = F.col(catalog.DATE).between(since.date(), until.date())
-            in_time = standing.where(days & F.col("received_at").between(since, until))
-            own = in_time.join(instances, on=list(schemas.INSTANCE)).where(condition).select(*columns)
-            # An earlier try of this batch may have written them.
-            others = own.join(late.select("push_id"), on="push_id", how="left_anti")
-            return pinned(others.select(*columns))
-
-        received_at, first = F.col("received_at"), F.col("first")
-        is_before = (received_at < first) & (received_at > first - F.lit(_HORIZON))
-        is_after = (received_at >= first) & (received_at < F.col("last") + F.lit(_HORIZON))
-        columns = [*schemas.INSTANCE, *(name for name in LOOKED_AT if name not in schemas.INSTANCE)]
-        before = stands(found.first - _HORIZON, found.last, is_before, columns)
-        after = stands(found.first, found.last + _HORIZON, is_after, schemas.POINTS.names)
-        previous = before.mapInArrow(LastOfSeries(), schemas.SERIES)
-        return silver.make_late(late, previous, after, points_to)
 
     def _new_rejects(self, read: "_Read") -> DataFrame:
         """What lies where an earlier checkpoint has set it aside already is not set aside again."""
@@ -242,9 +207,8 @@ class BatchWriter:
             except BaseException:
                 kept.release()
                 raise
-            conf = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(_CHUNKS_AT_ONCE)}
             try:
-                with session_conf(read.packed.sparkSession, {**conf, **conf_for(read.report.points)}):
+                with session_conf(read.packed.sparkSession, {**_FEW_CHUNKS, **conf_for(read.report.points)}):
                     yield read
             finally:
                 kept.release()
@@ -273,7 +237,7 @@ class BatchWriter:
         repeats = kept.keep(self._repeats(checked, span, kept))
         repeated = repeats.count()
         if repeated:
-            repeats = _small(repeats, repeated)
+            repeats = small(repeats, repeated)
             checked = pushes.drop_repeats(checked, repeats)
         self._stage("decoding")
         points_to = self._points_to(batch)
@@ -281,20 +245,24 @@ class BatchWriter:
         totals = _totals(packed)
         if totals.late_pushes:
             self._stage("comparing late pushes")
-            packed = packed.unionByName(kept.keep(self._late(silver.unpack(packed, "late"), points_to)))
+            with session_conf(spark, _FEW_CHUNKS):
+                late = kept.keep(silver.unpack(packed, "late"))
+                late.count()
+            packed = packed.unionByName(
+                kept.keep(silver.make_late(late, *standing(self._store.read(catalog.POINTS), late), points_to))
+            )
             totals = _totals(packed)
         rows = [_bad_file(path, reason) for path, reason in bad.items()]
         report = _report(batch, packed, totals, repeated, bad)
         bad_files = local_rows(spark, rows, schemas.REJECTS)
         files = packed.select(F.inline("files")).collect()
-        corrected = _corrected(packed) if totals.corrected_points else {}
         return _Read(
             packed=packed,
             repeated=everything.join(repeats, on=list(_POSITION), how="left_semi"),
             bad_files=bad_files,
             report=report,
             files=files,
-            corrected=corrected,
+            corrected=totals.corrected_points,
         )
 
     def _repeats(self, checked: DataFrame, span: Row, kept: "_Kept") -> DataFrame:
@@ -304,7 +272,7 @@ class BatchWriter:
         """
         ids = kept.keep(pushes.repeated_ids(checked))
         if repeated := ids.count():
-            within = pushes.find_repeats(checked, _small(ids, repeated))
+            within = pushes.find_repeats(checked, small(ids, repeated))
         else:
             within = local_rows(self._store.spark, [], _POSITIONS)
         if not self._store.has(catalog.PUSHES):
@@ -314,11 +282,6 @@ class BatchWriter:
         good = checked.where(F.col("reason").isNull()).withColumn("date", F.to_date("received_at"))
         of_earlier = good.join(known, on=["date", "push_id"], how="left_semi").select(*_POSITION)
         return within.union(of_earlier).distinct()
-
-
-def _small(frame: DataFrame, rows: int) -> DataFrame:
-    """For joins: broadcast if it has few rows."""
-    return F.broadcast(frame) if rows <= _FEW else frame
 
 
 def _set_aside(batch: Batch, bad: dict[str, str], error: Exception) -> None:
@@ -338,7 +301,7 @@ def _set_aside(batch: Batch, bad: dict[str, str], error: Exception) -> None:
 class _Read:
     """A batch as it is written: PACKED, CHECKED of repeats, REJECTS of whole files, what there is, FILES of its points.
 
-    `corrected` has the first and last time of receipt of the standing points that it corrects, by their day.
+    `corrected` counts the standing points that it corrects.
     """
 
     packed: DataFrame
@@ -346,7 +309,7 @@ class _Read:
     bad_files: DataFrame
     report: BatchReport
     files: list[Row]
-    corrected: Mapping[date, Span]
+    corrected: int
 
     @property
     def counted(self) -> DataFrame:
@@ -429,11 +392,6 @@ def _report(batch: Batch, packed: DataFrame, totals: Row, repeats: int, bad: dic
 def _spans(packed: DataFrame) -> list[Span]:
     """First and last time of receipt of each day."""
     return sorted(_by_day(packed.select(F.explode("seen_at").alias("at"))).values())
-
-
-def _corrected(packed: DataFrame) -> Mapping[date, Span]:
-    """The same of corrected points."""
-    return _by_day(silver.unpack(packed, "corrected_to").select(F.col("received_at").alias("at")))
 
 
 def _by_day(times: DataFrame) -> dict[date, Span]:

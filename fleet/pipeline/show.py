@@ -27,6 +27,8 @@ _HIDDEN: Final = frozenset(
         "covered",
         "app_id",
         "last_push_id",
+        "sender_seen_at",
+        "sender_push_id",
         "series_key",
         "connections",
     }
