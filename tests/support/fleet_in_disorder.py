@@ -18,6 +18,7 @@ NOON_US: Final = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * SECOND_
 INTERVAL_US: Final = 60 * SECOND_US
 CONSUMED: Final = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
 REBALANCES: Final = "org.apache.kafka.consumer.coordinator.rebalance.total"
+THROTTLE: Final = "org.apache.kafka.producer.produce.throttle.time.max"
 LATENCY: Final = "org.apache.kafka.consumer.node.request.latency.avg"
 _TEMPORALITIES: Final = {"delta": AGGREGATION_TEMPORALITY_DELTA, "cumulative": AGGREGATION_TEMPORALITY_CUMULATIVE}
 
@@ -96,8 +97,9 @@ class _Client:
         return data.SerializeToString()
 
     def _add_more(self, data: MetricsData, at_us: int) -> None:
-        """A gauge of each broker, and a distribution that a summary says."""
+        """A gauge, one of each broker, and distributions that summaries say."""
         metrics = data.resource_metrics[0].scope_metrics[0].metrics
+        metrics.add(name=THROTTLE).gauge.data_points.add(as_double=self._chance.randrange(64) / 4)
         gauge = metrics.add(name=LATENCY).gauge
         for node in self._nodes:
             point = gauge.data_points.add(as_double=self._chance.randrange(64) / 4, time_unix_nano=at_us * 1000)
@@ -123,7 +125,7 @@ class _Client:
         )
 
 
-def fleet_pushes(chance: random.Random, *, clients: int = 4, pushes_each: int = 40) -> list[Push]:
+def fleet_pushes(chance: random.Random, *, clients: int = 4, pushes_each: int = 30) -> list[Push]:
     """Pushes of every client, each once: deltas and totals, with and without a start, restarts, losses, silences of
     more than a day, heartbeats, malformed ones, and pairs of one moment.
     """
