@@ -28,6 +28,8 @@ _HIDDEN: Final = frozenset(
         "covered",
         "app_id",
         "last_push_id",
+        "sender_seen_at",
+        "sender_push_id",
         "series_key",
         "connections",
     }
@@ -36,7 +38,7 @@ _HIDDEN: Final = frozenset(
 
 _LEAST: Final = (
     "date", "window_s", "unit", "dialect", "group_member_id", "client_software_version", "client_software_name",
-    "gap", "unknown", "principal",
+    "gap", "covers_gap", "unknown", "principal", "cluster_id",
 )  # fmt: skip
 """Columns that a narrow terminal leaves out first; then come others, from the right, but for the first `_KEPT`."""
 
@@ -102,12 +104,15 @@ def open_table(table: catalog.Table, root: str) -> DeltaTable:
     """The table under `root`.
 
     Raises:
-        TableError: it is not there.
+        TableError: it is not there, or of an earlier release.
     """
+    path = table.path(root)
     try:
-        return DeltaTable(table.path(root))
+        found = DeltaTable(path)
     except TableNotFoundError as error:
         raise TableError(f"there is no table {table.name} in {root}: {table.made_by}") from error
+    catalog.check_cluster(path, [field.name for field in found.schema().fields], table.schema)
+    return found
 
 
 class _Found:

@@ -111,6 +111,7 @@ TABLES: Final[Mapping[str, TableForm]] = {
             "client id": _plain("client_id"),
             "software": _SOFTWARE,
             "principal": _plain("principal"),
+            "cluster": _plain("cluster_id"),
             "source": _joined(":", "client_source_address", "client_source_port"),
             "pushes": _number("pushes"),
             "points": _number("points"),
@@ -118,14 +119,15 @@ TABLES: Final[Mapping[str, TableForm]] = {
             "last seen (UTC)": _time("last_seen"),
             "terminated": lambda row: "yes" if row["terminated"] else "no",
         },
-        order=(Key("last_seen", descending=True), Key("client_id"), Key("client_instance_id")),
-        least=("first seen (UTC)", "principal", "source", "points", "terminated", "software"),
+        order=(Key("last_seen", descending=True), Key("client_id"), Key("client_instance_id"), Key("cluster_id")),
+        least=("cluster", "first seen (UTC)", "principal", "source", "points", "terminated", "software"),
     ),
     # LATENCY_OVERALL, the slowest first; behind them the links whose latency is the consumer's own.
     "latency": TableForm(
         columns={
             "client instance id": _plain("client_instance_id"),
             "client id": _plain("client_id"),
+            "cluster": _plain("cluster_id"),
             "software": _SOFTWARE,
             "role": _plain("role"),
             "node": _node,
@@ -143,7 +145,16 @@ TABLES: Final[Mapping[str, TableForm]] = {
             Key("client_instance_id"),
             Key("node_id"),
         ),
-        least=("samples", "role", "software", "idle in poll()", "max ms", "client instance id", "poll() every ms"),
+        least=(
+            "cluster",
+            "samples",
+            "role",
+            "software",
+            "idle in poll()",
+            "max ms",
+            "client instance id",
+            "poll() every ms",
+        ),
     ),
     # SENT_POINTS, the oldest first.
     "points": TableForm(
