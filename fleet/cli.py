@@ -29,7 +29,7 @@ from fleet.cli_options import (
     SparkLog,
     Until,
     listed,
-    needs_spark,
+    needs_extra,
     said_in_a_sentence,
     selection,
 )
@@ -205,7 +205,7 @@ def _run(command: str, options: dict[str, Any]) -> None:
 def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
     selected = selection(options)
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
-    with needs_spark():
+    with needs_extra("spark"):
         from fleet import jobs
         from fleet.report.run import Request, run, summarise
     request = Request(

@@ -146,13 +146,13 @@ def listed(text: str | None) -> tuple[str, ...]:
 
 
 @contextmanager
-def needs_spark() -> Iterator[None]:
-    """Says in a sentence that PySpark is not there."""
+def needs_extra(extra: str) -> Iterator[None]:
+    """Says in a sentence that what an extra of this package brings is not there."""
     try:
         yield
     except ModuleNotFoundError as error:
         raise FleetError(
-            f"{error.name} is not installed: pip install 'fleetgauge[spark]' brings PySpark and what it needs"
+            f"{error.name} is not installed: pip install 'fleetgauge[{extra}]' brings it and what else is needed"
         ) from error
 
 

@@ -34,7 +34,7 @@ from fleet.cli_options import (
     Until,
     bounds,
     listed,
-    needs_spark,
+    needs_extra,
     now,
     said_in_a_sentence,
     selection,
@@ -112,7 +112,6 @@ def show(
         typer.Argument(help="pushes, points, clients, rejects, inventory, versions, latency, throttling, ..., alerts"),
     ],
     tables: Tables = DEFAULT_TABLES,
-    jars: DeltaJars = None,
     since: Since = None,
     until: Until = None,
     client_id: ClientIds = None,
@@ -122,11 +121,8 @@ def show(
     output: Output = None,
     limit: Limit = DEFAULT_LIMIT,
     columns: Columns = None,
-    master: Master = "local[*]",
-    conf: SparkConf = None,
-    spark_log_level: SparkLog = "OFF",
 ) -> None:
-    """Rows of a standing table, the latest first.
+    """Rows of a standing table, the latest first. Needs no Java and no Spark.
 
     `fleetgauge fleet show latency --tables ./fleet --since 24h --client-id checkout-service`
 
@@ -136,7 +132,7 @@ def show(
     """
     options, notes = locals(), Console(stderr=True)
     with said_in_a_sentence(notes):
-        _show(options, notes)
+        _show(options)
 
 
 def maintain(
@@ -166,7 +162,7 @@ def maintain(
 def _run(options: dict[str, Any], notes: Console) -> int:
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
     window_s = _window_s(options["window"])
-    with needs_spark():
+    with needs_extra("spark"):
         from fleet.pipeline import run as pipeline
         from fleet.pipeline.summary import print_json, print_run, run_as_json
     request = pipeline.RunRequest(
@@ -186,12 +182,10 @@ def _run(options: dict[str, Any], notes: Console) -> int:
     return EXIT_SET_ASIDE if options["fail_on_rejects"] and (report.rejects or report.lost) else 0
 
 
-def _show(options: dict[str, Any], notes: Console) -> None:
+def _show(options: dict[str, Any]) -> None:
     selected = selection(options)
-    with needs_spark():
-        from fleet.pipeline.run import explained
+    with needs_extra("tables"):
         from fleet.pipeline.show import ShowRequest, show
-        from fleet.session import start_session
     request = ShowRequest(
         table=options["table"],
         tables=options["tables"],
@@ -202,9 +196,7 @@ def _show(options: dict[str, Any], notes: Console) -> None:
         limit=options["limit"],
         columns=options["columns"],
     )
-    settings = _session(options, notes)
-    with explained(f"fleet show {request.table}"):
-        show(start_session(settings), request, sys.stdout)
+    show(request, sys.stdout)
 
 
 def _maintain(options: dict[str, Any], notes: Console) -> None:
@@ -213,7 +205,7 @@ def _maintain(options: dict[str, Any], notes: Console) -> None:
     vacuum_after_hours = int((at - parse_time(options["vacuum_after"], at)).total_seconds() // 3600)
     if vacuum_after_hours < 0 or (keep_from is not None and keep_from > at):
         raise FleetError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")
-    with needs_spark():
+    with needs_extra("spark"):
         from fleet.pipeline.run import keep_up
         from fleet.pipeline.summary import print_json, print_upkeep, upkeep_as_json
     done = keep_up(

@@ -26,7 +26,7 @@ from fleet.cli_options import (
     SummaryForm,
     bounds,
     listed,
-    needs_spark,
+    needs_extra,
     now,
     said_in_a_sentence,
     sentences,
@@ -133,7 +133,7 @@ def _watch(options: dict[str, Any], notes: Console) -> None:
     late_us = _duration_us("--late", options["late"], up_to_us=_LONGEST_LATE_US)
     forget_after_us = _duration_us("--forget-after", options["forget_after"])
     trigger_us = _duration_us("--trigger", options["trigger"])
-    with needs_spark():
+    with needs_extra("spark"):
         from fleet.watch.query import WatchRequest, watch
         from fleet.watch.rules import DEFAULT_RULES, load_rules
         from fleet.watch.webhook import WebhookSettings, parse_headers

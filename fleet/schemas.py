@@ -72,6 +72,19 @@ what is wrong with its form: null in a landing zone, whose files are typed.
 CHECKED: Final = _joined(PUSH_RECORD, _ORIGIN, _REASON)
 """PUSH_RECORD, where it came from, and why the row is set aside; null for a good one."""
 
+_INSTANCE: Final = _schema(("cluster_id", pa.string()), ("principal", pa.string()), ("client_instance_id", pa.string()))
+INSTANCE: Final = tuple(_INSTANCE.names)
+"""The columns that identify a client instance: clusters share ids, and any principal may send any id.
+
+`cluster_id` is '' where the receiver did not know its cluster. Nodes, groups and topics are keyed by it, too.
+"""
+
+_SOFTWARE: Final = _schema(
+    ("client_id", pa.string()),
+    ("client_software_name", pa.string()),
+    ("client_software_version", pa.string()),
+)
+
 _PAYLOAD: Final = _schema(("payload", pa.binary()))
 _DATE: Final = _schema(("date", pa.date32()))
 _DIALECT: Final = _schema(("dialect", pa.string()))
@@ -122,16 +135,11 @@ A histogram has `bounds` and one more `bucket_counts`; an exponential histogram 
 `bucket_counts` of its positive range from `positive_offset` on; a summary has `quantiles` and their values.
 """
 
-_POINT_PUSH: Final = _schema(
-    ("push_id", pa.string()),
-    ("point_index", pa.int32()),
-    ("received_at", TIME),
-    ("principal", pa.string()),
-    ("client_instance_id", pa.string()),
-    ("client_id", pa.string()),
-    ("client_software_name", pa.string()),
-    ("client_software_version", pa.string()),
-    ("push_interval_ms", pa.int32()),
+_POINT_PUSH: Final = _joined(
+    _schema(("push_id", pa.string()), ("point_index", pa.int32()), ("received_at", TIME)),
+    _INSTANCE,
+    _SOFTWARE,
+    _schema(("push_interval_ms", pa.int32())),
 )
 
 _POINT: Final = _schema(
@@ -176,8 +184,8 @@ _CHANGE: Final = _schema(
     ("delta_sum", pa.float64()),
     ("reset", pa.bool_()),
     ("gap", pa.bool_()),
+    ("covers_gap", pa.bool_()),
     ("before_subscription", pa.bool_()),
-    ("late", pa.bool_()),
 )
 
 POINTS: Final = _joined(SENT_POINTS, _CHANGE)
@@ -187,27 +195,28 @@ POINTS: Final = _joined(SENT_POINTS, _CHANGE)
 All six are null for a gauge.
 """
 
-SERIES: Final = _schema(
-    ("principal", pa.string()),
-    ("client_instance_id", pa.string()),
-    ("series_key", pa.int64()),
-    ("metric_name", pa.string()),
-    ("metric_type", pa.string()),
-    ("temporality", pa.string()),
-    ("attributes", _TEXT_MAP),
-    ("occurrence", pa.int32()),
-    ("received_at", TIME),
-    ("push_id", pa.string()),
-    ("point_index", pa.int32()),
-    ("start_time_unix_nano", pa.int64()),
-    ("time_unix_nano", pa.int64()),
-    ("amount", pa.float64()),
-    ("amount_sum", pa.float64()),
+SERIES: Final = _joined(
+    _INSTANCE,
+    _schema(
+        ("series_key", pa.int64()),
+        ("metric_name", pa.string()),
+        ("metric_type", pa.string()),
+        ("temporality", pa.string()),
+        ("attributes", _TEXT_MAP),
+        ("occurrence", pa.int32()),
+        ("received_at", TIME),
+        ("push_id", pa.string()),
+        ("point_index", pa.int32()),
+        ("start_time_unix_nano", pa.int64()),
+        ("time_unix_nano", pa.int64()),
+        ("amount", pa.float64()),
+        ("amount_sum", pa.float64()),
+    ),
 )
 """What is remembered of each series between two runs: its point that was received last. No gauges.
 
-Unique by (`principal`, `client_instance_id`, `series_key`), where the key is a hash of metric, type, temporality,
-attributes and occurrence. `amount` is the point's value or count, `amount_sum` its sum.
+Unique by INSTANCE and `series_key`, a hash of metric, type, temporality, attributes and occurrence. `amount` is the
+point's value or count, `amount_sum` its sum.
 """
 
 _DECODED_POINT: Final = [
@@ -238,41 +247,41 @@ PACKED: Final = _schema(
     ("windows", pa.binary()),
     ("series", pa.binary()),
     ("files", pa.list_(pa.struct(list(FILES)))),
+    ("late_pushes", pa.int64()),
+    ("late", pa.binary()),
+    ("corrected_points", pa.int64()),
+    ("corrected_from", pa.binary()),
+    ("corrected_to", pa.binary()),
 )
 """Some thousands of pushes, decoded once for all the tables that come of them.
 
 `pushes` and `rejects` count the good ones and those set aside, `seen_at` has the first and the last time of receipt of
-each day (UTC) that the good ones have. `counted` is their COUNTED, `marked` their POINTS, `windows` the wide rows of
-these (`fleet.measures.rows.ROWS`), and `series` the SERIES of instances that no more pushes come of, in Arrow's own
-form, compressed; where the points went to `files`, `marked` is null.
+each day (UTC) that the good ones and the corrected points have. `counted` is their COUNTED, `marked` their POINTS,
+`windows` partial wide rows of these (`fleet.measures.rows.ROWS`) and of the corrections, and `series` the SERIES of
+instances that no more pushes come of, in Arrow's own form, compressed; where the points went to `files`, `marked` is
+null.
+
+`late` is CHECKED of the `late_pushes` that were not read, since their instances have points that were received after
+them: see `silver.batch.make_late`. `corrected_from` and `corrected_to` are POINTS of earlier batches whose marks these
+pushes change: row by row as they are without them, and with them. A batch that runs again gives the same ones.
 """
 
-REJECTS: Final = _schema(
-    ("push_id", pa.string()),
-    ("received_at", TIME),
-    ("principal", pa.string()),
-    ("client_instance_id", pa.string()),
-    ("client_id", pa.string()),
-    ("source_file", pa.string()),
-    ("source_row", pa.int64()),
-    ("reason", pa.string()),
-    ("payload", pa.binary()),
-    ("date", pa.date32()),
+REJECTS: Final = _joined(
+    _schema(("push_id", pa.string()), ("received_at", TIME)),
+    _INSTANCE,
+    _schema(
+        ("client_id", pa.string()),
+        ("source_file", pa.string()),
+        ("source_row", pa.int64()),
+        ("reason", pa.string()),
+        ("payload", pa.binary()),
+        ("date", pa.date32()),
+    ),
 )
 """One row a push that was set aside, with where it lies (as in BRONZE), why, and the bytes that it brought.
 
 `date` is null where the time of receipt is not known.
 """
-
-_INSTANCE: Final = _schema(("principal", pa.string()), ("client_instance_id", pa.string()))
-INSTANCE: Final = tuple(_INSTANCE.names)
-"""The columns that tell a client instance: an id alone may be claimed by anybody."""
-
-_SOFTWARE: Final = _schema(
-    ("client_id", pa.string()),
-    ("client_software_name", pa.string()),
-    ("client_software_version", pa.string()),
-)
 
 CLIENTS: Final = _joined(
     _INSTANCE,
@@ -281,6 +290,8 @@ CLIENTS: Final = _joined(
     _schema(("client_source_address", pa.string()), ("client_source_port", pa.int32())),
     SENDER,
     _schema(
+        ("sender_seen_at", TIME),
+        ("sender_push_id", pa.string()),
         ("push_interval_ms", pa.int32()),
         ("first_seen", TIME),
         ("last_seen", TIME),
@@ -289,7 +300,7 @@ CLIENTS: Final = _joined(
         ("state", pa.string()),
     ),
 )
-"""One row a client instance (principal and instance id), with what its latest push said.
+"""One row a client instance, with what its latest push said.
 
 `state` is `ended` after a terminating push, `silent` when nothing came for three intervals and a minute at least, else
 `live`.
@@ -298,10 +309,8 @@ CLIENTS: Final = _joined(
 ACTIVITY: Final = _joined(
     _DATE,
     _INSTANCE,
+    _SOFTWARE,
     _schema(
-        ("client_id", pa.string()),
-        ("client_software_name", pa.string()),
-        ("client_software_version", pa.string()),
         ("client_source_address", pa.string()),
         ("client_source_port", pa.int32()),
         ("push_interval_ms", pa.int32()),
@@ -317,28 +326,28 @@ ACTIVITY: Final = _joined(
 )
 """One row a client instance and day of receipt: what INVENTORY adds up, so that it need not read every push again."""
 
-INVENTORY: Final = _schema(
-    ("client_instance_id", pa.string()),
-    ("client_id", pa.string()),
-    ("client_software_name", pa.string()),
-    ("client_software_version", pa.string()),
-    ("principal", pa.string()),
-    ("client_source_address", pa.string()),
-    ("client_source_port", pa.int32()),
-    ("receiver_node_ids", pa.list_(pa.field("element", pa.int32(), nullable=False))),
-    ("pushes", pa.int64()),
-    ("heartbeats", pa.int64()),
-    ("points", pa.int64()),
-    ("first_seen", TIME),
-    ("last_seen", TIME),
-    ("terminated", pa.bool_()),
-    ("group_id", pa.string()),
-    ("push_interval_ms", pa.int32()),
-    ("state", pa.string()),
+INVENTORY: Final = _joined(
+    _INSTANCE,
+    _SOFTWARE,
+    _schema(
+        ("client_source_address", pa.string()),
+        ("client_source_port", pa.int32()),
+        ("receiver_node_ids", pa.list_(pa.field("element", pa.int32(), nullable=False))),
+        ("pushes", pa.int64()),
+        ("heartbeats", pa.int64()),
+        ("points", pa.int64()),
+        ("first_seen", TIME),
+        ("last_seen", TIME),
+        ("terminated", pa.bool_()),
+        ("group_id", pa.string()),
+        ("push_interval_ms", pa.int32()),
+        ("state", pa.string()),
+    ),
 )
-"""One row a client instance (principal and instance id). `state` as in CLIENTS; null when it was not asked for."""
+"""One row a client instance. `state` as in CLIENTS; null when it was not asked for."""
 
 VERSIONS: Final = _schema(
+    ("cluster_id", pa.string()),
     ("client_software_name", pa.string()),
     ("client_software_version", pa.string()),
     ("dialect", pa.string()),
@@ -350,24 +359,23 @@ VERSIONS: Final = _schema(
     ("first_seen", TIME),
     ("last_seen", TIME),
 )
-"""One row a version of a client's software; `clients` counts distinct client ids."""
+"""One row a cluster and version of a client's software; `clients` counts distinct client ids."""
 
-LATENCY_OVERALL: Final = _schema(
-    ("principal", pa.string()),
-    ("client_instance_id", pa.string()),
-    ("client_id", pa.string()),
-    ("client_software_name", pa.string()),
-    ("client_software_version", pa.string()),
-    ("role", pa.string()),
-    ("node_id", pa.int32()),
-    ("coordinator", pa.bool_()),
-    ("latency_avg_ms", pa.float64()),
-    ("latency_max_ms", pa.float64()),
-    ("samples", pa.int64()),
-    ("poll_idle_ratio_avg", pa.float64()),
-    ("time_between_poll_avg_ms", pa.float64()),
-    ("time_between_poll_max_ms", pa.float64()),
-    ("waits_for_poll", pa.bool_()),
+LATENCY_OVERALL: Final = _joined(
+    _INSTANCE,
+    _SOFTWARE,
+    _schema(
+        ("role", pa.string()),
+        ("node_id", pa.int32()),
+        ("coordinator", pa.bool_()),
+        ("latency_avg_ms", pa.float64()),
+        ("latency_max_ms", pa.float64()),
+        ("samples", pa.int64()),
+        ("poll_idle_ratio_avg", pa.float64()),
+        ("time_between_poll_avg_ms", pa.float64()),
+        ("time_between_poll_max_ms", pa.float64()),
+        ("waits_for_poll", pa.bool_()),
+    ),
 )
 """One row a client instance, role (`producer`, `consumer`, `admin`) and broker link, over the whole time.
 
@@ -431,13 +439,15 @@ REBALANCES: Final = _joined(
         ("last_rebalance_seconds_ago", pa.float64()),
         ("assigned_partitions", pa.float64()),
         ("gap", pa.bool_()),
+        ("covers_gap", pa.bool_()),
     ),
     _UNKNOWN,
 )
-"""One row a consumer instance and window; see `fleet.gold.rebalances` for the metric behind each column.
+"""One row a consumer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
 
 A null says that nothing came, or nothing was recorded; `unknown` names the columns that this client's library never
-sends. `gap` says that a push is missing or the first delta is, so that sums may be low.
+sends. `gap` says that a push is missing or the first delta is, so that sums may be low; `covers_gap` that a push is
+missing whose growth the next total holds, so that part of a sum may belong to an earlier window.
 """
 
 CONSUMERS: Final = _joined(
@@ -457,12 +467,13 @@ CONSUMERS: Final = _joined(
         ("fetch_latency_max_ms", pa.float64()),
         ("assigned_partitions", pa.float64()),
         ("gap", pa.bool_()),
+        ("covers_gap", pa.bool_()),
     ),
     _UNKNOWN,
 )
-"""One row a consumer instance and window; see `fleet.gold.consumers` for the metric behind each column.
+"""One row a consumer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
 
-Nulls, `unknown` and `gap` as in REBALANCES: what a library does not send is unknown, never fine.
+Nulls, `unknown`, `gap` and `covers_gap` as in REBALANCES: what a library does not send is unknown, never fine.
 """
 
 GROUPS: Final = _joined(

@@ -18,6 +18,7 @@ from fleet.schemas import TIME
 
 _DAY: Final = "2026-03-01"
 _USUAL: Final[Mapping[str, Any]] = {
+    "cluster_id": "main",
     "principal": "User:app",
     "client_instance_id": "one",
     "point_index": 0,

@@ -1,6 +1,6 @@
 """Points aggregated to wide rows per second on one core, and wide rows merged, without Spark.
 
-    .venv/bin/python benchmarks/fleet/bench_measures.py [--seconds 1] > measures.json
+    .venv/bin/python -m benchmarks.fleet.bench_measures [--seconds 1] > measures.json
 
 One process: what a worker's Python does with the points of a chunk of pushes that it has just compared. Shapes are
 pushes of real clients with other values (`shapes`), five minutes of each instance. `arrow_group_by` is the yardstick:
@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from bench_decode import about
-from shapes import CLIENTS, load_shape
 
-from fleet.decode.rows import POINT_ROWS
+from benchmarks.fleet.bench_decode import about
+from benchmarks.fleet.shapes import CLIENTS, load_shape
 from fleet.decode.stage import MAX_CHUNK_BYTES
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate
 from fleet.measures.merge import merge

@@ -10,8 +10,9 @@ from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import DecodedPayloads
 from fleet.dialects import Sender
-from fleet.schemas import COUNTED, DECODED, POINTS, REJECTS, SERIES
+from fleet.schemas import CHECKED, COUNTED, DECODED, POINTS, REJECTS, SERIES
 
+CHECKED_ROWS: Final = CHECKED
 DECODED_ROWS: Final = DECODED
 COUNTED_ROWS: Final = COUNTED
 POINT_ROWS: Final = POINTS

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame
 from fleet.decode.arrow import RecordBatch, Schema, Table, pa, pc
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, check_window
 from fleet.measures.merge import merge
-from fleet.measures.rows import INSTANCE, ROWS, WINDOW, one
+from fleet.measures.rows import ROWS, WINDOW, one
+from fleet.schemas import INSTANCE
 from fleet.spark_schema import spark_schema
 from fleet.workers import forget_archives
 
@@ -25,9 +26,8 @@ def partials(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame:
         ValueError: a day is no multiple of the window.
     """
     check_window(window_s)
-    keys = [name for name in _PUSH if name in points.columns]
-    together = points.repartition(*keys[:-1]).sortWithinPartitions(*keys)
-    return _mapped(together, lambda table: aggregate(table, window_s), ROWS, keys)
+    together = points.repartition(*INSTANCE).sortWithinPartitions(*_PUSH)
+    return _mapped(together, lambda table: aggregate(table, window_s), ROWS, _PUSH)
 
 
 def merged(partial: DataFrame) -> DataFrame:

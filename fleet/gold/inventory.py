@@ -19,7 +19,7 @@ _LATEST = (
 
 
 def inventory(pushes: DataFrame, now: datetime | None = None) -> DataFrame:
-    """PUSHES -> INVENTORY: one row a client instance, which is a principal and an instance id.
+    """PUSHES -> INVENTORY: one row a client instance.
 
     Client id, software, address, port and interval are those of its latest push, since clients change connections; the
     group is that of its latest push that names one. `terminated` says that its latest push was a terminating one: the

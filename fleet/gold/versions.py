@@ -7,7 +7,7 @@ from fleet.schemas import CLIENTS, VERSIONS, conform
 
 
 def versions(clients: DataFrame) -> DataFrame:
-    """CLIENTS -> VERSIONS: one row a version of a client's software, with how many instances are in which state.
+    """CLIENTS -> VERSIONS: one row a cluster and version of its clients' software, with instances by state.
 
     >>> columns = "client_instance_id client_id client_software_name client_software_version state"
     >>> clients = table(spark, CLIENTS, columns, ("one", "billing", "apache-kafka-java", "4.4.0", "live"),
@@ -17,7 +17,9 @@ def versions(clients: DataFrame) -> DataFrame:
     apache-kafka-java     4.4.0                    2          1        1     0       1
     kgo                   v1.22.2                  1          1        0     1       0
     """
-    grouped = conform(clients, CLIENTS).groupBy("client_software_name", "client_software_version", "dialect")
+    grouped = conform(clients, CLIENTS).groupBy(
+        "cluster_id", "client_software_name", "client_software_version", "dialect"
+    )
     return conform(
         grouped.agg(
             F.count(F.lit(1)).alias("instances"),

@@ -150,6 +150,7 @@ class _Run:
 
     def _check(self, checkpoint: str) -> None:
         """A checkpoint that goes beyond the tables would have pushes left out in silence."""
+        self._store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
         app_id = checkpoint_id(self._spark, checkpoint)
         if app_id is None:
             return

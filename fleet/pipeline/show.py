@@ -1,20 +1,21 @@
-"""`fleet show`: rows of a standing table, for whoever has no Spark code at hand."""
+"""`fleet show`: rows of a standing table, read by delta-rs in this process, without Spark."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, TextIO
+from datetime import datetime
+from typing import Any, Final, TextIO
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from fleet.errors import FleetError
-from fleet.pipeline.files import qualified
-from fleet.report.form import Format, check_columns
-from fleet.report.output import print_table, take_first, write_path, write_stream
-from fleet.report.tables import TableForm
+from fleet.decode.arrow import RecordBatch, Schema, pa
+from fleet.errors import FleetError, TableError
+from fleet.report.cells import json_text
+from fleet.report.form import Format
+from fleet.report.output import Rows, check_form, print_table, write_path, write_stream
+from fleet.report.tables import TableForm, Text, number_text, time_text
 from fleet.selection import Selection
-from fleet.tables import catalog, delta
-from fleet.tables.store import Store
+from fleet.tables import catalog
 
 _TIMES: Final = ("received_at", "window_start", "last_seen", "finished_at", "opened_at")
 _HIDDEN: Final = frozenset(
@@ -27,6 +28,8 @@ _HIDDEN: Final = frozenset(
         "covered",
         "app_id",
         "last_push_id",
+        "sender_seen_at",
+        "sender_push_id",
         "series_key",
         "connections",
     }
@@ -35,7 +38,7 @@ _HIDDEN: Final = frozenset(
 
 _LEAST: Final = (
     "date", "window_s", "unit", "dialect", "group_member_id", "client_software_version", "client_software_name",
-    "gap", "unknown", "principal",
+    "gap", "covers_gap", "unknown", "principal", "cluster_id",
 )  # fmt: skip
 """Columns that a narrow terminal leaves out first; then come others, from the right, but for the first `_KEPT`."""
 
@@ -48,7 +51,7 @@ class ShowRequest:
 
     Attributes:
         table: its name.
-        tables: root of the tables.
+        tables: root of the tables: a directory, or a URI of an object store.
         selection: of rows; times are those of receipt, of the window's beginning, when a client was last seen,
             or when an alert opened.
         group_id: only of this consumer group.
@@ -70,90 +73,141 @@ class ShowRequest:
     def __post_init__(self) -> None:
         if self.table not in catalog.SHOWN:
             raise FleetError(f"there is no table {self.table}: tables are {', '.join(catalog.SHOWN)}")
-        if self.form is Format.PARQUET and self.output is None:
-            raise FleetError("Parquet needs a directory to be written to: add --output PATH")
-        if self.form is Format.TABLE and self.output is not None:
-            raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
-        check_columns(self.form, self.columns)
+        check_form(self.form, self.output, self.columns)
 
 
-def show(spark: SparkSession, request: ShowRequest, out: TextIO) -> None:
+def show(request: ShowRequest, out: TextIO) -> None:
     """Writes the rows.
 
     Raises:
-        FleetError: there is no such table, or it has no column that was asked about.
+        FleetError: there is no such table, it has no column that was asked about, or it cannot be read.
     """
-    delta.check_session(spark)
     table = catalog.SHOWN[request.table]
-    rows = Store(spark, qualified(spark, request.tables)).read(table)
-    frame = select(table, rows, request.selection, request.group_id)
-    if request.output is not None:
-        write_path(frame, request.form, request.output)
-    elif request.form is Format.TABLE:
-        form = text_form(frame, request.columns)
-        first, total = take_first(frame, form, request.limit)
-        print_table(out, first, form, total)
-    else:
-        write_stream(frame, request.form, out)
+    try:
+        found = _Found(open_table(table, request.tables))
+        where = conditions(table, found.schema, request.selection, request.group_id)
+        if request.form is Format.TABLE:
+            form, order = text_form(found.schema, request.columns)
+            total = found.count(where)
+            print_table(out, found.first(where, order, request.limit), form, total)
+            return
+        rows = Rows(schema=found.schema, batches=found.batches(found.query("*", where)))
+        if request.output is not None:
+            write_path(rows, request.form, request.output)
+        else:
+            write_stream(rows, request.form, out)
+    except (DeltaError, pa.ArrowException) as error:
+        raise TableError(f"cannot read the table {table.name} in {request.tables}: {error}") from error
 
 
-def select(table: catalog.Table, frame: DataFrame, selection: Selection, group_id: str | None = None) -> DataFrame:
-    """The rows that are asked for; files of other days are not read, and of other clients few.
+def open_table(table: catalog.Table, root: str) -> DeltaTable:
+    """The table under `root`.
+
+    Raises:
+        TableError: it is not there, or of an earlier release.
+    """
+    path = table.path(root)
+    try:
+        found = DeltaTable(path)
+    except TableNotFoundError as error:
+        raise TableError(f"there is no table {table.name} in {root}: {table.made_by}") from error
+    catalog.check_cluster(path, [field.name for field in found.schema().fields], table.schema)
+    return found
+
+
+class _Found:
+    """A table that is there, and SQL of it."""
+
+    def __init__(self, table: DeltaTable) -> None:
+        self._engine = QueryBuilder().register("found", table)
+        self.schema: Schema = pa.schema(table.schema().to_arrow())
+
+    def query(self, what: str, where: str, rest: str = "") -> str:
+        """The statement; `where` is of `conditions`."""
+        return f"SELECT {what} FROM found {where} {rest}"  # noqa: S608  # names of columns, and literals of `_literal`
+
+    def batches(self, query: str, schema: Schema | None = None) -> Iterator[RecordBatch]:
+        """The rows, in the types of the table's own schema."""
+        schema = self.schema if schema is None else schema
+        for batch in self._engine.execute(query):
+            yield pa.record_batch(batch).cast(schema)
+
+    def count(self, where: str) -> int:
+        """How many rows meet it."""
+        (batch,) = self.batches(self.query("count(*) AS rows", where), pa.schema([("rows", pa.int64())]))
+        rows: int = batch.column("rows")[0].as_py()
+        return rows
+
+    def first(self, where: str, order: str, limit: int) -> list[dict[str, Any]]:
+        """The first rows in that order."""
+        found = self.batches(self.query("*", where, f"{order} LIMIT {limit}"))
+        rows: list[dict[str, Any]] = pa.Table.from_batches(found, schema=self.schema).to_pylist()
+        return rows
+
+
+def conditions(table: catalog.Table, schema: Schema, selection: Selection, group_id: str | None = None) -> str:
+    """SQL of the rows that are asked for; files of other days are not read, and of other clients few.
 
     Raises:
         FleetError: the table has no such column.
     """
-    time = next((name for name in _TIMES if name in frame.columns), None)
-    for bound, compare in ((selection.since, "__ge__"), (selection.until, "__lt__")):
-        if bound is None:
-            continue
-        column = _asked(table, frame, time, "times")
-        frame = frame.where(getattr(column, compare)(F.lit(bound)))
-        if table.dated:
-            day = F.lit(bound.date())
-            frame = frame.where(F.col(catalog.DATE) >= day if bound is selection.since else F.col(catalog.DATE) <= day)
+    found = []
+    time = next((name for name in _TIMES if name in schema.names), None)
+    for bound, compare in ((selection.since, ">="), (selection.until, "<")):
+        if bound is not None:
+            found.append(f"{_asked(table, schema, time, 'times')} {compare} {_literal(bound)}")
+            if table.dated:
+                found.append(f"{catalog.DATE} {compare[0]}= DATE '{bound.date()}'")
     wanted = {
-        "client_id": list(selection.client_ids),
-        "client_instance_id": list(selection.instance_ids),
+        "client_id": selection.client_ids,
+        "client_instance_id": selection.instance_ids,
         "group_id": [] if group_id is None else [group_id],
     }
     for name, values in wanted.items():
         if values:
-            frame = frame.where(_asked(table, frame, name, name).isin(values))
-    return frame
+            found.append(f"{_asked(table, schema, name, name)} IN ({', '.join(map(_literal, values))})")
+    return f"WHERE {' AND '.join(found)}" if found else ""
 
 
-def _asked(table: catalog.Table, frame: DataFrame, name: str | None, what: str) -> Column:
-    if name is None or name not in frame.columns:
+def _literal(value: str | datetime) -> str:
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value:%Y-%m-%dT%H:%M:%S.%f}Z'"
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _asked(table: catalog.Table, schema: Schema, name: str | None, what: str) -> str:
+    if name is None or name not in schema.names:
         raise FleetError(f"the table {table.name} has no {what} to select by")
-    return F.col(name)
+    return name
 
 
-def text_form(frame: DataFrame, wanted: str | None = None) -> TableForm:
-    """Every column that fits a terminal, or those that are wanted, as text, the latest rows first.
+def text_form(schema: Schema, wanted: str | None = None) -> tuple[TableForm, str]:
+    """Every column that fits a terminal, or those that are wanted, as text; and SQL of the order, the latest first.
 
     Raises:
         OutputError: a wanted column is none.
     """
-    shown = [field for field in frame.schema.fields if field.name not in _HIDDEN]
-    times = [F.desc_nulls_last(name) for name in _TIMES if name in frame.columns][:1]
-    rest = [F.asc(field.name) for field in shown if isinstance(field.dataType, T.StringType | T.IntegerType)]
+    shown = [field for field in schema if field.name not in _HIDDEN]
+    times = [f'"{name}" DESC NULLS LAST' for name in _TIMES if name in schema.names][:1]
+    rest = [f'"{each.name}" ASC NULLS FIRST' for each in shown if each.type in (pa.string(), pa.int32())]
     names = [field.name for field in shown]
     less = [name for name in _LEAST if name in names]
     least = (*less, *reversed([name for name in names if name not in less][_KEPT:]))
-    columns = {field.name: _text(field) for field in (shown if wanted is None else frame.schema.fields)}
-    return TableForm(columns=columns, order=(*times, *rest), least=least).only(wanted)
+    columns = {field.name: _text(field) for field in (shown if wanted is None else schema)}
+    form = TableForm(columns=columns, order=(), least=least).only(wanted)
+    return form, f"ORDER BY {', '.join((*times, *rest))}"
 
 
-def _text(field: T.StructField) -> Column:
-    column = F.col(field.name)
-    match field.dataType:
-        case T.TimestampType():
-            return F.date_format(column, "yyyy-MM-dd HH:mm:ss")
-        case T.DoubleType():
-            return F.format_number(column, 3)
-        case T.LongType():
-            return F.format_number(column, 0)
-        case T.ArrayType() | T.MapType() | T.StructType():
-            return F.to_json(column)
-    return column.cast("string")
+def _text(field: Any) -> Text:
+    name, kind = field.name, field.type
+    if pa.types.is_timestamp(kind):
+        return lambda row: time_text(row[name])
+    if pa.types.is_floating(kind):
+        return lambda row: number_text(row[name], 3)
+    if kind == pa.int64():
+        return lambda row: number_text(row[name])
+    if pa.types.is_nested(kind):
+        return lambda row: json_text(row[name], kind)
+    if pa.types.is_boolean(kind):
+        return lambda row: None if row[name] is None else str(row[name]).lower()
+    return lambda row: None if row[name] is None else str(row[name])

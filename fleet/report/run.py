@@ -13,9 +13,10 @@ from rich.console import Console
 
 from fleet.errors import FleetError
 from fleet.jobs import Answer
-from fleet.report.form import Format, check_columns
-from fleet.report.output import print_table, take_first, write_path, write_stream
+from fleet.report.form import Format
+from fleet.report.output import check_form, print_table
 from fleet.report.progress import show_progress
+from fleet.report.spark_output import take_first, write_path, write_stream
 from fleet.report.tables import TABLES
 from fleet.selection import Selection
 from fleet.session import SessionSettings, start_session
@@ -57,11 +58,7 @@ class Request:
     spark_log_level: str
 
     def __post_init__(self) -> None:
-        if self.form is Format.PARQUET and self.output is None:
-            raise FleetError("Parquet needs a directory to be written to: add --output PATH")
-        if self.form is Format.TABLE and self.output is not None:
-            raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
-        check_columns(self.form, self.columns)
+        check_form(self.form, self.output, self.columns)
 
 
 def run(request: Request, selection: Selection, job: Job, *, out: TextIO, notes: Console) -> None:
@@ -80,7 +77,7 @@ def run(request: Request, selection: Selection, job: Job, *, out: TextIO, notes:
     with _explained(request):
         spark = start_session(_session(request, notes))
         with _progress(spark, request, notes):
-            TABLES[request.title]().only(request.columns)  # what is no column is refused before anything is read
+            TABLES[request.title].only(request.columns)  # what is no column is refused before anything is read
             answer = job(spark, request.source, selection)
             finish = _compute(request, answer, out)
         finish()
@@ -153,7 +150,7 @@ def _explained(request: Request) -> Iterator[None]:
 def _compute(request: Request, answer: Answer, out: TextIO) -> Callable[[], None]:
     """Computes the answer and gives back what prints it, so that progress is gone from the terminal by then."""
     if request.form is Format.TABLE:
-        form = TABLES[request.title]().only(request.columns)
+        form = TABLES[request.title].only(request.columns)
         rows, total = take_first(answer.frame, form, request.limit)
         return lambda: print_table(out, rows, form, total)
     if request.output is not None:

@@ -1,14 +1,24 @@
 """What the terminal shows of each answer: fewer and shorter columns than the files have, and their order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
-
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from fleet.errors import OutputError
 from terminal.table import UnknownColumnError, chosen_columns
+
+Row: TypeAlias = Mapping[str, Any]
+"""Values by column, as `to_pylist` of Arrow has them."""
+Text: TypeAlias = Callable[[Row], str | None]
+
+
+class Key(NamedTuple):
+    """A column to sort by; null is less than everything, unless `null_as` gives it another value."""
+
+    column: str
+    descending: bool = False
+    null_as: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +31,8 @@ class TableForm:
         least: columns that a narrow terminal leaves out, the first of them first.
     """
 
-    columns: dict[str, Column]
-    order: tuple[Column, ...]
+    columns: Mapping[str, Text]
+    order: tuple[Key, ...]
     least: tuple[str, ...] = ()
 
     def only(self, wanted: str | None) -> Self:
@@ -39,106 +49,137 @@ class TableForm:
             raise OutputError(str(error)) from error
         return replace(self, columns={name: self.columns[name] for name in names}, least=())
 
+    def texts(self, row: Row) -> dict[str, str | None]:
+        """A row as the table has it."""
+        return {heading: text(row) for heading, text in self.columns.items()}
 
-def inventory_table() -> TableForm:
-    """INVENTORY, the latest seen first."""
-    return TableForm(
+
+def time_text(time: datetime | None) -> str | None:
+    """To the second (UTC)."""
+    return None if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def number_text(number: float | None, digits: int = 0) -> str | None:
+    """With thousands separated.
+
+    >>> number_text(12345), number_text(2.5, 2)
+    ('12,345', '2.50')
+    """
+    return None if number is None else f"{number:,.{digits}f}"
+
+
+def _plain(column: str) -> Text:
+    return lambda row: row[column]
+
+
+def _time(column: str) -> Text:
+    return lambda row: time_text(row[column])
+
+
+def _number(column: str, digits: int = 0) -> Text:
+    return lambda row: number_text(row[column], digits)
+
+
+def _joined(separator: str, *columns: str) -> Text:
+    return lambda row: separator.join(str(row[name]) for name in columns if row[name] is not None)
+
+
+_SOFTWARE: Final = _joined("/", "client_software_name", "client_software_version")
+
+
+def _node(row: Row) -> str:
+    node = "bootstrap" if row["node_id"] < 0 else str(row["node_id"])
+    return f"{node} (coordinator)" if row["coordinator"] else node
+
+
+def _value(row: Row) -> str | None:
+    if row["value"] is not None:
+        return str(row["value"])
+    return None if row["count"] is None else f"count {row['count']}"
+
+
+def _attributes(row: Row) -> str:
+    labels = " ".join(f"{key}={value or ''}" for key, value in row["attributes"] or ())
+    return f"{labels} (twin)" if row["twin"] else labels
+
+
+TABLES: Final[Mapping[str, TableForm]] = {
+    # INVENTORY, the latest seen first.
+    "inventory": TableForm(
         columns={
-            "client instance id": F.col("client_instance_id"),
-            "client id": F.col("client_id"),
-            "software": _software(),
-            "principal": F.col("principal"),
-            "source": F.concat_ws(":", "client_source_address", "client_source_port"),
+            "client instance id": _plain("client_instance_id"),
+            "client id": _plain("client_id"),
+            "software": _SOFTWARE,
+            "principal": _plain("principal"),
+            "cluster": _plain("cluster_id"),
+            "source": _joined(":", "client_source_address", "client_source_port"),
             "pushes": _number("pushes"),
             "points": _number("points"),
             "first seen (UTC)": _time("first_seen"),
             "last seen (UTC)": _time("last_seen"),
-            "terminated": F.when(F.col("terminated"), "yes").otherwise("no"),
+            "terminated": lambda row: "yes" if row["terminated"] else "no",
         },
-        order=(F.desc("last_seen"), F.asc("client_id"), F.asc("client_instance_id")),
-        least=("first seen (UTC)", "principal", "source", "points", "terminated", "software"),
-    )
-
-
-def latency_table() -> TableForm:
-    """LATENCY_OVERALL, the slowest first; behind them the links whose latency is the consumer's own."""
-    node = F.when(F.col("node_id") < 0, "bootstrap").otherwise(F.col("node_id").cast("string"))
-    return TableForm(
+        order=(Key("last_seen", descending=True), Key("client_id"), Key("client_instance_id"), Key("cluster_id")),
+        least=("cluster", "first seen (UTC)", "principal", "source", "points", "terminated", "software"),
+    ),
+    # LATENCY_OVERALL, the slowest first; behind them the links whose latency is the consumer's own.
+    "latency": TableForm(
         columns={
-            "client instance id": F.col("client_instance_id"),
-            "client id": F.col("client_id"),
-            "software": _software(),
-            "role": F.col("role"),
-            "node": F.concat(node, F.when(F.col("coordinator"), " (coordinator)").otherwise("")),
-            "avg ms": F.format_number("latency_avg_ms", 2),
-            "max ms": F.format_number("latency_max_ms", 2),
+            "client instance id": _plain("client_instance_id"),
+            "client id": _plain("client_id"),
+            "cluster": _plain("cluster_id"),
+            "software": _SOFTWARE,
+            "role": _plain("role"),
+            "node": _node,
+            "avg ms": _number("latency_avg_ms", 2),
+            "max ms": _number("latency_max_ms", 2),
             "samples": _number("samples"),
             "poll() every ms": _number("time_between_poll_avg_ms"),
-            "idle in poll()": F.format_number("poll_idle_ratio_avg", 2),
-            "slow by": F.when(F.col("waits_for_poll"), "consumer: does not poll").otherwise("-"),
+            "idle in poll()": _number("poll_idle_ratio_avg", 2),
+            "slow by": lambda row: "consumer: does not poll" if row["waits_for_poll"] else "-",
         },
         order=(
-            F.coalesce("waits_for_poll", F.lit(False)),
-            F.desc_nulls_last("latency_avg_ms"),
-            F.asc("client_id"),
-            F.asc("client_instance_id"),
-            F.asc("node_id"),
+            Key("waits_for_poll", null_as=False),
+            Key("latency_avg_ms", descending=True),
+            Key("client_id"),
+            Key("client_instance_id"),
+            Key("node_id"),
         ),
-        least=("samples", "role", "software", "idle in poll()", "max ms", "client instance id", "poll() every ms"),
-    )
-
-
-def points_table() -> TableForm:
-    """POINTS, the oldest first."""
-    label = F.transform(
-        F.map_entries("attributes"), lambda pair: F.concat_ws("=", pair["key"], F.coalesce(pair["value"], F.lit("")))
-    )
-    distribution = F.concat(F.lit("count "), F.col("count").cast("string"))
-    return TableForm(
+        least=(
+            "cluster",
+            "samples",
+            "role",
+            "software",
+            "idle in poll()",
+            "max ms",
+            "client instance id",
+            "poll() every ms",
+        ),
+    ),
+    # SENT_POINTS, the oldest first.
+    "points": TableForm(
         columns={
             "received (UTC)": _time("received_at"),
-            "client id": F.col("client_id"),
-            "metric": F.col("metric_name"),
-            "type": F.concat_ws(" ", "metric_type", "temporality"),
-            "value": F.coalesce(F.col("value").cast("string"), distribution),
-            "attributes": F.concat(F.array_join(label, " "), F.when(F.col("twin"), " (twin)").otherwise("")),
+            "client id": _plain("client_id"),
+            "metric": _plain("metric_name"),
+            "type": _joined(" ", "metric_type", "temporality"),
+            "value": _value,
+            "attributes": _attributes,
         },
-        order=(F.asc("received_at"), F.asc("push_id"), F.asc("point_index")),
+        order=(Key("received_at"), Key("push_id"), Key("point_index")),
         least=("type", "received (UTC)", "attributes"),
-    )
-
-
-def rejects_table() -> TableForm:
-    """REJECTS, the oldest first."""
-    return TableForm(
+    ),
+    # REJECTS, the oldest first.
+    "rejects": TableForm(
         columns={
             "received (UTC)": _time("received_at"),
-            "client id": F.col("client_id"),
-            "reason": F.col("reason"),
+            "client id": _plain("client_id"),
+            "reason": _plain("reason"),
             "row or offset": _number("source_row"),
-            "file or partition": F.col("source_file"),
+            "file or partition": _plain("source_file"),
         },
-        order=(F.asc("received_at"), F.asc("source_file"), F.asc("source_row")),
+        order=(Key("received_at"), Key("source_file"), Key("source_row")),
         least=("received (UTC)", "client id"),
-    )
-
-
-TABLES: dict[str, Callable[[], TableForm]] = {
-    "inventory": inventory_table,
-    "latency": latency_table,
-    "points": points_table,
-    "rejects": rejects_table,
+    ),
 }
-"""By the name of the command; made when Spark runs, as its columns need."""
-
-
-def _time(name: str) -> Column:
-    return F.date_format(name, "yyyy-MM-dd HH:mm:ss")
-
-
-def _number(name: str) -> Column:
-    return F.format_number(name, 0)
-
-
-def _software() -> Column:
-    return F.concat_ws("/", "client_software_name", "client_software_version")
+"""By the name of the command."""

@@ -1,16 +1,28 @@
 """Which standing tables there are, where each lies under the root, and how it is laid out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fleet import schemas
 from fleet.decode.arrow import Schema, pa
+from fleet.errors import TableError
 from fleet.measures.rows import ROWS
 from fleet.tables.written_file import DATE as DATE
 from fleet.watch.identity import ALERTS as ALERTS_SCHEMA
 
+_CLUSTER: Final = "cluster_id"
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
+
+
+def check_cluster(path: str, found: Iterable[str], schema: Schema) -> None:
+    """Raises TableError where the columns of the table at `path` do not say the cluster, which `schema` has."""
+    if _CLUSTER in schema.names and _CLUSTER not in found and set(found) & set(schema.names):
+        raise TableError(
+            f"the table at {path} was written by an earlier release, whose rows do not say their cluster: remove the "
+            "directory given with --tables (and that of --checkpoint, if it is elsewhere) and run fleet run again, "
+            "which reads everything anew from --source"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +128,7 @@ POINTS: Final = Table(
     dated=True,
     clustered_by=(*_CLIENT, "group_id"),
     statistics_of=("received_at",),
+    key=("date", "push_id", "point_index"),
 )
 PUSHES: Final = Table(
     name="pushes",
@@ -137,7 +150,7 @@ SERIES: Final = Table(
     schema=schemas.SERIES,
     clustered_by=_CLIENT,
     seen_at="received_at",
-    key=("principal", "client_instance_id", "series_key"),
+    key=(*schemas.INSTANCE, "series_key"),
     newer_by=("received_at", "push_id", "point_index"),
 )
 WINDOWS: Final = Table(

@@ -53,7 +53,7 @@ def opened(rule: Rule, identity: Mapping[str, Any], finding: Finding, *, at_us: 
 
     The id is that of the rule, the client and the time: whoever computes the alert again finds the same.
     """
-    named = (rule.name, identity.get("principal"), identity.get("client_instance_id"), at_us)
+    named = (rule.name, *(identity.get(name) for name in ("cluster_id", "principal", "client_instance_id")), at_us)
     return {
         "alert_id": sha256(json.dumps(named).encode()).hexdigest()[:32],
         "state": "open",

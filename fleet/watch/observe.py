@@ -12,6 +12,7 @@ from fleet.watch.identity import IDENTITY, Push, Sample, dump_push
 
 OBSERVED: Final = pa.schema(
     [
+        ("cluster_id", pa.string()),
         ("principal", pa.string()),
         ("client_instance_id", pa.string()),
         ("received_at", TIME),
@@ -86,6 +87,7 @@ def _observed(counted: RecordBatch, samples: dict[str, dict[int, Sample]]) -> Re
         texts.append(dump_push(push))
     principals = [principal or "" for principal in counted.column("principal").to_pylist()]
     arrays = [
+        counted.column("cluster_id"),
         pa.array(principals, pa.string()),
         counted.column("client_instance_id"),
         counted.column("received_at"),

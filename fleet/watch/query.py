@@ -21,7 +21,7 @@ from fleet.errors import FleetError
 from fleet.pipeline.files import qualified
 from fleet.pipeline.run import explained
 from fleet.pipeline.stream import Bounds, checkpoint_id, open_stream
-from fleet.schemas import BRONZE, conform
+from fleet.schemas import BRONZE, INSTANCE, conform
 from fleet.session import SessionSettings, session_conf, start_session
 from fleet.silver.pushes import check
 from fleet.sources import Source
@@ -149,8 +149,8 @@ def said_by_clients(bronze: DataFrame, request: WatchRequest, since: datetime) -
     ).where(is_good)
     timed = named.withColumn("at", F.least("received_at", now)).withWatermark("at", f"{request.late_s} seconds")
     return (
-        timed.select("principal", "client_instance_id", "at", "push")
-        .groupBy("principal", "client_instance_id")
+        timed.select(*INSTANCE, "at", "push")
+        .groupBy(*INSTANCE)
         .transformWithStateInPandas(
             statefulProcessor=WatchClients(request.rules, request.forget_after_us),
             outputStructType=SAID,

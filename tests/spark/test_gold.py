@@ -25,16 +25,16 @@ def test_the_inventory_has_one_row_a_client_instance(spark: SparkSession, zone: 
     later = {"receiver_node_id": 2, "client_source_port": 2, "client_software_version": "4.4.1"}
     zone.write([first, push(received_at=NOON_US + 9 * SECOND_US, terminating=True) | later], name="part-1")
     answer = answer_inventory(spark, str(zone.root), Selection())
-    source = ("User:ANONYMOUS", "10.0.0.1")
-    rest = (None, 1000, None)
+    user, rest = ("c", "User:ANONYMOUS"), (None, 1000, None)
     expected = spark.createDataFrame(
         [
             (
+                *user,
                 ONE_INSTANCE,
                 "app-1",
                 "apache-kafka-java",
                 "4.4.1",
-                *source,
+                "10.0.0.1",
                 2,
                 [1, 2],
                 2,
@@ -46,11 +46,12 @@ def test_the_inventory_has_one_row_a_client_instance(spark: SparkSession, zone: 
                 *rest,
             ),
             (
+                *user,
                 OTHER_INSTANCE,
                 "rd",
                 "apache-kafka-java",
                 "4.4.0",
-                *source,
+                "10.0.0.1",
                 40001,
                 [1],
                 1,
@@ -69,10 +70,20 @@ def test_the_inventory_has_one_row_a_client_instance(spark: SparkSession, zone: 
     assert answer.rejects.total == 0
 
 
-def test_one_id_under_two_principals_is_two_instances(spark: SparkSession, zone: LandingZone) -> None:
-    zone.write([push(principal="User:a"), push(principal="User:b")])
+def test_one_id_under_two_principals_or_in_two_clusters_is_two_instances(
+    spark: SparkSession, zone: LandingZone
+) -> None:
+    zone.write([push(principal="User:a"), push(principal="User:b"), push(principal="User:b", cluster_id=None)])
     rows = answer_inventory(spark, str(zone.root), Selection()).frame.collect()
-    assert sorted(row.principal for row in rows) == ["User:a", "User:b"]
+    assert sorted((row.cluster_id, row.principal) for row in rows) == [("", "User:b"), ("c", "User:a"), ("c", "User:b")]
+
+
+def test_latency_keeps_links_to_the_same_broker_id_in_two_clusters_apart(
+    spark: SparkSession, zone: LandingZone
+) -> None:
+    zone.write([push(dialect.franz_go({1: value}), cluster_id=name) for name, value in (("a", 2.0), ("b", 8.0))])
+    rows = answer_latency(spark, str(zone.root), Selection()).frame.collect()
+    assert sorted((row.cluster_id, row.node_id, row.latency_avg_ms) for row in rows) == [("a", 1, 2.0), ("b", 1, 8.0)]
 
 
 def test_a_client_that_pushes_after_its_terminating_push_is_not_terminated(
@@ -96,8 +107,8 @@ def test_latency_is_by_client_role_and_link_over_all_dialects(spark: SparkSessio
         ]
     )
     answer = answer_latency(spark, str(zone.root), Selection())
-    java = ("User:ANONYMOUS", ONE_INSTANCE, "app-1", "apache-kafka-java", "4.4.0", "producer")
-    other = ("User:ANONYMOUS", OTHER_INSTANCE, "rd", "apache-kafka-java", "4.4.0")
+    java = ("c", "User:ANONYMOUS", ONE_INSTANCE, "app-1", "apache-kafka-java", "4.4.0", "producer")
+    other = ("c", "User:ANONYMOUS", OTHER_INSTANCE, "rd", "apache-kafka-java", "4.4.0")
     unknown = (None, None, None, False)
     expected = spark.createDataFrame(
         [

@@ -1,9 +1,10 @@
 """Upkeep of standing tables, and how few files the usual questions read after it."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -12,9 +13,8 @@ from support.standing_tables import rows
 from typer.testing import CliRunner
 
 from fleet.cli import app
-from fleet.pipeline.show import select
+from fleet.pipeline.show import open_table
 from fleet.schemas import POINTS, PUSHES
-from fleet.selection import Selection
 from fleet.tables import catalog, delta
 from fleet.tables.store import Store
 
@@ -57,10 +57,11 @@ def store(delta_lake: SparkSession, tmp_path: Path) -> Store:
 @pytest.mark.soak
 def test_upkeep_leaves_what_is_asked_for_together_in_few_files(store: Store) -> None:
     spark = store.spark
-    of_one = Selection(since=TODAY - timedelta(hours=1), until=TODAY + timedelta(hours=1), instance_ids=[client(5)])
+    of_one = (ds.field("date") == TODAY.date()) & (ds.field("client_instance_id") == client(5))
 
-    def files_read(selection: Selection) -> int:
-        return len(select(catalog.POINTS, store.read(catalog.POINTS), selection).inputFiles())
+    def files_read(where: ds.Expression | None = None) -> int:
+        found = open_table(catalog.POINTS, store.root).to_pyarrow_dataset()
+        return len(list(found.get_fragments(where)))
 
     scattered = files_read(of_one)
     max_file_size = "spark.databricks.delta.optimize.maxFileSize"
@@ -69,11 +70,12 @@ def test_upkeep_leaves_what_is_asked_for_together_in_few_files(store: Store) -> 
         delta.compact(spark, catalog.POINTS.path(store.root), clustered_by=catalog.POINTS.clustered_by)
     finally:
         spark.conf.unset(max_file_size)
-    everything = files_read(Selection())
+    everything = files_read()
     assert scattered == everything_of_a_day(store) or scattered > 1
     assert everything >= 8, "there have to be files to be passed over"
     assert files_read(of_one) <= everything / 4
-    assert select(catalog.POINTS, store.read(catalog.POINTS), of_one).count() == 2 * POINTS_EACH
+    rows_of_one = (F.col("date") == F.lit(TODAY.date())) & (F.col("client_instance_id") == client(5))
+    assert store.read(catalog.POINTS).where(rows_of_one).count() == 2 * POINTS_EACH
 
 
 def everything_of_a_day(store: Store) -> int:

@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
 from pyspark.sql import SparkSession
+from pyspark.sql.types import BooleanType, StructField, StructType
 from support.killed_runs import QUICK_SPARK
 from support.standing_tables import assert_equal, contents, for_every_table, rows
 from typer.testing import CliRunner, Result
 
+from fleet import schemas
 from fleet.cli import app
+from fleet.spark_schema import spark_schema
+from fleet.tables import catalog
 from fleet.tables.lock import only_run
 from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
@@ -106,6 +111,7 @@ def test_a_damaged_file_is_named_among_the_rejects_and_the_rest_is_read(scenario
     found = rows(scenario.tables, "rejects")
     (of_file,) = [row for row in found if row["source_row"] is None]
     assert of_file["source_file"] == str(scenario.damaged)
+    assert of_file["date"].isoformat() == "2026-03-01", "the day of its directory, whenever it was changed"
     assert [row["payload"] for row in found if row["source_row"] is not None] == [dialect.MALFORMED] * 2
 
 
@@ -203,7 +209,6 @@ def test_an_empty_zone_has_nothing_new(delta_lake: SparkSession, zone: LandingZo
             ["run", "--source", "foo://landing"],
             "foo://landing is on no file system that Spark knows: org.apache.hadoop",
         ),
-        (["show", "latency"], "there is no table latency in file:"),
         (["maintain"], "there is no table pushes in file:"),
     ],
 )
@@ -227,15 +232,83 @@ def test_a_table_of_somebody_else_is_left_alone(delta_lake: SparkSession, zone: 
     assert "has columns that this release does not know (id)" in said_in_a_sentence(result)
 
 
+def test_tables_of_an_earlier_release_are_refused_and_left_alone(
+    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    """Rows of clusters that their keys do not name cannot be told apart any more."""
+    zone.write([FIRST])
+    tables = tmp_path / "tables"
+    earlier = [field for field in spark_schema(schemas.POINTS).fields if field.name != "cluster_id"]
+    earlier += [StructField("dropped_since", BooleanType())]
+    points = delta_lake.createDataFrame([], StructType(earlier))
+    points.write.format("delta").partitionBy("date").save(str(tables / "silver" / "points"))
+    for result in (
+        run(zone, tables),
+        fleet("show", "points", "--tables", str(tables)),
+    ):
+        sentence = said_in_a_sentence(result)
+        assert "silver/points was written by an earlier release, whose rows do not say their cluster" in sentence
+        assert "remove the directory given with --tables" in sentence
+    assert [path.name for path in tables.glob("*/*") if path.is_dir()] == ["points"]
+    assert DeltaTable(str(tables / "silver" / "points")).version() == 0
+
+
+def test_two_clusters_with_the_same_ids_nodes_and_groups_stay_apart_in_every_table(
+    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    """Both send the same, so that every table says the same of both unless it takes them together."""
+    tables = tmp_path / "tables"
+    for minute in range(2):
+        at_us = NOON_US + 60 * minute * SECOND_US
+        payloads = [
+            dialect.java_consumer(["a.b"]),
+            for_every_table(5.0 + minute),
+            dialect.java_producer({"node-1": 3.5 + minute}),
+            totals(10.0 + minute),
+            dialect.MALFORMED,
+        ]
+        pushes = [
+            push(payload, received_at=at_us + place, cluster_id=cluster_id)
+            for place, payload in enumerate(payloads)
+            for cluster_id in ("a", None)
+        ]
+        zone.write(pushes, name=f"part-{minute}")
+        assert run(zone, tables).exit_code == 0
+    for name, table in catalog.TABLES.items():
+        if "cluster_id" not in table.schema.names:
+            assert name in ("metrics", "batches", "runs")
+            continue
+        found = rows(tables, name)
+        one, other = ([_without_ids(row) for row in found if row["cluster_id"] == each] for each in ("a", ""))
+        assert one
+        assert sorted(one) == sorted(other), name
+        assert len(one) + len(other) == len(found)
+    deltas = [row["delta"] for row in rows(tables, "points") if row["metric_name"] == "connections.total"]
+    assert sorted(deltas) == [1.0, 1.0, 10.0, 10.0]
+
+
+def _without_ids(row: dict[str, Any]) -> str:
+    others = ("cluster_id", "push_id", "last_push_id", "sender_push_id", "source_row")
+    return json.dumps({name: value for name, value in row.items() if name not in others}, default=repr)
+
+
+def totals(value: float) -> bytes:
+    """A payload with one cumulative sum."""
+    data = MetricsData()
+    metric = data.resource_metrics.add().scope_metrics.add().metrics.add(name="connections.total")
+    metric.sum.is_monotonic = True
+    metric.sum.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
+    metric.sum.data_points.add(as_double=value)
+    return data.SerializeToString()
+
+
 def test_rows_of_a_table_are_shown_by_client_and_day(scenario: Scenario) -> None:
-    shown = fleet("show", "latency", "--tables", str(scenario.tables), "--client-id", "rd", *QUICK_SPARK)
+    shown = fleet("show", "latency", "--tables", str(scenario.tables), "--client-id", "rd")
     heading, _, *lines = shown.stdout.splitlines()
     assert heading.split()[:3] == ["date", "window_start", "window_s"]
     assert lines
     assert all(" rd " in line for line in lines)
-    none = fleet(
-        *("show", "pushes", "--tables", str(scenario.tables), "--until", "2026-03-01", "--format", "json"), *QUICK_SPARK
-    )
+    none = fleet(*("show", "pushes", "--tables", str(scenario.tables), "--until", "2026-03-01", "--format", "json"))
     assert (none.exit_code, none.stdout) == (0, "")
 
 

@@ -1,21 +1,19 @@
 """An answer in the terminal is readable at any width."""
 
 from io import StringIO
-from typing import Any, cast
 
 import pytest
-from pyspark.sql import Row
 
 from fleet.errors import OutputError
 from fleet.report.output import print_table
-from fleet.report.tables import TableForm
+from fleet.report.tables import TABLES, TableForm
 
-ROWS = [Row("X8RGtPZaTXy5MT12z_qiwA", "orders", None), Row("8y3u2LUoR7y4inlixFAFzA", "audit", "yes")]
-FORM = TableForm(  # the columns themselves need Spark, and printing needs their names alone
-    columns=dict.fromkeys(("client instance id", "client id", "terminated"), cast(Any, None)),
-    order=(),
-    least=("terminated",),
-)
+ROWS = [
+    {"client_instance_id": "X8RGtPZaTXy5MT12z_qiwA", "client_id": "orders", "terminated": None},
+    {"client_instance_id": "8y3u2LUoR7y4inlixFAFzA", "client_id": "audit", "terminated": True},
+]
+INVENTORY = TABLES["inventory"].only("client_instance_id,client_id,terminated")
+FORM = TableForm(columns=INVENTORY.columns, order=(), least=("terminated",))
 
 
 def printed(width: int, total: int = 2, form: TableForm = FORM) -> str:
@@ -60,6 +58,6 @@ def test_what_was_left_out_is_said() -> None:
 
 def test_a_client_that_calls_itself_a_terminal_command_is_shown_by_its_escape() -> None:
     out = StringIO()
-    print_table(out, [Row("orders\x1b[2J\nfake", "a", "b")], FORM, 1, width=100)
+    print_table(out, [ROWS[0] | {"client_id": "orders\x1b[2J\nfake"}], FORM, 1, width=100)
     assert "\x1b" not in out.getvalue()
     assert "orders\\x1b[2J\\nfake" in out.getvalue()

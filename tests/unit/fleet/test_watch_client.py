@@ -105,6 +105,15 @@ def test_a_latency_over_5000_ms_for_more_than_180_s_opens_one_alert_and_clears_o
     assert (cleared["value"], cleared["furthest"]) == (6_100, 8_000)
 
 
+def test_an_alert_of_the_same_ids_in_another_cluster_is_another_alert() -> None:
+    alert_ids = set()
+    for cluster_id in ("", "c", "d"):
+        one = client(SLOW.replace("180s", "0s"))
+        one.push(0, slow(6_000), cluster_id=cluster_id)
+        alert_ids.add(one.said[0]["alert_id"])
+    assert len(alert_ids) == 3
+
+
 def test_an_alert_carries_the_whole_identity_of_its_client() -> None:
     one = client(SLOW)
     one.push(0, slow(6_000, node_id=2), slow(100, node_id=3), group_member_id="m-0")
