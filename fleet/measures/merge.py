@@ -40,7 +40,9 @@ def merge(partials: Iterable[Table]) -> Table:
         [times(columns["window_start"]), *(codes(columns[name]) for name in KEY if name != "window_start")]
     )
     groups = Groups.by(group_of, count)
-    return table_of(combined(columns, groups, first), Block.of(rows).merged(groups))
+    merged = Block.of(rows).merged(groups)
+    found, has_any = table_of(combined(columns, groups, first), merged), merged.has_any()
+    return found if has_any.all() else found.filter(pa.array(has_any))  # corrections may leave nothing
 
 
 def combined(columns: Mapping[str, Array], groups: Groups, first: Numbers) -> dict[str, Array]:

@@ -140,6 +140,13 @@ class Block:
             lasts_at=lasts_at,
         )
 
+    def has_any(self) -> Numbers:
+        """True for each row that is not of nothing."""
+        counted = (np.any(each != 0, axis=1) for each in (self.counts, self.sums, self.numbers))
+        topped = (np.any(each > -np.inf, axis=1) for each in (self.tops, self.lasts))
+        found: Numbers = np.logical_or.reduce([*counted, *topped])
+        return found
+
     def columns(self) -> dict[str, Array]:
         """The columns of ROWS that have numbers."""
         found = {name: pa.array(column, mask=column == 0) for name, column in zip(COUNTS, self.counts.T, strict=True)}

@@ -1,5 +1,5 @@
-"""The tables of points and series, kept without Spark: what a batch of pushes does to them, by the functions that run
-on Spark's executors.
+"""The tables of points, wide rows and series, kept without Spark: what a batch of pushes does to them, by the functions
+that run on Spark's executors.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from fleet.decode.rows import CHECKED_ROWS, POINT_ROWS, SERIES_ROWS
+from fleet.measures.merge import merge
 from fleet.schemas import INSTANCE, POINTS
 from fleet.silver.batch import InRows, MakeBatch
 from fleet.silver.deltas import HORIZON_US, LABELS, LastOfSeries
@@ -37,6 +38,7 @@ class PlainTables:
         self._read: set[str] = set()
         self._points: dict[tuple[Any, ...], Row] = {}
         self._series: dict[tuple[Any, ...], Row] = {}
+        self._windows: dict[frozenset[str], list[pa.Table]] = {}
         self.corrected = 0
         self.late = 0
 
@@ -45,9 +47,14 @@ class PlainTables:
         """POINTS, in no order."""
         return list(self._points.values())
 
-    def tables(self) -> tuple[list[str], list[str]]:
-        """Every row of `points` and `series`, as text, in order."""
-        return tuple(sorted(map(repr, table.values())) for table in (self._points, self._series))  # type: ignore
+    @property
+    def windows(self) -> list[str]:
+        """Every merged wide row, as text, in order."""
+        return sorted(map(repr, merge(part for parts in self._windows.values() for part in parts).to_pylist()))
+
+    def tables(self) -> tuple[list[str], ...]:
+        """Every row of `points`, `series` and `windows`, as text, in order."""
+        return (*(sorted(map(repr, table.values())) for table in (self._points, self._series)), self.windows)
 
     def read(self, batch: Iterable[Row], *, cut_off_before: str = "") -> list[tuple[Row, Row, Row]]:
         """A batch of pushes, of which each counts once.
@@ -71,6 +78,8 @@ class PlainTables:
         for point in [*after, *_rows(packed, "marked")]:
             self._points[point["push_id"], point["point_index"]] = point
         self.corrected += len(corrections)
+        parts = [pa.ipc.open_stream(row["windows"]).read_all() for row in packed if row["windows"]]
+        self._windows.setdefault(frozenset(new), parts)  # a batch that runs again appends nothing
         if cut_off_before == "series":
             return corrections
         for row in _rows(packed, "series"):

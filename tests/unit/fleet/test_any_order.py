@@ -1,14 +1,17 @@
-"""Points and series are the same in whatever order, split and repetition pushes are read; without Spark."""
+"""Points, wide rows and series are the same in whatever order, split and repetition pushes are read; without Spark."""
 
 import random
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from support.fleet_in_disorder import CONSUMED, INTERVAL_US, NOON_US, SECOND_US, fleet_pushes, shuffled_batches, sums
 from support.plain_tables import PlainTables
 
 from fleet.decode.stage import regroup
+from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate
+from fleet.schemas import POINTS
 from tests.spark.landing_zone import push
 
 MARKS = ("delta", "reset", "gap", "covers_gap", "before_subscription")
@@ -22,7 +25,7 @@ def in_order(pushes: list[dict[str, Any]]) -> PlainTables:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_order_split_and_repetition_of_pushes_gives_the_same_points_and_series(
+def test_any_order_split_and_repetition_of_pushes_gives_the_same_tables(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(seed)
@@ -38,6 +41,15 @@ def test_any_order_split_and_repetition_of_pushes_gives_the_same_points_and_seri
     assert found.late
     assert found.corrected
     assert found.tables() == expected
+
+
+def test_wide_rows_kept_by_batch_are_those_of_all_points_at_once() -> None:
+    chance = random.Random(5)
+    pushes, found = fleet_pushes(chance), PlainTables()
+    for batch in shuffled_batches(chance, pushes, batches=7):
+        found.read(batch)
+    points = pa.Table.from_pylist(in_order(pushes).points, schema=POINTS)
+    assert found.windows == sorted(map(repr, aggregate(points, DEFAULT_WINDOW_S).to_pylist()))
 
 
 def made(corrections: list[tuple[Any, ...]]) -> list[str]:
