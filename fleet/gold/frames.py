@@ -40,15 +40,9 @@ def projected(rows: DataFrame, project: Callable[[Table], Table], schema: Schema
     return _mapped(rows, project, schema, WINDOW)
 
 
-def by_group(rows: DataFrame, project: Callable[[Table], Table], schema: Schema) -> DataFrame:
-    """Merged ROWS -> a gold table of consumer groups."""
-    keys = ("cluster_id", "group_id", "window_start")
-    return _mapped(_together(rows.where("group_id is not null"), keys), project, schema, keys)
-
-
-def overall(rows: DataFrame, project: Callable[[Table], Table], schema: Schema) -> DataFrame:
-    """Partial ROWS -> a table of clients or links over the whole time."""
-    return _mapped(_together(rows, INSTANCE), project, schema, INSTANCE)
+def projected_by(rows: DataFrame, keys: Iterable[str], project: Callable[[Table], Table], schema: Schema) -> DataFrame:
+    """Wide ROWS -> a table whose rows are made of those that have the same `keys`, which are brought together first."""
+    return _mapped(_together(rows, keys), project, schema, keys)
 
 
 def _together(frame: DataFrame, keys: Iterable[str]) -> DataFrame:

@@ -73,7 +73,8 @@ def _members(rows: Table, family: str, schema: Schema) -> Table:
     return conformed(schema, columns, len(chosen))
 
 
-_GROUP: Final = ("cluster_id", "group_id")
+GROUP: Final = ("cluster_id", "group_id", "window_start")
+"""What a row of GROUPS is made by."""
 
 
 def groups(rows: Table) -> Table:
@@ -97,11 +98,9 @@ def groups(rows: Table) -> Table:
     at = pa.array(members)
     of_members = given.rows.take(at)
     group_of, first, count = numbered(
-        [times(of_members["window_start"]), *(codes(of_members[name]) for name in _GROUP)]
+        [times(of_members["window_start"]), *(codes(of_members[name]) for name in GROUP[:2])]
     )
-    columns = {
-        name: one(of_members[name]).take(pa.array(first)) for name in ("date", "window_start", "window_s", *_GROUP)
-    }
+    columns = {name: one(of_members[name]).take(pa.array(first)) for name in ("date", "window_s", *GROUP)}
     columns["members"] = pa.array(np.bincount(group_of, minlength=count))
     columns["lag_records"], columns["lag_partitions"] = _lag(of_members, group_of, count)
     for name in ("assigned_partitions", "records_consumed", "rebalances"):

@@ -238,7 +238,9 @@ def time_column(micros: Numbers) -> Array:
 
 def one(column: Array) -> Array:
     """A column in one piece."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def encoded(column: Array) -> Array:
