@@ -70,7 +70,7 @@ def clients(pushes: DataFrame, previous: DataFrame | None, now: datetime) -> Dat
     grouped = seen.groupBy(*INSTANCE).agg(
         F.max(F.struct(*_OF_LAST)).alias("last"),
         F.max(F.when(says_more, F.struct(*_OF_SENDER))).alias("sender"),
-        F.max_by("role", F.when(F.col("role").isNotNull(), F.struct("last_seen", "last_push_id"))).alias("role"),
+        F.max("role").alias("role"),  # an instance has one
         F.min("first_seen").alias("first_seen"),
     )
     known = grouped.select(*INSTANCE, "role", "first_seen", "last.*", "sender.*")
