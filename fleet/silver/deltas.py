@@ -110,10 +110,11 @@ class Comparison:
         self._known = _Known()
         self._keys = SeriesKeys()
 
-    def remember(self, instance_of: Indices, series: RecordBatch) -> None:
+    def remember(self, current: int, instance_of: Indices, series: RecordBatch) -> None:
         """What earlier runs left of instances, before their first points.
 
         Args:
+            current: the number of the first instance that more points may come of.
             instance_of: for each series the number of its instance.
             series: rows of SERIES, at least one, which may lack INSTANCE and LABELS. Of several of one series the last
                 one counts.
@@ -121,7 +122,7 @@ class Comparison:
         rows = batch_of(SERIES_ROWS, len(series), {name: series.column(name) for name in series.schema.names})
         new = _Known(rows, instance_of, np.zeros(len(series), dtype=np.bool_))
         # Some may have had no points after all, only heartbeats.
-        is_over = ~self._known.is_new & (self._known.instance < instance_of[0])
+        is_over = ~self._known.is_new & (self._known.instance < current)
         self._known = self._known.take(np.flatnonzero(~is_over)).followed_by(new)
 
     def mark(
