@@ -142,13 +142,7 @@ class Comparison:
             sets: distinct attributes.
             is_standing: True for each point that an earlier batch has written; None if there is none.
         """
-        amount = pc.coalesce(points.column("value"), points.column("count").cast(pa.float64()))
-        own = np.flatnonzero(_is_series(points, amount))
-        taken = points.select(LOOKED_AT).take(pa.array(own))
-        columns = {name: taken.column(name) for name in SERIES_ROWS.names if name in taken.schema.names}
-        columns["amount"], columns["amount_sum"] = amount.take(pa.array(own)), taken.column("sum")
-        columns["series_key"] = self._keys.of(taken, set_of[own], sets)
-        rows = batch_of(SERIES_ROWS, len(own), columns)
+        own, taken, rows = _series_rows(points, set_of, sets, self._keys)
         known = len(self._known.instance)
         is_new = np.ones(len(own), dtype=np.bool_) if is_standing is None else ~is_standing[own]
         everything = self._known.followed_by(_Known(rows, instance_of[own], is_new))
@@ -193,7 +187,7 @@ class LastOfSeries:
         waiting: list[RecordBatch] = []
         waiting_rows, enough = 0, _ROWS_AT_ONCE
         for points in batches:
-            waiting.append(_as_series(points, keys))
+            waiting.append(_series_rows(points, *distinct_maps(points.column("attributes")), keys)[2])
             waiting_rows += len(points)
             if waiting_rows >= enough:
                 waiting = [_last_rows(waiting)]
@@ -203,14 +197,17 @@ class LastOfSeries:
             yield _last_rows(waiting)
 
 
-def _as_series(points: RecordBatch, keys: "SeriesKeys") -> RecordBatch:
+def _series_rows(
+    points: RecordBatch, set_of: Indices, sets: Sequence[TextMap], keys: "SeriesKeys"
+) -> tuple[Indices, RecordBatch, RecordBatch]:
+    """The places of the points that are compared, these points, and SERIES of them."""
     amount = pc.coalesce(points.column("value"), points.column("count").cast(pa.float64()))
-    own = points.filter(pa.array(_is_series(points, amount)))
-    columns = {name: own.column(name) for name in SERIES_ROWS.names if name in own.schema.names}
-    columns["amount"] = pc.coalesce(own.column("value"), own.column("count").cast(pa.float64()))
-    columns["amount_sum"] = own.column("sum")
-    columns["series_key"] = keys.of(own, *distinct_maps(own.column("attributes")))
-    return batch_of(SERIES_ROWS, len(own), columns)
+    own = np.flatnonzero(_is_series(points, amount))
+    taken = points.select(LOOKED_AT).take(pa.array(own))
+    columns = {name: taken.column(name) for name in SERIES_ROWS.names if name in taken.schema.names}
+    columns["amount"], columns["amount_sum"] = amount.take(pa.array(own)), taken.column("sum")
+    columns["series_key"] = keys.of(taken, set_of[own], sets)
+    return own, taken, batch_of(SERIES_ROWS, len(own), columns)
 
 
 def _last_rows(batches: list[RecordBatch]) -> RecordBatch:
