@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.dialects import CONSUMERS, JAVA
 from fleet.schemas import CLIENTS, INSTANCE, PUSHES, SENDER, conform
-from fleet.silver.dialect import dialect
+from fleet.silver.dialect import dialect, role_of_all
 from fleet.silver.intervals import silent_after_us
 
 _OF_LAST: Final = (
@@ -23,6 +23,8 @@ _OF_LAST: Final = (
     "push_interval_ms",
     "terminated",
 )
+
+_OF_SENDER: Final = ("sender_seen_at", "sender_push_id", *SENDER.names)
 
 
 def clients(pushes: DataFrame, previous: DataFrame | None, now: datetime) -> DataFrame:
@@ -58,6 +60,8 @@ def clients(pushes: DataFrame, previous: DataFrame | None, now: datetime) -> Dat
         F.col("received_at").alias("first_seen"),
         F.col("received_at").alias("last_seen"),
         F.col("push_id").alias("last_push_id"),
+        F.col("received_at").alias("sender_seen_at"),
+        F.col("push_id").alias("sender_push_id"),
         F.col("terminating").alias("terminated"),
     )
     if previous is not None:
@@ -65,13 +69,11 @@ def clients(pushes: DataFrame, previous: DataFrame | None, now: datetime) -> Dat
     says_more = F.coalesce(*SENDER.names).isNotNull()
     grouped = seen.groupBy(*INSTANCE).agg(
         F.max(F.struct(*_OF_LAST)).alias("last"),
-        F.max(F.when(says_more, F.struct("last_seen", "last_push_id", *SENDER.names))).alias("resource"),
-        F.max_by("role", F.when(F.col("role").isNotNull(), F.struct("last_seen", "last_push_id"))).alias("role"),
+        F.max(F.when(says_more, F.struct(*_OF_SENDER))).alias("sender"),
+        role_of_all().alias("role"),
         F.min("first_seen").alias("first_seen"),
     )
-    known = grouped.select(
-        *INSTANCE, "role", "first_seen", "last.*", *(F.col(f"resource.{name}").alias(name) for name in SENDER.names)
-    )
+    known = grouped.select(*INSTANCE, "role", "first_seen", "last.*", "sender.*")
     return conform(known.withColumn("state", state(now)), CLIENTS)
 
 

@@ -1,10 +1,11 @@
 """Cache of this node's client instances with LRU eviction, expiry, and removal when connections end."""
 
 import itertools
-import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
+
+import structlog
 
 from base.log_limiter import LogLimiter
 from telemetry.instances.expiry_queue import ExpiryQueue
@@ -12,7 +13,7 @@ from telemetry.instances.instance import ClientInstance, InstanceKey, other_send
 from telemetry.instances.register import InstanceRegister
 from telemetry.plugin.api import RequestContext
 
-_logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 MAX_RECALLED: Final = 16
 """Maximum number of a connection's instances that are searched for a client without an id."""
@@ -155,11 +156,11 @@ class InstanceCache:
         self._forget(instance)
         self.evicted += 1
         if self._limiter.admit("eviction", now_ms):
-            _logger.warning(
-                "The cache of client instances is full at %d; %d were evicted before they expired so far: raise "
-                "telemetry.client.instances.max or spread the clients over more nodes",
-                self._max_size,
-                self.evicted,
+            log.warning(
+                "telemetry.instance_cache_full",
+                message="raise telemetry.client.instances.max, or spread the clients over more nodes",
+                instances=self._max_size,
+                evicted=self.evicted,
             )
 
     def _remove(self, instance: ClientInstance) -> None:

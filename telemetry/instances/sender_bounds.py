@@ -6,11 +6,11 @@ that keep to their interval, and first pushes, which do not show that yet, can t
 Times are monotonic [ms].
 """
 
-import logging
 import math
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import structlog
 from cachetools import LRUCache
 
 from base.log_limiter import LogLimiter
@@ -19,7 +19,7 @@ from telemetry.instances.gate import Gate
 from telemetry.plugin.api import RequestContext
 from wire.network import network_of
 
-_logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 BYTES_BURST_S: Final = 8
 """Burst of payload bytes: what the rate allows in this time [s]."""
@@ -134,7 +134,7 @@ class SenderBounds:
             rates = limits.bytes_per_principal, limits.new_instances_per_principal
             allowances.append(_found(self._by_principal, str(context.principal), *rates, now_ms))
         if not all(each.instances.has_token(now_ms) for each in allowances):
-            self._warn("makes new client instances known", "telemetry.max.new.instance.rate.per.*", context, now_ms)
+            self._warn("new client instances", "telemetry.max.new.instance.rate.per.*", context, now_ms)
             return None
         for each in allowances:
             each.instances.left -= TOKEN
@@ -150,13 +150,13 @@ class SenderBounds:
                 continue
             keeps_interval = sender.pushes > 0 and sender.gate.has_waited(push_interval_ms, now_ms)
             if not keeps_interval or not tokens.has_token(now_ms):
-                self._warn("pushes bytes", "telemetry.max.byte.rate.per.*", context, now_ms)
+                self._warn("bytes", "telemetry.max.byte.rate.per.*", context, now_ms)
                 return False
         if sender.pushes or self._first_pushes.has_token(now_ms):
             return True
         has_used_little = all(each.bytes.has_token(now_ms, kept=_LITTLE_USED) for each in sender.allowances)
         if not has_used_little:
-            self._warn("pushes bytes of new client instances", "its part of push.log.retention.bytes", context, now_ms)
+            self._warn("bytes of new client instances", "its part of push.log.retention.bytes", context, now_ms)
         return has_used_little
 
     def take_first(self, payload_bytes: int) -> None:
@@ -167,13 +167,13 @@ class SenderBounds:
         """Logs a refused sender: at most one line per address and minute, and ten per minute in total."""
         if not self._limiter.admit(network_of(context.client_address), now_ms):
             return
-        _logger.warning(
-            "%s (%s) %s faster than %s allows: it is answered THROTTLING_QUOTA_EXCEEDED. If it is a NAT with that many "
-            "clients, raise the limit",
-            context.client_address,
-            context.principal,
-            what,
-            limit,
+        log.warning(
+            "telemetry.sender_over_limit",
+            message="answered THROTTLING_QUOTA_EXCEEDED; if it is a NAT with that many clients, raise the limit",
+            client_address=str(context.client_address),
+            principal=str(context.principal),
+            exceeded=what,
+            limit=limit,
         )
 
 

@@ -1,9 +1,10 @@
 """Hands every accepted push to the receivers of the registered reporters, each kept from disturbing the others."""
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
+
+import structlog
 
 from base.clock import SystemTime, Time
 from base.log_limiter import LogLimiter
@@ -16,7 +17,7 @@ from telemetry.plugin.api import (
     RequestContext,
 )
 
-_logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 ERROR_LOG_INTERVAL_MS: Final = 60_000
 """Time between two log lines about a failing receiver [ms]; every failure is counted."""
@@ -191,11 +192,12 @@ class ClientTelemetryExporterPlugin:
         if self._stats is not None:
             self._stats.record_plugin_error(own, now_ms)
         if registered.limiter.admit("failed", now_ms):
-            _logger.warning(
-                "The metric reporter %s failed, %d times so far; clients are answered all the same: %r",
-                registered.name,
-                registered.errors,
-                error,
+            log.warning(
+                "telemetry.reporter_failed",
+                message="clients are answered all the same",
+                reporter=registered.name,
+                errors=registered.errors,
+                reason=repr(error),
                 exc_info=error if error.__traceback__ is not None and isinstance(error, Exception) else None,
             )
 

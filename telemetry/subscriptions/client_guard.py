@@ -6,12 +6,12 @@ is (re)subscribed, never for a push.
 """
 
 import enum
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
+import structlog
 from cachetools import LRUCache
 
 from telemetry.catalogue.software_version import VersionRange, parse_version, version_of_part
@@ -21,7 +21,7 @@ from telemetry.subscriptions.match import compile_pattern
 from telemetry.subscriptions.resources import ALL_METRICS, EffectiveSubscription
 from telemetry.subscriptions.subscription_id import subscription_checksum
 
-_logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 _MAX_KNOWN_SOFTWARE: Final = 1_024
 """Software names and versions whose rules are cached; beyond that they are looked up each time."""
@@ -192,14 +192,14 @@ class ClientGuard:
             return
         self._logged.add(key)
         rule = next(rule for rule in self._rules if rule.name == rule_name)
-        _logger.log(
-            logging.INFO if rule.action is GuardAction.NOTE or rule.when is GuardWhen.ALL_METRICS else logging.WARNING,
-            "client guard %s (%s) applies to %s %s: %s",
-            rule.name,
-            rule.action.value,
-            software_name[:_LOGGED_CHARACTERS],
-            software_version[:_LOGGED_CHARACTERS],
-            rule.reason,
+        is_minor = rule.action is GuardAction.NOTE or rule.when is GuardWhen.ALL_METRICS
+        (log.info if is_minor else log.warning)(
+            "telemetry.client_guard_applied",
+            rule=rule.name,
+            action=rule.action.value,
+            software_name=software_name[:_LOGGED_CHARACTERS],
+            software_version=software_version[:_LOGGED_CHARACTERS],
+            reason=rule.reason,
         )
 
 

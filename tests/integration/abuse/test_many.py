@@ -59,7 +59,7 @@ def test_any_number_of_instance_ids_from_one_connection_leaves_memory_flat(
         counters = node.status()["telemetry"]["counters"]
         assert counters["instances"] <= instances_max
         assert counters["instances_evicted"] >= ids - instances_max
-    assert node.log.read_text().count("The cache of client instances is full") == 1
+    assert node.log.read_text().count("telemetry.instance_cache_full") == 1
 
 
 @pytest.mark.parametrize("gets", [5_000, pytest.param(100_000, marks=full_size)])

@@ -1,10 +1,10 @@
 """The known-bad-client guard: who is protected, of what is asked instead, and what an operator sees and may change."""
 
-import logging
 import re
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from base.errors import ErrorCode, InvalidConfigError
 from telemetry.codecs import CompressionType
@@ -19,8 +19,8 @@ def rules_for(name, version):
     return [rule.name for rule in SHIPPED if rule.concerns(name, version)]
 
 
-def guard_lines(caplog):
-    return [record.getMessage() for record in caplog.records if record.name == "telemetry.subscriptions.client_guard"]
+def guard_lines(said):
+    return [line for line in said if line["event"] == "telemetry.client_guard_applied"]
 
 
 def asked(make_node, make_client, metrics, **software):
@@ -182,31 +182,32 @@ def test_a_note_changes_nothing_for_the_client(node, make_client):
     assert node.manager.guard_counters()["old"]["subscriptions"] == 1
 
 
-def test_what_was_applied_is_counted_by_rule_and_logged_once_for_a_version(make_node, make_client, caplog):
-    caplog.set_level(logging.WARNING, logger="telemetry.subscriptions.client_guard")
+def test_what_was_applied_is_counted_by_rule_and_logged_once_for_a_version(make_node, make_client):
     node = make_node(subscribed=False)
     node.manager.update_subscription("s", {"metrics": "no.such."})
-    for number in range(3):
-        make_client(node, f"c{number}", **PYTHON_250).get()
-    make_client(node, "java").get()
+    with capture_logs() as said:
+        for number in range(3):
+            make_client(node, f"c{number}", **PYTHON_250).get()
+        make_client(node, "java").get()
     counters = node.manager.guard_counters()
     assert [(name, rule["action"], rule["subscriptions"]) for name, rule in counters.items()] == [
         ("librdkafka-crash", "rewrite", 3)
     ]
-    (line,) = guard_lines(caplog)
-    assert "librdkafka-crash (rewrite) applies to confluent-kafka-python 2.5.0-rdkafka-2.5.0" in line
+    (line,) = guard_lines(said)
+    assert (line["log_level"], line["rule"], line["action"]) == ("warning", "librdkafka-crash", "rewrite")
+    assert (line["software_name"], line["software_version"]) == ("confluent-kafka-python", "2.5.0-rdkafka-2.5.0")
 
 
-def test_a_flood_of_software_versions_is_logged_and_remembered_in_bounded_space(make_node, make_client, caplog):
-    caplog.set_level(logging.WARNING, logger="telemetry.subscriptions.client_guard")
+def test_a_flood_of_software_versions_is_logged_and_remembered_in_bounded_space(make_node, make_client):
     node = make_node(subscribed=False)
     node.manager.update_subscription("s", {"metrics": "no.such."})
-    for number in range(1_500):
-        version = f"1.{number}-rdkafka-2.5.0"
-        client = make_client(node, str(number), client_software_name="x" * 4_000, client_software_version=version)
-        assert client.get().requested_metrics == ALL_OF_KAFKA
-    lines = guard_lines(caplog)
-    assert (len(lines), max(map(len, lines)) < 600) == (256, True)
+    with capture_logs() as said:
+        for number in range(1_500):
+            version = f"1.{number}-rdkafka-2.5.0"
+            client = make_client(node, str(number), client_software_name="x" * 4_000, client_software_version=version)
+            assert client.get().requested_metrics == ALL_OF_KAFKA
+    lines = guard_lines(said)
+    assert (len(lines), max(len(str(line)) for line in lines) < 600) == (256, True)
     assert node.manager.guard_counters()["librdkafka-crash"]["subscriptions"] == 1_500
 
 

@@ -1,10 +1,10 @@
 """Receivers of one's own: both of Kafka's interfaces, and what a bad one may not do."""
 
 import asyncio
-import logging
 import uuid
 
 import pytest
+from structlog.testing import capture_logs
 from support.payloads import metrics_data
 
 from base.errors import ErrorCode, InvalidConfigError
@@ -114,18 +114,18 @@ def test_a_reporter_without_a_receiver_is_not_called(node, client, reporter):
     assert client.answer() is ErrorCode.NONE
 
 
-def test_a_throwing_receiver_reaches_neither_the_client_nor_the_next_receiver(node, client, caplog):
+def test_a_throwing_receiver_reaches_neither_the_client_nor_the_next_receiver(node, client):
     bad, good = Receiving(ValueError("boom")), Receiving()
     node.plugin.add(bad)
     node.plugin.add(good)
     client.get()
-    with caplog.at_level(logging.WARNING):
+    with capture_logs() as said:
         assert client.answer() is ErrorCode.NONE
     assert len(good.calls) == 1
     assert node.manager.plugin_errors() == {"Receiving": 1}
     assert node.sensor("plugin-error-count") == 1
     assert node.sensor("plugin-export-count") == 2  # the good one and the push log
-    assert "boom" in caplog.text
+    assert [(line["event"], line["reason"]) for line in said] == [("telemetry.reporter_failed", "ValueError('boom')")]
 
 
 class Awaiting(Receiving):
@@ -148,16 +148,16 @@ def test_a_receiver_that_could_block_is_isolated_and_a_coroutine_function_is_cal
     assert isolated == ["Receiving", "Exporting"]
 
 
-def test_a_failing_receiver_is_logged_once_a_minute_each(node, client, caplog):
+def test_a_failing_receiver_is_logged_once_a_minute_each(node, client):
     node.plugin.add(Receiving(ValueError("first")))
     node.plugin.add(Exporting(ValueError("second")))
     node.manager.update_subscription("all", {"metrics": "*", "interval.ms": "1000"})
     client.get()
-    with caplog.at_level(logging.WARNING):
+    with capture_logs() as said:
         for _ in range(61):
             assert client.answer() is ErrorCode.NONE
             node.time.sleep(1_000)
-    assert len(caplog.records) == 4
+    assert [line["errors"] for line in said] == [1, 1, 61, 61]
     assert node.manager.plugin_errors() == {"Receiving": 61, "Exporting": 61}
 
 
@@ -172,7 +172,7 @@ def test_a_removed_reporter_is_called_no_more(node, client):
     assert (len(gone.calls), len(stays.calls)) == (0, 1)
 
 
-def test_an_awaitable_is_handed_on_and_its_failure_counted_not_raised(node, client, caplog):
+def test_an_awaitable_is_handed_on_and_its_failure_counted_not_raised(node, client):
     finished = []
 
     async def well():
@@ -190,15 +190,15 @@ def test_an_awaitable_is_handed_on_and_its_failure_counted_not_raised(node, clie
     async def finish():
         await asyncio.gather(*push.awaitables)
 
-    with caplog.at_level(logging.WARNING):
+    with capture_logs() as said:
         asyncio.run(finish())
     assert finished == [True]
-    assert "late boom" in caplog.text
+    assert [line["reason"] for line in said] == ["ValueError('late boom')"]
     assert node.sensor("plugin-error-count") == 1
     assert node.sensor("plugin-export-count") == 1
 
 
-def test_a_cancelled_awaitable_counts_as_failed_and_stays_cancelled(node, client, caplog):
+def test_a_cancelled_awaitable_counts_as_failed_and_stays_cancelled(node, client):
     node.plugin.add(Receiving(lambda: asyncio.sleep(60)))
     client.get()
     [awaitable] = client.push().awaitables
@@ -206,7 +206,7 @@ def test_a_cancelled_awaitable_counts_as_failed_and_stays_cancelled(node, client
     async def cut_off():
         await asyncio.wait_for(awaitable, 0.001)
 
-    with caplog.at_level(logging.WARNING), pytest.raises(TimeoutError):
+    with capture_logs(), pytest.raises(TimeoutError):
         asyncio.run(cut_off())
     assert node.sensor("plugin-error-count") == 1
 

@@ -1,9 +1,9 @@
 """Which client instances a node remembers: connections, expiry, the bound of the cache."""
 
-import logging
 import uuid
 
 import pytest
+from structlog.testing import capture_logs
 
 from base.errors import ErrorCode
 from telemetry.instances.gate import MAX_SEATS
@@ -111,16 +111,17 @@ def test_the_least_recently_used_instance_goes_when_the_cache_is_full(make_node,
     assert node.manager.counters()["instances_evicted"] == 1
 
 
-def test_eviction_warns_at_most_once_in_five_minutes(make_node, make_client, caplog):
+def test_eviction_warns_at_most_once_in_five_minutes(make_node, make_client):
     node = make_node(cache_max_size=1)
-    with caplog.at_level(logging.WARNING):
+    with capture_logs() as said:
         for index in range(10):
             make_client(node, f"c{index}").get()
-        assert len(caplog.records) == 1
-        assert "full at 1" in caplog.text
+        assert [(line["event"], line["instances"], line["evicted"]) for line in said] == [
+            ("telemetry.instance_cache_full", 1, 1)
+        ]
         node.time.sleep(300_000)
         make_client(node, "later").get()
-        assert len(caplog.records) == 2
+        assert [line["evicted"] for line in said] == [1, 10]
     assert node.manager.counters()["instances_evicted"] == 10
 
 

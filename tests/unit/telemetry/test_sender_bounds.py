@@ -1,10 +1,10 @@
 """What all clients of one address or principal may send together."""
 
-import logging
 import sys
 import uuid
 
 import pytest
+from structlog.testing import capture_logs
 
 from base.errors import ErrorCode
 from telemetry.instances.sender_bounds import BYTES_BURST_S, INSTANCES_BURST_S, MAX_SENDERS, SenderBounds, SenderLimits
@@ -139,12 +139,14 @@ def test_addresses_of_one_ipv6_network_share_what_they_may_send(bounded, make_cl
     assert found.count(ErrorCode.NONE) == INSTANCES_BURST_S
 
 
-def test_a_refused_sender_is_named_in_the_log_once_a_minute(bounded, make_client, caplog):
+def test_a_refused_sender_is_named_in_the_log_once_a_minute(bounded, make_client):
     node = bounded(new_instances_per_ip=1)
-    with caplog.at_level(logging.WARNING):
+    with capture_logs() as said:
         for number in range(INSTANCES_BURST_S + 50):
             fresh(node, make_client, number).get()
-    assert [record.message for record in caplog.records if "10.0.0.9" in record.message] == [caplog.messages[-1]]
+    assert [(line["event"], line["client_address"], line["exceeded"]) for line in said] == [
+        ("telemetry.sender_over_limit", "10.0.0.9", "new client instances")
+    ]
 
 
 def test_the_senders_that_are_remembered_are_bounded(client):

@@ -4,37 +4,19 @@ Applications and Kafka Streams may have metrics of their own (KIP-1076), and the
 prefix without any known metric is usually a typo, which would otherwise show only as missing data.
 """
 
-import difflib
-import logging
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from telemetry.catalogue.standard_metrics import KAFKA_PREFIX, is_known_prefix, known_prefixes
+import structlog
 
-_logger = logging.getLogger(__name__)
+from telemetry.catalogue.nearest_prefix import MAX_COMPARED_CHARACTERS, nearest_prefix
+from telemetry.catalogue.standard_metrics import is_known_prefix
 
-_MAX_COMPARED_CHARACTERS: Final = 200
+log = structlog.get_logger(__name__)
+
 _MAX_ADVISED: Final = 32
 """Maximum of unknown prefixes that are compared, over all subscriptions: each takes some 10 ms."""
-_SIMILARITY: Final = 0.6
-
-
-def nearest_prefix(prefix: str) -> str:
-    """Returns the most similar known prefix; empty if none is similar.
-
-    >>> nearest_prefix("producer.node."), nearest_prefix("org.apache.kafka.consumer-fetch-manager")
-    ('org.apache.kafka.producer.node.', 'org.apache.kafka.consumer.fetch.manager')
-    >>> nearest_prefix("org.apache.kafka.prodcuer."), nearest_prefix("com.example.orders.")
-    ('org.apache.kafka.producer.', '')
-    """
-    prefix = prefix[:_MAX_COMPARED_CHARACTERS]
-    written = prefix.lower().replace("-", ".").replace(".metrics", "")
-    for candidate in (written, KAFKA_PREFIX + written.removeprefix("kafka.")):
-        if is_known_prefix(candidate):
-            return candidate
-    close = difflib.get_close_matches(written, known_prefixes(), n=1, cutoff=_SIMILARITY)
-    return close[0] if close else ""
 
 
 class PrefixAdvice:
@@ -63,10 +45,11 @@ class PrefixAdvice:
 
 
 def _warn(name: str, prefix: str, nearest: str) -> None:
-    _logger.warning(
-        "subscription %s asks for %r, and no known client has a metric under that prefix; %s It stays in force, since "
-        "applications and Streams may have metrics of their own (KIP-1076).",
-        name,
-        prefix[:_MAX_COMPARED_CHARACTERS],
-        f"did you mean {nearest}?" if nearest else "fleetgauge metrics lists the known ones.",
+    log.warning(
+        "telemetry.unknown_metric_prefix",
+        message="no known client has a metric under this prefix (fleetgauge metrics lists the known ones); it stays in "
+        "force, since applications and Streams may have metrics of their own (KIP-1076)",
+        subscription=name,
+        prefix=prefix[:MAX_COMPARED_CHARACTERS],
+        nearest=nearest,
     )
