@@ -13,9 +13,14 @@ from support.standing_tables import rows
 from typer.testing import CliRunner
 
 from fleet.cli import app
+from fleet.measures.aggregate import aggregate
+from fleet.measures.merge import merge
 from fleet.pipeline.show import open_table
-from fleet.schemas import POINTS, PUSHES
+from fleet.schemas import POINTS, PUSHES, SENT_POINTS
+from fleet.small_tables import rows as table_of_rows
+from fleet.spark_schema import spark_schema
 from fleet.tables import catalog, delta
+from fleet.tables.maintain import maintain
 from fleet.tables.store import Store
 
 pytestmark = pytest.mark.timeout(900)  # dozens of commits, on a machine that may be busy
@@ -104,3 +109,19 @@ def test_upkeep_compacts_deletes_old_days_and_vacuums(store: Store) -> None:
     again = CliRunner().invoke(app, ["maintain", "--tables", store.root, "--format", "json", *QUICK_SPARK])
     done = json.loads(again.stdout)
     assert (done["points"]["files_before"], done["points"]["files"], done["points"]["deleted"]) == (1, 1, 0)
+
+
+def test_upkeep_makes_partial_wide_rows_of_a_window_one(delta_lake: SparkSession, tmp_path: Path) -> None:
+    store = Store(delta_lake, str(tmp_path / "tables"))
+    columns = "client_instance_id received_at metric_name node_id value"
+    latency = "org.apache.kafka.producer.node.request.latency.avg"
+    parts = [
+        aggregate(table_of_rows(SENT_POINTS, columns, (client, at, latency, 1, value)), 300)
+        for client, at, value in (("one", "12:00:00", 3.0), ("one", "12:01:00", 5.0), ("two", "12:01:00", 7.0))
+    ]
+    for part in parts:
+        store.append(catalog.WINDOWS, delta_lake.createDataFrame(part, spark_schema(catalog.WINDOWS.schema)))
+    maintain(store, keep_from=None, vacuum_after_hours=168, stage=lambda _: None)
+    found = rows(tmp_path / "tables", "windows")
+    assert sorted(map(repr, found)) == sorted(map(repr, merge(parts).to_pylist()))
+    assert len(found) == 4 < sum(part.num_rows for part in parts)

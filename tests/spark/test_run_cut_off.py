@@ -21,9 +21,9 @@ from tests.unit.fleet import dialect_payloads as dialect
 pytestmark = pytest.mark.soak  # minutes
 
 WRITES = (
-    *("rejects", "points", "points corrected", "series", "batches", "pushes", "clients", "activity", "inventory"),
-    *("versions", "metrics"),
-    *("latency", "throttling", "rebalances", "consumers", "runs"),
+    *("rejects", "points", "points corrected", "windows", "series", "batches", "pushes"),
+    *("clients", "activity", "inventory", "versions", "metrics"),
+    *("latency", "throttling", "rebalances", "consumers", "groups", "runs"),
 )
 
 
