@@ -14,6 +14,7 @@ from fleet.measures.catalogue import (
     FAMILIES,
     LAG,
     LAG_OF_CLIENT,
+    MARKED,
     MARKS,
     MEASURES,
     ROLES_OF_NODES,
@@ -434,7 +435,7 @@ def _count(points: _Points, values: _Values, counts: Numbers) -> None:
         has_any = np.zeros(len(points.first), np.bool_)
         has_any[points.push[is_of[points.code]]] = True
         count(f"{family}_pushes", has_any)
-        for mark, rows in marked.items():
+        for mark, rows in marked.items() if family in MARKED else ():
             count(f"{family}_{mark}_points", points.push[rows[is_of[points.code[rows]]]])
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.decode.arrow import Array, Table, pa
-from fleet.measures.catalogue import FAMILIES, MARKS, MEASURES
+from fleet.measures.catalogue import FAMILIES, MARKED, MARKS, MEASURES
 from fleet.schemas import INSTANCE, TIME
 
 Numbers = npt.NDArray[Any]
@@ -38,7 +38,7 @@ COUNTS: Final = (
     "pushes",
     "points",
     *(f"{family}_pushes" for family in FAMILIES),
-    *(f"{family}_{mark}_points" for family in FAMILIES for mark in MARKS),
+    *(f"{family}_{mark}_points" for family in MARKED for mark in MARKS),
     *(measure.column for measure in MEASURES if measure.over in ("samples", "positive")),
 )
 SUMS: Final = tuple(measure.column for measure in MEASURES if measure.over in ("avg", "growth"))

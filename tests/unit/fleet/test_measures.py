@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fleet.decode.rows import POINT_ROWS
 from fleet.measures.aggregate import aggregate, correction
-from fleet.measures.catalogue import FAMILIES, LAG, LAG_OF_CLIENT, MARKS, MEASURES, ROLES_OF_NODES, family_names
+from fleet.measures.catalogue import FAMILIES, LAG, LAG_OF_CLIENT, MARKED, MARKS, MEASURES, ROLES_OF_NODES, family_names
 from fleet.measures.merge import merge
 from fleet.measures.rows import KEY, ROWS
 from telemetry.catalogue.standard_metrics import known_metrics, telemetry_name
@@ -143,7 +143,7 @@ def add_client(row: dict[str, Any], pushes: dict[tuple[Any, ...], list[Point]]) 
         }
         has = [any(each["metric_name"] in of_family and not each["twin"] for each in push) for push in pushes.values()]
         row[f"{family}_pushes"] = sum(has) or None
-        for mark in MARKS:
+        for mark in MARKS if family in MARKED else ():
             row[f"{family}_{mark}_points"] = (
                 sum(
                     bool(each.get(mark)) and each["metric_name"] in of_family & growth and each["topic"] is None
