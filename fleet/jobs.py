@@ -14,7 +14,7 @@ from fleet.gold import frames
 from fleet.gold.inventory import inventory
 from fleet.gold.latency import METRIC_NAMES, overall
 from fleet.measures.aggregate import DAY_S
-from fleet.schemas import INSTANCE, LATENCY_OVERALL
+from fleet.schemas import LATENCY_OVERALL
 from fleet.selection import Selection
 from fleet.silver import points as silver_points
 from fleet.silver import pushes as silver_pushes
@@ -57,9 +57,7 @@ def answer_latency(spark: SparkSession, source: Source, selection: Selection) ->
         source,
         selection,
         lambda checked, tally: silver_points.decode(checked, METRIC_NAMES, tally),
-        lambda decoded: frames.projected_by(
-            frames.partials(silver_points.points(decoded), DAY_S), INSTANCE, overall, LATENCY_OVERALL
-        ),
+        lambda decoded: frames.overall(frames.partials(silver_points.points(decoded), DAY_S), overall, LATENCY_OVERALL),
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 
 from fleet.decode.arrow import RecordBatch, Schema, Table, pa, pc
+from fleet.gold.members import GROUP
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, check_window
 from fleet.measures.merge import merge
 from fleet.measures.rows import ROWS, WINDOW, one
@@ -40,9 +41,14 @@ def projected(rows: DataFrame, project: Callable[[Table], Table], schema: Schema
     return _mapped(rows, project, schema, WINDOW)
 
 
-def projected_by(rows: DataFrame, keys: Iterable[str], project: Callable[[Table], Table], schema: Schema) -> DataFrame:
-    """Wide ROWS -> a table whose rows are made of those that have the same `keys`, which are brought together first."""
-    return _mapped(_together(rows, keys), project, schema, keys)
+def by_group(rows: DataFrame, project: Callable[[Table], Table], schema: Schema) -> DataFrame:
+    """Merged ROWS -> a gold table of consumer groups."""
+    return _mapped(_together(rows.where("group_id is not null"), GROUP), project, schema, GROUP)
+
+
+def overall(rows: DataFrame, project: Callable[[Table], Table], schema: Schema) -> DataFrame:
+    """Partial ROWS, or others of client instances -> a table of clients or links over the whole time."""
+    return _mapped(_together(rows, INSTANCE), project, schema, INSTANCE)
 
 
 def _together(frame: DataFrame, keys: Iterable[str]) -> DataFrame:

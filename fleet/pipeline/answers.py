@@ -18,7 +18,7 @@ from fleet.decode.arrow import Table
 from fleet.gold import frames
 from fleet.gold.inventory import by_day, total
 from fleet.gold.latency import latency
-from fleet.gold.members import GROUP, consumers, groups, rebalances
+from fleet.gold.members import consumers, groups, rebalances
 from fleet.gold.metrics import metrics
 from fleet.gold.throttling import throttling
 from fleet.gold.versions import versions
@@ -75,9 +75,7 @@ class Answers:
         try:
             for table, project in _OF_CLIENTS:
                 self._replace(table, frames.projected(rows, project, table.schema), where)
-            members = rows.where("group_id is not null")
-            of_groups = frames.projected_by(members, GROUP, groups, catalog.GROUPS.schema)
-            self._replace(catalog.GROUPS, of_groups, where)
+            self._replace(catalog.GROUPS, frames.by_group(rows, groups, catalog.GROUPS.schema), where)
         finally:
             rows.unpersist()
 
