@@ -1,9 +1,10 @@
-"""Tables of a few rows and columns, as the examples in docstrings have them: `table` makes one, `show` prints one.
+"""Tables of a few rows and columns, as the examples in docstrings have them: `table` and `rows` make one, `show` prints
+one.
 
 What an example does not give is that of one ordinary client; what is left then is null.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from fleet.decode.arrow import Schema
+from fleet.decode.arrow import Schema, Table, pa
 from fleet.local_rows import local_rows
 from fleet.schemas import TIME
 
@@ -41,8 +42,17 @@ def table(spark: SparkSession, schema: Schema, columns: str, *rows: tuple[Any, .
         columns: names of those that are given, separated by blanks.
         rows: their values; a time as `12:00:30` of one day (UTC).
     """
+    return local_rows(spark, _given(schema, columns, rows), schema)
+
+
+def rows(schema: Schema, columns: str, *values: tuple[Any, ...]) -> Table:
+    """The same in Arrow."""
+    return pa.Table.from_pylist(_given(schema, columns, values), schema=schema)
+
+
+def _given(schema: Schema, columns: str, rows: Iterable[tuple[Any, ...]]) -> list[Mapping[str, Any]]:
     names = columns.split()
-    return local_rows(spark, [_filled(schema, dict(zip(names, row, strict=True))) for row in rows], schema)
+    return [_filled(schema, dict(zip(names, row, strict=True))) for row in rows]
 
 
 def _filled(schema: Schema, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -57,20 +67,25 @@ def _filled(schema: Schema, given: Mapping[str, Any]) -> Mapping[str, Any]:
     return values
 
 
-def show(frame: DataFrame, columns: str) -> None:
+def show(frame: DataFrame | Table, columns: str) -> None:
     """Prints some columns of all rows, which are few, in the order of these columns; null as `-`, times by the hour.
 
     Args:
-        frame: any.
+        frame: any, or a table of Arrow.
         columns: names, separated by blanks.
     """
     names = columns.split()
-    times = [name for name in names if isinstance(frame.schema[name].dataType, T.TimestampType)]
-    texts = frame.select(*names).withColumns({name: F.date_format(name, "HH:mm:ss") for name in times})
-    lines = [names, *sorted([_text(value) for value in row] for row in texts.collect())]
+    lines = [names, *sorted([_text(value) for value in row] for row in _values(frame, names))]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())  # noqa: T201
+
+
+def _values(frame: DataFrame | Table, names: list[str]) -> Iterable[Iterable[Any]]:
+    if not isinstance(frame, DataFrame):
+        return [row.values() for row in frame.select(names).to_pylist()]
+    times = [name for name in names if isinstance(frame.schema[name].dataType, T.TimestampType)]
+    return frame.select(*names).withColumns({name: F.date_format(name, "HH:mm:ss") for name in times}).collect()
 
 
 def _text(value: Any) -> str:
@@ -81,6 +96,8 @@ def _text(value: Any) -> str:
             return "yes" if value else "no"
         case float():
             return f"{value:g}"
+        case datetime():
+            return f"{value:%H:%M:%S}"
         case Row() | list():
             return ",".join(_text(each) for each in value) or "none"
     return str(value)

@@ -6,14 +6,14 @@ latencies hold the time that its application is elsewhere meanwhile, and say lit
 
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, GroupedData, Window
-from pyspark.sql import functions as F  # noqa: N812
+import numpy as np
 
-from fleet.gold.clients import identity_columns, latest_identity
-from fleet.gold.metrics import described
-from fleet.gold.recorded import recorded
-from fleet.gold.windows import DEFAULT_WINDOW_S, with_window
-from fleet.schemas import INSTANCE, LATENCY, LATENCY_OVERALL, SENT_POINTS, conform
+from fleet.decode.arrow import Array, Table, pa
+from fleet.measures.catalogue import BY_COLUMN, ROLES_OF_NODES
+from fleet.measures.merge import merge
+from fleet.measures.rows import Numbers, filled, one
+from fleet.measures.values import Wide, conformed, metrics_by_name
+from fleet.schemas import LATENCY, LATENCY_OVERALL
 from telemetry.catalogue.standard_metrics import telemetry_name
 
 
@@ -25,49 +25,23 @@ class _Time(NamedTuple):
     name: str
 
 
-_BY_NODE: Final = (
-    _Time("producer", "producer-node-metrics", "request-latency"),
-    _Time("consumer", "consumer-node-metrics", "request-latency"),
-)
 _TIMES: Final = (
-    *_BY_NODE,
-    _Time("admin", "admin-client-node-metrics", "request-latency"),
+    *(_Time(role, group, "request-latency") for group, role in ROLES_OF_NODES.items()),
     _Time("producer", "producer-metrics", "request-latency"),
     _Time("producer", "producer-metrics", "record-queue-time"),
     _Time("consumer", "consumer-fetch-manager-metrics", "fetch-latency"),
     _Time("consumer", "consumer-coordinator-metrics", "commit-latency"),
     _Time("share-consumer", "consumer-share-fetch-manager-metrics", "fetch-latency"),
 )
+_LINKS: Final = ("producer", "consumer")
+_POLL: Final = ("poll_idle_ratio_avg", "time_between_poll_avg_ms", "time_between_poll_max_ms")
+_NETWORK_THREAD: Final = "network_thread_poll_avg_ms"
 
-
-def _roles(times: tuple[_Time, ...]) -> dict[str, str]:
-    """By telemetry name."""
-    return {
-        telemetry_name(time.group, f"{time.name}-{statistic}"): time.role
-        for time in times
-        for statistic in ("avg", "max")
-    }
-
-
-_ALL: Final = _roles(_TIMES)
-_OVERALL: Final = _roles(_BY_NODE)
-
-_IDLE, _BETWEEN_AVG, _BETWEEN_MAX, _NETWORK_THREAD = _POLL = tuple(
-    telemetry_name("consumer-metrics", name)
-    for name in (
-        "poll-idle-ratio-avg", "time-between-poll-avg", "time-between-poll-max", "time-between-network-thread-poll-avg",
-    )
-)  # fmt: skip
-
-_POLL_COLUMNS: Final = (
-    "poll_idle_ratio_avg",
-    "time_between_poll_avg_ms",
-    "time_between_poll_max_ms",
-    "network_thread_ms",
+METRIC_NAMES: Final = frozenset(
+    [telemetry_name(f"{role}-node-metrics", f"request-latency-{each}") for role in _LINKS for each in ("avg", "max")]
+    + [name for column in (*_POLL, _NETWORK_THREAD) for name in BY_COLUMN[column].names]
 )
-
-METRIC_NAMES: Final = frozenset((*_OVERALL, *_POLL))
-"""The metrics that `overall` reads; points of others need not be decoded for it."""
+"""The metrics that `overall` needs; points of others need not be decoded for it."""
 
 _LONG_MS: Final = 100
 """Shorter absences from `poll()` are not judged: Kafka measures the idle ratio in whole milliseconds [ms]."""
@@ -76,8 +50,8 @@ _LARGEST_PART: Final = 0.5
 """Of a latency, which the absence from `poll()` has to be able to explain at least."""
 
 
-def latency(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame:
-    """POINTS or SENT_POINTS -> LATENCY: [ms], one row a client instance, metric, broker link and window.
+def latency(rows: Table) -> Table:
+    """Merged ROWS -> LATENCY: [ms], one row a client instance, metric, broker link and window.
 
     `latency_avg_ms` is the mean of the averages that the client reported, `samples` their number, `latency_max_ms`
     the largest maximum. Where nothing was recorded there is no row. Links of one identity (librdkafka has several of
@@ -85,24 +59,45 @@ def latency(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame:
 
     >>> columns = "received_at metric_name node_id coordinator value"
     >>> node = "org.apache.kafka.producer.node.request.latency"
-    >>> points = table(spark, SENT_POINTS, columns, ("12:00:00", f"{node}.avg", 1, False, 3.0),
+    >>> points = rows(POINTS, columns, ("12:00:00", f"{node}.avg", 1, False, 3.0),
     ...     ("12:01:00", f"{node}.avg", 1, False, 5.0), ("12:01:00", f"{node}.max", 1, False, 40.0),
     ...     ("12:06:00", f"{node}.avg", 1, False, None))
-    >>> show(latency(points), "window_start role node_id latency_avg_ms latency_max_ms samples unit")
+    >>> show(latency(aggregate(points, 300)), "window_start role node_id latency_avg_ms latency_max_ms samples unit")
     window_start  role      node_id  latency_avg_ms  latency_max_ms  samples  unit
     12:00:00      producer  1        4               40              2        ms
     """
-    name = F.col("metric_name")
-    rows = with_window(_reported(points, _ALL), window_s).withColumn("metric", F.left(name, F.length(name) - 4))
-    found = _aggregated(rows.groupBy(*INSTANCE, "window_start", "role", "metric", "node_id", "coordinator"))
-    texts = described(F.concat("metric", F.lit(".avg")), _ALL)
-    return conform(
-        found.withColumns({"window_s": F.lit(window_s), "date": F.to_date("window_start"), **texts}), LATENCY
-    )
+    given = Wide(rows)
+    return pa.concat_tables([LATENCY.empty_table(), *(_of_time(given, time) for time in _TIMES)])
 
 
-def overall(points: DataFrame) -> DataFrame:
-    """POINTS or SENT_POINTS -> LATENCY_OVERALL: the same by broker link alone, over all the points at once.
+def _of_time(given: Wide, time: _Time) -> Table:
+    column = time.name.replace("-", "_")
+    average, largest = given.value(f"{column}_avg_ms"), given.value(f"{column}_max_ms")
+    is_known = ~(average.is_null().to_numpy(zero_copy_only=False) & largest.is_null().to_numpy(zero_copy_only=False))
+    chosen = np.flatnonzero(is_known & _has(given, time))
+    metric = telemetry_name(time.group, time.name)
+    known = metrics_by_name()[f"{metric}.avg"]
+    at = pa.array(chosen)
+    columns = given.columns([name for name in LATENCY.names if name in given.rows.schema.names], chosen)
+    columns |= {"latency_avg_ms": average.take(at), "latency_max_ms": largest.take(at)}
+    columns["samples"] = pa.array(given.count(f"{column}_avg_ms_count")[chosen])
+    texts = {"role": time.role, "metric": metric, "unit": known.unit, "meaning": known.quantity}
+    columns |= {name: pa.array([text] * len(chosen), pa.string()) for name, text in texts.items()}
+    return conformed(LATENCY, columns, len(chosen))
+
+
+def _has(given: Wide, time: _Time) -> Numbers:
+    """True for the rows that this time is of."""
+    if time.group in ROLES_OF_NODES:
+        return given.has_role(time.role)
+    found = given.is_client()
+    if time.name == "fetch-latency":  # consumers and share consumers have it, under names of their own
+        found &= (given.count("share_pushes") > 0) == (time.role == "share-consumer")
+    return found
+
+
+def overall(rows: Table) -> Table:
+    """ROWS of any windows -> LATENCY_OVERALL: the same by broker link alone, over the whole time.
 
     `waits_for_poll` is true for links of a Java consumer that was away from `poll()` for 100 ms or more each time on
     average, which explains half of the latency or more: with 1,500 ms between two polls and an idle ratio of 0.05 it
@@ -112,52 +107,48 @@ def overall(points: DataFrame) -> DataFrame:
     >>> consumer = "org.apache.kafka.consumer"
     >>> latency, idle, between = (f"{consumer}.{name}.avg" for name in ("node.request.latency", "poll.idle.ratio",
     ...     "time.between.poll"))
-    >>> points = table(spark, SENT_POINTS, columns, ("one", "java", "12:00:00", latency, 1, False, 900.0),
+    >>> points = rows(POINTS, columns, ("one", "java", "12:00:00", latency, 1, False, 900.0),
     ...     ("one", "java", "12:00:00", idle, None, None, 0.05),
     ...     ("one", "java", "12:00:00", between, None, None, 1500.0),
     ...     ("two", "java", "12:00:00", latency, 1, False, 900.0),
     ...     ("two", "java", "12:00:00", idle, None, None, 0.99),
     ...     ("two", "java", "12:00:00", between, None, None, 1500.0))
-    >>> show(overall(points), "client_instance_id latency_avg_ms time_between_poll_avg_ms waits_for_poll")
+    >>> found = overall(aggregate(points, 300))
+    >>> show(found, "client_instance_id latency_avg_ms time_between_poll_avg_ms waits_for_poll")
     client_instance_id  latency_avg_ms  time_between_poll_avg_ms  waits_for_poll
     one                 900             1500                      yes
     two                 900             1500                      no
     """
-    rows = _reported(points, {**_OVERALL, **dict.fromkeys(_POLL, "consumer")})
-    # Points of poll() have no node: a row of their own a consumer, from which its links take them. One pass for both.
-    links = _aggregated(rows.groupBy(*INSTANCE, "role", "node_id", "coordinator"), *map(_poll_value, _POLL))
-    client = Window.partitionBy(*INSTANCE, "role")
-    found = links.withColumns({name: F.max(name).over(client) for name in _POLL_COLUMNS})
-    away_ms = F.col("time_between_poll_avg_ms") * (1 - F.col("poll_idle_ratio_avg"))
-    explains = away_ms >= F.greatest(F.lit(_LONG_MS), F.col("latency_avg_ms") * _LARGEST_PART)
-    reads_in_poll = (F.col("role") == "consumer") & (F.col("dialect") == "java") & F.col("network_thread_ms").isNull()
-    found = found.where(F.col("node_id").isNotNull()).withColumn("waits_for_poll", reads_in_poll & explains)
-    return conform(found, LATENCY_OVERALL)
+    given = Wide(merge([_without_windows(rows)]))
+    is_known = given.value("request_latency_avg_ms").is_valid().to_numpy(zero_copy_only=False)
+    is_known |= given.value("request_latency_max_ms").is_valid().to_numpy(zero_copy_only=False)
+    is_link = np.logical_or.reduce([given.has_role(role) for role in _LINKS])
+    is_link &= one(given.rows["node_id"]).is_valid().to_numpy(zero_copy_only=False)
+    links = np.flatnonzero(is_known & is_link)
+    columns = given.columns(
+        [name for name in (*LATENCY_OVERALL.names, "dialect") if name in given.rows.schema.names], links
+    )
+    columns |= {
+        f"latency_{each}_ms": given.value(f"request_latency_{each}_ms").take(pa.array(links)) for each in ("avg", "max")
+    }
+    columns["samples"] = pa.array(given.count("request_latency_avg_ms_count")[links])
+    is_consumer = given.has_role("consumer")[links]
+    client = given.client_of()[links]
+    of_consumer = pa.array(client, mask=~is_consumer | (client < 0))
+    columns |= {name: given.value(name).take(of_consumer) for name in (*_POLL, _NETWORK_THREAD)}
+    columns["waits_for_poll"] = _waits_for_poll(columns, is_consumer)
+    return conformed(LATENCY_OVERALL, columns, len(links))
 
 
-def _poll_value(name: str) -> Column:
-    value = F.when(F.col("metric_name") == name, F.col("value"))
-    statistic = F.max if name == _BETWEEN_MAX else F.avg
-    return statistic(value).alias(dict(zip(_POLL, _POLL_COLUMNS, strict=True))[name])
+def _without_windows(rows: Table) -> Table:
+    at = rows.schema.get_field_index("window_start")
+    return rows.set_column(at, rows.schema.field(at), pa.nulls(rows.num_rows, rows.schema.field(at).type))
 
 
-def _reported(points: DataFrame, roles: dict[str, str]) -> DataFrame:
-    """The points of these metrics where something was recorded, with their `role`."""
-    role = F.create_map(*(F.lit(text) for pair in roles.items() for text in pair))[F.col("metric_name")]
-    ours = conform(points, SENT_POINTS).where(F.col("metric_name").isin(sorted(roles)))
-    return ours.where(recorded(F.col("value")).isNotNull()).withColumn("role", role)
-
-
-def _aggregated(grouped: GroupedData, *others: Column) -> DataFrame:
-    average = _of("avg")
-    return grouped.agg(
-        latest_identity(),
-        F.avg(average).alias("latency_avg_ms"),
-        F.max(_of("max")).alias("latency_max_ms"),
-        F.count(average).alias("samples"),
-        *others,
-    ).select("*", *identity_columns())
-
-
-def _of(statistic: str) -> Column:
-    return F.when(F.col("metric_name").endswith(f".{statistic}"), F.col("value"))
+def _waits_for_poll(columns: dict[str, Array], is_consumer: Numbers) -> Array:
+    numbers = {name: filled(columns[name], np.nan) for name in (*_POLL, _NETWORK_THREAD, "latency_avg_ms")}
+    away_ms = numbers["time_between_poll_avg_ms"] * (1 - numbers["poll_idle_ratio_avg"])
+    explains = away_ms >= np.fmax(_LONG_MS, numbers["latency_avg_ms"] * _LARGEST_PART)
+    is_java = np.array([dialect == "java" for dialect in columns["dialect"].to_pylist()], np.bool_)
+    reads_in_poll = is_consumer & is_java & np.isnan(numbers[_NETWORK_THREAD])
+    return pa.array(reads_in_poll & explains, mask=reads_in_poll & np.isnan(away_ms))

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from fleet.gold.consumers import consumers
 from fleet.gold.inventory import by_day, total
-from fleet.gold.latency import latency
+from fleet.gold.latency_windows import latency
 from fleet.gold.metrics import metrics
 from fleet.gold.rebalances import rebalances
 from fleet.gold.throttling import throttling

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 import fleet.gold
 import fleet.silver
 from fleet import schemas
-from fleet.small_tables import show, table
+from fleet.measures.aggregate import aggregate
+from fleet.small_tables import rows, show, table
 
 MODULES = sorted(
     module.name
@@ -24,7 +25,7 @@ SCHEMAS = {name: value for name, value in vars(schemas).items() if isinstance(va
 
 
 def examples(module: str, spark: SparkSession) -> list[doctest.DocTest]:
-    names = {"spark": spark, "table": table, "show": show, **SCHEMAS}
+    names = {"spark": spark, "table": table, "rows": rows, "aggregate": aggregate, "show": show, **SCHEMAS}
     found = importlib.import_module(module)
     return [each for each in doctest.DocTestFinder().find(found, extraglobs=names) if each.examples]
 

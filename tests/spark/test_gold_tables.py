@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fleet.gold.consumers import consumers
-from fleet.gold.latency import latency
+from fleet.gold.latency_windows import latency
 from fleet.gold.throttling import throttling
 from fleet.gold.windows import with_window
 from fleet.schemas import POINTS, PUSHES, SENT_POINTS

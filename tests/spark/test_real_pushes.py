@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.gold.consumers import consumers
 from fleet.gold.inventory import inventory
-from fleet.gold.latency import latency
+from fleet.gold.latency_windows import latency
 from fleet.gold.metrics import metrics
 from fleet.gold.rebalances import rebalances
 from fleet.gold.throttling import throttling
