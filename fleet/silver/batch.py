@@ -125,7 +125,7 @@ Packed = Literal["counted", "marked", "series", "late", "corrected_from", "corre
 
 
 def unpack(packed: DataFrame, column: Packed) -> DataFrame:
-    """What is in one of the columns of PACKED: PACKED -> COUNTED with the rows set aside, POINTS, SERIES or CHECKED.
+    """What is in one of the columns: PACKED -> COUNTED with the rows set aside, -> POINTS, -> SERIES, or -> CHECKED.
 
     >>> from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
     >>> def total(value):
