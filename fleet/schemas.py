@@ -98,17 +98,22 @@ SENDER: Final = _schema(
 )
 """What a client says of itself in its payload (KIP-714, Client telemetry labels); null in a heartbeat."""
 
+_ROLE: Final = _schema(("role", pa.string()))
+
 _COUNTED_PUSH: Final = _joined(
     [field for field in PUSH_RECORD if field.name != "metrics"],
     SENDER,
+    _ROLE,
     _schema(("heartbeat", pa.bool_()), ("points", pa.int64())),
 )
 
 PUSHES: Final = _joined(_COUNTED_PUSH, _DIALECT, _DATE)
 """One row a push, heartbeats too, repeats dropped.
 
-`points` counts its data points; `client_rack` to `transactional_id` are what its payload says of the client; `dialect`
-is `java`, `librdkafka`, `franz-go`, or null where the software's name tells none; `date` is that of receipt (UTC).
+`points` counts its data points; `client_rack` to `transactional_id` are what its payload says of the client; `role` is
+`producer`, `consumer`, `share-consumer`, `admin` or `streams` by its metrics' names, null where they tell none;
+`dialect` is `java`, `librdkafka`, `franz-go`, or null where the software's name tells none; `date` is that of receipt
+(UTC).
 """
 
 COUNTED: Final = _joined(_COUNTED_PUSH, _ORIGIN, _REASON, _PAYLOAD)
@@ -287,6 +292,7 @@ CLIENTS: Final = _joined(
     _DIALECT,
     _schema(("client_source_address", pa.string()), ("client_source_port", pa.int32())),
     SENDER,
+    _ROLE,
     _schema(
         ("sender_seen_at", TIME),
         ("sender_push_id", pa.string()),
@@ -300,8 +306,10 @@ CLIENTS: Final = _joined(
 )
 """One row a client instance, with what its latest push said.
 
-`state` is `ended` after a terminating push, `silent` when nothing came for three intervals and a minute at least, else
-`live`.
+The labels are of the latest push that has any, `sender_push_id`; `role` is told by all its pushes
+(`silver.dialect.role_of_all`). `state` is `ended` after a terminating push; when nothing came for three intervals and a
+minute at least, `gone` for a kind of client that may end without a terminating push (`dialects.says_when_it_ends`) and
+`silent` for the others; else `live`.
 """
 
 ACTIVITY: Final = _joined(
@@ -314,6 +322,7 @@ ACTIVITY: Final = _joined(
         ("push_interval_ms", pa.int32()),
         ("terminated", pa.bool_()),
         ("group_id", pa.string()),
+        ("role", pa.string()),
         ("receiver_node_ids", pa.list_(pa.int32())),
         ("pushes", pa.int64()),
         ("heartbeats", pa.int64()),
@@ -338,6 +347,7 @@ INVENTORY: Final = _joined(
         ("last_seen", TIME),
         ("terminated", pa.bool_()),
         ("group_id", pa.string()),
+        ("role", pa.string()),
         ("push_interval_ms", pa.int32()),
         ("state", pa.string()),
     ),
@@ -353,6 +363,7 @@ VERSIONS: Final = _schema(
     ("clients", pa.int64()),
     ("live", pa.int64()),
     ("silent", pa.int64()),
+    ("gone", pa.int64()),
     ("ended", pa.int64()),
     ("first_seen", TIME),
     ("last_seen", TIME),

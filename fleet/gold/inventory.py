@@ -9,6 +9,7 @@ import numpy as np
 from fleet.decode.arrow import Array, Table, pa, pc
 from fleet.measures.rows import Numbers, codes, filled, numbered, one, rank_of, time_column, times
 from fleet.schemas import ACTIVITY, INSTANCE, INVENTORY, PUSHES, TIME, conform
+from telemetry.catalogue.standard_metrics import ROLE_PREFIXES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,8 +76,16 @@ def merged(rows: Table, by: Sequence[str] = INSTANCE) -> Table:
     for name in _COUNTS:
         found[name] = pa.array(np.add.reduceat(filled(rows[name], 0)[order], begins))
     found["first_seen"] = time_column(np.minimum.reduceat(times(rows["first_seen"])[order], begins))
+    found["role"] = _role_of_all(one(rows["role"]), order, begins)
     found["receiver_node_ids"] = _distinct(one(rows["receiver_node_ids"]), group_of, count)
     return pa.table([found[name].cast(SEEN.field(name).type) for name in SEEN.names], schema=SEEN)
+
+
+def _role_of_all(roles: Array, order: Numbers, begins: Numbers) -> Array:
+    """`silver.dialect.role_of_all` of each group."""
+    known = pa.array(list(ROLE_PREFIXES), pa.string())
+    last = np.maximum.reduceat(filled(pc.index_in(roles, value_set=known), -1)[order], begins)
+    return known.take(pa.array(last, mask=last < 0))
 
 
 def _distinct(lists: Array, group_of: Numbers, count: int) -> Array:
@@ -93,8 +102,8 @@ def inventory(rows: Table) -> Table:
     """SEEN of whole clients -> INVENTORY: one row a client instance; `state` is null.
 
     Client id, software, address, port and interval are those of its latest push, since clients change connections; the
-    group is that of its latest push that names one. `terminated` says that its latest push was a terminating one: the
-    client closed in order.
+    group is that of its latest push that names one, the role as in CLIENTS. `terminated` says that its latest push was
+    a terminating one: the client closed in order.
 
     >>> columns = "client_instance_id client_id received_at points heartbeat terminating"
     >>> pushes = rows(PUSHES, columns, ("one", "billing", "12:00:00", 110, False, False),

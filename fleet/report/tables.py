@@ -109,6 +109,7 @@ TABLES: Final[Mapping[str, TableForm]] = {
         columns={
             "client instance id": _plain("client_instance_id"),
             "client id": _plain("client_id"),
+            "role": _plain("role"),
             "software": _SOFTWARE,
             "principal": _plain("principal"),
             "cluster": _plain("cluster_id"),
@@ -120,7 +121,7 @@ TABLES: Final[Mapping[str, TableForm]] = {
             "terminated": lambda row: "yes" if row["terminated"] else "no",
         },
         order=(Key("last_seen", descending=True), Key("client_id"), Key("client_instance_id"), Key("cluster_id")),
-        least=("cluster", "first seen (UTC)", "principal", "source", "points", "terminated", "software"),
+        least=("cluster", "role", "first seen (UTC)", "principal", "source", "points", "terminated", "software"),
     ),
     # LATENCY_OVERALL, the slowest first; behind them the links whose latency is the consumer's own.
     "latency": TableForm(

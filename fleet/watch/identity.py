@@ -7,7 +7,9 @@ from typing import Any, Final
 from fleet.decode.arrow import pa
 from fleet.schemas import TIME
 
-SAID_BY_PAYLOADS: Final = ("client_rack", "group_id", "group_instance_id", "group_member_id", "transactional_id")
+SAID_BY_PAYLOADS: Final = (
+    "client_rack", "group_id", "group_instance_id", "group_member_id", "transactional_id", "role",
+)  # fmt: skip
 """What a client says of itself in some payloads and not in others: the latest that is known counts."""
 
 IDENTITY: Final = (

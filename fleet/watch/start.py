@@ -8,16 +8,20 @@ from pyspark.sql import SparkSession
 
 from fleet.errors import TableError
 from fleet.pipeline.files import exists
+from fleet.schemas import INSTANCE
 from fleet.spark_errors import what_failed
 
 _NAME: Final = "watched_since"
+_KEY: Final = " ".join(INSTANCE)
+"""Second line of the file: the columns that the state is kept by."""
 
 
 def remember_start(spark: SparkSession, checkpoint: str, since: datetime) -> datetime:
     """`since`, or what an earlier start of the same checkpoint said.
 
     Raises:
-        TableError: the checkpoint's directory cannot be written to, or holds something else.
+        TableError: the checkpoint's directory cannot be written to, or holds something else, as the state of an earlier
+            release, which did not keep clusters apart.
     """
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
@@ -28,12 +32,18 @@ def remember_start(spark: SparkSession, checkpoint: str, since: datetime) -> dat
             stream = system.open(path)
             reader = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, "UTF-8"))
             try:
-                return datetime.fromisoformat(reader.readLine() or "").astimezone(UTC)
+                remembered, key = datetime.fromisoformat(reader.readLine() or "").astimezone(UTC), reader.readLine()
             finally:
                 reader.close()
+            if key != _KEY:
+                raise TableError(
+                    f"the checkpoint {checkpoint} is of an earlier release, which did not keep clusters apart: remove "
+                    "it, and the watch begins anew"
+                )
+            return remembered
         written = system.create(path, False)
         try:
-            written.write(bytearray(since.isoformat().encode()))
+            written.write(bytearray(f"{since.isoformat()}\n{_KEY}\n".encode()))
         finally:
             written.close()
     except Py4JJavaError as error:
