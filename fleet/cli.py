@@ -1,10 +1,9 @@
 """`fleetgauge fleet ...`: questions to a landing zone or topic, answered at once. Also `python -m fleet.cli`.
 
-PySpark is loaded only when a command runs, so that help is quick and its absence is one sentence.
+What a command needs is loaded only when it runs, so that help is quick and its absence is one sentence.
 """
 
 import sys
-from functools import partial
 from typing import Any
 
 import typer
@@ -20,8 +19,8 @@ from fleet.cli_options import (
     KafkaJars,
     KafkaOptions,
     Limit,
-    Master,
     Metric,
+    OptionalMaster,
     Output,
     ShowProgress,
     Since,
@@ -32,16 +31,19 @@ from fleet.cli_options import (
     needs_extra,
     said_in_a_sentence,
     selection,
+    sentences,
 )
 from fleet.cli_tables import maintain, run, show
 from fleet.cli_watch import watch
+from fleet.metric_names import advice
 from fleet.report.form import Format
 from fleet.topic.source import parse_source
 from terminal.options import HELP, Columns, Command
 
 app = typer.Typer(
     name="fleet",
-    help="Analyse the client fleet from a landing zone or a Kafka topic with PySpark (needs Java 17 or 21).",
+    help="Analyse the client fleet from a landing zone, a Kafka topic or standing tables. Tables and small zones are "
+    "read at once; run, maintain, watch, topics and large zones need PySpark and Java 17 or 21.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     context_settings=HELP,
@@ -68,7 +70,7 @@ def inventory(
     output: Output = None,
     limit: Limit = DEFAULT_LIMIT,
     columns: Columns = None,
-    master: Master = "local[*]",
+    master: OptionalMaster = None,
     progress: ShowProgress = None,
     spark_log_level: SparkLog = "OFF",
 ) -> None:
@@ -99,11 +101,11 @@ def summary(
     form: Form = Format.TABLE,
     output: Output = None,
     limit: Limit = DEFAULT_LIMIT,
-    master: Master = "local[*]",
+    master: OptionalMaster = None,
     progress: ShowProgress = None,
     spark_log_level: SparkLog = "OFF",
 ) -> None:
-    """Inventory and latency one after the other, in one start of Spark, and how many pushes could not be read.
+    """Inventory and latency one after the other, and how many pushes could not be read.
 
     With --output every row is also written there, to `inventory` and `latency`, in the form of --format.
 
@@ -128,7 +130,7 @@ def latency(
     output: Output = None,
     limit: Limit = DEFAULT_LIMIT,
     columns: Columns = None,
-    master: Master = "local[*]",
+    master: OptionalMaster = None,
     progress: ShowProgress = None,
     spark_log_level: SparkLog = "OFF",
 ) -> None:
@@ -158,7 +160,7 @@ def points(
     output: Output = None,
     limit: Limit = DEFAULT_LIMIT,
     columns: Columns = None,
-    master: Master = "local[*]",
+    master: OptionalMaster = None,
     progress: ShowProgress = None,
     spark_log_level: SparkLog = "OFF",
 ) -> None:
@@ -185,7 +187,7 @@ def rejects(
     output: Output = None,
     limit: Limit = DEFAULT_LIMIT,
     columns: Columns = None,
-    master: Master = "local[*]",
+    master: OptionalMaster = None,
     progress: ShowProgress = None,
     spark_log_level: SparkLog = "OFF",
 ) -> None:
@@ -205,9 +207,10 @@ def _run(command: str, options: dict[str, Any]) -> None:
 def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
     selected = selection(options)
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
-    with needs_extra("spark"):
-        from fleet import jobs
-        from fleet.report.run import Request, run, summarise
+    with needs_extra("tables"):
+        from fleet.questions import question
+        from fleet.report.request import Request
+        from fleet.report.run import run, summarise
     request = Request(
         title=command,
         source=source,
@@ -220,13 +223,12 @@ def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
         show_progress=options["progress"],
         spark_log_level=options["spark_log_level"],
     )
+    if unknown := advice(options.get("metric", "")):
+        sentences(notes)(unknown)
     if command == "summary":
-        parts = {"inventory": jobs.answer_inventory, "latency": jobs.answer_latency}
+        parts = {name: question(name) for name in ("inventory", "latency")}
         return summarise(request, selected, parts, out=sys.stdout, notes=notes)
-    job = getattr(jobs, f"answer_{command}")
-    if "metric" in options:
-        job = partial(job, metric_prefix=options["metric"])
-    return run(request, selected, job, out=sys.stdout, notes=notes)
+    return run(request, selected, question(command, options.get("metric", "")), out=sys.stdout, notes=notes)
 
 
 def main() -> None:

@@ -57,6 +57,14 @@ KafkaJars = Annotated[
     ),
 ]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], local[2], spark://host:port, yarn, ...")]
+OptionalMaster = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        help="Where Spark runs: local[*], local[2], spark://host:port, yarn, ... Without it Spark is used only for "
+        "topics, for zones elsewhere and for those of more than 512 MiB.",
+    ),
+]
 Form = Annotated[Format, typer.Option("--format", "-f", help="JSON is one object a line.")]
 SummaryForm = Annotated[SummaryFormat, typer.Option("--format", "-f", help="Lines for people, or JSON objects.")]
 Output = Annotated[

@@ -1,9 +1,8 @@
-"""The jobs behind the commands: read -> pure transforms -> a frame and what was counted on the way.
+"""The questions on Spark: read -> the steps of `fleet.questions` on the executors -> a frame and what was counted.
 
 What is counted is known once the frame has been acted on, in the same pass.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,22 +10,19 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.decode.tally import RejectTally
 from fleet.gold import frames
-from fleet.gold.inventory import inventory
-from fleet.gold.latency import METRIC_NAMES, overall
-from fleet.measures.aggregate import DAY_S
-from fleet.schemas import LATENCY_OVERALL
+from fleet.questions import Question
+from fleet.schemas import conform
 from fleet.selection import Selection
-from fleet.silver import points as silver_points
 from fleet.silver import pushes as silver_pushes
-from fleet.silver.rejects import rejects as silver_rejects
 from fleet.sources import Source, read_bronze
+from fleet.spark_schema import spark_schema
 
 _FEW_REPEATS = 100_000  # 100 B each at most: what may well be broadcast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A job's result, not yet computed.
+class SparkAnswer:
+    """A question's answer, not yet computed.
 
     Attributes:
         frame: the rows, in no order.
@@ -39,60 +35,14 @@ class Answer:
     repeats: int
 
 
-def answer_inventory(spark: SparkSession, source: Source, selection: Selection) -> Answer:
-    """INVENTORY of a landing zone or topic."""
-    return _answer(
-        spark,
-        source,
-        selection,
-        silver_points.count,
-        lambda counted: inventory(silver_pushes.pushes(counted)),
-    )
-
-
-def answer_latency(spark: SparkSession, source: Source, selection: Selection) -> Answer:
-    """LATENCY_OVERALL of a landing zone or topic."""
-    return _answer(
-        spark,
-        source,
-        selection,
-        lambda checked, tally: silver_points.decode(checked, METRIC_NAMES, tally),
-        lambda decoded: frames.overall(frames.partials(silver_points.points(decoded), DAY_S), overall, LATENCY_OVERALL),
-    )
-
-
-def answer_points(spark: SparkSession, source: Source, selection: Selection, metric_prefix: str = "") -> Answer:
-    """SENT_POINTS of a landing zone or topic, those of metrics whose names begin with `metric_prefix`."""
-    return _answer(
-        spark,
-        source,
-        selection,
-        lambda checked, tally: silver_points.decode(checked, tally=tally),
-        lambda decoded: silver_points.points(decoded).where(F.col("metric_name").startswith(metric_prefix)),
-    )
-
-
-def answer_rejects(spark: SparkSession, source: Source, selection: Selection) -> Answer:
-    """REJECTS of a landing zone or topic."""
-    return _answer(
-        spark,
-        source,
-        selection,
-        silver_points.count,
-        silver_rejects,
-    )
-
-
-def _answer(
-    spark: SparkSession,
-    source: Source,
-    selection: Selection,
-    decode: Callable[[DataFrame, RejectTally], DataFrame],
-    analyse: Callable[[DataFrame], DataFrame],
-) -> Answer:
+def answer(spark: SparkSession, asked: Question, source: Source, selection: Selection) -> SparkAnswer:
+    """The answer from a landing zone or topic."""
     checked, repeats = read_pushes(spark, source, selection)
     rejects = RejectTally(spark)
-    return Answer(frame=analyse(decode(checked, rejects)), rejects=rejects, repeats=repeats)
+    rows = checked.mapInArrow(asked.step(rejects), spark_schema(asked.partial))
+    if asked.finish is not None:
+        rows = frames.overall(rows, asked.finish, asked.schema)
+    return SparkAnswer(frame=conform(rows, asked.schema), rejects=rejects, repeats=repeats)
 
 
 def read_pushes(spark: SparkSession, source: Source, selection: Selection) -> tuple[DataFrame, int]:

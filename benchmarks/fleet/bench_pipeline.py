@@ -47,10 +47,11 @@ from benchmarks.fleet.generate_landing import Size, generate
 from fleet.bronze import read_landing
 from fleet.decode.rows import POINT_ROWS
 from fleet.decode.stage import DecodePoints
-from fleet.schemas import CHECKED
+from fleet.schemas import CHECKED, DECODED
 from fleet.session import SessionSettings, start_session
 from fleet.silver import batch as silver
-from fleet.silver import points, pushes
+from fleet.silver import pushes
+from fleet.spark_schema import spark_schema
 from fleet.tables import catalog
 from fleet.tables.parquet_files import WriteFiles
 
@@ -102,7 +103,7 @@ def decode_part(work: Path, count: int, rounds: int) -> Rows:
     files = WriteFiles(directory=str(out / "points"), schema=POINT_ROWS, statistics_of=catalog.POINTS.indexed)
 
     def decoded() -> DataFrame:
-        return points.points(points.decode(checked(spark, zone)))
+        return checked(spark, zone).mapInArrow(DecodePoints(None, None), spark_schema(DECODED))
 
     ways: dict[str, tuple[Callable[[], object], Path]] = {
         "udf": (lambda: nowhere(checked(spark, tenth).select(F.inline(udf("metrics")))), tenth),

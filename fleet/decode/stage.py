@@ -6,7 +6,7 @@ own form, and `Unpack` hands them out again, a table at a time.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from fleet.decode.arrow import Array, RecordBatch, pa, pc
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import CountedPayloads, count, decode
 from fleet.decode.rows import COUNTED_ROWS, DECODED_ROWS, counted_rows, decoded_rows, reject_rows
-from fleet.decode.tally import RejectTally
 from fleet.dialects import Sender
 from fleet.workers import forget_archives
 
@@ -26,12 +25,19 @@ MAX_CHUNK_ROWS: Final = 4096
 """Pushes that are decoded at once."""
 
 
+class Tally(Protocol):
+    """Counts what is set aside."""
+
+    def add(self, rejects: int) -> None:
+        """What one pass over pushes set aside in all."""
+
+
 @dataclass(frozen=True, slots=True)
 class DecodePoints:
     """CHECKED -> DECODED; with `metric_names` only the points of these metrics."""
 
     metric_names: frozenset[str] | None
-    tally: RejectTally | None
+    tally: Tally | None
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One or more batches out for each chunk of pushes in."""
@@ -54,7 +60,7 @@ class DecodePoints:
 class CountPoints:
     """CHECKED -> COUNTED."""
 
-    tally: RejectTally | None
+    tally: Tally | None
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One or two batches out for each chunk of pushes in."""

@@ -50,8 +50,7 @@ def standing(points: DataFrame, late: DataFrame) -> tuple[DataFrame, DataFrame]:
     at, horizon = F.col("received_at"), F.lit(_HORIZON)
     is_before = (at < F.col("first")) & (at > F.col("first") - horizon)
     is_after = (at >= F.col("first")) & (at < F.col("last") + horizon)
-    columns = [*INSTANCE, *(name for name in LOOKED_AT if name not in INSTANCE)]
-    before = stand(first - _HORIZON, last, is_before, columns)
+    before = stand(first - _HORIZON, last, is_before, LOOKED_AT)
     after = stand(first, last + _HORIZON, is_after, POINTS.names)
     return before.mapInArrow(LastOfSeries(), SERIES), after
 

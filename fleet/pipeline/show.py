@@ -89,7 +89,7 @@ def show(request: ShowRequest, out: TextIO) -> None:
         if request.form is Format.TABLE:
             form, order = text_form(found.schema, request.columns)
             total = found.count(where)
-            print_table(out, found.first(where, order, request.limit), form, total)
+            print_table(out, found.first(where, order, request.limit), total, form=form)
             return
         rows = Rows(schema=found.schema, batches=found.batches(found.query("*", where)))
         if request.output is not None:

@@ -63,14 +63,14 @@ def _in_order(table: Table, order: Iterable[Key]) -> Table:
     return table.take(pc.sort_indices(pa.table(columns), sort_keys=keys)) if keys else table
 
 
-def print_table(out: TextIO, rows: Sequence[Row], form: TableForm, total: int, *, width: int | None = None) -> None:
+def print_table(out: TextIO, rows: Sequence[Row], total: int, *, form: TableForm, width: int | None = None) -> None:
     """Rows as a table, as wide as the terminal at most; says how many more there are.
 
     Args:
         out: where it goes; what is no terminal is as wide as the table needs.
         rows: the first of them.
-        form: the table that they are of.
         total: rows that there are altogether.
+        form: the table that they are of.
         width: of the terminal [characters]; by default as it says itself.
     """
     console = wide_console(out, width=width)

@@ -139,8 +139,8 @@ Packed = Literal["counted", "marked", "windows", "series", "late", "corrected_fr
 
 
 def unpack(packed: DataFrame, column: Packed) -> DataFrame:
-    """What is in one of the columns of PACKED: PACKED -> COUNTED with the rows set aside, POINTS, wide rows, SERIES or
-    CHECKED.
+    """What is in one of the columns: PACKED -> COUNTED with the rows set aside, -> POINTS, -> wide rows,
+    -> SERIES, or -> CHECKED.
 
     >>> from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
     >>> def total(value):

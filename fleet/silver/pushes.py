@@ -4,16 +4,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.schemas import BRONZE, CHECKED, COUNTED, PUSH_RECORD, PUSHES, conform
+from fleet.silver.check import FORMS, PRESENT
 from fleet.silver.dialect import dialect
 from telemetry.push_record import SCHEMA_VERSION
 
-_PUSH_ID = r"\A[0-9a-f]{32}\z"
-_INSTANCE_ID = r"\A[A-Za-z0-9_-]{22}\z"
 _ROW = ("source_file", "source_row")
 
 
 def check(bronze: DataFrame) -> DataFrame:
-    """BRONZE -> CHECKED: `reason` says why a row is set aside; null for a good one.
+    """BRONZE -> CHECKED, as `fleet.silver.check` does it: `reason` says why a row is set aside; null for a good one.
 
     A `cluster_id` that is not known becomes '', since it is part of every key.
     """
@@ -28,10 +27,8 @@ def _reason() -> Column:
         F.col("fault"),
         F.when(F.col("schema_version").isNull(), F.lit("schema_version is null")),
         F.when(F.col("schema_version") > SCHEMA_VERSION, newer),
-        _unless_matches("push_id", _PUSH_ID, "32 lower-case hex digits"),
-        _unless_matches("client_instance_id", _INSTANCE_ID, "22 characters of URL-safe base64"),
-        F.when(F.col("received_at").isNull(), F.lit("received_at is null")),
-        F.when(F.col("metrics").isNull(), F.lit("metrics is null")),
+        *(_unless_matches(*rule) for rule in FORMS),
+        *(F.when(F.col(name).isNull(), F.lit(f"{name} is null")) for name in PRESENT),
     )
 
 

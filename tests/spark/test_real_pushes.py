@@ -10,14 +10,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from fleet import jobs
 from fleet.decode.arrow import Schema, Table
 from fleet.gold import frames, latency, members, throttling
-from fleet.gold.inventory import inventory
+from fleet.gold.inventory import by_day, total
 from fleet.gold.metrics import metrics
 from fleet.gold.versions import versions
-from fleet.jobs import answer_latency, read_pushes
-from fleet.report.output import take_first
-from fleet.report.tables import latency_table
+from fleet.jobs import read_pushes
+from fleet.questions import question
+from fleet.report.spark_output import take_first
+from fleet.report.tables import TABLES
 from fleet.schemas import CONSUMERS, LATENCY, REBALANCES, THROTTLING
 from fleet.selection import Selection
 from fleet.silver import batch as silver
@@ -241,12 +243,11 @@ def test_a_quiet_client_is_silent_only_where_its_kind_says_when_it_ends(spark: S
         "librdkafka-newest-consumer": ("consumer", "ended"),
         "franz-go-1.22.2": ("producer", "ended"),
     }
-    for table in (inventory(pushes, AN_HOUR_LATER), clients(pushes, None, AN_HOUR_LATER)):
+    for table in (total(by_day(pushes), AN_HOUR_LATER), clients(pushes, None, AN_HOUR_LATER)):
         assert {name: (row.role, row.state) for name, row in by_client(table).items()} == expected
     left = pushes.where("not terminating")
-    of_others = {row.state for row in inventory(left, AN_HOUR_LATER).where("client_id not like 'java%'").collect()}
+    of_others = {row.state for row in total(by_day(left), AN_HOUR_LATER).where("client_id not like 'java%'").collect()}
     assert of_others == {"silent"}
-    assert {row.state for row in inventory(left).collect()} == {None}
     by_version = {row.client_software_name: row for row in versions(clients(pushes, None, AN_HOUR_LATER)).collect()}
     java = by_version["apache-kafka-java"]
     assert (java.instances, java.live, java.silent, java.gone, java.ended) == (3, 0, 1, 2, 0)
@@ -255,8 +256,8 @@ def test_a_quiet_client_is_silent_only_where_its_kind_says_when_it_ends(spark: S
 def test_a_franz_go_that_says_no_start_may_reach_back_and_an_admin_client_has_its_latency(spark: SparkSession) -> None:
     checked, _ = read_pushes(spark, str(RECORDED / "serve"), Selection())
     marked = silver.unpack(silver.make(checked), "marked").cache()
-    (total,) = marked.where("dialect = 'franz-go' and metric_type = 'sum'").collect()
-    assert (total.start_time_unix_nano, total.delta, total.before_subscription) == (None, 1.0, True)
+    (sent,) = marked.where("dialect = 'franz-go' and metric_type = 'sum'").collect()
+    assert (sent.start_time_unix_nano, sent.delta, sent.before_subscription) == (None, 1.0, True)
     links = of_clients(marked, 3600, latency.latency, LATENCY).where("role = 'admin'").collect()
     assert [(row.client_id, row.node_id) for row in links] == [("java-4.4.0-admin", -1)]
     marked.unpersist()
@@ -264,8 +265,9 @@ def test_a_franz_go_that_says_no_start_may_reach_back_and_an_admin_client_has_it
 
 def test_a_consumer_that_sleeps_between_polls_is_no_victim_of_its_broker(spark: SparkSession) -> None:
     """Its responses wait for the next poll(): 67 ms beside the 9 and 3 ms of the consumers beside it."""
-    answer = answer_latency(spark, str(RECORDED / "sleeping"), Selection())
-    rows, _ = take_first(answer.frame, latency_table(), 10)
+    answer = jobs.answer(spark, question("latency"), str(RECORDED / "sleeping"), Selection())
+    found, _ = take_first(answer.frame, TABLES["latency"], 10)
+    rows = [TABLES["latency"].texts(row) for row in found]
     (slow,) = [row for row in rows if row["slow by"] != "-"]
     assert rows[-1] == slow, "behind those whose latency may be the broker's"
     assert (slow["client id"], slow["slow by"]) == ("sleeping", "consumer: does not poll")

@@ -31,8 +31,18 @@ def filled(spark: SparkSession, zone: LandingZone) -> LandingZone:
     return zone
 
 
+ON_SPARK = ("--master", "local[2]")
+
+
 def fleet(zone: LandingZone, *arguments: str) -> Result:
-    return CliRunner().invoke(app, [*arguments, "--source", str(zone.root)])
+    """What the command says in this process; Spark has to say the same, in any order of the lines."""
+    given = [*arguments, "--source", str(zone.root)]
+    here = CliRunner().invoke(app, given)
+    if here.exit_code == 0 and not {"--output", "--master"} & set(arguments):
+        there = CliRunner().invoke(app, [*given, *ON_SPARK])
+        assert (there.exit_code, there.stderr) == (0, here.stderr)
+        assert sorted(there.stdout.splitlines()) == sorted(here.stdout.splitlines())
+    return here
 
 
 def test_the_inventory_table_names_every_client_and_what_was_left_out(filled: LandingZone) -> None:
@@ -122,12 +132,13 @@ def test_columns_of_a_table_are_chosen_and_what_is_none_is_refused_before_anythi
     assert "there is no column 'colour'; there are client_instance_id,client_id,role,software," in wrong.stderr
 
 
+@pytest.mark.parametrize("engine", [(), ON_SPARK])
 @pytest.mark.parametrize("form", ["json", "csv", "parquet"])
 def test_an_answer_is_written_to_a_directory_and_never_over_another(
-    filled: LandingZone, tmp_path: Path, form: str
+    filled: LandingZone, tmp_path: Path, form: str, engine: tuple[str, ...]
 ) -> None:
     path = tmp_path / "out"
-    result = fleet(filled, "inventory", "--format", form, "--output", str(path))
+    result = fleet(filled, "inventory", "--format", form, "--output", str(path), *engine)
     assert (result.exit_code, result.stdout) == (0, ""), result.output
     files = list(path.rglob(f"*.{form}"))
     if form == "parquet":
@@ -137,13 +148,16 @@ def test_an_answer_is_written_to_a_directory_and_never_over_another(
     else:
         found = [row["client_id"] for file in files for row in csv.DictReader(io.StringIO(file.read_text()))]
     assert sorted(found) == ["[bold]rd", "billing-1"]
-    again = fleet(filled, "inventory", "--format", form, "--output", str(path))
+    again = fleet(filled, "inventory", "--format", form, "--output", str(path), *engine)
     assert again.exit_code == 1
     assert "exists already" in again.stderr
 
 
-def test_a_summary_is_both_tables_and_keeps_every_row_where_it_is_told_to(filled: LandingZone, tmp_path: Path) -> None:
-    result = fleet(filled, "summary", "--limit", "1", "--format", "json", "--output", str(tmp_path / "today"))
+@pytest.mark.parametrize("engine", [(), ON_SPARK])
+def test_a_summary_is_both_tables_and_keeps_every_row_where_it_is_told_to(
+    filled: LandingZone, tmp_path: Path, engine: tuple[str, ...]
+) -> None:
+    result = fleet(filled, "summary", "--limit", "1", "--format", "json", "--output", str(tmp_path / "today"), *engine)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0] == "inventory"
@@ -173,18 +187,20 @@ def test_a_selection_that_nothing_meets_is_an_empty_answer(filled: LandingZone, 
     assert len(result.stdout.splitlines()) == (2 if form == "table" else 0)
 
 
-def test_a_wrong_source_is_one_sentence(spark: SparkSession, zone: LandingZone) -> None:
-    result = fleet(zone, "inventory")
+@pytest.mark.parametrize("engine", [(), ON_SPARK])
+def test_a_wrong_source_is_one_sentence(spark: SparkSession, zone: LandingZone, engine: tuple[str, ...]) -> None:
+    result = fleet(zone, "inventory", *engine)
     assert result.exit_code == 1
     assert result.stdout == ""
     (sentence,) = result.stderr.strip().splitlines()
     assert sentence.startswith("Error: there is no landing zone at ")
 
 
-def test_a_file_that_cannot_be_read_is_named_in_one_sentence(filled: LandingZone) -> None:
+@pytest.mark.parametrize("engine", [(), ON_SPARK])
+def test_a_file_that_cannot_be_read_is_named_in_one_sentence(filled: LandingZone, engine: tuple[str, ...]) -> None:
     path = filled.write([push()], name="part-9")
     path.write_bytes(path.read_bytes()[:200])
-    result = fleet(filled, "inventory")
+    result = fleet(filled, "inventory", *engine)
     assert result.exit_code == 1
     (sentence,) = result.stderr.strip().splitlines()
     assert "part-9.parquet" in sentence

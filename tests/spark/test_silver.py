@@ -11,7 +11,8 @@ from pyspark.testing import assertSchemaEqual
 from fleet.bronze import read_landing
 from fleet.errors import SchemaError
 from fleet.jobs import read_pushes
-from fleet.schemas import CHECKED, COUNTED, DECODED, REJECTS, SENT_POINTS, conform
+from fleet.questions import question
+from fleet.schemas import CHECKED, COUNTED, REJECTS, SENT_POINTS, conform
 from fleet.selection import Selection
 from fleet.silver import points as silver
 from fleet.silver.pushes import check, drop_repeats, find_repeats, repeated_ids
@@ -19,6 +20,10 @@ from fleet.silver.rejects import rejects
 from fleet.spark_schema import spark_schema
 from tests.spark.landing_zone import LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
+
+
+def points_of(frame: DataFrame) -> DataFrame:
+    return frame.mapInArrow(question("points").step(None), spark_schema(SENT_POINTS))
 
 
 def checked(spark: SparkSession, zone: LandingZone) -> DataFrame:
@@ -89,7 +94,7 @@ def test_of_rows_of_one_push_that_differ_the_same_one_stays_wherever_they_lie(
 def test_without_repeats_no_payload_is_shuffled(spark: SparkSession, zone: LandingZone, capsys: Any) -> None:
     zone.write([push(dialect.franz_go({1: 1.0}))])
     frame, _ = read_pushes(spark, str(zone.root), Selection())
-    silver.points(silver.decode(frame)).explain()
+    points_of(frame).explain()
     assert "Exchange" not in capsys.readouterr().out
 
 
@@ -109,9 +114,7 @@ def test_a_point_carries_its_push_the_original_and_the_normalised_columns(
 ) -> None:
     row = push(dialect.java_consumer(["a.b"]), client_id="billing-1")
     zone.write([row])
-    decoded = silver.decode(checked(spark, zone))
-    assertSchemaEqual(decoded.schema, spark_schema(DECODED))
-    points = silver.points(decoded)
+    points = points_of(checked(spark, zone))
     assertSchemaEqual(points.schema, spark_schema(SENT_POINTS))
     found = points.orderBy("point_index").collect()
     assert [(p.metric_name, p.topic, p.partition, p.twin, p.value) for p in found] == [
@@ -136,7 +139,7 @@ def test_a_distribution_keeps_what_it_holds_and_a_number_has_none(spark: SparkSe
     metric = data.resource_metrics[0].scope_metrics[0].metrics.add(name="size")
     metric.histogram.data_points.add(count=3, sum=7.5, max=6.0, explicit_bounds=[1, 5], bucket_counts=[1, 1, 1])
     zone.write([push(data.SerializeToString())])
-    number, histogram = silver.points(silver.decode(checked(spark, zone))).orderBy("point_index").collect()
+    number, histogram = points_of(checked(spark, zone)).orderBy("point_index").collect()
     assert (number.value, number.distribution) == (2.5, None)
     assert (histogram["value"], histogram["count"], histogram["sum"]) == (None, 3, 7.5)
     found = histogram.distribution.asDict()
@@ -151,15 +154,14 @@ def test_a_malformed_payload_among_many_pushes_is_set_aside_alone(spark: SparkSe
     rows = [push(dialect.librdkafka_producer([(n % 3, 1.0 + n)]), client_id=f"c-{n}") for n in range(2500)]
     rows[1777]["metrics"] = dialect.MALFORMED
     zone.write(rows)
-    decoded = silver.decode(checked(spark, zone)).cache()
-    assert silver.points(decoded).count() == 2499 * 2
-    (reject,) = rejects(decoded).collect()
-    assertSchemaEqual(rejects(decoded).schema, spark_schema(REJECTS))
+    assert points_of(checked(spark, zone)).count() == 2499 * 2
+    counted = silver.count(checked(spark, zone))
+    (reject,) = rejects(counted).collect()
+    assertSchemaEqual(rejects(counted).schema, spark_schema(REJECTS))
     assert (reject.client_id, reject.source_row) == ("c-1777", 1777)
     assert reject.reason.startswith("malformed OTLP MetricsData")
     assert Path(reject.source_file).name == "part-0.parquet"
     assert (bytes(reject.payload), str(reject.date)) == (dialect.MALFORMED, "2026-03-01")
-    decoded.unpersist()
 
 
 def test_pushes_are_counted_with_their_points_and_heartbeats(spark: SparkSession, zone: LandingZone) -> None:

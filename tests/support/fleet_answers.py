@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from fleet import jobs
 from fleet.errors import FleetError
-from fleet.report.output import json_lines
+from fleet.questions import question
+from fleet.report.cells import json_lines
 from fleet.selection import Selection
 from fleet.session import SessionSettings, start_session
 from fleet.topic.connector import connector_jars
@@ -26,8 +27,8 @@ def answer(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     )
     try:
         source = parse_source(request["source"], request.get("options", []))
-        found = getattr(jobs, f"answer_{request['job']}")(spark, source, Selection(since=since, until=until))
-        rows = [json.loads(line) for line in json_lines(found.frame)]
+        found = jobs.answer(spark, question(request["job"]), source, Selection(since=since, until=until))
+        rows = [json.loads(line) for batch in found.frame.toArrow().to_batches() for line in json_lines(batch)]
     except FleetError as error:
         return {"error": str(error)}
     return {"rows": rows, "rejects": found.rejects.total, "repeats": found.repeats}

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.gold.inventory import inventory
+from fleet.gold.inventory import by_day, total
 from fleet.gold.metrics import metrics
 from fleet.jobs import read_pushes
-from fleet.report.output import json_lines
+from fleet.report.cells import json_lines
 from fleet.selection import Selection
 from fleet.session import SessionSettings, start_session
 from fleet.silver import batch as silver
@@ -30,7 +30,7 @@ if __name__ == "__main__":
     of_java = points.where("dialect = 'java'").select("metric_name").distinct()
     tables = {
         "clients": clients(pushed, None, datetime.now(UTC)),
-        "inventory": inventory(pushed),
+        "inventory": total(by_day(pushed), datetime.now(UTC)),
         "marks": points.groupBy("client_instance_id", "dialect").agg(
             F.count("delta").alias("deltas"),
             F.count_if(~F.col("gap")).alias("without_gap"),
@@ -38,5 +38,6 @@ if __name__ == "__main__":
         ),
         "unknown_metrics": of_java.join(metrics(session), "metric_name", "left_anti"),
     }
-    print(json.dumps({name: [json.loads(line) for line in json_lines(frame)] for name, frame in tables.items()}))
+    found = {name: frame.toArrow().to_batches() for name, frame in tables.items()}
+    print(json.dumps({name: [json.loads(line) for each in found[name] for line in json_lines(each)] for name in found}))
     session.stop()

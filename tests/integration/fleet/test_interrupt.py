@@ -14,7 +14,7 @@ from support.killed_runs import QUICK_JVM
 from fleet.errors import JavaError
 from fleet.session import check_java
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration]
 
 RECORDED = Path(__file__).parents[2] / "spark" / "recorded" / "sleeping"
 BEGINS_WITHIN_S = 120.0
@@ -56,6 +56,24 @@ def _interrupts_are_not_ignored() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+def test_ctrl_c_while_rows_leave_this_process_is_one_word_and_exit_code_130() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fleetgauge", "fleet", "points", "--format", "json", "--source", str(RECORDED)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    with process:
+        first = process.stdout.readline()  # the rest is more than a pipe holds
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=BEGINS_WITHIN_S)
+    assert first.startswith("{")
+    assert (process.returncode, err) == (130, "interrupted\n")
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("command", "moment"),
     [(("latency",), spark_is_starting), (("latency",), a_job_is_under_way), (WATCH, spark_is_starting)],

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -80,12 +81,13 @@ def test_an_error_that_quotes_a_stranger_is_one_line_of_plain_characters() -> No
     assert result.stderr[:-1].isprintable()
 
 
-def test_a_missing_pyspark_is_one_sentence_on_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("fleet.jobs", "fleet.report.run"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    monkeypatch.delattr("fleet.jobs", raising=False)
-    result = CliRunner().invoke(app, ["inventory"])
-    assert result.exit_code == 1
-    assert "fleetgauge[spark]" in result.stderr
+def test_a_missing_pyspark_is_one_sentence_on_how_to_get_it(tmp_path: Path) -> None:
+    code = (
+        "import sys\nsys.modules['pyspark'] = sys.modules['py4j'] = None\n"
+        "from fleet.cli import app\napp(['inventory', '--master', 'local[2]', '--source', sys.argv[1]])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "fleetgauge[spark]" in done.stderr

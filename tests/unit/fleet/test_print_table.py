@@ -18,7 +18,7 @@ FORM = TableForm(columns=INVENTORY.columns, order=(), least=("terminated",))
 
 def printed(width: int, total: int = 2, form: TableForm = FORM) -> str:
     out = StringIO()
-    print_table(out, ROWS, form, total, width=width)
+    print_table(out, ROWS, total, form=form, width=width)
     return out.getvalue()
 
 
@@ -58,6 +58,6 @@ def test_what_was_left_out_is_said() -> None:
 
 def test_a_client_that_calls_itself_a_terminal_command_is_shown_by_its_escape() -> None:
     out = StringIO()
-    print_table(out, [ROWS[0] | {"client_id": "orders\x1b[2J\nfake"}], FORM, 1, width=100)
+    print_table(out, [ROWS[0] | {"client_id": "orders\x1b[2J\nfake"}], 1, form=FORM, width=100)
     assert "\x1b" not in out.getvalue()
     assert "orders\\x1b[2J\\nfake" in out.getvalue()

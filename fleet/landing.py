@@ -1,0 +1,189 @@
+"""A landing zone on this machine, read by pyarrow: its files, and their rows as BRONZE in Arrow.
+
+The same files and rows as `fleet.bronze` has them by Spark: names that begin with `_` or `.` are no part of it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from fleet.decode.arrow import RecordBatch, Schema, pa, pc, pq
+from fleet.errors import LandingError
+from fleet.schemas import BRONZE, PUSH_RECORD
+from fleet.selection import Selection
+from telemetry.push_record import SCHEMA_VERSION
+
+_ROWS_AT_ONCE: Final = 1024
+_DATE: Final = "date="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """The files of a zone that a selection may have rows in.
+
+    Attributes:
+        source: its directory.
+        files: paths, in their order.
+        size_bytes: of these [B].
+    """
+
+    source: str
+    files: Sequence[Path]
+    size_bytes: int
+
+
+def find_zone(source: str, selection: Selection) -> Zone:
+    """Lists the files, without those of other days than the selected ones, and looks at the form of one.
+
+    Raises:
+        LandingError: the directory is missing, holds no Parquet file, or what it holds are no push records.
+    """
+    root = Path(source.removeprefix("file://"))
+    if not root.exists():
+        raise LandingError(
+            f"there is no landing zone at {source}: name the directory that the exporter of type landing writes to "
+            "with --source"
+        )
+    files = [root] if root.is_file() else [path for path in sorted(root.rglob("*")) if _is_ours(path, root)]
+    if not files:
+        raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
+    found = _schema(files[0])
+    if fault := _fault_of(found):
+        _refuse_newer(source, files, found)
+        raise LandingError(f"{source} holds no push records: its files have {fault}")
+    chosen = [path for path in files if _is_of_days(path, selection)]
+    return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
+
+
+def _is_ours(path: Path, root: Path) -> bool:
+    return path.is_file() and not any(part.startswith(("_", ".")) for part in path.relative_to(root).parts)
+
+
+def _is_of_days(path: Path, selection: Selection) -> bool:
+    for part in path.parts:
+        try:
+            day = date.fromisoformat(part.removeprefix(_DATE)) if part.startswith(_DATE) else None
+        except ValueError:
+            continue
+        if day is not None and (
+            (selection.since is not None and day < selection.since.date())
+            or (selection.until is not None and day > selection.until.date())
+        ):
+            return False
+    return True
+
+
+def _schema(path: Path) -> Schema:
+    with _readable(path) as file:
+        return file.schema_arrow
+
+
+def _readable(path: Path) -> Any:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path) from error
+
+
+def _unreadable(path: Path) -> LandingError:
+    return LandingError(f"{path} cannot be read: take it out of the landing zone, or let its name begin with _")
+
+
+def _fault_of(found: Schema) -> str | None:
+    missing = [name for name in PUSH_RECORD.names if name not in found.names]
+    if missing:
+        return f"no column {', '.join(missing)}"
+    wrong = [field for field in PUSH_RECORD if not _reads_as(found.field(field.name).type, field.type)]
+    return ", ".join(f"{field.name} as {found.field(field.name).type}" for field in wrong) or None
+
+
+def _reads_as(found: Any, wanted: Any) -> bool:
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    is_narrower = wanted == pa.int32() and found in (pa.int8(), pa.int16())
+    is_time = pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted)
+    return found == wanted or is_narrower or is_time
+
+
+def _refuse_newer(source: str, files: Sequence[Path], found: Schema) -> None:
+    """Push records of a later form are push records: what is wrong is the reader. Looked at in no other case."""
+    if "schema_version" not in found.names or not pa.types.is_integer(found.field("schema_version").type):
+        return
+    newest = max(
+        pc.max(pq.read_table(path, columns=["schema_version"], partitioning=None)[0]).as_py() or 0 for path in files
+    )
+    if newest > SCHEMA_VERSION:
+        raise LandingError(
+            f"{source} holds push records of schema version {newest}, and this fleetgauge reads those up to "
+            f"{SCHEMA_VERSION}: update it"
+        )
+
+
+def read(path: Path, selection: Selection, columns: Sequence[str] = tuple(PUSH_RECORD.names)) -> Iterator[RecordBatch]:
+    """The selected rows of a file as BRONZE, a thousand at a time; columns that are not named are null.
+
+    Row groups outside the selected time are not read.
+
+    Raises:
+        LandingError: it cannot be read.
+    """
+    source_file = f"file://{quote(str(path.absolute()), safe=_UNQUOTED)}"
+    with _readable(path) as file:
+        present = [name for name in file.schema_arrow.names if name in columns]
+        try:
+            begin = 0
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if _may_have(file, group, selection):
+                    at = begin
+                    for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=present):
+                        yield _selected(_bronze(batch, source_file, at), selection)
+                        at += batch.num_rows
+                begin += rows
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(path) from error
+
+
+_UNQUOTED: Final = "/=:@!$&'()*+,;~"
+"""What Hadoop leaves as it is in the URI of a file, besides letters and digits."""
+
+
+def _may_have(file: Any, group: int, selection: Selection) -> bool:
+    index = file.schema_arrow.get_field_index("received_at")
+    statistics = file.metadata.row_group(group).column(index).statistics if index >= 0 else None
+    if statistics is None or not statistics.has_min_max:
+        return True
+    is_late = selection.since is not None and statistics.max < selection.since
+    is_early = selection.until is not None and statistics.min >= selection.until
+    return not is_late and not is_early
+
+
+def _bronze(batch: RecordBatch, source_file: str, begin: int) -> RecordBatch:
+    rows = batch.num_rows
+    own = {
+        "source_file": pa.repeat(source_file, rows),
+        "source_row": pa.array(range(begin, begin + rows), pa.int64()),
+    }
+    columns = []
+    for field in BRONZE:
+        column = batch.column(field.name) if field.name in batch.schema.names else own.get(field.name)
+        columns.append(pa.nulls(rows, field.type) if column is None else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=BRONZE)
+
+
+def _selected(bronze: RecordBatch, selection: Selection) -> RecordBatch:
+    times = bronze.column("received_at")
+    conditions = []
+    if selection.since is not None:
+        conditions.append(pc.greater_equal(times, pa.scalar(selection.since, times.type)))
+    if selection.until is not None:
+        conditions.append(pc.less(times, pa.scalar(selection.until, times.type)))
+    for name, wanted in (("client_id", selection.client_ids), ("client_instance_id", selection.instance_ids)):
+        if wanted:
+            conditions.append(pc.is_in(bronze.column(name), value_set=pa.array(list(wanted), pa.string())))
+    for condition in conditions[1:]:
+        conditions[0] = pc.and_(conditions[0], condition)
+    return bronze.filter(conditions[0]) if conditions else bronze

@@ -1,0 +1,238 @@
+"""The questions behind `fleet inventory`, `latency`, `points` and `rejects`: plain Arrow, whoever runs them.
+
+Each is a step, which makes rows of a chunk of pushes, and, where rows of several chunks make one, what makes the answer
+of them. `answer` runs it in this process; `fleet.jobs` has Spark run the same functions.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from typing import Any, Final
+
+from fleet import landing
+from fleet.decode.arrow import Array, RecordBatch, Schema, Table, pa, pc
+from fleet.decode.rows import batch_of, encoded
+from fleet.decode.stage import CountPoints, DecodePoints, Tally
+from fleet.dialects import library_of
+from fleet.gold.inventory import SEEN, inventory, merged, seen
+from fleet.gold.latency import METRIC_NAMES, overall
+from fleet.measures.aggregate import DAY_S, aggregate
+from fleet.measures.merge import merge
+from fleet.measures.rows import ROWS
+from fleet.report.output import Rows
+from fleet.schemas import INVENTORY, LATENCY_OVERALL, PUSH_RECORD, REJECTS, SENT_POINTS
+from fleet.selection import Selection
+from fleet.silver.check import check
+
+_MERGED_AT: Final = 200_000
+"""Rows of a question that wait in memory before they are merged."""
+
+Step = Callable[[Iterable[RecordBatch]], Iterator[RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One question.
+
+    Attributes:
+        schema: of the answer.
+        partial: of the rows that the step makes.
+        step: CHECKED batches into such rows, counting what is set aside.
+        merge: such rows into fewer, and `finish` those of whole clients into the answer. None: the rows are it.
+    """
+
+    schema: Schema
+    partial: Schema
+    step: Callable[[Tally], Step]
+    merge: Callable[[Table], Table] | None = None
+    finish: Callable[[Table], Table] | None = None
+
+
+def question(name: str, metric_prefix: str = "") -> Question:
+    """By the name of its command; `metric_prefix` is what names of metrics begin with, for `points`."""
+    match name:
+        case "inventory":
+            return Question(schema=INVENTORY, partial=SEEN, step=_InventoryStep, merge=merged, finish=inventory)
+        case "latency":
+            return Question(schema=LATENCY_OVERALL, partial=ROWS, step=_LatencyStep, merge=_merge_rows, finish=overall)
+        case "points":
+            step = partial(_PointsStep, metric_prefix=metric_prefix)
+            return Question(schema=SENT_POINTS, partial=SENT_POINTS, step=step)
+    return Question(schema=REJECTS, partial=REJECTS, step=_RejectsStep)
+
+
+def _merge_rows(rows: Table) -> Table:
+    return merge([rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _InventoryStep:
+    tally: Tally
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for counted in CountPoints(self.tally)(batches):
+            yield from seen(pa.Table.from_batches([_good(counted)])).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class _LatencyStep:
+    tally: Tally
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for decoded in DecodePoints(METRIC_NAMES, self.tally)(batches):
+            yield from aggregate(pa.Table.from_batches([sent_points(_good(decoded))]), DAY_S).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class _PointsStep:
+    tally: Tally
+    metric_prefix: str
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for decoded in DecodePoints(None, self.tally)(batches):
+            points = sent_points(_good(decoded))
+            yield points.filter(pc.starts_with(points.column("metric_name"), self.metric_prefix))
+
+
+@dataclass(frozen=True, slots=True)
+class _RejectsStep:
+    tally: Tally
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for counted in CountPoints(self.tally)(batches):
+            bad = counted.filter(pc.is_valid(counted.column("reason")))
+            columns = {name: bad.column(name) for name in REJECTS.names if name in bad.schema.names}
+            yield batch_of(REJECTS, len(bad), columns | {"date": _day(bad)})
+
+
+def _good(rows: RecordBatch) -> RecordBatch:
+    return rows.filter(pc.is_null(rows.column("reason")))
+
+
+def _day(rows: RecordBatch) -> Array:
+    return rows.column("received_at").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+
+
+def sent_points(decoded: RecordBatch) -> RecordBatch:
+    """Good rows of DECODED -> SENT_POINTS, not yet compared with one another; `silver.deltas` does that."""
+    columns = {name: decoded.column(name) for name in SENT_POINTS.names if name in decoded.schema.names}
+    lists = columns["distribution"]
+    places = pc.cumulative_sum(pc.fill_null(pc.list_value_length(lists), 0))
+    only = pc.if_else(pc.is_valid(lists), pc.subtract(places, 1), None)
+    columns["distribution"] = pc.list_flatten(lists).take(only)
+    return batch_of(SENT_POINTS, len(decoded), columns | {"dialect": _dialect(decoded), "date": _day(decoded)})
+
+
+def _dialect(decoded: RecordBatch) -> Array:
+    names, name_of = encoded(decoded.column("client_software_name"))
+    versions, version_of = encoded(decoded.column("client_software_version"))
+    scopes, scope_of = encoded(decoded.column("scope_name"))
+    kinds = list(zip(name_of.tolist(), version_of.tolist(), scope_of.tolist(), strict=True))
+    known = {kind: library_of(names[kind[0]], versions[kind[1]], scopes[kind[2]]) for kind in set(kinds)}
+    return pa.array([known[kind] for kind in kinds], pa.string())
+
+
+class RejectCount:
+    """How many pushes were set aside; counts once however often a question is asked of the same pushes."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def add(self, rejects: int) -> None:
+        """Those of one pass over the pushes."""
+        self.total = rejects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Rows, what is set aside while they are read, and pushes that were received more than once and count once."""
+
+    rows: Rows
+    rejects: RejectCount
+    repeats: int
+
+
+class Pushes:
+    """The pushes of a zone, checked and without repeats.
+
+    Args:
+        zone: its files.
+        selection: which pushes.
+        seen: told of the rows of every file that was read to its end.
+
+    Attributes:
+        repeats: rows that are left out.
+    """
+
+    def __init__(self, zone: landing.Zone, selection: Selection, seen: Callable[[int], None] = lambda _: None) -> None:
+        self._zone = zone
+        self._selection = selection
+        self._seen = seen
+        self._left_out = _repeats(zone, selection)
+        self.repeats = sum(map(len, self._left_out.values()))
+
+    def checked(self) -> Iterator[RecordBatch]:
+        """CHECKED, from the files anew each time."""
+        for path in self._zone.files:
+            rows = 0
+            for bronze in landing.read(path, self._selection):
+                rows += bronze.num_rows
+                batch = check(bronze)
+                if path in self._left_out:
+                    left_out = pa.array(self._left_out[path], pa.int64())
+                    batch = batch.filter(pc.invert(pc.is_in(batch.column("source_row"), value_set=left_out)))
+                yield batch
+            self._seen(rows)
+
+
+def answer(asked: Question, pushes: Pushes) -> Answer:
+    """Runs a question in this process; the rows that wait in memory are few whatever the zone holds."""
+    rejects = RejectCount()
+    found = asked.step(rejects)(pushes.checked())
+    if asked.merge is None or asked.finish is None:
+        return Answer(rows=Rows(schema=asked.schema, batches=found), rejects=rejects, repeats=pushes.repeats)
+    waiting: list[RecordBatch] = []
+    count = 0
+    for batch in found:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count > _MERGED_AT:
+            waiting, count = asked.merge(pa.Table.from_batches(waiting)).to_batches(), 0
+    finished = asked.finish(pa.Table.from_batches(waiting, schema=asked.partial))
+    rows = Rows(schema=asked.schema, batches=finished.to_batches())
+    return Answer(rows=rows, rejects=rejects, repeats=pushes.repeats)
+
+
+def _repeats(zone: landing.Zone, selection: Selection) -> dict[Any, list[int]]:
+    """By file: the rows of good pushes that are there already, as `silver.pushes.find_repeats` chooses them."""
+    several = _several(zone, selection)
+    if not len(several):
+        return {}
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for path in zone.files:
+        for bronze in landing.read(path, selection):
+            wanted = bronze.filter(pc.is_in(bronze.column("push_id"), value_set=several))
+            for row in _good(check(wanted)).to_pylist() if wanted.num_rows else ():
+                row["metrics"] = sha256(row["metrics"]).hexdigest()
+                content = tuple(_ordered(row[name]) for name in PUSH_RECORD.names if name != "push_id")
+                place = (row["source_file"], row["source_row"], path)
+                found.setdefault(row["push_id"], []).append((*content, place))
+    left_out: dict[Any, list[int]] = {}
+    for rows in found.values():
+        for *_, (_, row, path) in sorted(rows)[1:]:
+            left_out.setdefault(path, []).append(row)
+    return left_out
+
+
+def _ordered(value: Any) -> tuple[bool, Any]:
+    return value is not None, value
+
+
+def _several(zone: landing.Zone, selection: Selection) -> Array:
+    """The push ids that several rows have."""
+    needed = ("push_id", "received_at", "client_id", "client_instance_id")
+    batches = [bronze.select(["push_id"]) for path in zone.files for bronze in landing.read(path, selection, needed)]
+    ids = pa.Table.from_batches(batches, schema=pa.schema([("push_id", pa.string())]))
+    counted = ids.group_by("push_id").aggregate([([], "count_all")])
+    return counted.filter(pc.greater(counted["count_all"], 1))["push_id"].drop_null().combine_chunks()

@@ -1,0 +1,36 @@
+"""A question to a landing zone, answered in this process and by Spark: the same rows, or the test fails."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from fleet import jobs
+from fleet.landing import find_zone
+from fleet.questions import Pushes, answer, question
+from fleet.selection import Selection
+from tests.spark.landing_zone import LandingZone
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    rows: list[dict[str, Any]]
+    rejects: int
+    repeats: int
+
+
+def ask(
+    spark: SparkSession, zone: LandingZone | str, name: str, selection: Selection | None = None, metric_prefix: str = ""
+) -> Found:
+    source, selection = zone if isinstance(zone, str) else str(zone.root), selection or Selection()
+    asked = question(name, metric_prefix)
+    found = answer(asked, Pushes(find_zone(source, selection), selection))
+    rows = pa.Table.from_batches(found.rows.batches, schema=asked.schema).to_pylist()
+    here = Found(rows, found.rejects.total, found.repeats)
+    by_spark = jobs.answer(spark, asked, source, selection)
+    rows = by_spark.frame.toArrow().cast(asked.schema).to_pylist()
+    there = Found(rows, by_spark.rejects.total, by_spark.repeats)
+    assert (here.rejects, here.repeats) == (there.rejects, there.repeats)
+    assert sorted(map(repr, here.rows)) == sorted(map(repr, there.rows))
+    return here

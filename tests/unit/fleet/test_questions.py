@@ -1,0 +1,143 @@
+"""Questions to a small landing zone are answered in this process: no Java, no PySpark."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from fleet import questions
+from fleet.cli import app
+from fleet.errors import FleetError
+from fleet.landing import find_zone, read
+from fleet.report import run
+from fleet.report.request import Request
+from fleet.selection import Selection
+from tests.spark.landing_zone import NOON_US, LandingZone, push
+from tests.unit.fleet import dialect_payloads as dialect
+
+RECORDED = Path(__file__).parents[2] / "spark" / "recorded"
+HOUR_US = 3_600_000_000
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> LandingZone:
+    return LandingZone(tmp_path / "landing")
+
+
+def fleet(zone: LandingZone | Path, *arguments: str) -> Result:
+    source = zone.root if isinstance(zone, LandingZone) else zone
+    return CliRunner().invoke(app, [*arguments, "--source", str(source)])
+
+
+BARE = {"PATH": "/nonexistent", "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+@pytest.mark.parametrize("command", ["inventory", "summary", "latency", "points", "rejects"])
+def test_every_question_is_answered_where_there_is_no_java_and_no_pyspark(command: str) -> None:
+    code = (
+        "import sys\nsys.modules['pyspark'] = sys.modules['py4j'] = None\n"
+        "sys.argv[0:1] = ['fleetgauge', 'fleet']\nfrom fleetgauge.cli import main\nmain()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, command, "--source", str(RECORDED / "broker")],
+        env=BARE,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) >= 2
+
+
+def test_a_zone_that_is_large_or_a_master_that_is_named_takes_spark(
+    zone: LandingZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone.write([push()])
+    asked = []
+
+    def on_spark(request: Request, *_: object, **__: object) -> None:
+        asked.append(request.master)
+        raise FleetError("Spark was asked")
+
+    monkeypatch.setattr("fleet.report.on_spark.on_spark", on_spark)
+    assert fleet(zone, "inventory").exit_code == 0
+    assert "Spark was asked" in fleet(zone, "inventory", "--master", "local[3]").stderr
+    monkeypatch.setattr(run, "IN_PROCESS_BYTES", 10)
+    assert "Spark was asked" in fleet(zone, "inventory").stderr
+    assert asked == ["local[3]", None]
+
+
+def test_of_a_time_only_its_days_and_row_groups_are_read(zone: LandingZone) -> None:
+    for day in (1, 2, 3):
+        rows = [push(received_at=NOON_US + (day - 1) * 24 * HOUR_US + hour * HOUR_US) for hour in range(4)]
+        path = zone.root / f"date=2026-03-0{day}" / "hour=12" / "part-0.parquet"
+        path.parent.mkdir(parents=True)
+        whole = zone.write(rows, name="whole")
+        pq.write_table(pq.ParquetFile(whole).read(), path, row_group_size=1)
+        whole.unlink()
+    noon = questions.pa.scalar(NOON_US, pa.timestamp("us", tz="UTC")).as_py()
+    since = noon.replace(day=2, hour=14)
+    found = find_zone(str(zone.root), Selection(since=since))
+    assert [path.parts[-3] for path in found.files] == ["date=2026-03-02", "date=2026-03-03"]
+    batches = list(read(found.files[0], Selection(since=since)))
+    assert len(batches) == 2, "row groups"
+    assert [row["source_row"] for batch in batches for row in batch.to_pylist()] == [2, 3]
+
+
+def test_what_waits_in_memory_is_merged_and_the_answer_stays(
+    zone: LandingZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        at = NOON_US + (7 * number % 5) * 1_000_000
+        payload = dialect.java_producer({"node-1": float(number)})
+        zone.write([push(payload, received_at=at, client_id=f"c-{at}")], name=f"part-{number}")
+    plain = [fleet(zone, name, "--format", "json").stdout for name in ("inventory", "latency")]
+    monkeypatch.setattr(questions, "_MERGED_AT", 1)
+    assert [fleet(zone, name, "--format", "json").stdout for name in ("inventory", "latency")] == plain
+    (client,) = map(json.loads, plain[0].splitlines())
+    assert (client["pushes"], client["client_id"]) == (6, f"c-{NOON_US + 4_000_000}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["inventory", "--columns", "colour"], "there is no column 'colour'; there are client_instance_id,"),
+        (["points", "--since", "soon"], "'soon' is no time"),
+        (["inventory"], "there is no landing zone at "),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_before_anything_is_read(
+    zone: LandingZone, arguments: list[str], sentence: str
+) -> None:
+    result = fleet(zone, *arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert sentence in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_what_is_no_zone_is_refused(zone: LandingZone, tmp_path: Path) -> None:
+    zone.root.mkdir()
+    assert "holds no push yet" in fleet(zone, "inventory").stderr
+    path = zone.root / "other.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    assert "holds no push records: its files have no column push_id" in fleet(zone, "inventory").stderr
+    pq.write_table(pa.table({"schema_version": [2]}), path)
+    assert "holds push records of schema version 2" in fleet(zone, "inventory").stderr
+    path.write_bytes(b"PAR1")
+    assert "other.parquet cannot be read: take it out of the landing zone" in fleet(zone, "inventory").stderr
+
+
+def test_a_metric_that_no_client_is_known_to_send_is_named_with_the_nearest(zone: LandingZone) -> None:
+    zone.write([push(dialect.java_consumer(["a"]))])
+    result = fleet(zone, "points", "--metric", "org.apache.kafka.consumer.fetch.manager.records.lagg")
+    assert result.exit_code == 0
+    assert "did you mean org.apache.kafka.consumer.fetch.manager.records.lag?" in result.stderr
+    assert fleet(zone, "points", "--metric", dialect.LAG).stderr == ""
+    assert fleet(zone, "points", "--metric", "com.example.").stderr == ""
