@@ -1,6 +1,6 @@
 """`fleet show`: rows of a standing table, read by delta-rs in this process, without Spark."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TextIO
@@ -88,8 +88,8 @@ def show(request: ShowRequest, out: TextIO) -> None:
         where = conditions(table, found.schema, request.selection, request.group_id)
         if request.form is Format.TABLE:
             form, order = text_form(found.schema, request.columns)
-            total = found.count(where)
-            print_table(out, found.first(where, order, request.limit), total, form=form)
+            latest = [*where, *found.latest(where, request.limit)]
+            print_table(out, found.first(latest, order, request.limit), found.count(where), form=form)
             return
         rows = Rows(schema=found.schema, batches=found.batches(found.query("*", where)))
         if request.output is not None:
@@ -120,11 +120,13 @@ class _Found:
 
     def __init__(self, table: DeltaTable) -> None:
         self._engine = QueryBuilder().register("found", table)
+        self._days = sorted(filter(None, (each.get(catalog.DATE) for each in table.partitions())))
         self.schema: Schema = pa.schema(table.schema().to_arrow())
 
-    def query(self, what: str, where: str, rest: str = "") -> str:
+    def query(self, what: str, where: Sequence[str], rest: str = "") -> str:
         """The statement; `where` is of `conditions`."""
-        return f"SELECT {what} FROM found {where} {rest}"  # noqa: S608  # names of columns, and literals of `_literal`
+        chosen = f"WHERE {' AND '.join(where)}" if where else ""
+        return f"SELECT {what} FROM found {chosen} {rest}"  # noqa: S608  # names of columns, literals of `_literal`
 
     def batches(self, query: str, schema: Schema | None = None) -> Iterator[RecordBatch]:
         """The rows, in the types of the table's own schema."""
@@ -132,27 +134,43 @@ class _Found:
         for batch in self._engine.execute(query):
             yield pa.record_batch(batch).cast(schema)
 
-    def count(self, where: str) -> int:
+    def latest(self, where: Sequence[str], limit: int) -> list[str]:
+        """A condition that the `limit` latest rows meet and few others, found in the column of times alone.
+
+        That of all columns is read where it holds. The latest day is looked at first.
+        """
+        time = _time(self.schema)
+        if time is None:
+            return []
+        order = f'ORDER BY "{time}" DESC NULLS LAST LIMIT {limit}'
+        for within in [[f"{catalog.DATE} >= DATE '{day}'"] for day in self._days[-1:]] + [[]]:
+            query = self.query(f'"{time}"', [*where, *within], order)
+            times = [row for batch in self.batches(query, pa.schema([self.schema.field(time)])) for row in batch[time]]
+            if len(times) == limit and times[-1].is_valid:
+                return [f"{time} >= {_literal(times[-1].as_py())}", *within]
+        return []
+
+    def count(self, where: Sequence[str]) -> int:
         """How many rows meet it."""
         (batch,) = self.batches(self.query("count(*) AS rows", where), pa.schema([("rows", pa.int64())]))
         rows: int = batch.column("rows")[0].as_py()
         return rows
 
-    def first(self, where: str, order: str, limit: int) -> list[dict[str, Any]]:
+    def first(self, where: Sequence[str], order: str, limit: int) -> list[dict[str, Any]]:
         """The first rows in that order."""
         found = self.batches(self.query("*", where, f"{order} LIMIT {limit}"))
         rows: list[dict[str, Any]] = pa.Table.from_batches(found, schema=self.schema).to_pylist()
         return rows
 
 
-def conditions(table: catalog.Table, schema: Schema, selection: Selection, group_id: str | None = None) -> str:
+def conditions(table: catalog.Table, schema: Schema, selection: Selection, group_id: str | None = None) -> list[str]:
     """SQL of the rows that are asked for; files of other days are not read, and of other clients few.
 
     Raises:
         FleetError: the table has no such column.
     """
     found = []
-    time = next((name for name in _TIMES if name in schema.names), None)
+    time = _time(schema)
     for bound, compare in ((selection.since, ">="), (selection.until, "<")):
         if bound is not None:
             found.append(f"{_asked(table, schema, time, 'times')} {compare} {_literal(bound)}")
@@ -166,7 +184,11 @@ def conditions(table: catalog.Table, schema: Schema, selection: Selection, group
     for name, values in wanted.items():
         if values:
             found.append(f"{_asked(table, schema, name, name)} IN ({', '.join(map(_literal, values))})")
-    return f"WHERE {' AND '.join(found)}" if found else ""
+    return found
+
+
+def _time(schema: Schema) -> str | None:
+    return next((name for name in _TIMES if name in schema.names), None)
 
 
 def _literal(value: str | datetime) -> str:
@@ -188,7 +210,8 @@ def text_form(schema: Schema, wanted: str | None = None) -> tuple[TableForm, str
         OutputError: a wanted column is none.
     """
     shown = [field for field in schema if field.name not in _HIDDEN]
-    times = [f'"{name}" DESC NULLS LAST' for name in _TIMES if name in schema.names][:1]
+    time = _time(schema)
+    times = [] if time is None else [f'"{time}" DESC NULLS LAST']
     rest = [f'"{each.name}" ASC NULLS FIRST' for each in shown if each.type in (pa.string(), pa.int32())]
     names = [field.name for field in shown]
     less = [name for name in _LEAST if name in names]

@@ -58,6 +58,13 @@ def test_a_table_has_the_latest_rows_and_says_how_many_more_there_are(tables: Pa
     assert more.startswith("4 more of 6 rows")
 
 
+@pytest.mark.parametrize("limit", range(1, 8))
+def test_the_latest_rows_are_the_same_however_many_are_asked_for(tables: Path, limit: int) -> None:
+    lines = show(tables, "points", "--limit", str(limit), "--columns", "point_index").stdout.splitlines()
+    assert [line.strip() for line in lines[2 : 2 + min(limit, 6)]] == ["5", "4", "3", "2", "1", "0"][:limit]
+    assert len(lines) == 2 + min(limit, 6) + (limit < 6)
+
+
 HOSTILE_SHOWN = [HOSTILE.encode("unicode_escape").decode()]
 
 
