@@ -20,7 +20,7 @@ from fleet.pipeline.batch import BatchReport, BatchWriter
 from fleet.pipeline.ledger import Ledger, Plan
 from fleet.pipeline.progress import RunProgress
 from fleet.pipeline.report import RunReport, Size
-from fleet.pipeline.source import Bounds, LandingSource, RunSource, TopicStretch, source_name
+from fleet.pipeline.source import Bounds, LandingSource, TopicStretch, source_name
 from fleet.selection import Days
 from fleet.session import SessionSettings, conf_for, session_conf, start_session
 from fleet.sources import Source
@@ -149,7 +149,7 @@ class _Run:
         sizes = self._sizes() if self._reports or days else {}
         return replace(self._report(), lost=news.lost, changed=news.changed, days=days, sizes=sizes)
 
-    def _open(self, ledger: Ledger) -> RunSource:
+    def _open(self, ledger: Ledger) -> LandingSource | TopicStretch:
         source, store = self._request.source, self._store
         if isinstance(source, TopicSource):
             return TopicStretch(store.spark, source, ledger, catalog.LEDGER.path(store.root))
@@ -162,7 +162,7 @@ class _Run:
             source=str(self._request.source), tables=self._store.root, took_s=took_s, batches=tuple(self._reports)
         )
 
-    def _write(self, source: RunSource, ledger: Ledger, plans: Iterable[Plan]) -> None:
+    def _write(self, source: LandingSource | TopicStretch, ledger: Ledger, plans: Iterable[Plan]) -> None:
         """Writes one batch after the other."""
         writer = BatchWriter(self._store, ledger.app_id, str(self._request.source), self._progress.stage)
         for plan in plans:
@@ -172,7 +172,7 @@ class _Run:
                 self._reports.append(report)
                 self._progress.done(report, report.amount)
 
-    def _redecode(self, source: RunSource, ledger: Ledger) -> None:
+    def _redecode(self, source: LandingSource | TopicStretch, ledger: Ledger) -> None:
         """Takes away what the tables have of days that are to be read again, also of one that was cut off here."""
         day, name = self._request.redecode, str(self._request.source)
         if day is not None:

@@ -27,6 +27,8 @@ _HIDDEN: Final = frozenset(
         "covered",
         "app_id",
         "last_push_id",
+        "sender_seen_at",
+        "sender_push_id",
         "series_key",
         "connections",
     }
@@ -35,7 +37,7 @@ _HIDDEN: Final = frozenset(
 
 _LEAST: Final = (
     "date", "window_s", "unit", "dialect", "group_member_id", "client_software_version", "client_software_name",
-    "gap", "unknown", "principal", "cluster_id",
+    "gap", "covers_gap", "unknown", "principal", "cluster_id",
 )  # fmt: skip
 """Columns that a narrow terminal leaves out first; then come others, from the right, but for the first `_KEPT`."""
 

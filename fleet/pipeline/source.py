@@ -1,15 +1,14 @@
 """Sources as `fleet run` reads them: what is new of a landing zone or topic, cut into batches, and a batch's rows."""
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from hashlib import sha256
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
+from pyarrow import fs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -56,14 +55,13 @@ class Batch:
 
     Attributes:
         number: it is the `number`-th of its source.
-        files: a landing zone's, by their whole paths, with the day of receipt that their directory names; none for a
-            topic.
+        files: a landing zone's, by their whole paths; none for a topic.
         unfit: files that are not what they were when the batch was planned, and why.
         records: a topic's, as BRONZE.
     """
 
     number: int
-    files: Mapping[str, date | None] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
     unfit: Mapping[str, str] = field(default_factory=dict)
     records: DataFrame | None = None
 
@@ -90,22 +88,6 @@ class News:
     unit: str
     lost: int = 0
     changed: tuple[str, ...] = ()
-
-
-class RunSource(Protocol):
-    """A source, looked at once."""
-
-    def news(self) -> News:
-        """What there is to be read."""
-
-    def cut(self, bounds: Bounds) -> Iterator[list[Part]]:
-        """The same in batches."""
-
-    def batch(self, plan: Plan) -> Batch:
-        """What was planned, to be read."""
-
-    def check_day(self, day: date) -> None:
-        """Raises FleetError unless all that was read of a day can be read again."""
 
 
 class LandingSource:
@@ -159,8 +141,7 @@ class LandingSource:
                 f"{len(unfit):,} files of a batch that was begun are not in {self._root} as they were, "
                 f"{next(iter(unfit))} among them: put them back, and run again"
             )
-        files = {f"{self._root}/{part.path}": day_of(part.path) for part in plan.parts}
-        return Batch(number=plan.number, files=files, unfit=unfit)
+        return Batch(number=plan.number, files=tuple(f"{self._root}/{part.path}" for part in plan.parts), unfit=unfit)
 
     def check_day(self, day: date) -> None:
         """Raises LandingError unless every file of a day that was read is there as it was."""
@@ -196,19 +177,12 @@ def list_files(start: Callable[[], SparkSession], source: str) -> dict[str, int]
         return _list_by_spark(start(), qualified(source))
     if not directory.is_dir():
         raise LandingError(_no_zone(source))
-    return dict(_list_local(directory))
-
-
-def _list_local(directory: Path) -> Iterator[tuple[str, int]]:
-    def refuse(error: OSError) -> None:
-        raise LandingError(f"cannot list the landing zone {directory}: {error.strerror}: {error.filename}") from error
-
-    for parent, directories, names in os.walk(directory, onerror=refuse):
-        directories[:] = [name for name in directories if not _is_hidden(name)]
-        for name in names:
-            path = Path(parent, name)
-            if not _is_hidden(name) and path.is_file():
-                yield path.relative_to(directory).as_posix(), path.stat().st_size
+    try:
+        found = fs.LocalFileSystem().get_file_info(fs.FileSelector(str(directory), recursive=True))
+    except OSError as error:
+        raise LandingError(f"cannot list the landing zone {directory}: {error}") from error
+    sizes = {info.path[len(str(directory)) + 1 :]: info.size for info in found if info.is_file}
+    return {path: size for path, size in sizes.items() if not any(map(_is_hidden, path.split("/")))}
 
 
 def _is_hidden(name: str) -> bool:

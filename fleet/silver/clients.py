@@ -22,6 +22,8 @@ _OF_LAST: Final = (
     "terminated",
 )
 
+_OF_SENDER: Final = ("sender_seen_at", "sender_push_id", *SENDER.names)
+
 
 def clients(pushes: DataFrame, previous: DataFrame | None, now: datetime) -> DataFrame:
     """PUSHES, and the CLIENTS of earlier runs -> CLIENTS.
@@ -54,6 +56,8 @@ def clients(pushes: DataFrame, previous: DataFrame | None, now: datetime) -> Dat
         F.col("received_at").alias("first_seen"),
         F.col("received_at").alias("last_seen"),
         F.col("push_id").alias("last_push_id"),
+        F.col("received_at").alias("sender_seen_at"),
+        F.col("push_id").alias("sender_push_id"),
         F.col("terminating").alias("terminated"),
     )
     if previous is not None:
@@ -61,12 +65,10 @@ def clients(pushes: DataFrame, previous: DataFrame | None, now: datetime) -> Dat
     says_more = F.coalesce(*SENDER.names).isNotNull()
     grouped = seen.groupBy(*INSTANCE).agg(
         F.max(F.struct(*_OF_LAST)).alias("last"),
-        F.max(F.when(says_more, F.struct("last_seen", "last_push_id", *SENDER.names))).alias("resource"),
+        F.max(F.when(says_more, F.struct(*_OF_SENDER))).alias("sender"),
         F.min("first_seen").alias("first_seen"),
     )
-    known = grouped.select(
-        *INSTANCE, "first_seen", "last.*", *(F.col(f"resource.{name}").alias(name) for name in SENDER.names)
-    )
+    known = grouped.select(*INSTANCE, "first_seen", "last.*", "sender.*")
     return conform(known.withColumn("state", state(now)), CLIENTS)
 
 

@@ -120,6 +120,7 @@ POINTS: Final = Table(
     dated=True,
     clustered_by=(*_CLIENT, "group_id"),
     statistics_of=("received_at",),
+    key=("date", "push_id", "point_index"),
 )
 PUSHES: Final = Table(
     name="pushes",

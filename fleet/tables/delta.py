@@ -11,6 +11,7 @@ from typing import Final
 from deltalake.exceptions import CommitFailedError
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.errors import JarError
 from fleet.jars import Package, jars_of
@@ -116,18 +117,36 @@ def merge(
     frame: DataFrame, path: str, *, key: Iterable[str], newer_by: Iterable[str], transaction: Transaction
 ) -> None:
     """Adds rows of new keys, and replaces rows whose `newer_by` is less, unless the transaction or a later one has."""
-    session = frame.sparkSession
-    view = "fleetgauge_rows_to_merge"
-    frame.createOrReplaceTempView(view)
     same = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in key)
     newer = " > ".join(f"struct({', '.join(f'{side}.`{name}`' for name in newer_by)})" for side in "st")
+    _merge(
+        frame, path, f"{same} WHEN MATCHED AND {newer} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *", transaction
+    )
+
+
+def update(
+    frame: DataFrame, path: str, *, key: Iterable[str], columns: Iterable[str], where: str, transaction: Transaction
+) -> None:
+    """Sets `columns` of the rows that have the key of one of `frame`, unless the transaction or a later one has.
+
+    Rows that do not meet `where` (SQL) are not looked at.
+    """
+    keys, changed = list(key), list(columns)
+    rows = frame.select(F.struct(*keys).alias("_key"), F.struct(*changed).alias("_new"))
+    same = " AND ".join(f"t.`{name}` = s._key.`{name}`" for name in keys)
+    sets = ", ".join(f"t.`{name}` = s._new.`{name}`" for name in changed)
+    _merge(rows, path, f"{where} AND {same} WHEN MATCHED THEN UPDATE SET {sets}", transaction)
+
+
+def _merge(rows: DataFrame, path: str, on: str, transaction: Transaction) -> None:
+    """MERGE of rows `s` into a table `t`: what follows ON."""
+    session = rows.sparkSession
+    view = "fleetgauge_rows_to_merge"
+    rows.createOrReplaceTempView(view)
     # SQL takes a transaction from the session alone, which must not keep it for the next statement.
     names = zip(_TXN_CONFS, (transaction.app_id, str(transaction.version)), strict=True)
     with session_conf(session, dict(names)):
-        session.sql(
-            f"MERGE INTO {quoted(path)} t USING {view} s ON {same} "
-            f"WHEN MATCHED AND {newer} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        )
+        session.sql(f"MERGE INTO {quoted(path)} t USING {view} s ON {on}")
     session.catalog.dropTempView(view)
 
 

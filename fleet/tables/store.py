@@ -131,6 +131,22 @@ class Store:
         with self._counted(table):
             delta.merge(rows, path, key=table.key, newer_by=table.newer_by, transaction=transaction)
 
+    def update(
+        self, table: Table, frame: DataFrame, columns: Iterable[str], where: str, transaction: Transaction
+    ) -> None:
+        """Sets columns of the rows that have the keys of a frame's, unless the transaction has.
+
+        Args:
+            table: one that has a `key`, and is there.
+            frame: rows with the key and the columns.
+            columns: their names.
+            where: a condition (SQL) that all of them meet, by which files are passed over.
+            transaction: of the batch.
+        """
+        path = table.path(self.root)
+        with self._counted(table):
+            delta.update(frame, path, key=table.key, columns=columns, where=where, transaction=transaction)
+
     def replace(self, table: Table, frame: DataFrame, where: str | None = None) -> None:
         """Replaces the rows that meet `where`, or all."""
         rows, path, layout = conform(frame, table.schema), table.path(self.root), self._layout(table)

@@ -113,6 +113,7 @@ def test_a_damaged_file_is_named_among_the_rejects_and_the_rest_is_read(scenario
     found = rows(scenario.tables, "rejects")
     (of_file,) = [row for row in found if row["source_row"] is None]
     assert of_file["source_file"] == str(scenario.damaged)
+    assert of_file["date"].isoformat() == "2026-03-01", "the day of its directory, whenever it was changed"
     assert [row["payload"] for row in found if row["source_row"] is not None] == [dialect.MALFORMED] * 2
 
 
@@ -308,7 +309,7 @@ def test_two_clusters_with_the_same_ids_nodes_and_groups_stay_apart_in_every_tab
 
 
 def _without_ids(row: dict[str, Any]) -> str:
-    others = ("cluster_id", "push_id", "last_push_id", "source_row")
+    others = ("cluster_id", "push_id", "last_push_id", "sender_push_id", "source_row")
     return json.dumps({name: value for name, value in row.items() if name not in others}, default=repr)
 
 

@@ -119,7 +119,6 @@ def test_files_that_changed_or_went_before_they_were_read_are_set_aside_with_the
         str(zone / DAY / "part-0.parquet"): "the file has changed before it was read: it had 10 B, and has 99 B",
         str(zone / DAY / "part-1.parquet"): "the file was taken away before it was read",
     }
-    assert {str(day) for day in batch.files.values()} == {"2026-03-01"}
 
 
 def test_a_zone_that_is_not_mounted_sets_nothing_aside(store: Store, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def made(*rows: dict[str, Any]) -> list[dict[str, Any]]:
     found = [row for packed in MakeBatch(InRows())([batch]) for row in packed.to_pylist()]
     assert list(found[0]) == PACKED.names
     for row in found:
-        for name in ("counted", "marked", "series"):
+        for name in ("counted", "marked", "series", "late"):
             row[name] = pa.ipc.open_stream(row[name]).read_all().to_pylist() if row[name] else []
     return found
 
@@ -59,3 +59,32 @@ def test_heartbeats_and_malformed_pushes_are_counted_and_leave_what_is_remembere
     (chunk, _) = rows
     assert (chunk["pushes"], chunk["points"], chunk["rejects"]) == (3, 2, 1)
     assert [row["heartbeat"] for row in chunk["counted"] if row["reason"] is None] == [False, True, False]
+
+
+def remembered(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the series of one instance leave to the next batch."""
+    series = [row for packed in rows for row in packed["series"]]
+    kept = [{field.name: row[field.name] for field in REMEMBERED} for row in series]
+    return {"client_instance_id": series[0]["client_instance_id"], "remembered": kept}
+
+
+def test_an_instance_is_handed_back_unread_when_one_push_comes_no_later_than_what_is_remembered() -> None:
+    series = [remembered(made(push(instance, 5, total(10.0)))) for instance in "abc"]
+    rows = made(
+        *(series[0], push("a", 4, total(9.0)), push("a", 6, total(11.0))),
+        *(series[1], push("b", 5, total(9.0)), push("b", 7, b"")),
+        *(series[2], push("c", 6, total(11.0)), push("c", 7, b"\xff")),
+    )
+    late = [(row["client_instance_id"], row["received_at"].minute) for packed in rows for row in packed["late"]]
+    assert late == [("a", 4), ("a", 6), ("b", 5), ("b", 7)]
+    assert [packed["late_pushes"] for packed in rows] == [4, None]
+    assert [(packed["pushes"], packed["points"], packed["rejects"]) for packed in rows] == [(1, 1, 1), (0, 0, 0)]
+    assert [point["client_instance_id"] for packed in rows for point in packed["marked"]] == ["c"]
+    assert [one["client_instance_id"] for packed in rows for one in packed["series"]] == ["c"]
+
+
+def test_a_row_that_is_set_aside_makes_no_instance_late() -> None:
+    series = remembered(made(push("a", 5, total(10.0))))
+    rows = made(series, {**push("a", 4, b"?"), "reason": "push_id is null"}, push("a", 6, total(11.0)))
+    assert [packed["late_pushes"] for packed in rows] == [None, None]
+    assert [point["delta"] for packed in rows for point in packed["marked"]] == [1.0]
