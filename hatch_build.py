@@ -19,7 +19,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 VARIABLE = "FLEETGAUGE_COMPILE"
-REQUIRED = ["mypy[mypyc]>=1.14", "setuptools>=77"]
+REQUIRED = ["mypy[mypyc]>=2.4", "setuptools>=77"]
 """Beside a C compiler and Python's headers."""
 
 

@@ -149,7 +149,7 @@ def maintain(
     tables: Tables = DEFAULT_TABLES,
     jars: DeltaJars = None,
     keep: Annotated[
-        str | None, typer.Option(help="Delete pushes, points, windows and silent clients older than this: 90d.")
+        str | None, typer.Option(help="Delete pushes, points, windows and clients older than this: 90d.")
     ] = None,
     vacuum_after: Annotated[
         str, typer.Option(help="Remove files that were replaced so long ago; readers and time travel need them.")

@@ -92,17 +92,22 @@ SENDER: Final = _schema(
 )
 """What a client says of itself in its payload (KIP-714, Client telemetry labels); null in a heartbeat."""
 
+_ROLE: Final = _schema(("role", T.StringType()))
+
 _COUNTED_PUSH: Final = T.StructType(
     [field for field in PUSH_RECORD.fields if field.name != "metrics"]
     + SENDER.fields
+    + _ROLE.fields
     + _schema(("heartbeat", T.BooleanType()), ("points", T.LongType())).fields
 )
 
 PUSHES: Final = T.StructType(_COUNTED_PUSH.fields + _DIALECT.fields + _DATE.fields)
 """One row a push, heartbeats too, repeats dropped.
 
-`points` counts its data points; `client_rack` to `transactional_id` are what its payload says of the client; `dialect`
-is `java`, `librdkafka`, `franz-go`, or null where the software's name tells none; `date` is that of receipt (UTC).
+`points` counts its data points; `client_rack` to `transactional_id` are what its payload says of the client; `role` is
+`producer`, `consumer`, `share-consumer`, `admin` or `streams` by its metrics' names, null where they tell none;
+`dialect` is `java`, `librdkafka`, `franz-go`, or null where the software's name tells none; `date` is that of receipt
+(UTC).
 """
 
 COUNTED: Final = T.StructType(_COUNTED_PUSH.fields + _ORIGIN.fields + _REASON.fields + _PAYLOAD.fields)
@@ -282,6 +287,7 @@ CLIENTS: Final = T.StructType(
     + _DIALECT.fields
     + _schema(("client_source_address", T.StringType()), ("client_source_port", T.IntegerType())).fields
     + SENDER.fields
+    + _ROLE.fields
     + _schema(
         ("sender_seen_at", T.TimestampType()),
         ("sender_push_id", T.StringType()),
@@ -295,8 +301,9 @@ CLIENTS: Final = T.StructType(
 )
 """One row a client instance, with what its latest push said.
 
-`state` is `ended` after a terminating push, `silent` when nothing came for three intervals and a minute at least, else
-`live`.
+`role` and the labels are of the latest push that has them. `state` is `ended` after a terminating push; when nothing
+came for three intervals and a minute at least, `gone` for a kind of client that ends without a terminating push
+(`dialects.says_when_it_ends`) and `silent` for the others; else `live`.
 """
 
 ACTIVITY: Final = T.StructType(
@@ -309,6 +316,7 @@ ACTIVITY: Final = T.StructType(
         ("push_interval_ms", T.IntegerType()),
         ("terminated", T.BooleanType()),
         ("group_id", T.StringType()),
+        ("role", T.StringType()),
         ("receiver_node_ids", T.ArrayType(T.IntegerType(), containsNull=True)),
         ("pushes", T.LongType()),
         ("heartbeats", T.LongType()),
@@ -333,6 +341,7 @@ INVENTORY: Final = T.StructType(
         ("last_seen", T.TimestampType()),
         ("terminated", T.BooleanType()),
         ("group_id", T.StringType()),
+        ("role", T.StringType()),
         ("push_interval_ms", T.IntegerType()),
         ("state", T.StringType()),
     ).fields
@@ -348,6 +357,7 @@ VERSIONS: Final = _schema(
     ("clients", T.LongType()),
     ("live", T.LongType()),
     ("silent", T.LongType()),
+    ("gone", T.LongType()),
     ("ended", T.LongType()),
     ("first_seen", T.TimestampType()),
     ("last_seen", T.TimestampType()),

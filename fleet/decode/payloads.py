@@ -20,6 +20,7 @@ from fleet.decode.flat import FlatPoints, Indices, Payloads, RefusedError, arrow
 from fleet.dialects import Sender, identity_of, sender_of
 from fleet.errors import PayloadError
 from telemetry.catalogue.dialects import twin_families
+from telemetry.catalogue.standard_metrics import ROLE_PREFIXES
 
 _NOBODY: Final = Sender()
 _FIBONACCI_HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
@@ -232,11 +233,11 @@ def _batch_of(flat: FlatPoints) -> _Batch:
 def _count(batch: _Batch, indices: Indices) -> CountedPayloads:
     reasons = _reasons(batch)
     good = np.setdiff1d(np.arange(len(indices)), list(reasons))
-    senders = _first_senders(batch)
+    senders, roles = _first_senders(batch), _roles(batch.flat)
     return CountedPayloads(
         payloads=indices[good],
         points=np.bincount(batch.push_of, minlength=len(indices))[good],
-        senders=[senders.get(push) for push in good.tolist()],
+        senders=[_with_role(senders.get(push), roles.get(push)) for push in good.tolist()],
         reasons={int(indices[push]): reason for push, reason in reasons.items()},
     )
 
@@ -249,6 +250,20 @@ def _first_senders(batch: _Batch) -> dict[int, Sender]:
     first = np.flatnonzero(np.diff(pushes, prepend=-1))
     numbers = batch.resource_number_of[telling[first]].tolist()
     return {push: batch.senders[number] for push, number in zip(pushes[first].tolist(), numbers, strict=True)}
+
+
+def _roles(flat: FlatPoints) -> dict[int, str]:
+    """By push: the role of a client that has such metrics."""
+    roles: dict[int, str] = {}
+    push_of = flat.push_of[flat.resource_of]
+    for role, prefix in ROLE_PREFIXES.items():
+        has_prefix = pc.starts_with(flat.name, prefix).to_numpy(zero_copy_only=False)
+        roles.update(dict.fromkeys(np.unique(push_of[has_prefix]).tolist(), role))
+    return roles
+
+
+def _with_role(sender: Sender | None, role: str | None) -> Sender | None:
+    return sender if role is None else replace(sender or _NOBODY, role=role)
 
 
 def _interpret(batch: _Batch, indices: Indices, names: Collection[str] | None) -> DecodedPayloads:

@@ -9,28 +9,45 @@ from pyspark.sql import SparkSession
 
 from fleet.decode.arrow import pa
 from fleet.errors import TableError
+from fleet.schemas import INSTANCE
 from fleet.spark_errors import is_missing_path, what_failed
 
 _NAME: Final = "watched_since"
+_KEY: Final = " ".join(INSTANCE)
+"""Second line of the text: the columns that the state is kept by."""
 
 
 def remember_start(spark: SparkSession, checkpoint: str, since: datetime) -> datetime:
     """`since`, or what an earlier start of the same checkpoint said.
 
     Raises:
-        TableError: the checkpoint's directory cannot be written to, or holds something else.
+        TableError: the checkpoint's directory cannot be written to, or holds something else, as the state of an earlier
+            release, which did not keep clusters apart.
     """
     path = f"{checkpoint}/{_NAME}"
     try:
-        for row in spark.read.text(path).collect():  # none where it was cut off
-            return datetime.fromisoformat(row.value).astimezone(UTC)
-    except ValueError as error:
-        raise TableError(f"{path} says no time: remove the checkpoint, or name another one") from error
-    except (PySparkException, Py4JJavaError) as error:
-        if not is_missing_path(error):
-            raise TableError(f"the checkpoint {checkpoint} cannot be read: {what_failed(error)}") from error
-    try:
-        spark.createDataFrame(pa.table({"value": [since.isoformat()]})).coalesce(1).write.mode("overwrite").text(path)
+        said = _read(spark, path)
+        if not said:  # nor where it was cut off
+            lines = pa.table({"value": [since.isoformat(), _KEY]})
+            spark.createDataFrame(lines).coalesce(1).write.mode("overwrite").text(path)
+            return since
+        remembered = datetime.fromisoformat(said[0]).astimezone(UTC)
     except (PySparkException, Py4JJavaError) as error:
         raise TableError(f"the checkpoint {checkpoint} cannot be written to: {what_failed(error)}") from error
-    return since
+    except ValueError as error:
+        raise TableError(f"{path} says no time: remove the checkpoint, or name another one") from error
+    if said[1:] != [_KEY]:
+        raise TableError(
+            f"the checkpoint {checkpoint} is of an earlier release, which did not keep clusters apart: remove it, and "
+            "the watch begins anew"
+        )
+    return remembered
+
+
+def _read(spark: SparkSession, path: str) -> list[str]:
+    try:
+        return [row.value for row in spark.read.text(path).collect()]
+    except PySparkException as error:
+        if is_missing_path(error):
+            return []
+        raise

@@ -1,4 +1,4 @@
-"""`telemetry.validate`: whole and in pieces of any size, judged as protobuf's own parser judges."""
+"""`telemetry.validate` and `telemetry.otlp.check`: verdicts, whole and in pieces of any size, are protobuf's."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,8 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from base.errors import InvalidRecordError, TelemetryTooLargeError
+from telemetry.otlp.check import is_well_formed
+from telemetry.otlp.schema import METRICS_DATA
 from telemetry.validate import validate_metrics
 
 
@@ -24,6 +26,7 @@ def run(data: bytes) -> None:
         return
     piece_bytes, metrics = 16 + 4 * data[0], data[1:]
     expected = protobuf_takes(metrics)
+    assert expected or not is_well_formed(metrics, METRICS_DATA), "the check takes what protobuf refuses"
     assert _verdict(metrics, 1 << 20) == ("" if expected else "malformed")
     verdict = _verdict(metrics, piece_bytes)
     if verdict == "":

@@ -49,9 +49,9 @@ def unpacked(dist: Path, directory: Path) -> Path:
     return directory
 
 
-def python(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def python(installed: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Python with the modules of the wheel before those of the checkout."""
-    environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1", **variables}
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
@@ -89,6 +89,18 @@ def test_the_rooms_pass_their_tests_on_the_wheel(installed: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout[-8000:]
     assert " passed" in ran.stdout
+
+
+@pytest.mark.soak
+def test_ten_million_changed_payloads_are_judged_as_by_protobuf(installed: Path) -> None:
+    ran = python(
+        installed,
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "1700"),
+        "tests/property/telemetry/test_check_of_mutations.py",
+        FLEETGAUGE_MUTATED_INPUTS="10000000",
+    )
+    assert ran.returncode == 0, ran.stdout[-8000:]
+    assert "1 passed" in ran.stdout
 
 
 @pytest.mark.soak

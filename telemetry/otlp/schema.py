@@ -1,0 +1,61 @@
+"""The fields of OTLP's `MetricsData` as a table of bytes, from the descriptors that protobuf's own parser uses."""
+
+from typing import Final
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from telemetry.otlp import check
+
+_FIXED64: Final = {FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64}
+_PACKED_VARINT: Final = {
+    FieldDescriptor.TYPE_BOOL,
+    FieldDescriptor.TYPE_ENUM,
+    FieldDescriptor.TYPE_INT32,
+    FieldDescriptor.TYPE_INT64,
+    FieldDescriptor.TYPE_SINT32,
+    FieldDescriptor.TYPE_SINT64,
+    FieldDescriptor.TYPE_UINT32,
+    FieldDescriptor.TYPE_UINT64,
+}
+_OF_WIRE_TYPE: Final = {0: check.VARINT, 1: check.FIXED64, 2: check.BYTES, 5: check.FIXED32}
+_MAX_MESSAGES: Final = 256 - check.MESSAGE
+
+
+def table_of(root: Descriptor) -> bytes:
+    """What to do with each field, in 128 bytes for each message type, `root` first; a field's tag is the index.
+
+    A tag of two bytes (field number 16 and above) is not in the table.
+    """
+    messages = [root]
+    for message in messages:  # which grows meanwhile
+        found = [field.message_type for field in message.fields if field.message_type is not None]
+        messages += [each for each in dict.fromkeys(found) if each not in messages]
+    return b"".join(_row(message, messages) for message in messages)
+
+
+def _row(message: Descriptor, messages: list[Descriptor]) -> bytes:
+    row = bytearray(128)
+    for number in range(1, 16):
+        for wire_type, action in _OF_WIRE_TYPE.items():
+            row[number << 3 | wire_type] = action
+    for field in message.fields:
+        if field.number < 16:
+            row[field.number << 3 | 2] = _length_delimited(field, messages)
+    return bytes(row)
+
+
+def _length_delimited(field: FieldDescriptor, messages: list[Descriptor]) -> int:
+    if field.message_type is not None:
+        number = messages.index(field.message_type)
+        return check.MESSAGE + number if number < _MAX_MESSAGES else check.UNDECIDED
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return check.STRING
+    if field.type == FieldDescriptor.TYPE_BYTES or not field.is_repeated:
+        return check.BYTES
+    if field.type in _FIXED64:
+        return check.PACKED_FIXED64
+    return check.PACKED_VARINT if field.type in _PACKED_VARINT else check.UNDECIDED
+
+
+METRICS_DATA: Final = table_of(MetricsData.DESCRIPTOR)
