@@ -7,6 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.schemas import ACTIVITY, INSTANCE, INVENTORY, PUSHES, conform
 from fleet.silver.clients import state
+from fleet.silver.dialect import role_of_all
 
 _LATEST = (
     "client_id",
@@ -16,15 +17,14 @@ _LATEST = (
     "client_source_port",
     "push_interval_ms",
 )
-_LATEST_KNOWN = ("group_id", "role")
 
 
 def inventory(pushes: DataFrame, now: datetime | None = None) -> DataFrame:
     """PUSHES -> INVENTORY: one row a client instance.
 
-    Client id, software, address, port and interval are those of its latest push, since clients change connections;
-    group and role are those of its latest push that has one. `terminated` says that its latest push was a terminating
-    one: the client closed in order. `state` is judged at `now` as in CLIENTS, and null without.
+    Client id, software, address, port and interval are those of its latest push, since clients change connections; the
+    group is that of its latest push that names one, the role as in CLIENTS. `terminated` says that its latest push was
+    a terminating one: the client closed in order. `state` is judged at `now` as in CLIENTS, and null without.
 
     >>> columns = "client_instance_id client_id received_at points heartbeat terminating"
     >>> pushes = table(spark, PUSHES, columns, ("one", "billing", "12:00:00", 110, False, False),
@@ -51,7 +51,8 @@ def by_day(pushes: DataFrame) -> DataFrame:
     order = F.struct("received_at", "push_id")
     counted = grouped.agg(
         F.max_by(F.struct(*_LATEST, F.col("terminating").alias("terminated")), order).alias("latest"),
-        *(F.max_by(name, F.when(F.col(name).isNotNull(), order)).alias(name) for name in _LATEST_KNOWN),
+        F.max_by("group_id", F.when(F.col("group_id").isNotNull(), order)).alias("group_id"),
+        role_of_all().alias("role"),
         F.sort_array(F.collect_set("receiver_node_id")).alias("receiver_node_ids"),
         F.count(F.lit(1)).alias("pushes"),
         F.count_if("heartbeat").alias("heartbeats"),
@@ -69,7 +70,8 @@ def total(activity: DataFrame, now: datetime | None = None) -> DataFrame:
         .groupBy(*INSTANCE)
         .agg(
             F.max_by(F.struct(*_LATEST, "terminated"), "date").alias("latest"),
-            *(F.max_by(name, F.when(F.col(name).isNotNull(), F.col("date"))).alias(name) for name in _LATEST_KNOWN),
+            F.max_by("group_id", F.when(F.col("group_id").isNotNull(), F.col("date"))).alias("group_id"),
+            role_of_all().alias("role"),
             F.sort_array(F.array_compact(F.array_distinct(F.flatten(F.collect_list("receiver_node_ids"))))).alias(
                 "receiver_node_ids"
             ),

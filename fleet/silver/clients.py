@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.dialects import CONSUMERS, JAVA
 from fleet.schemas import CLIENTS, INSTANCE, PUSHES, SENDER, conform
-from fleet.silver.dialect import dialect
+from fleet.silver.dialect import dialect, role_of_all
 from fleet.silver.intervals import silent_after_us
 
 _OF_LAST: Final = (
@@ -70,7 +70,7 @@ def clients(pushes: DataFrame, previous: DataFrame | None, now: datetime) -> Dat
     grouped = seen.groupBy(*INSTANCE).agg(
         F.max(F.struct(*_OF_LAST)).alias("last"),
         F.max(F.when(says_more, F.struct(*_OF_SENDER))).alias("sender"),
-        F.max("role").alias("role"),  # an instance has one
+        role_of_all().alias("role"),
         F.min("first_seen").alias("first_seen"),
     )
     known = grouped.select(*INSTANCE, "role", "first_seen", "last.*", "sender.*")
