@@ -1,20 +1,21 @@
 """What is new of a landing zone, how it is cut into batches, and that a batch which was planned is planned for good."""
 
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as T  # noqa: N812
 
 from fleet.decode.rows import arrow_schema
-from fleet.errors import LandingError, TableError
+from fleet.errors import LandingError, TableError, TopicError
 from fleet.pipeline.ledger import Ledger, Part, Plan
-from fleet.pipeline.source import MAX_BAD_FILES, MAX_BATCH_BYTES, Bounds, LandingSource, source_name
+from fleet.pipeline.source import MAX_BAD_FILES, MAX_BATCH_BYTES, Bounds, LandingSource, TopicStretch, source_name
 from fleet.selection import parse_day
 from fleet.tables import catalog
 from fleet.tables.log import Transaction
 from fleet.tables.store import Store
+from fleet.topic.offsets import Span
 from fleet.topic.source import TopicSource
 
 DAY = "date=2026-03-01/hour=12"
@@ -197,6 +198,50 @@ def test_a_day_is_read_again_only_if_all_of_it_is_there(store: Store, zone: Path
     (zone / DAY / "part-1.parquet").unlink()
     with pytest.raises(LandingError, match=r"1 of 5 files of 2026-03-01 are not in .* as they were read"):
         look(store, zone)[1].check_day(parse_day("2026-03-01"))
+
+
+def topic_of(store: Store, monkeypatch: pytest.MonkeyPatch, **bounds: tuple[int, int]) -> tuple[Ledger, TopicStretch]:
+    """A topic whose partitions `p0`, `p1`, ... hold these offsets."""
+    spans = {int(name[1:]): Span(start=start, end=end) for name, (start, end) in bounds.items()}
+    monkeypatch.setattr("fleet.pipeline.source.client_options", lambda *_: {})
+    monkeypatch.setattr("fleet.pipeline.source.find_bounds", lambda *_: spans)
+    source = TopicSource(bootstrap_servers="a:1", topic="t")
+    ledger = Ledger(store, source_name(source))
+    return ledger, TopicStretch(Any, source, ledger, "the ledger")
+
+
+def test_batches_of_a_topic_hold_the_same_share_of_every_partition(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, topic = topic_of(store, monkeypatch, p0=(0, 10), p1=(100, 120), p2=(5, 5))
+    assert (topic.news().amount, topic.news().lost) == (30, 0)
+    batches = list(topic.cut(Bounds(max_records=15)))
+    assert [[(part.path, part.begin, part.end) for part in batch] for batch in batches] == [
+        [("0", 0, 5), ("1", 100, 110), ("2", 5, 5)],
+        [("0", 5, 10), ("1", 110, 120), ("2", 5, 5)],
+    ]
+    for batch in batches:
+        done(store, ledger, ledger.plan(batch))
+    _, topic = topic_of(store, monkeypatch, p0=(0, 12), p1=(100, 120), p2=(5, 5))
+    ((part,),) = topic.cut(Bounds())
+    assert (part.path, part.begin, part.end) == ("0", 10, 12)
+
+
+def test_records_that_retention_took_are_counted_once_and_a_topic_made_anew_is_an_error(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, topic = topic_of(store, monkeypatch, p0=(0, 10))
+    for batch in topic.cut(Bounds()):
+        done(store, ledger, ledger.plan(batch))
+    ledger, topic = topic_of(store, monkeypatch, p0=(14, 14))
+    assert (topic.news().amount, topic.news().lost) == (0, 4)
+    (batch,) = topic.cut(Bounds())
+    done(store, ledger, ledger.plan(batch))
+    assert topic_of(store, monkeypatch, p0=(14, 14))[1].news().lost == 0
+    with pytest.raises(TopicError, match="its partition 0 was read up to offset 14, which it does not have; remove"):
+        topic_of(store, monkeypatch, p0=(0, 3))
+    with pytest.raises(TopicError, match="a topic has no days"):
+        topic.check_day(parse_day("2026-03-01"))
 
 
 def test_small_rows_are_appended_once_for_a_transaction(store: Store) -> None:
