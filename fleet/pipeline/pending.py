@@ -44,23 +44,24 @@ def pending(store: Store, *, window_s: int, now: datetime, days: Days | None = N
     """
     runs = store.rows(catalog.RUNS)
     before = max(runs, key=lambda run: run["finished_at"], default={})
-    covered = dict(before.get("covered", ()))
+    done = dict(before.get("covered", ()))
+    covered = dict(done)
     spans: dict[date, Span] = {}
     points = 0
     seen: list[datetime] = []
     for batch in store.rows(catalog.BATCHES):
-        if batch["batch_id"] <= dict(before.get("covered", ())).get(batch["app_id"], -1):
+        if batch["batch_id"] <= done.get(batch["app_id"], -1):
             continue
         covered[batch["app_id"]] = max(batch["batch_id"], covered.get(batch["app_id"], -1))
         points += batch["points"]
         seen += [span["last"] for span in batch["spans"] or ()]
         _widen(spans, batch)
     read_up_to = max([_EPOCH, *seen, *(run["read_up_to"] for run in runs)])
-    if days is not None:
-        spans = {day: whole(day) for day in store.log(catalog.PUSHES).days() if day is not None and day in days}
-        points = store.log(catalog.POINTS).size().rows
-    elif before.get("window_s") != window_s:
+    if before.get("window_s") != window_s:
         spans = {day: whole(day) for day in spans}
+    if days is not None and store.has(catalog.PUSHES):
+        spans |= {day: whole(day) for day in store.log(catalog.PUSHES).days() if day is not None and day in days}
+        points = store.log(catalog.POINTS).size().rows
     return Pending(spans=dict(sorted(spans.items())), points=points, covered=covered, read_up_to=min(read_up_to, now))
 
 

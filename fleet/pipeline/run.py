@@ -1,10 +1,11 @@
 """`fleet run`: what is new of a source into the standing tables, from the start of Spark to the summary."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, Final
 
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
@@ -31,6 +32,9 @@ from fleet.tables.maintain import Upkeep, maintain
 from fleet.tables.paths import qualified
 from fleet.tables.store import Store
 from fleet.topic.source import TopicSource
+
+_COLOURS: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
+"""What delta-rs has in its messages for terminals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,14 +117,15 @@ def explained(what: str) -> Iterator[None]:
         yield
     except FleetError:
         raise
-    except (PySparkException, Py4JError, DeltaError) as error:
+    except (PySparkException, Py4JError, DeltaError, OSError) as error:
         if delta.is_conflict(error):
             raise TableError(
                 f"{what} gave way to another run that wrote the same tables meanwhile: let only one run at a time; "
                 "nothing was written twice, and the next run goes on from here"
             ) from error
-        where = "Delta Lake" if isinstance(error, DeltaError) else "Spark"
-        raise FleetError(f"{what} failed in {where}: {what_failed(error)}") from error
+        if isinstance(error, PySparkException | Py4JError):
+            raise FleetError(f"{what} failed in Spark: {what_failed(error)}") from error
+        raise FleetError(f"{what} failed: {' '.join(_COLOURS.sub('', str(error)).split())}") from error
 
 
 class _Run:
