@@ -14,6 +14,7 @@ from fleet.measures.catalogue import (
     FAMILIES,
     LAG,
     LAG_OF_CLIENT,
+    MARKED,
     MARKS,
     MEASURES,
     ROLES_OF_NODES,
@@ -26,10 +27,10 @@ from fleet.measures.rows import (
     COUNTS,
     GROWTH_UNITS,
     IDENTITY,
-    INSTANCE,
     KEY,
     LASTS,
     MEMBER,
+    MINIMA,
     NOTHING,
     ROWS,
     SUMS,
@@ -47,6 +48,7 @@ from fleet.measures.rows import (
     time_column,
     times,
 )
+from fleet.schemas import INSTANCE
 from telemetry.catalogue.standard_metrics import KAFKA_PREFIX, telemetry_name
 
 DEFAULT_WINDOW_S: Final = 300
@@ -167,10 +169,7 @@ class _Points:
         self.has_topic, self.has_partition = self._has("topic"), self._has("partition")
         self.received_at = times(self.of_push("received_at"))
         self.window = _window(self.received_at, window_s)
-        given = {name: self.of_push(name) for name in INSTANCE if name in table.schema.names}
-        self.instance = {
-            name: given.get(name, pa.nulls(len(self.first), pa.string())).fill_null("") for name in INSTANCE
-        }
+        self.instance = {name: self.of_push(name) for name in INSTANCE}
         keys = [times(self.window["window_start"]), *map(codes, self.instance.values())]
         self.group_of, self.group_first, _ = numbered(keys)
 
@@ -224,7 +223,7 @@ def _flags(column: Array) -> Numbers:
 
 def _pushes(points: Table) -> tuple[Numbers, Numbers]:
     """The number of each point's push, and a point of each: points of a push mostly follow one another."""
-    columns = [one(points[name]) for name in ("push_id", *INSTANCE) if name in points.schema.names]
+    columns = [one(points[name]) for name in ("push_id", *INSTANCE)]
     begins = np.zeros(points.num_rows, np.bool_)
     begins[0] = True
     for column in columns:
@@ -340,33 +339,41 @@ class _Index:
 
 
 class _Values:
-    """By entity (a push, or a link or topic in a window) and reading: sum, how many, and the largest."""
+    """By entity (a push, or a link or topic in a window) and reading that there is: sum, how many, and the largest."""
 
-    def __init__(self, entities: int) -> None:
-        shape = (entities, len(_READINGS))
+    def __init__(self, entities: int, *found: tuple[Numbers, Numbers, Numbers]) -> None:
+        """Of values that were read: the entity, reading and value of each."""
+        entity, reading, value = (np.concatenate(each) for each in zip(*found, strict=True))
+        self.readings, column = np.unique(reading, return_inverse=True)
+        self._column_of = dict(zip(self.readings.tolist(), range(len(self.readings)), strict=True))
+        shape = (entities, len(self.readings))
         self.sums, self.numbers = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         self.tops = np.full(shape, -np.inf)
-
-    def add(self, entity: Numbers, reading: Numbers, value: Numbers) -> None:
-        place = entity * len(_READINGS) + reading
+        place = entity * len(self.readings) + column
         np.add.at(self.sums.reshape(-1), place, _fixed(value, np.where(_IS_GROWTH[reading], GROWTH_UNITS, AVG_UNITS)))
         np.add.at(self.numbers.reshape(-1), place, 1)
         np.maximum.at(self.tops.reshape(-1), place, value)
 
     def of(self, measure: str) -> Numbers:
         """The largest of each entity, -inf for none."""
-        found: Numbers = self.tops[:, _READING_OF[measure]]
+        column = self._column_of.get(_READING_OF[measure])
+        found: Numbers = np.full(len(self.tops), -np.inf) if column is None else self.tops[:, column]
         return found
 
-    def block(self) -> Block:
-        """Sums, maxima and minima as wide rows have them."""
-        block = Block.empty(len(self.sums))
-        of_sums = [_READING_OF[name] for name in SUMS]
-        block.sums, block.numbers = self.sums[:, of_sums], self.numbers[:, of_sums]
+    def block(self, groups: Groups | None = None) -> Block:
+        """Sums and maxima as wide rows have them, of groups of entities if these are given."""
+        sums, numbers, tops = self.sums, self.numbers, self.tops
+        if groups is not None:
+            sums, numbers, tops = groups.sum(sums), groups.sum(numbers), groups.top(tops)
+        block = Block.empty(len(sums))
+        for at, name in enumerate(SUMS):
+            column = self._column_of.get(_READING_OF[name])
+            if column is not None:
+                block.sums[:, at], block.numbers[:, at] = sums[:, column], numbers[:, column]
         for at, name in enumerate(TOPS):
-            if name in _READING_OF:
-                top = self.of(name)
-                block.tops[:, at] = np.where(np.isinf(top), top, -top) if BY_COLUMN[name].over == "min" else top
+            column = self._column_of.get(_READING_OF.get(name, -1))
+            if column is not None and not MINIMA[at]:
+                block.tops[:, at] = tops[:, column]
         return block
 
 
@@ -382,49 +389,54 @@ def _fixed(value: Numbers, units: Numbers | int) -> Numbers:
 def _clients(points: _Points) -> tuple[dict[str, Array], Block]:
     """One row a client instance and window."""
     values = _of_pushes(points)
-    block = values.block()
-    for at, name in enumerate(LASTS):
-        block.lasts[:, at] = values.of(name)
-        block.lasts_at[:, at] = np.where(np.isinf(values.of(name)), NOTHING, points.received_at)
-    _count(points, values, block.counts)
-    skew_ms = _clock_skew_ms(points)
-    block.tops[:, TOPS.index("clock_skew_max_ms")] = skew_ms
-    block.tops[:, TOPS.index("clock_skew_min_ms")] = np.where(np.isinf(skew_ms), skew_ms, -skew_ms)
     groups = Groups.by(points.group_of, len(points.group_first))
+    block = values.block(groups)
+    skew_ms = _clock_skew_ms(points)
+    block.tops[:, TOPS.index("clock_skew_max_ms")] = groups.top(skew_ms)
+    for at in np.flatnonzero(MINIMA).tolist():
+        of_push = values.of(TOPS[at]) if TOPS[at] in _READING_OF else skew_ms
+        block.tops[:, at] = groups.top(np.where(np.isinf(of_push), of_push, -of_push))
+    of_push = np.stack([values.of(name) for name in LASTS], axis=1)
+    at_us = np.where(np.isinf(of_push), NOTHING, points.received_at[:, None])
+    block.lasts, block.lasts_at = groups.last(of_push, at_us)
+    _count(points, values, block.counts)
     columns = points.window | points.instance | _identity(points) | _lag(points, values, groups)
-    return combined(columns, block, groups, points.group_first)
+    return combined(columns, groups, points.group_first), block
 
 
 def _of_pushes(points: _Points) -> _Values:
     """A push has one value: the sum of its deltas or partitions, else the largest of its points."""
-    values = _Values(len(points.first))
-    for place in ("plain", "partition_sum", "partition_max"):
-        rows, reading, value = points.read(place)
-        values.add(points.push[rows], reading, value)
+    found = (points.read(place) for place in ("plain", "partition_sum", "partition_max"))
+    values = _Values(len(points.first), *((points.push[rows], reading, value) for rows, reading, value in found))
+    summed, is_growth = _IS_SUM_OF_PARTITIONS[values.readings], _IS_GROWTH[values.readings]
     has = values.numbers > 0
-    summed = _IS_SUM_OF_PARTITIONS
     values.tops[:, summed] = np.where(has[:, summed], values.sums[:, summed] / AVG_UNITS, -np.inf)
-    values.sums = np.where(_IS_GROWTH, values.sums, _fixed(np.where(has, values.tops, 0.0), AVG_UNITS))
-    values.numbers = np.where(_IS_GROWTH, values.numbers, has)
+    values.sums = np.where(is_growth, values.sums, _fixed(np.where(has, values.tops, 0.0), AVG_UNITS))
+    values.numbers = np.where(is_growth, values.numbers, has)
     return values
 
 
 def _count(points: _Points, values: _Values, counts: Numbers) -> None:
-    """Pushes, points, those of families, and marks."""
-    counts[:, _COUNT_AT["pushes"]] = 1
-    counts[:, _COUNT_AT["points"]] = np.bincount(points.push_of, minlength=len(counts))
+    """Of each client's window its pushes, points, pushes of families, and marks."""
+
+    def count(name: str, pushes: Numbers) -> None:
+        counts[:, _COUNT_AT[name]] = np.bincount(points.group_of[pushes], minlength=len(counts))
+
+    count("pushes", np.arange(len(points.first)))
+    count("points", points.push_of)
     for measure in MEASURES:
         if measure.over in ("samples", "positive"):
             above = 0 if measure.over == "positive" else -np.inf
-            counts[:, _COUNT_AT[measure.column]] = values.of(measure.column) > above
+            count(measure.column, values.of(measure.column) > above)
     reading = points.index.reading["plain"][points.code]
     is_growth = (reading >= 0) & _IS_GROWTH[reading] & ~points.has_topic
     marked = {mark: np.flatnonzero(is_growth & points.marked(mark)) for mark in MARKS}
     for family, is_of in points.index.families.items():
-        counts[points.push[is_of[points.code]], _COUNT_AT[f"{family}_pushes"]] = 1
-        for mark, rows in marked.items():
-            pushes = points.push[rows[is_of[points.code[rows]]]]
-            counts[:, _COUNT_AT[f"{family}_{mark}_points"]] = np.bincount(pushes, minlength=len(counts))
+        has_any = np.zeros(len(points.first), np.bool_)
+        has_any[points.push[is_of[points.code]]] = True
+        count(f"{family}_pushes", has_any)
+        for mark, rows in marked.items() if family in MARKED else ():
+            count(f"{family}_{mark}_points", points.push[rows[is_of[points.code[rows]]]])
 
 
 def _clock_skew_ms(points: _Points) -> Numbers:
@@ -496,8 +508,7 @@ def _others(points: _Points, place: Literal["node", "topic"]) -> tuple[dict[str,
         columns = {"role": pa.array(_ROLES, pa.string()).take(role)}
         columns |= {name: points.taken(name, rows) for name in ("node_id", "coordinator")}
     entity, first, count = numbered([points.group_of[points.push[rows]], *map(codes, columns.values())])
-    values = _Values(count)
-    values.add(entity, reading, value)
+    values = _Values(count, (entity, reading, value))
     any_of, push = pa.array(first), pa.array(points.push[rows][first])
     found = {name: column.take(any_of) for name, column in columns.items()}
     return found | {name: each.take(push) for name, each in (points.instance | points.window).items()}, values.block()

@@ -199,10 +199,14 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "rebalance": _columns("assigned_partitions", "last_rebalance_seconds_ago"),
     "share": (),
 }
-"""Measures whose metrics come together. Of each family a row counts the pushes that had any of them, and the points of
-its sums that carry a mark. `share` is that of all metrics that share consumers alone have."""
+"""Measures whose metrics come together. Of each family a row counts the pushes that had any of them. `share` is that of
+all metrics that share consumers alone have."""
 
 MARKS: Final = ("gap", "covers_gap", "before_subscription")
+MARKED: Final = tuple(
+    family for family, columns in FAMILIES.items() if any(BY_COLUMN[column].over == "growth" for column in columns)
+)
+"""The families of which a row counts the points of their sums that carry a mark."""
 
 
 def family_names(family: str) -> frozenset[str]:

@@ -39,17 +39,17 @@ def merge(partials: Iterable[Table]) -> Table:
     group_of, first, count = numbered(
         [times(columns["window_start"]), *(codes(columns[name]) for name in KEY if name != "window_start")]
     )
-    return table_of(*combined(columns, Block.of(rows), Groups.by(group_of, count), first))
+    groups = Groups.by(group_of, count)
+    merged = Block.of(rows).merged(groups)
+    found, has_any = table_of(combined(columns, groups, first), merged), merged.has_any()
+    return found if has_any.all() else found.filter(pa.array(has_any))  # corrections may leave nothing
 
 
-def combined(
-    columns: Mapping[str, Array], block: Block, groups: Groups, first: Numbers
-) -> tuple[dict[str, Array], Block]:
-    """One row a group, as columns and numbers, of rows in the same form.
+def combined(columns: Mapping[str, Array], groups: Groups, first: Numbers) -> dict[str, Array]:
+    """One row a group: the columns of ROWS that are no numbers.
 
     Args:
-        columns: those of ROWS that are no numbers; may lack those of KEY.
-        block: the numbers.
+        columns: of the rows; may lack some of KEY.
         groups: of the rows.
         first: a row of each group, which has its key.
     """
@@ -60,7 +60,7 @@ def combined(
     found |= {name: columns[name].take(lag) for name in LAG_COLUMNS}
     for name in MEMBER:
         found[name], found[f"{name}_at"] = _last_text(columns[name], times(columns[f"{name}_at"]), groups)
-    return found, block.merged(groups)
+    return found
 
 
 def _last_text(texts: Array, at: Numbers, groups: Groups) -> tuple[Array, Array]:

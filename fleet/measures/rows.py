@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.decode.arrow import Array, Table, pa
-from fleet.measures.catalogue import FAMILIES, MARKS, MEASURES
+from fleet.measures.catalogue import FAMILIES, MARKED, MARKS, MEASURES
+from fleet.schemas import INSTANCE, TIME
 
 Numbers = npt.NDArray[Any]
 
-INSTANCE: Final = ("cluster_id", "principal", "client_instance_id")
-"""What tells a client instance."""
 WINDOW: Final = (*INSTANCE, "window_start")
 """What tells the rows of a client's window."""
 KEY: Final = (*WINDOW, "role", "node_id", "coordinator", "topic")
@@ -28,7 +27,6 @@ GROWTH_UNITS: Final = 1_000
 NOTHING: Final = np.iinfo(np.int64).min
 """No time."""
 
-_TIME: Final = pa.timestamp("us", tz="UTC")
 IDENTITY: Final = ("client_id", "client_software_name", "client_software_version", "dialect", "push_interval_ms")
 """As the latest push of the window said, the one at `seen_at` with `seen_push_id`."""
 MEMBER: Final = ("group_id", "group_member_id")
@@ -40,7 +38,7 @@ COUNTS: Final = (
     "pushes",
     "points",
     *(f"{family}_pushes" for family in FAMILIES),
-    *(f"{family}_{mark}_points" for family in FAMILIES for mark in MARKS),
+    *(f"{family}_{mark}_points" for family in MARKED for mark in MARKS),
     *(measure.column for measure in MEASURES if measure.over in ("samples", "positive")),
 )
 SUMS: Final = tuple(measure.column for measure in MEASURES if measure.over in ("avg", "growth"))
@@ -51,22 +49,22 @@ MINIMA: Final = np.array([measure.over == "min" for measure in MEASURES if measu
 ROWS: Final = pa.schema(
     [
         ("date", pa.date32()),
-        ("window_start", _TIME),
+        ("window_start", TIME),
         ("window_s", pa.int32()),
         *((name, pa.string()) for name in INSTANCE),
         ("role", pa.string()),
         ("node_id", pa.int32()),
         ("coordinator", pa.bool_()),
         ("topic", pa.string()),
-        ("seen_at", _TIME),
+        ("seen_at", TIME),
         ("seen_push_id", pa.string()),
         *((name, pa.int32() if name == "push_interval_ms" else pa.string()) for name in IDENTITY),
-        *(column for name in MEMBER for column in ((name, pa.string()), (f"{name}_at", _TIME))),
+        *(column for name in MEMBER for column in ((name, pa.string()), (f"{name}_at", TIME))),
         *((name, pa.int64()) for name in COUNTS),
         *((f"{name}_{part}", pa.int64()) for name in SUMS for part in ("sum", "count")),
         *((name, pa.float64()) for name in TOPS),
-        *(column for name in LASTS for column in ((name, pa.float64()), (f"{name}_at", _TIME))),
-        *zip(LAG_COLUMNS, (_TIME, pa.string(), _PARTITIONS), strict=True),
+        *(column for name in LASTS for column in ((name, pa.float64()), (f"{name}_at", TIME))),
+        *zip(LAG_COLUMNS, (TIME, pa.string(), _PARTITIONS), strict=True),
     ]
 )
 """Partial wide rows, and merged ones: a client, link or topic and window of receipt.
@@ -132,18 +130,22 @@ class Block:
 
     def merged(self, groups: "Groups") -> "Block":
         """One row a group."""
-        lasts_at = np.maximum.reduceat(self.lasts_at[groups.order], groups.begins, axis=0)
-        # Of two pushes of the same microsecond the larger value.
-        is_last = self.lasts_at == lasts_at[groups.group_of]
-        lasts = np.where(is_last, self.lasts, -np.inf)
+        lasts, lasts_at = groups.last(self.lasts, self.lasts_at)
         return Block(
             counts=groups.sum(self.counts),
             sums=groups.sum(self.sums),
             numbers=groups.sum(self.numbers),
             tops=groups.top(self.tops),
-            lasts=groups.top(lasts),
+            lasts=lasts,
             lasts_at=lasts_at,
         )
+
+    def has_any(self) -> Numbers:
+        """True for each row that is not of nothing."""
+        counted = (np.any(each != 0, axis=1) for each in (self.counts, self.sums, self.numbers))
+        topped = (np.any(each > -np.inf, axis=1) for each in (self.tops, self.lasts))
+        found: Numbers = np.logical_or.reduce([*counted, *topped])
+        return found
 
     def columns(self) -> dict[str, Array]:
         """The columns of ROWS that have numbers."""
@@ -168,25 +170,35 @@ class Groups:
     group_of: Numbers
     order: Numbers
     begins: Numbers
+    is_ordered: bool
 
     @classmethod
     def by(cls, group_of: Numbers, count: int) -> "Groups":
         """`group_of` has each number below `count`."""
         order = np.argsort(group_of, kind="stable")
-        return cls(group_of, order, np.searchsorted(group_of[order], np.arange(count)))
+        in_order = group_of[order]
+        return cls(group_of, order, np.searchsorted(in_order, np.arange(count)), np.array_equal(in_order, group_of))
 
     def __len__(self) -> int:
         return len(self.begins)
 
     def sum(self, values: Numbers) -> Numbers:
         """Of each group."""
-        found: Numbers = np.add.reduceat(values[self.order], self.begins, axis=0)
+        found: Numbers = np.add.reduceat(self._ordered(values), self.begins, axis=0)
         return found
 
     def top(self, values: Numbers) -> Numbers:
         """The largest of each group."""
-        found: Numbers = np.maximum.reduceat(values[self.order], self.begins, axis=0)
+        found: Numbers = np.maximum.reduceat(self._ordered(values), self.begins, axis=0)
         return found
+
+    def _ordered(self, values: Numbers) -> Numbers:
+        return values if self.is_ordered else values[self.order]
+
+    def last(self, values: Numbers, at: Numbers) -> tuple[Numbers, Numbers]:
+        """The latest of each group and column, and its time; of two of the same microsecond the larger."""
+        latest = self.top(at)
+        return self.top(np.where(at == latest[self.group_of], values, -np.inf)), latest
 
     def latest(self, at: Numbers, ids: Array) -> Numbers:
         """Of each group the row with the latest time, and of these the greatest id; any where none has a time."""
@@ -221,12 +233,14 @@ def times(column: Array) -> Numbers:
 
 def time_column(micros: Numbers) -> Array:
     """The column of such times."""
-    return pa.array(micros, mask=micros == NOTHING).cast(_TIME)
+    return pa.array(micros, mask=micros == NOTHING).cast(TIME)
 
 
 def one(column: Array) -> Array:
     """A column in one piece."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def encoded(column: Array) -> Array:
