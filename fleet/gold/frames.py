@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame
 from fleet.decode.arrow import RecordBatch, Schema, Table, pa, pc
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, check_window
 from fleet.measures.merge import merge
-from fleet.measures.rows import INSTANCE, ROWS, WINDOW, one
+from fleet.measures.rows import ROWS, WINDOW, one
+from fleet.schemas import INSTANCE
 from fleet.spark_schema import spark_schema
 from fleet.workers import forget_archives
 
