@@ -6,7 +6,7 @@ What it costs goes by the new pushes, their days' pushes, and the number of clie
 of `windows` hold all that gold has of them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import date, datetime
 from typing import Final
 
@@ -50,13 +50,13 @@ class Answers:
         self._window_s = window_s
         self._stage = stage
 
-    def refresh(self, spans: Mapping[date, Span], now: datetime, *, rebuild: bool = False) -> None:
+    def refresh(self, spans: Mapping[date, Span], now: datetime, remade: Collection[date] = ()) -> None:
         """Computes what the pushes of these times change.
 
         Args:
             spans: by the day of receipt (UTC).
             now: when the states of clients are judged at.
-            rebuild: make the wide rows of these days again from their points.
+            remade: days of these whose wide rows are made again from their points.
         """
         store = self._store
         pushes = store.read(catalog.PUSHES)
@@ -65,13 +65,14 @@ class Answers:
         self._replace_inventory(pushes, spans, now)
         self._replace(catalog.VERSIONS, versions(store.read(catalog.CLIENTS)))
         self._replace_metrics()
-        if other := list(spans) if rebuild else self._with_other_windows(spans):
-            self._remake_windows(other)
+        store.make(catalog.WINDOWS)
+        if days := {*(day for day in spans if day in remade), *self._with_other_windows(spans)}:
+            self._remake_windows(sorted(days))
         self._replace_windowed({day: of_windows(span, self._window_s) for day, span in spans.items()})
 
     def _replace_windowed(self, spans: Mapping[date, Span]) -> None:
         where = within(spans, "window_start")
-        rows = frames.merged(self._store.rows(catalog.WINDOWS).where(where)).persist(StorageLevel.DISK_ONLY)
+        rows = frames.merged(self._store.read(catalog.WINDOWS).where(where)).persist(StorageLevel.DISK_ONLY)
         try:
             for table, project in _OF_CLIENTS:
                 self._replace(table, frames.projected(rows, project, table.schema), where)
@@ -82,12 +83,13 @@ class Answers:
     def _remake_windows(self, days: Iterable[date]) -> None:
         """Makes the wide rows of whole days from their points."""
         where = of_days(days)
-        points = self._store.rows(catalog.POINTS).where(where)
+        self._store.make(catalog.POINTS)
+        points = self._store.read(catalog.POINTS).where(where)
         self._replace(catalog.WINDOWS, frames.partials(points, self._window_s), where)
 
     def _with_other_windows(self, days: Iterable[date]) -> list[date]:
         """The days that have wide rows of windows of another length, if only of a run that was cut off."""
-        rows = self._store.rows(catalog.WINDOWS).where(of_days(days)).where(F.col("window_s") != self._window_s)
+        rows = self._store.read(catalog.WINDOWS).where(of_days(days)).where(F.col("window_s") != self._window_s)
         return [row.date for row in rows.select("date").distinct().collect()]
 
     def _replace_inventory(self, pushes: DataFrame, spans: Mapping[date, Span], now: datetime) -> None:

@@ -1,12 +1,12 @@
 """`fleet show`: rows of a standing table, read by delta-rs in this process, without Spark."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TextIO
 
 from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from fleet.decode.arrow import RecordBatch, Schema, pa
 from fleet.errors import FleetError, TableError
@@ -16,6 +16,8 @@ from fleet.report.output import Rows, check_form, print_table, write_path, write
 from fleet.report.tables import TableForm, Text, number_text, time_text
 from fleet.selection import Selection
 from fleet.tables import catalog
+from fleet.tables.log import TableLog
+from fleet.tables.paths import storage_options
 
 _TIMES: Final = ("received_at", "window_start", "last_seen", "finished_at", "opened_at")
 _HIDDEN: Final = frozenset(
@@ -59,6 +61,7 @@ class ShowRequest:
         output: directory to write to; None is stdout.
         limit: rows of a table of text.
         columns: of a table of text, as `--columns` names them; None is those that fit.
+        conf: settings of Spark, of which those of s3a count.
     """
 
     table: str
@@ -69,6 +72,7 @@ class ShowRequest:
     output: str | None
     limit: int
     columns: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.table not in catalog.SHOWN:
@@ -84,7 +88,7 @@ def show(request: ShowRequest, out: TextIO) -> None:
     """
     table = catalog.SHOWN[request.table]
     try:
-        found = _Found(open_table(table, request.tables))
+        found = _Found(open_table(table, request.tables, storage_options(request.conf)))
         where = conditions(table, found.schema, request.selection, request.group_id)
         if request.form is Format.TABLE:
             form, order = text_form(found.schema, request.columns)
@@ -100,19 +104,17 @@ def show(request: ShowRequest, out: TextIO) -> None:
         raise TableError(f"cannot read the table {table.name} in {request.tables}: {error}") from error
 
 
-def open_table(table: catalog.Table, root: str) -> DeltaTable:
-    """The table under `root`.
+def open_table(table: catalog.Table, root: str, options: Mapping[str, str] | None = None) -> DeltaTable:
+    """The table under `root`; `options` as for `fleet.tables.log.TableLog`.
 
     Raises:
         TableError: it is not there, or of an earlier release.
     """
-    path = table.path(root)
-    try:
-        found = DeltaTable(path)
-    except TableNotFoundError as error:
-        raise TableError(f"there is no table {table.name} in {root}: {table.made_by}") from error
-    catalog.check_cluster(path, [field.name for field in found.schema().fields], table.schema)
-    return found
+    log = TableLog(table.path(root), options or {})
+    if not log.exists():
+        raise TableError(f"there is no table {table.name} in {root}: {table.made_by}")
+    log.check_cluster(table.schema)
+    return log.open()
 
 
 class _Found:
@@ -209,20 +211,19 @@ def text_form(schema: Schema, wanted: str | None = None) -> tuple[TableForm, str
     Raises:
         OutputError: a wanted column is none.
     """
-    shown = [field for field in schema if field.name not in _HIDDEN]
+    shown = [each for each in schema if each.name not in _HIDDEN]
     time = _time(schema)
     times = [] if time is None else [f'"{time}" DESC NULLS LAST']
     rest = [f'"{each.name}" ASC NULLS FIRST' for each in shown if each.type in (pa.string(), pa.int32())]
-    names = [field.name for field in shown]
+    names = [each.name for each in shown]
     less = [name for name in _LEAST if name in names]
     least = (*less, *reversed([name for name in names if name not in less][_KEPT:]))
-    columns = {field.name: _text(field) for field in (shown if wanted is None else schema)}
+    columns = {each.name: _text(each.name, each.type) for each in (shown if wanted is None else schema)}
     form = TableForm(columns=columns, order=(), least=least).only(wanted)
     return form, f"ORDER BY {', '.join((*times, *rest))}"
 
 
-def _text(field: Any) -> Text:
-    name, kind = field.name, field.type
+def _text(name: str, kind: Any) -> Text:
     if pa.types.is_timestamp(kind):
         return lambda row: time_text(row[name])
     if pa.types.is_floating(kind):

@@ -179,7 +179,7 @@ def unpack(packed: DataFrame, column: Packed) -> DataFrame:
     >>> from fleet.silver.deltas import LastOfSeries
     >>> stood = unpack(first, "marked").union(unpack(second, "marked"))
     >>> before, after = stood.where("push_id = 'a'"), stood.where("push_id != 'a'")
-    >>> third = make_late(handed_back, before.mapInArrow(LastOfSeries(), SERIES), after)
+    >>> third = make_late(handed_back, before.mapInArrow(LastOfSeries(), spark_schema(SERIES)), after)
     >>> show(unpack(third, "marked"), "received_at value delta")
     received_at  value  delta
     12:00:30     12     2

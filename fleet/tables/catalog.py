@@ -1,36 +1,16 @@
 """Which standing tables there are, where each lies under the root, and how it is laid out."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fleet import schemas
 from fleet.decode.arrow import Schema, pa
-from fleet.errors import TableError
 from fleet.measures.rows import ROWS
+from fleet.tables.log import Layout
 from fleet.tables.written_file import DATE as DATE
 from fleet.watch.identity import ALERTS as ALERTS_SCHEMA
 
-_CLUSTER: Final = "cluster_id"
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
-
-
-def check_cluster(path: str, found: Iterable[str], schema: Schema) -> None:
-    """Raises TableError where the columns of the table at `path` do not say the cluster, which `schema` has."""
-    if _CLUSTER in schema.names and _CLUSTER not in found and set(found) & set(schema.names):
-        raise TableError(
-            f"the table at {path} was written by an earlier release, whose rows do not say their cluster: remove the "
-            "directory given with --tables (and that of --checkpoint, if it is elsewhere) and run fleet run again, "
-            "which reads everything anew from --source"
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """How a table is laid out when its first rows make it."""
-
-    partition_by: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +67,18 @@ _COUNTS: Final = pa.map_(pa.string(), pa.int64())
 
 _SPAN: Final = _state_schema(("first", schemas.TIME), ("last", schemas.TIME))
 
+LEDGER_SCHEMA: Final = _state_schema(
+    ("source", pa.string()),
+    ("app_id", pa.string()),
+    ("batch_id", pa.int64()),
+    ("path", pa.string()),
+    ("begin", pa.int64()),
+    ("end", pa.int64()),
+)
+"""One row a file of a batch, by its path in the landing zone, with its size [B] as `end`; or one a partition of a
+topic, with the offsets from `begin` to before `end`. It is written before the batch begins. A row without a batch names
+a day that is to be read again."""
+
 BATCHES_SCHEMA: Final = _state_schema(
     ("app_id", pa.string()),
     ("batch_id", pa.int64()),
@@ -117,7 +109,7 @@ RUNS_SCHEMA: Final = _state_schema(
     ("window_s", pa.int32()),
 )
 """One row a run that came to its end: what it read, the time that states of clients were judged at, and `covered`, the
-last batch of each checkpoint that the gold tables reckon with. `window_s` is the length of their windows [s]."""
+last batch of each source that the gold tables reckon with. `window_s` is the length of their windows [s]."""
 
 _CLIENT: Final = ("client_instance_id",)
 
@@ -163,6 +155,7 @@ WINDOWS: Final = Table(
 )
 """Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one."""
 ACTIVITY: Final = Table(name="activity", layer="state", schema=schemas.ACTIVITY, dated=True)
+LEDGER: Final = Table(name="ledger", layer="state", schema=LEDGER_SCHEMA)
 BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA)
 RUNS: Final = Table(name="runs", layer="state", schema=RUNS_SCHEMA, seen_at="finished_at")
 INVENTORY: Final = Table(name="inventory", layer="gold", schema=schemas.INVENTORY, clustered_by=_CLIENT)
@@ -206,6 +199,7 @@ TABLES: Final = {
         SERIES,
         WINDOWS,
         ACTIVITY,
+        LEDGER,
         BATCHES,
         RUNS,
     )
