@@ -6,7 +6,7 @@ import numpy as np
 
 from fleet.decode.arrow import Array, Schema, Table, pa, pc
 from fleet.measures.rows import GROWTH_UNITS, Numbers, codes, filled, numbered, one, rank_of, times
-from fleet.measures.values import MEASURE_COLUMNS, Wide, conformed
+from fleet.measures.values import VALUE_COLUMNS, Wide, conformed
 from fleet.schemas import CONSUMERS, GROUPS, REBALANCES
 
 
@@ -61,7 +61,7 @@ def _members(rows: Table, family: str, schema: Schema) -> Table:
     given = Wide(rows)
     chosen = np.flatnonzero(given.count(f"{family}_pushes") > 0)
     at = pa.array(chosen)
-    measures = [name for name in schema.names if name in MEASURE_COLUMNS]
+    measures = [name for name in schema.names if name in VALUE_COLUMNS]
     columns = given.columns([name for name in schema.names if name in given.rows.schema.names], chosen)
     columns |= {name: given.value(name).take(at) for name in measures}
     columns["pushes"] = pa.array(given.count(f"{family}_pushes")[chosen])

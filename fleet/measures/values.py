@@ -29,7 +29,7 @@ from telemetry.catalogue.standard_metrics import KnownMetric, known_metrics
 _KINDS: Final = ("producer", "consumer", "share-consumer", "admin")
 _WINDOWED: Final = ("date", "window_s", *WINDOW)
 
-MEASURE_COLUMNS: Final = (LAG_RECORDS, *(measure.column for measure in MEASURES))
+VALUE_COLUMNS: Final = (LAG_RECORDS, *(measure.column for measure in MEASURES))
 """The columns that may be unknown."""
 
 WIDE: Final = pa.schema(
@@ -37,7 +37,7 @@ WIDE: Final = pa.schema(
         *(field for field in ROWS if field.name in (*_WINDOWED, "role", "node_id", "coordinator", "topic")),
         *(field for field in ROWS if field.name in ("seen_at", *IDENTITY, *MEMBER)),
         *(field for field in ROWS if field.type == pa.int64() and not field.name.endswith(("_sum", "_count"))),
-        *((name, pa.float64()) for name in MEASURE_COLUMNS if name not in ROWS.names or name in (*TOPS, *LASTS)),
+        *((name, pa.float64()) for name in VALUE_COLUMNS if name not in ROWS.names or name in (*TOPS, *LASTS)),
         *((f"{measure.column}_count", pa.int64()) for measure in MEASURES if measure.over == "avg"),
         ("lag_partitions", ROWS.field("lag_partitions").type),
         ("unknown", pa.list_(pa.string())),
@@ -150,11 +150,11 @@ def wide(rows: Table) -> Table:
     """Merged ROWS -> WIDE."""
     given, every = Wide(rows), np.arange(rows.num_rows)
     columns = given.columns([name for name in WIDE.names if name in ROWS.names], every)
-    columns |= {name: given.value(name) for name in MEASURE_COLUMNS}
+    columns |= {name: given.value(name) for name in VALUE_COLUMNS}
     clients = np.flatnonzero(given.is_client())
     place = np.full(len(every), -1)
     place[clients] = np.arange(len(clients))
-    unknown = given.unknown(MEASURE_COLUMNS, clients, given.kinds()[clients])
+    unknown = given.unknown(VALUE_COLUMNS, clients, given.kinds()[clients])
     columns["unknown"] = unknown.take(pa.array(place, mask=place < 0))
     return conformed(WIDE, columns, len(every))
 

@@ -22,7 +22,7 @@ _DOCUMENT = re.compile(r"\bdocs/[\w./-]*\w")
 _ROOMS = "base|wire|quotas|telemetry|push_log|exporters|fleetgauge|fleet|terminal|bridge|tests|benchmarks|examples"
 _FILE = re.compile(rf"(?<![\w/.-])(?:{_ROOMS})/[\w./-]+\.(?:py|java|md|toml|yml|json)\b")
 _NOT_HERE = re.compile(
-    r"\b(?:DESIGN|MEASURE_COLUMNS|HOUSE|REAL_KAFKA|REAL_PARTS)\b|\b(?:CLIENTS|STYLE|VERDICTS)\.md\b|\b[Cc]hapter \d+"
+    r"\b(?:DESIGN|MEASURED|HOUSE|REAL_KAFKA|REAL_PARTS)\b|\b(?:CLIENTS|STYLE|VERDICTS)\.md\b|\b[Cc]hapter \d+"
 )
 """Documents of the project's beginnings, which readers of the repository do not have."""
 

@@ -13,7 +13,7 @@ from fleet.gold.members import consumers, groups, rebalances
 from fleet.gold.throttling import throttling
 from fleet.measures.aggregate import aggregate
 from fleet.measures.merge import merge
-from fleet.measures.values import MEASURE_COLUMNS, WIDE, wide
+from fleet.measures.values import VALUE_COLUMNS, WIDE, wide
 from fleet.schemas import CONSUMERS, GROUPS, LATENCY, LATENCY_OVERALL, POINTS, REBALANCES, SENT_POINTS, THROTTLING
 from fleet.small_tables import rows
 
@@ -150,7 +150,7 @@ def test_wide_rows_to_be_read_have_every_measure_in_its_unit() -> None:
     assert (client["request_rate_per_s"], client["request_rate_per_s_count"], client["records_sent"]) == (0.625, 2, 7.0)
     assert (client["lag_records"], client["record_errors"]) == (None, None)
     assert (link["request_latency_avg_ms"], link["client_id"], link["unknown"]) == (4.5, client["client_id"], None)
-    assert {"lag_records", "rebalances", "fetches"} <= set(client["unknown"]) < set(MEASURE_COLUMNS)
+    assert {"lag_records", "rebalances", "fetches"} <= set(client["unknown"]) < set(VALUE_COLUMNS)
     assert not {"records_sent", "record_errors", "clock_skew_max_ms"} & set(client["unknown"])
 
 
