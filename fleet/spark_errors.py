@@ -6,7 +6,6 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
 
 from fleet.errors import first_line
 from fleet.tables.paths import plain_path
@@ -41,33 +40,26 @@ def is_missing_path(error: Exception) -> bool:
     return _path_of(error, _MISSING_PATH) is not None
 
 
-def class_names(error: Py4JJavaError) -> list[str]:
-    """Of a Java exception, and of what caused it."""
+def class_names(error: Exception) -> list[str]:
+    """Of a Java exception, and of what caused it; none of another one."""
     return [str(each.getClass().getName()) for each in _causes(error)]
 
 
 def _path_of(error: Exception, condition: str) -> str | None:
-    """The path that Spark names with an error condition."""
-    for found, parameters in _conditions(error):
-        if found.startswith(condition):
-            return parameters.get("path")
+    """The path that Spark names with an error condition, as its `SparkThrowable` has it."""
+    for each in _causes(error):
+        try:
+            if str(each.getCondition() or "").startswith(condition):
+                path: str | None = each.getMessageParameters().get("path")
+                return path
+        except Py4JError:  # an exception of Java's own, which has neither
+            continue
     return None
 
 
-def _conditions(error: Exception) -> Iterator[tuple[str, dict[str, str]]]:
-    """Error conditions and their parameters, as Spark's `SparkThrowable` has them."""
-    if isinstance(error, PySparkException):
-        yield error.getCondition() or "", error.getMessageParameters() or {}
-    elif isinstance(error, Py4JJavaError):
-        for each in _causes(error):
-            try:
-                yield str(each.getCondition() or ""), dict(each.getMessageParameters())
-            except Py4JError:  # an exception of Java's own, which has none
-                continue
-
-
-def _causes(error: Py4JJavaError) -> Iterator[Any]:
-    cause = error.java_exception
+def _causes(error: Exception) -> Iterator[Any]:
+    """The Java exceptions behind PySpark's, which has no other way to those that caused them than its `_origin`."""
+    cause = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     while cause is not None:
         yield cause
         cause = cause.getCause()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from deltalake.exceptions import CommitFailedError
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -165,8 +164,6 @@ def _laid_out(writer: DataFrameWriter, layout: Layout | None) -> DataFrameWriter
     return writer.partitionBy(*layout.partition_by) if layout.partition_by else writer
 
 
-def is_conflict(error: BaseException) -> bool:
+def is_conflict(error: Exception) -> bool:
     """True if somebody else wrote the same tables meanwhile."""
-    if isinstance(error, Py4JJavaError):
-        return any(name.startswith(_CONFLICTS) for name in class_names(error))
-    return isinstance(error, CommitFailedError)
+    return isinstance(error, CommitFailedError) or any(name.startswith(_CONFLICTS) for name in class_names(error))

@@ -238,8 +238,9 @@ class _Watch:
         except (PySparkException, Py4JError, OSError):
             if self._stop.is_set():
                 return  # told to stop: the JVM may have been told too, or a receiver gave up waiting
-            if isinstance(self._deliverer.failure, FleetError):
-                raise self._deliverer.failure from None
+            failure = self._deliverer.failure
+            if failure is not None and (isinstance(failure, FleetError) or delta.is_conflict(failure)):
+                raise failure from None
             raise
         finally:
             _stop(query)
