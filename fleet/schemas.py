@@ -301,9 +301,10 @@ CLIENTS: Final = T.StructType(
 )
 """One row a client instance, with what its latest push said.
 
-`role` is told by all its pushes (`silver.dialect.role_of_all`). `state` is `ended` after a terminating push; when
-nothing came for three intervals and a minute at least, `gone` for a kind of client that may end without a terminating
-push (`dialects.says_when_it_ends`) and `silent` for the others; else `live`.
+The labels are of the latest push that has any, `sender_push_id`; `role` is told by all its pushes
+(`silver.dialect.role_of_all`). `state` is `ended` after a terminating push; when nothing came for three intervals and a
+minute at least, `gone` for a kind of client that may end without a terminating push (`dialects.says_when_it_ends`) and
+`silent` for the others; else `live`.
 """
 
 ACTIVITY: Final = T.StructType(

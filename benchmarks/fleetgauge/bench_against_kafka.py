@@ -1,7 +1,7 @@
 """A node beside a real Kafka broker whose reporter labels each push: pushes per second, and latency at fixed rates.
 
     python benchmarks/fleetgauge/bench_against_kafka.py [--seconds 2] [--rounds 3] [--rates 1000 ...]
-        [--workers 2] [--modules DIRECTORY] [--within 230]
+        [--workers 2] [--modules DIRECTORY] [--set KEY=VALUE ...] [--within 230]
 
 Both are driven by the same generator over loopback, one after the other, in an order that changes, with S of
 docs/performance.md (1.4 kB, 10 points, zstd) on 2,000 connections: first as fast as they answer, then at so many
@@ -10,7 +10,7 @@ answered in the warm-up. The node validates, counts and logs each push before it
 to the landing zone meanwhile); the broker parses, labels and serialises it, as every receiver must, and keeps nothing.
 An echo on a loop like the node's is the measure of the generator itself. `--workers` gives the node so many listener
 processes; `--modules` is where its packages lie, for example an unpacked wheel of the compiled form
-(`FLEETGAUGE_COMPILE=1 python -m hatchling build -t wheel`).
+(`FLEETGAUGE_COMPILE=1 python -m hatchling build -t wheel`); `--set` gives it other keys.
 
 Every figure is printed when it is there; the JSON object with medians and ratios comes at the end, or with what there
 is when the time `--within` [s] is over or a signal ends the run. What was started is stopped in every case.
@@ -112,6 +112,7 @@ def main() -> None:
     arguments.add_argument("--rates", type=int, nargs="+")
     arguments.add_argument("--workers", type=int, default=1)
     arguments.add_argument("--modules", type=Path)
+    arguments.add_argument("--set", nargs="+", default=(), metavar="KEY=VALUE")
     arguments.add_argument("--within", type=float, default=230.0)
     chosen = arguments.parse_args()
     stop_in_order()
@@ -122,7 +123,7 @@ def main() -> None:
             made = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
             kafka = stack.enter_context(broker(made))
             kafka.subscribe(interval_ms=100)
-            options = ("push.log.retention.bytes=1073741824", f"workers={chosen.workers}", INSTANCES)
+            options = ("push.log.retention.bytes=1073741824", f"workers={chosen.workers}", INSTANCES, *chosen.set)
             modules = chosen.modules and chosen.modules.resolve()
             node = Node(made, *options, config=SUBSCRIPTION, modules=modules, before=with_the_test_run())
             stack.enter_context(node)

@@ -1,7 +1,7 @@
 """One batch of a source into the silver tables, once however often it runs.
 
 The writes come in an order that makes a batch which was cut off between any two of them come out the same when it runs
-again, as Spark runs it: with the same files or offsets and the same number.
+again: with the same files or offsets and the same number, as its plan says (`fleet.pipeline.ledger`).
 
 1. `rejects` and `points` are appended under the batch's transaction. Points are compared with `series` as the batch
    before left it. Their files are written while the batch is decoded, and count once the transaction names them. Where
@@ -14,10 +14,9 @@ again, as Spark runs it: with the same files or offsets and the same number.
    is passed over.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any, Final
@@ -34,21 +33,19 @@ from fleet.decode.rows import POINT_ROWS
 from fleet.errors import LandingError
 from fleet.local_rows import local_rows
 from fleet.pipeline.late import small, standing
+from fleet.pipeline.ledger import day_of
+from fleet.pipeline.source import MAX_BAD_FILES, Batch
 from fleet.pipeline.spans import Span, from_micros, within
-from fleet.pipeline.stream import Batch
 from fleet.session import conf_for, session_conf
 from fleet.silver import batch as silver
 from fleet.silver import points, pushes
 from fleet.silver.rejects import rejects
 from fleet.spark_errors import unreadable_file
 from fleet.tables import catalog
-from fleet.tables.delta import Transaction, pinned
+from fleet.tables.log import Transaction
 from fleet.tables.store import Store
 from fleet.tables.written_file import WrittenFile
 from telemetry.push_record import SCHEMA_VERSION
-
-MAX_BAD_FILES: Final = 100
-"""Files of one batch that are set aside at most: where so many cannot be read, something else is wrong."""
 
 MAX_REASONS: Final = 50
 """Reasons that are counted one by one."""
@@ -61,7 +58,6 @@ _FEW_CHUNKS: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": "4"}
 _POSITION: Final = ("source_file", "source_row")
 _POSITIONS: Final = T.StructType([schemas.BRONZE[name] for name in _POSITION])
 _MARKS: Final = ("delta", "delta_sum", "reset", "gap", "covers_gap", "before_subscription")
-_DAY: Final = re.compile(r"/date=(\d{4}-\d\d-\d\d)/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +81,11 @@ class BatchReport:
 
 
 class BatchWriter:
-    """Writes the batches of one checkpoint.
+    """Writes the batches of one source.
 
     Args:
         store: the tables.
-        app_id: the checkpoint's own id, which transactions are counted under.
+        app_id: which transactions are counted under.
         source: for an operator.
         stage: told what is being done.
     """
@@ -122,7 +118,7 @@ class BatchWriter:
             self._correct_points(read, transaction)
             self._stage(catalog.SERIES.name)
             self._store.merge(catalog.SERIES, silver.unpack(read.packed, "series"), transaction)
-        self._append(catalog.BATCHES, self._batch_row(read.report), transaction)
+        self._store.append_rows(catalog.BATCHES, [self._batch_row(read.report)], transaction)
         self._append(catalog.PUSHES, pushes.pushes(read.counted), transaction)
 
     def _add_points(self, read: "_Read", transaction: Transaction) -> None:
@@ -137,7 +133,7 @@ class BatchWriter:
         if not read.corrected:
             return
         self._stage("correcting points")
-        # Beside the points of the same batch, which the table counts under the checkpoint's own id.
+        # Beside the points of the same batch, which the table counts under the source's own id.
         own = replace(transaction, app_id=f"{transaction.app_id}-corrections")
         corrected = silver.unpack(read.packed, "corrected_to")
         where = within(_by_day(corrected.select(F.col("received_at").alias("at"))), "received_at")
@@ -160,11 +156,12 @@ class BatchWriter:
         if not self._store.has(catalog.SERIES):
             return None
         instances = checked.where(F.col("reason").isNull()).select(*schemas.INSTANCE).distinct()
-        remembered = self._store.read(catalog.SERIES).join(instances, on=list(schemas.INSTANCE), how="left_semi")
-        return pinned(remembered)  # the batch is still read when it has been merged into them
+        # The batch is still read when it has been merged into them.
+        remembered = self._store.read(catalog.SERIES, pinned=True)
+        return remembered.join(instances, on=list(schemas.INSTANCE), how="left_semi")
 
     def _new_rejects(self, read: "_Read") -> DataFrame:
-        """What lies where an earlier checkpoint has set it aside already is not set aside again."""
+        """What lies where an earlier ledger has had it set aside already is not set aside again."""
         found = rejects(read.counted)
         if read.report.rejects and read.report.repeats:
             # A row that cannot be read is one for itself, however often its push is there.
@@ -177,8 +174,8 @@ class BatchWriter:
         same = [F.col(f"found.{name}").eqNullSafe(F.col(f"known.{name}")) for name in _POSITION]
         return found.alias("found").join(known.alias("known"), on=same[0] & same[1], how="left_anti")
 
-    def _batch_row(self, report: BatchReport) -> DataFrame:
-        row = {
+    def _batch_row(self, report: BatchReport) -> dict[str, Any]:
+        return {
             "app_id": self._app_id,
             "batch_id": report.number,
             "source": self._source,
@@ -188,14 +185,13 @@ class BatchWriter:
             "repeats": report.repeats,
             "rejects": report.rejects,
             "dates": [first.date() for first, _ in report.spans],
-            "spans": list(report.spans),
+            "spans": [{"first": first, "last": last} for first, last in report.spans],
         }
-        return local_rows(self._store.spark, [row], catalog.BATCHES_SCHEMA)
 
     @contextmanager
     def _read(self, batch: Batch) -> Iterator["_Read"]:
         """The batch, decoded, and kept by Spark's workers on disk while it is written."""
-        bad = self._known_bad(batch)
+        bad = {**batch.unfit, **self._known_bad(batch)}
         while True:
             kept = _Kept()
             try:
@@ -248,9 +244,8 @@ class BatchWriter:
             with session_conf(spark, _FEW_CHUNKS):
                 late = kept.keep(silver.unpack(packed, "late"))
                 late.count()
-            packed = packed.unionByName(
-                kept.keep(silver.make_late(late, *standing(self._store.read(catalog.POINTS), late), points_to))
-            )
+            neighbours = standing(self._store.read(catalog.POINTS, pinned=True), late)
+            packed = packed.unionByName(kept.keep(silver.make_late(late, *neighbours, points_to)))
             totals = _totals(packed)
         rows = [_bad_file(path, reason) for path, reason in bad.items()]
         report = _report(batch, packed, totals, repeated, bad)
@@ -354,11 +349,7 @@ def _refuse_newer(version: int | None) -> None:
 
 def _bad_file(path: str, reason: str) -> dict[str, Any]:
     """A row of REJECTS for a whole file: of no push, and of the day that its directory in the landing zone names."""
-    row = dict.fromkeys(schemas.REJECTS.names) | {"source_file": path, "reason": reason}
-    days = _DAY.findall(path)
-    with suppress(ValueError):
-        row["date"] = date.fromisoformat(days[-1]) if days else None
-    return row
+    return dict.fromkeys(schemas.REJECTS.names) | {"source_file": path, "reason": reason, "date": day_of(path)}
 
 
 def _with_known_times(bronze: DataFrame) -> DataFrame:

@@ -14,7 +14,6 @@ from fleet.pipeline.spans import from_micros
 from fleet.schemas import INSTANCE, POINTS, SERIES
 from fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries
 from fleet.tables.catalog import DATE
-from fleet.tables.delta import pinned
 
 FEW: Final = 100_000
 """Rows of 100 B each at most that may well be broadcast."""
@@ -26,8 +25,8 @@ _HORIZON: Final = timedelta(microseconds=HORIZON_US)
 def standing(points: DataFrame, late: DataFrame) -> tuple[DataFrame, DataFrame]:
     """POINTS, CHECKED of late instances -> SERIES before an instance's first push, POINTS from then on.
 
-    For `silver.batch.make_late`, whatever is written to the tables meanwhile. Of the time before no more columns are
-    read than are compared.
+    For `silver.batch.make_late`; `points` are those of a version, since the table is written meanwhile. Of the time
+    before no more columns are read than are compared.
     """
     ends = F.min("received_at").alias("first"), F.max("received_at").alias("last")
     instances = late.groupBy(*INSTANCE).agg(*ends)
@@ -45,13 +44,12 @@ def standing(points: DataFrame, late: DataFrame) -> tuple[DataFrame, DataFrame]:
     def stand(since: datetime, until: datetime, condition: Column, columns: Sequence[str]) -> DataFrame:
         days = F.col(DATE).between(since.date(), until.date())
         in_time = sums.where(days & F.col("received_at").between(since, until)).join(instances, on=list(INSTANCE))
-        return pinned(in_time.where(condition).join(own, on="push_id", how="left_anti").select(*columns))
+        return in_time.where(condition).join(own, on="push_id", how="left_anti").select(*columns)
 
     at, horizon = F.col("received_at"), F.lit(_HORIZON)
     is_before = (at < F.col("first")) & (at > F.col("first") - horizon)
     is_after = (at >= F.col("first")) & (at < F.col("last") + horizon)
-    columns = [*INSTANCE, *(name for name in LOOKED_AT if name not in INSTANCE)]
-    before = stand(first - _HORIZON, last, is_before, columns)
+    before = stand(first - _HORIZON, last, is_before, LOOKED_AT)
     after = stand(first, last + _HORIZON, is_after, POINTS.names)
     return before.mapInArrow(LastOfSeries(), SERIES), after
 

@@ -125,7 +125,7 @@ Packed = Literal["counted", "marked", "series", "late", "corrected_from", "corre
 
 
 def unpack(packed: DataFrame, column: Packed) -> DataFrame:
-    """What is in one of the columns of PACKED: PACKED -> COUNTED with the rows set aside, POINTS, SERIES or CHECKED.
+    """What is in one of the columns: PACKED -> COUNTED with the rows set aside, -> POINTS, -> SERIES, or -> CHECKED.
 
     >>> from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
     >>> def total(value):
@@ -214,7 +214,8 @@ class _Maker:
         instance_of = self._numbered(chunk)
         remembered, standing = (_given(chunk, name) for name in ("remembered", "standing"))
         if len(remembered):
-            self._remember(chunk.column("remembered").take(pa.array(remembered)), instance_of[remembered])
+            lists = chunk.column("remembered").take(pa.array(remembered))
+            self._remember(int(instance_of[0]), lists, instance_of[remembered])
         stood = _standing(chunk, standing, instance_of)
         is_push = np.ones(len(chunk), dtype=np.bool_)
         is_push[remembered] = is_push[standing] = False
@@ -290,10 +291,10 @@ class _Maker:
     def _finished(self) -> list[dict[str, Any]]:
         return [asdict(file) for file in self._writer.take_finished()] if self._writer is not None else []
 
-    def _remember(self, lists: Array, instance_of: Indices) -> None:
+    def _remember(self, current: int, lists: Array, instance_of: Indices) -> None:
         of_list = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
         series = pa.RecordBatch.from_struct_array(lists.flatten())
-        self._comparison.remember(instance_of[of_list], series)
+        self._comparison.remember(current, instance_of[of_list], series)
         received_us = series.column("received_at").cast(pa.int64()).to_numpy(zero_copy_only=False)
         until = np.zeros(len(lists), dtype=np.int64)
         np.maximum.at(until, of_list, received_us)

@@ -33,6 +33,7 @@ from fleet.decode.flat import Indices
 from fleet.decode.rows import POINT_ROWS, SERIES_ROWS, batch_of, encoded
 from fleet.schemas import INSTANCE
 from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, LONGEST_INTERVALS
+from fleet.workers import forget_archives
 
 _SLACK_NANO: Final = 100_000_000
 """A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
@@ -110,10 +111,11 @@ class Comparison:
         self._known = _Known()
         self._keys = SeriesKeys()
 
-    def remember(self, instance_of: Indices, series: RecordBatch) -> None:
+    def remember(self, current: int, instance_of: Indices, series: RecordBatch) -> None:
         """What earlier runs left of instances, before their first points.
 
         Args:
+            current: the number of the first instance that more points may come of.
             instance_of: for each series the number of its instance.
             series: rows of SERIES, at least one, which may lack INSTANCE and LABELS. Of several of one series the last
                 one counts.
@@ -121,7 +123,7 @@ class Comparison:
         rows = batch_of(SERIES_ROWS, len(series), {name: series.column(name) for name in series.schema.names})
         new = _Known(rows, instance_of, np.zeros(len(series), dtype=np.bool_))
         # Some may have had no points after all, only heartbeats.
-        is_over = ~self._known.is_new & (self._known.instance < instance_of[0])
+        is_over = ~self._known.is_new & (self._known.instance < current)
         self._known = self._known.take(np.flatnonzero(~is_over)).followed_by(new)
 
     def mark(
@@ -141,13 +143,7 @@ class Comparison:
             sets: distinct attributes.
             is_standing: True for each point that an earlier batch has written; None if there is none.
         """
-        amount = pc.coalesce(points.column("value"), points.column("count").cast(pa.float64()))
-        own = np.flatnonzero(_is_series(points, amount))
-        taken = points.select(LOOKED_AT).take(pa.array(own))
-        columns = {name: taken.column(name) for name in SERIES_ROWS.names if name in taken.schema.names}
-        columns["amount"], columns["amount_sum"] = amount.take(pa.array(own)), taken.column("sum")
-        columns["series_key"] = self._keys.of(taken, set_of[own], sets)
-        rows = batch_of(SERIES_ROWS, len(own), columns)
+        own, taken, rows = _series_rows(points, set_of, sets, self._keys)
         known = len(self._known.instance)
         is_new = np.ones(len(own), dtype=np.bool_) if is_standing is None else ~is_standing[own]
         everything = self._known.followed_by(_Known(rows, instance_of[own], is_new))
@@ -188,11 +184,12 @@ class LastOfSeries:
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One batch; its INSTANCE are those of the points."""
+        forget_archives()
         keys = SeriesKeys()
         waiting: list[RecordBatch] = []
         waiting_rows, enough = 0, _ROWS_AT_ONCE
         for points in batches:
-            waiting.append(_as_series(points, keys))
+            waiting.append(_series_rows(points, *distinct_maps(points.column("attributes")), keys)[2])
             waiting_rows += len(points)
             if waiting_rows >= enough:
                 waiting = [_last_rows(waiting)]
@@ -202,14 +199,17 @@ class LastOfSeries:
             yield _last_rows(waiting)
 
 
-def _as_series(points: RecordBatch, keys: "SeriesKeys") -> RecordBatch:
+def _series_rows(
+    points: RecordBatch, set_of: Indices, sets: Sequence[TextMap], keys: "SeriesKeys"
+) -> tuple[Indices, RecordBatch, RecordBatch]:
+    """The places of the points that are compared, these points, and SERIES of them."""
     amount = pc.coalesce(points.column("value"), points.column("count").cast(pa.float64()))
-    own = points.filter(pa.array(_is_series(points, amount)))
-    columns = {name: own.column(name) for name in SERIES_ROWS.names if name in own.schema.names}
-    columns["amount"] = pc.coalesce(own.column("value"), own.column("count").cast(pa.float64()))
-    columns["amount_sum"] = own.column("sum")
-    columns["series_key"] = keys.of(own, *distinct_maps(own.column("attributes")))
-    return batch_of(SERIES_ROWS, len(own), columns)
+    own = np.flatnonzero(_is_series(points, amount))
+    taken = points.select(LOOKED_AT).take(pa.array(own))
+    columns = {name: taken.column(name) for name in SERIES_ROWS.names if name in taken.schema.names}
+    columns["amount"], columns["amount_sum"] = amount.take(pa.array(own)), taken.column("sum")
+    columns["series_key"] = keys.of(taken, set_of[own], sets)
+    return own, taken, batch_of(SERIES_ROWS, len(own), columns)
 
 
 def _last_rows(batches: list[RecordBatch]) -> RecordBatch:

@@ -31,9 +31,14 @@ def instance(row: Row) -> tuple[str, ...]:
 
 
 class PlainTables:
-    """What is written, and the ids of the pushes that were read."""
+    """What is written, and the ids of the pushes that were read.
 
-    def __init__(self) -> None:
+    Args:
+        rows_at_once: that a task is handed together.
+    """
+
+    def __init__(self, rows_at_once: int = 1024) -> None:
+        self._rows_at_once = rows_at_once
         self._read: set[str] = set()
         self._points: dict[tuple[Any, ...], Row] = {}
         self._series: dict[tuple[Any, ...], Row] = {}
@@ -109,7 +114,8 @@ class PlainTables:
         rows += [{**keys, "standing": point} for keys, point in zip(at, standing, strict=True)]
         rows.sort(key=lambda row: (*instance(row), row.get("received_at") or _LONG_AGO, row.get("push_id") or ""))
         batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-        return [row for packed in MakeBatch(InRows())([batch]) for row in packed.to_pylist()] if rows else []
+        pieces = [batch.slice(start, self._rows_at_once) for start in range(0, len(batch), self._rows_at_once)]
+        return [row for packed in MakeBatch(InRows())(pieces) for row in packed.to_pylist()]
 
 
 def _lists(series: Iterable[Row]) -> list[Row]:

@@ -237,7 +237,7 @@ def remembering(*points: Point) -> tuple[Comparison, pa.RecordBatch]:
     earlier, later = Comparison(), Comparison()
     compare(earlier, [point | ONE for point in points])
     series = earlier.finish()
-    later.remember(np.zeros(len(series), dtype=np.int64), series)
+    later.remember(0, np.zeros(len(series), dtype=np.int64), series)
     return later, series
 
 
@@ -311,7 +311,7 @@ def test_what_is_remembered_needs_no_labels_and_is_not_written_again_unless_it_w
     _, series = remembering(total("12:00:00", 10.0), total("12:00:00", 20.0, metric_name="n"))
     later = Comparison()
     without = series.drop_columns(["principal", "client_instance_id", "metric_name", "attributes"])
-    later.remember(np.zeros(2, dtype=np.int64), without)
+    later.remember(0, np.zeros(2, dtype=np.int64), without)
     assert [found for found, *_ in marks(compare(later, [total("12:01:00", 14.0, **ONE)])[0])] == [4.0]
     assert [(row["metric_name"], row["amount"]) for row in later.finish().to_pylist()] == [("m", 14.0)]
 
@@ -321,7 +321,7 @@ def test_what_is_remembered_of_instances_to_come_stays_until_their_points_come()
     earlier, later = Comparison(), Comparison()
     _, settled = compare(earlier, [total("12:00:00", 10.0, client_instance_id=name) for name in ids])
     series = pa.Table.from_batches([settled, earlier.finish()]).combine_chunks().to_batches()[0]
-    later.remember(np.arange(3), series)
+    later.remember(0, np.arange(3), series)
     points = [total("12:01:00", 11.0 + number, client_instance_id=name) for number, name in enumerate(ids)]
     found = []
     for number, point in enumerate(points):
@@ -334,7 +334,7 @@ def test_what_is_remembered_of_instances_without_points_is_forgotten_when_others
     comparison = Comparison()
     _, series = remembering(total("12:00:00", 10.0))
     for number in range(3):
-        comparison.remember(np.array([number]), series)
+        comparison.remember(number, np.array([number]), series)
     assert len(comparison._known.instance) == 1
 
 

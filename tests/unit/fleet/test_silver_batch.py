@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
 
 from fleet.decode.rows import SERIES_ROWS, arrow_schema
@@ -26,10 +27,13 @@ def total(value: float, *, padding: int = 0) -> bytes:
     return data.SerializeToString()
 
 
+def batch_of_rows(*rows: dict[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"principal": "User:app", **row} for row in rows], schema=SCHEMA)
+
+
 def made(*rows: dict[str, Any]) -> list[dict[str, Any]]:
     """Rows of PACKED, their columns in Arrow's form read."""
-    batch = pa.RecordBatch.from_pylist([{"principal": "User:app", **row} for row in rows], schema=SCHEMA)
-    found = [row for packed in MakeBatch(InRows())([batch]) for row in packed.to_pylist()]
+    found = [row for packed in MakeBatch(InRows())([batch_of_rows(*rows)]) for row in packed.to_pylist()]
     assert list(found[0]) == PACKED.names
     for row in found:
         for name in ("counted", "marked", "series", "late"):
@@ -88,3 +92,18 @@ def test_a_row_that_is_set_aside_makes_no_instance_late() -> None:
     rows = made(series, {**push("a", 4, b"?"), "reason": "push_id is null"}, push("a", 6, total(11.0)))
     assert [packed["late_pushes"] for packed in rows] == [None, None]
     assert [point["delta"] for packed in rows for point in packed["marked"]] == [1.0]
+
+
+def test_what_is_remembered_stays_while_the_next_instances_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two in a chunk: the second one has a push of one instance, and what is remembered of the next."""
+    monkeypatch.setattr("fleet.silver.batch.regroup", lambda batches, _: iter(batches))
+    a, b = (remembered(made(push(instance, 0, total(10.0)))) for instance in "ab")
+    batches = (
+        batch_of_rows(a, push("a", 1, b"")),
+        batch_of_rows(push("a", 2, total(14.0)), b, push("b", 2, total(15.0))),
+    )
+    rows = [row for packed in MakeBatch(InRows())(batches) for row in packed.to_pylist()]
+    points = [
+        point for row in rows if row["marked"] for point in pa.ipc.open_stream(row["marked"]).read_all().to_pylist()
+    ]
+    assert [point["delta"] for point in points] == [4.0, 5.0]
