@@ -42,9 +42,9 @@ def with_origin(raw: DataFrame) -> DataFrame:
     return conform(frame, BRONZE)
 
 
-def select_pushes(frame: DataFrame, selection: Selection) -> DataFrame:
-    """The rows of `frame` that an operator asked for."""
-    for condition in _conditions(selection):
+def select_pushes(frame: DataFrame, selection: Selection, time: str = "received_at") -> DataFrame:
+    """The rows of `frame` that an operator asked for; `time` is the column that times are of."""
+    for condition in _conditions(selection, F.col(time)):
         frame = frame.where(condition)
     return frame
 
@@ -60,12 +60,12 @@ def _of_days(raw: DataFrame, selection: Selection) -> DataFrame:
     return raw
 
 
-def _conditions(selection: Selection) -> list[Column]:
+def _conditions(selection: Selection, time: Column) -> list[Column]:
     conditions = []
     if selection.since is not None:
-        conditions.append(F.col("received_at") >= F.lit(selection.since))
+        conditions.append(time >= F.lit(selection.since))
     if selection.until is not None:
-        conditions.append(F.col("received_at") < F.lit(selection.until))
+        conditions.append(time < F.lit(selection.until))
     if selection.client_ids:
         conditions.append(F.col("client_id").isin(list(selection.client_ids)))
     if selection.instance_ids:

@@ -81,4 +81,9 @@ def pushes(counted: DataFrame) -> DataFrame:
     2026-03-01  12:01:00     librdkafka  yes        0
     """
     good = conform(counted, COUNTED).where(F.col("reason").isNull()).drop("reason")
-    return conform(good.withColumns({"dialect": dialect(), "date": F.to_date("received_at")}), PUSHES)
+    return conform(good.withColumns({"dialect": dialect(), "date": _utc_date("received_at")}), PUSHES)
+
+
+def _utc_date(time: str) -> Column:
+    """The day of a time (UTC), whatever the time zone of the session: an analyst's own may have another."""
+    return F.date_from_unix_date(F.floor(F.unix_seconds(time) / 86_400).cast("int"))
