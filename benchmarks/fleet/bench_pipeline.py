@@ -36,13 +36,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(1, str(Path(__file__).parents[2] / "tests"))
 import pyarrow as pa
 import pyarrow.parquet as pq
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 from support.spark_cluster import ON_LOOPBACK, cluster, shipped_code
 
-from benchmarks.fleet.bench_decode import about, rows_of
+from benchmarks.fleet.bench_decode import about
 from benchmarks.fleet.generate_landing import Size, generate
 from fleet.bronze import read_landing
 from fleet.decode.rows import POINT_ROWS
@@ -53,6 +54,7 @@ from fleet.silver import batch as silver
 from fleet.silver import points, pushes
 from fleet.tables import catalog
 from fleet.tables.parquet_files import WriteFiles
+from telemetry.catalogue.dialects import text_of
 
 INSTANCES: Final = 1_000
 SHARES: Final = (100, 10, 1)
@@ -65,6 +67,27 @@ _UDF_TYPE: Final = (
 _TO_HEAP_MIB: Final = re.compile(r"Pause .*->(\d+)M\(")
 
 Rows = list[dict[str, Any]]
+
+
+def rows_of(content: bytes) -> list[dict[str, Any]]:
+    """One dict a point, as a plain Python UDF would yield it."""
+    rows: list[dict[str, Any]] = []
+    for resource_metrics in MetricsData.FromString(content).resource_metrics:
+        resource = {pair.key: text_of(pair.value) for pair in resource_metrics.resource.attributes}
+        for scope in resource_metrics.scope_metrics:
+            for metric in scope.metrics:
+                data = getattr(metric, str(metric.WhichOneof("data")))
+                rows.extend(
+                    {
+                        "metric_name": metric.name,
+                        "time_unix_nano": point.time_unix_nano,
+                        "value": float(getattr(point, point.WhichOneof("value"))),
+                        "attributes": {pair.key: text_of(pair.value) for pair in point.attributes},
+                        "resource": resource,
+                    }
+                    for point in data.data_points
+                )
+    return rows
 
 
 def zone_of(work: Path, size: Size) -> Path:
