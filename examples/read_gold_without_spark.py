@@ -28,7 +28,7 @@ def slowest_links(root: str, limit: int = 10) -> list[dict[str, object]]:
 
 
 def clients_by_state(root: str) -> dict[str, int]:
-    """How many client instances are live, silent, and ended."""
+    """How many client instances are live, silent, gone, and ended."""
     counted = DeltaTable(f"{root}/gold/inventory").to_pyarrow_table(columns=["state"]).group_by("state")
     return {row["state"]: row["state_count"] for row in counted.aggregate([("state", "count")]).to_pylist()}
 

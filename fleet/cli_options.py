@@ -18,7 +18,7 @@ from fleet.selection import Selection, parse_instance_ids, parse_time
 from terminal.text import printable
 
 if TYPE_CHECKING:
-    from fleet.pipeline.stream import Bounds
+    from fleet.pipeline.source import Bounds
     from fleet.session import SessionSettings
 
 DEFAULT_SOURCE = "./fleetgauge-data/landing"
@@ -180,7 +180,7 @@ def selection(options: Mapping[str, Any]) -> Selection:
 
 def bounds(options: Mapping[str, Any]) -> "Bounds":
     """What --max-files and --max-records allow."""
-    from fleet.pipeline.stream import MAX_BATCH_RECORDS, Bounds
+    from fleet.pipeline.source import MAX_BATCH_RECORDS, Bounds
 
     return Bounds(max_files=options["max_files"], max_records=options["max_records"] or MAX_BATCH_RECORDS)
 

@@ -44,7 +44,7 @@ from fleet.cli_options import (
 from fleet.durations import parse_duration_us
 from fleet.errors import FleetError
 from fleet.report.form import Format, SummaryFormat
-from fleet.selection import parse_time
+from fleet.selection import Days, parse_day, parse_days, parse_time
 from fleet.topic.source import TopicSource, parse_source
 from terminal.options import Columns
 
@@ -66,10 +66,6 @@ def run(
     kafka_config: KafkaConfig = None,
     kafka_jars: KafkaJars = None,
     jars: DeltaJars = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(help="Where the place in the source is kept; by default under the tables, one for each source."),
-    ] = None,
     max_files: MaxFiles = None,
     max_records: MaxRecords = None,
     window: Annotated[
@@ -78,6 +74,16 @@ def run(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Compute clients and gold tables of all days anew from the silver ones.")
     ] = False,
+    days: Annotated[
+        str | None, typer.Option(metavar="FROM..TO", help="With --rebuild, only these days: 2026-03-01..2026-03-05.")
+    ] = None,
+    redecode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DAY",
+            help="Read the landing zone's pushes of a day of receipt (UTC) again, in place of what the tables have.",
+        ),
+    ] = None,
     fail_on_rejects: Annotated[
         bool,
         typer.Option("--fail-on-rejects", help="Exit with 3 when pushes or files were set aside, or records lost."),
@@ -143,7 +149,7 @@ def maintain(
     tables: Tables = DEFAULT_TABLES,
     jars: DeltaJars = None,
     keep: Annotated[
-        str | None, typer.Option(help="Delete pushes, points, windows and silent clients older than this: 90d.")
+        str | None, typer.Option(help="Delete pushes, points, windows and clients older than this: 90d.")
     ] = None,
     vacuum_after: Annotated[
         str, typer.Option(help="Remove files that were replaced so long ago; readers and time travel need them.")
@@ -172,10 +178,10 @@ def _run(options: dict[str, Any], notes: Console) -> int:
     request = pipeline.RunRequest(
         source=source,
         tables=options["tables"],
-        checkpoint=options["checkpoint"],
         bounds=bounds(options),
         window_s=window_s,
-        rebuild=options["rebuild"],
+        rebuild=_rebuilt(options["rebuild"], options["days"]),
+        redecode=parse_day(options["redecode"]) if options["redecode"] else None,
     )
     settings = _session(options, notes, with_topic=isinstance(source, TopicSource))
     report = pipeline.run(request, settings, clock=SystemTime(), notes=notes, progress=_shows(options, notes))
@@ -251,6 +257,12 @@ def _window_s(text: str) -> int:
     if not length_us or length_us % _SECOND_US or _DAY_US % length_us:
         raise FleetError(f"{text!r} is no window that divides a day: give --window 60s, 5m or 1h")
     return length_us // _SECOND_US
+
+
+def _rebuilt(rebuild: bool, days: str | None) -> Days | None:
+    if days is not None and not rebuild:
+        raise FleetError("--days says which days --rebuild computes: give both")
+    return parse_days(days or "..") if rebuild else None
 
 
 def _shows(options: dict[str, Any], notes: Console) -> bool:

@@ -15,6 +15,9 @@ JAVA: Final = "java"
 LIBRDKAFKA: Final = "librdkafka"
 FRANZ_GO: Final = "franz-go"
 
+CONSUMERS: Final = ("consumer", "share-consumer")
+"""Roles whose clients belong to a group."""
+
 SOFTWARE_OF_JAVA: Final = "apache-kafka-java"
 SOFTWARE_OF_FRANZ_GO: Final = "kgo"
 """Its software's name, and the name of its scope."""
@@ -39,13 +42,16 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
-    """What the resource of a payload says of the client that sent it (KIP-714, Client telemetry labels)."""
+    """What a payload says of the client that sent it: the labels of its resource (KIP-714, Client telemetry labels),
+    and its role by the names of its metrics (`ROLE_PREFIXES`).
+    """
 
     client_rack: str | None = None
     group_id: str | None = None
     group_instance_id: str | None = None
     group_member_id: str | None = None
     transactional_id: str | None = None
+    role: str | None = None
 
 
 def library_of(software_name: str | None, software_version: str | None, scope_name: str | None = None) -> str | None:
@@ -66,6 +72,19 @@ def library_of(software_name: str | None, software_version: str | None, scope_na
         return JAVA if name == SOFTWARE_OF_JAVA else FRANZ_GO
     is_librdkafka = re.search(SOFTWARE_OF_LIBRDKAFKA, name) or "rdkafka" in (software_version or "")
     return LIBRDKAFKA if is_librdkafka else None
+
+
+def says_when_it_ends(library: str | None, role: str | None, group_id: str | None) -> bool:
+    """True if a client of this kind sends a terminating push when it is closed.
+
+    KIP-714 asks every client for it. Java's producers send one only with records left to send, and its admin clients
+    never do; its consumers, which alone have a group, always do. Of a Java client whose role is not known nothing can
+    be concluded from its absence.
+
+    >>> says_when_it_ends("java", "consumer", None), says_when_it_ends("java", "producer", None)
+    (True, False)
+    """
+    return library != JAVA or role in CONSUMERS or group_id is not None
 
 
 def sender_of(resource: Attributes) -> Sender:

@@ -98,8 +98,10 @@ def read_pushes(spark: SparkSession, source: Source, selection: Selection) -> tu
     Repeats are counted first: to know that they are few (or none) is to know that no payload need be shuffled.
     """
     checked = silver_pushes.check(read_bronze(spark, source, selection))
-    repeats = silver_pushes.find_repeats(checked)
-    count = repeats.count()
-    if count == 0:
+    ids = silver_pushes.repeated_ids(checked)
+    pushes = ids.count()
+    if pushes == 0:
         return checked, 0
+    repeats = silver_pushes.find_repeats(checked, F.broadcast(ids) if pushes <= _FEW_REPEATS else ids)
+    count = repeats.count()
     return silver_pushes.drop_repeats(checked, F.broadcast(repeats) if count <= _FEW_REPEATS else repeats), count

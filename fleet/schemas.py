@@ -92,17 +92,22 @@ SENDER: Final = _schema(
 )
 """What a client says of itself in its payload (KIP-714, Client telemetry labels); null in a heartbeat."""
 
+_ROLE: Final = _schema(("role", T.StringType()))
+
 _COUNTED_PUSH: Final = T.StructType(
     [field for field in PUSH_RECORD.fields if field.name != "metrics"]
     + SENDER.fields
+    + _ROLE.fields
     + _schema(("heartbeat", T.BooleanType()), ("points", T.LongType())).fields
 )
 
 PUSHES: Final = T.StructType(_COUNTED_PUSH.fields + _DIALECT.fields + _DATE.fields)
 """One row a push, heartbeats too, repeats dropped.
 
-`points` counts its data points; `client_rack` to `transactional_id` are what its payload says of the client; `dialect`
-is `java`, `librdkafka`, `franz-go`, or null where the software's name tells none; `date` is that of receipt (UTC).
+`points` counts its data points; `client_rack` to `transactional_id` are what its payload says of the client; `role` is
+`producer`, `consumer`, `share-consumer`, `admin` or `streams` by its metrics' names, null where they tell none;
+`dialect` is `java`, `librdkafka`, `franz-go`, or null where the software's name tells none; `date` is that of receipt
+(UTC).
 """
 
 COUNTED: Final = T.StructType(_COUNTED_PUSH.fields + _ORIGIN.fields + _REASON.fields + _PAYLOAD.fields)
@@ -178,8 +183,8 @@ _CHANGE: Final = _schema(
     ("delta_sum", T.DoubleType()),
     ("reset", T.BooleanType()),
     ("gap", T.BooleanType()),
+    ("covers_gap", T.BooleanType()),
     ("before_subscription", T.BooleanType()),
-    ("late", T.BooleanType()),
 )
 
 POINTS: Final = T.StructType(SENT_POINTS.fields + _CHANGE.fields)
@@ -241,13 +246,22 @@ PACKED: Final = _schema(
     ("marked", T.BinaryType()),
     ("series", T.BinaryType()),
     ("files", T.ArrayType(FILES, containsNull=True)),
+    ("late_pushes", T.LongType()),
+    ("late", T.BinaryType()),
+    ("corrected_points", T.LongType()),
+    ("corrected_from", T.BinaryType()),
+    ("corrected_to", T.BinaryType()),
 )
 """Some thousands of pushes, decoded once for all the tables that come of them.
 
 `pushes` and `rejects` count the good ones and those set aside, `seen_at` has the first and the last time of receipt of
-each day (UTC) that the good ones have. `counted` is their COUNTED, `marked` their POINTS, and `series` the SERIES of
-instances that no more pushes come of, in Arrow's own form, compressed; where the points went to `files`, `marked` is
-null.
+each day (UTC) that the good ones and the corrected points have. `counted` is their COUNTED, `marked` their POINTS, and
+`series` the SERIES of instances that no more pushes come of, in Arrow's own form, compressed; where the points went to
+`files`, `marked` is null.
+
+`late` is CHECKED of the `late_pushes` that were not read, since their instances have points that were received after
+them: see `silver.batch.make_late`. `corrected_from` and `corrected_to` are POINTS of earlier batches whose marks these
+pushes change: row by row as they are without them, and with them. A batch that runs again gives the same ones.
 """
 
 REJECTS: Final = T.StructType(
@@ -273,7 +287,10 @@ CLIENTS: Final = T.StructType(
     + _DIALECT.fields
     + _schema(("client_source_address", T.StringType()), ("client_source_port", T.IntegerType())).fields
     + SENDER.fields
+    + _ROLE.fields
     + _schema(
+        ("sender_seen_at", T.TimestampType()),
+        ("sender_push_id", T.StringType()),
         ("push_interval_ms", T.IntegerType()),
         ("first_seen", T.TimestampType()),
         ("last_seen", T.TimestampType()),
@@ -284,8 +301,10 @@ CLIENTS: Final = T.StructType(
 )
 """One row a client instance, with what its latest push said.
 
-`state` is `ended` after a terminating push, `silent` when nothing came for three intervals and a minute at least, else
-`live`.
+The labels are of the latest push that has any, `sender_push_id`; `role` is told by all its pushes
+(`silver.dialect.role_of_all`). `state` is `ended` after a terminating push; when nothing came for three intervals and a
+minute at least, `gone` for a kind of client that may end without a terminating push (`dialects.says_when_it_ends`) and
+`silent` for the others; else `live`.
 """
 
 ACTIVITY: Final = T.StructType(
@@ -298,6 +317,7 @@ ACTIVITY: Final = T.StructType(
         ("push_interval_ms", T.IntegerType()),
         ("terminated", T.BooleanType()),
         ("group_id", T.StringType()),
+        ("role", T.StringType()),
         ("receiver_node_ids", T.ArrayType(T.IntegerType(), containsNull=True)),
         ("pushes", T.LongType()),
         ("heartbeats", T.LongType()),
@@ -322,6 +342,7 @@ INVENTORY: Final = T.StructType(
         ("last_seen", T.TimestampType()),
         ("terminated", T.BooleanType()),
         ("group_id", T.StringType()),
+        ("role", T.StringType()),
         ("push_interval_ms", T.IntegerType()),
         ("state", T.StringType()),
     ).fields
@@ -337,6 +358,7 @@ VERSIONS: Final = _schema(
     ("clients", T.LongType()),
     ("live", T.LongType()),
     ("silent", T.LongType()),
+    ("gone", T.LongType()),
     ("ended", T.LongType()),
     ("first_seen", T.TimestampType()),
     ("last_seen", T.TimestampType()),
@@ -425,13 +447,15 @@ REBALANCES: Final = T.StructType(
         ("last_rebalance_seconds_ago", T.DoubleType()),
         ("assigned_partitions", T.DoubleType()),
         ("gap", T.BooleanType()),
+        ("covers_gap", T.BooleanType()),
     ).fields
     + _UNKNOWN.fields
 )
 """One row a consumer instance and window; see `fleet.gold.rebalances` for the metric behind each column.
 
 A null says that nothing came, or nothing was recorded; `unknown` names the columns that this client's library never
-sends. `gap` says that a push is missing or the first delta is, so that sums may be low.
+sends. `gap` says that a push is missing or the first delta is, so that sums may be low; `covers_gap` that a push is
+missing whose growth the next total holds, so that part of a sum may belong to an earlier window.
 """
 
 CONSUMERS: Final = T.StructType(
@@ -451,12 +475,13 @@ CONSUMERS: Final = T.StructType(
         ("fetch_latency_max_ms", T.DoubleType()),
         ("assigned_partitions", T.DoubleType()),
         ("gap", T.BooleanType()),
+        ("covers_gap", T.BooleanType()),
     ).fields
     + _UNKNOWN.fields
 )
 """One row a consumer instance and window; see `fleet.gold.consumers` for the metric behind each column.
 
-Nulls, `unknown` and `gap` as in REBALANCES: what a library does not send is unknown, never fine.
+Nulls, `unknown`, `gap` and `covers_gap` as in REBALANCES: what a library does not send is unknown, never fine.
 """
 
 METRICS: Final = T.StructType(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from fleet.errors import FleetError
 from telemetry.push_record import format_instance_id, parse_instance_id
@@ -51,6 +51,50 @@ def parse_time(text: str, now: datetime) -> datetime:
             f"{text!r} is no time: give an age (90s, 30m, 2h, 7d) or an ISO 8601 time (2026-01-31T08:00, UTC)"
         ) from error
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Days:
+    """The days from `first` to `last`, both of them too (UTC)."""
+
+    first: date = date.min
+    last: date = date.max
+
+    def __contains__(self, day: date) -> bool:
+        return self.first <= day <= self.last
+
+
+def parse_days(text: str) -> Days:
+    """Days as an operator says them; an end that is left out is none.
+
+    >>> parse_days("2026-03-01..2026-03-05") == Days(first=date(2026, 3, 1), last=date(2026, 3, 5))
+    True
+    >>> parse_days("2026-03-01..").first, parse_days("2026-03-01").last
+    (datetime.date(2026, 3, 1), datetime.date(2026, 3, 1))
+
+    Raises:
+        SelectionError: these are none, or the last comes before the first.
+    """
+    first, dots, last = text.partition("..")
+    days = Days(
+        first=parse_day(first) if first else date.min,
+        last=parse_day(last) if last else date.max if dots else parse_day(first),
+    )
+    if days.last < days.first:
+        raise SelectionError(f"{text!r} are no days: the last comes before the first")
+    return days
+
+
+def parse_day(text: str) -> date:
+    """A day such as 2026-03-01.
+
+    Raises:
+        SelectionError: it is none.
+    """
+    try:
+        return date.fromisoformat(text.strip())
+    except ValueError as error:
+        raise SelectionError(f"{text!r} is no day: give one such as 2026-03-01") from error
 
 
 def parse_instance_ids(texts: Iterable[str]) -> tuple[str, ...]:

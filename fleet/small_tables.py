@@ -18,6 +18,7 @@ _USUAL: Final[Mapping[str, Any]] = {
     "cluster_id": "main",
     "principal": "User:app",
     "client_instance_id": "one",
+    "client_software_name": "apache-kafka-java",
     "point_index": 0,
     "push_interval_ms": 60_000,
     "attributes": {},

@@ -7,11 +7,13 @@ independently from its own durable cursor. Records are delivered in the order of
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from base.errors import FleetgaugeError
-from telemetry.push import Push
 from telemetry.push_record import PushRecord
+
+if TYPE_CHECKING:  # an exporter reads records, and needs nothing of the listener's instances
+    from telemetry.push import Push
 
 
 class PushLogError(FleetgaugeError):
@@ -72,7 +74,7 @@ class Lag:
     oldest_received_at: int | None
 
 
-Answer = Callable[[Sequence[Push], PushLogError | None], None]
+Answer: TypeAlias = "Callable[[Sequence[Push], PushLogError | None], None]"
 """Callback for pushes with a known outcome: None if they are in the log, otherwise the error."""
 
 
@@ -95,7 +97,7 @@ class PushAppender(Protocol):
         """Reason why pushes are currently refused, in one sentence; None if no reason is known."""
         ...
 
-    def append(self, push: Push) -> PushLogError | None:
+    def append(self, push: "Push") -> PushLogError | None:
         """Accepts a push without blocking; or returns the error, in which case `answer` is not called."""
         ...
 

@@ -10,7 +10,6 @@ from typing import Final
 
 from base.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
 from quotas.metrics import Metrics
-from telemetry.catalogue.prefix_advice import PrefixAdvice
 from telemetry.codecs import CompressionType, decompressors
 from telemetry.instances.client_metrics import ClientMetrics
 from telemetry.instances.departed import DepartedClients
@@ -47,6 +46,7 @@ from telemetry.settings import ClientMetricsSettings
 from telemetry.subscriptions.client_guard import ClientGuard, GuardRule
 from telemetry.subscriptions.interval_scaling import TelemetryPace
 from telemetry.subscriptions.known_clients import SHIPPED
+from telemetry.subscriptions.prefix_advice import PrefixAdvice
 from telemetry.subscriptions.resources import Subscriptions
 from telemetry.validate import validate_metrics
 

@@ -12,6 +12,8 @@ Landing zones come from `generate_landing`, into DIR, which may be removed after
   the points, since it would take all the time.
 - `growth`: `fleet run` over a hundredth, a tenth and all of the points, each into new tables, and then once more over
   a hundredth of other clients into the last ones; bytes on disk a point.
+- `little`: `fleet run` over the points, then with nothing new, then with two late pushes of four points: seconds on the
+  clock, of CPU of all its processes, jobs' stages and executions of SQL (from Spark's event log).
 - `masters`: the same zone by `local[1]`, `local[2]`, and a standalone cluster of two workers of one core each.
 - `memory`: the same number of pushes from 1,000 instances, and from one instance each, on that cluster, where the
   driver is alone in its JVM: the most that its heap held after a collection [MiB].
@@ -20,15 +22,19 @@ Every `fleet run` is a process of its own and starts a JVM: its time says so.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import re
+import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,6 +70,9 @@ _UDF_TYPE: Final = (
     "array<struct<metric_name:string,time_unix_nano:bigint,value:double,"
     "attributes:map<string,string>,resource:map<string,string>>>"
 )
+PR_SET_CHILD_SUBREAPER: Final = 36
+"""Of Linux: processes whose parent ended become children of this one."""
+
 _TO_HEAP_MIB: Final = re.compile(r"Pause .*->(\d+)M\(")
 
 Rows = list[dict[str, Any]]
@@ -186,6 +195,7 @@ def with_columns_of_checked(batch: Any) -> Any:
 def fleet_run(zone: Path, tables: Path, master: str = "local[2]", *more: str) -> dict[str, Any]:
     """`fleet run` in a process of its own."""
     gc_log = tables.with_name(f"{tables.name}-gc.log")
+    gc_log.unlink(missing_ok=True)
     began = time.perf_counter()
     done = subprocess.run(
         [
@@ -202,8 +212,8 @@ def fleet_run(zone: Path, tables: Path, master: str = "local[2]", *more: str) ->
     if done.returncode:
         raise SystemExit(f"fleet run by {master} failed: {done.stderr or done.stdout}")
     report = json.loads(done.stdout.splitlines()[-1])
-    heaps = [int(found) for found in _TO_HEAP_MIB.findall(gc_log.read_text())]
-    silver_points = report["sizes"]["points"]
+    heaps = [int(found) for found in _TO_HEAP_MIB.findall(gc_log.read_text())] if gc_log.exists() else []
+    silver_points = report["sizes"].get("points", {"bytes": 0, "rows_written": 0})
     print(f"{took_s:9.1f} s  {master}, {zone.name}", file=sys.stderr, flush=True)
     return {
         "pushes": report["pushes"],
@@ -213,6 +223,70 @@ def fleet_run(zone: Path, tables: Path, master: str = "local[2]", *more: str) ->
         "silver_bytes_a_point": round(silver_points["bytes"] / max(1, silver_points["rows_written"]), 2),
         "heap_after_gc_mib": max(heaps, default=None),
     }
+
+
+def little_part(work: Path, count: int, _: int) -> Rows:
+    """What a run costs apart from its points."""
+    zone, tables = work / "zone-little", emptied(work / "tables-little")
+    shutil.rmtree(zone, ignore_errors=True)
+    shutil.copytree(of_points(work, count), zone)
+    found = [{"new": "everything"} | cost_of_run(work, zone, tables)]
+    found.append({"new": "nothing"} | cost_of_run(work, zone, tables))
+    add_late_pushes(zone)
+    found.append({"new": "4 points"} | cost_of_run(work, zone, tables))
+    return found
+
+
+def cost_of_run(work: Path, zone: Path, tables: Path) -> dict[str, Any]:
+    """`fleet run`, with an event log."""
+    events = emptied(work / "events")
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # so that the JVM, too, is waited for, and its CPU time known
+    before = cpu_s()
+    log = (
+        "spark.eventLog.enabled=true",
+        f"spark.eventLog.dir={events.as_uri()}",
+        "spark.eventLog.rolling.enabled=false",
+    )
+    report = fleet_run(zone, tables, "local[2]", *(part for conf in log for part in ("--conf", conf)))
+    while has_children():
+        time.sleep(0.05)
+    kinds = Counter(json.loads(line)["Event"] for path in events.iterdir() for line in path.open())
+    return {
+        "points": report["points"],
+        "took_s": report["took_s"],
+        "cpu_s": round(cpu_s() - before, 1),
+        "sql_executions": kinds["org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"],
+        "stages": kinds["SparkListenerStageCompleted"],
+    }
+
+
+def cpu_s() -> float:
+    """Of children that were waited for [s]."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def has_children() -> bool:
+    """False once all were waited for."""
+    try:
+        return os.waitpid(-1, os.WNOHANG) is not None
+    except ChildProcessError:
+        return False
+
+
+def add_late_pushes(zone: Path) -> None:
+    """Two pushes of the first file's clients a second after their first, of two points each."""
+    first = min(zone.rglob("*.parquet"))
+    rows = pq.read_table(first).slice(0, 2).to_pylist()
+    for row in rows:
+        data = MetricsData()
+        metrics = data.resource_metrics.add().scope_metrics.add().metrics
+        for number in range(2):
+            metrics.add(name=f"org.apache.kafka.producer.late.{number}").gauge.data_points.add(as_double=1.0)
+        row["metrics"] = data.SerializeToString()
+        row["received_at"] += timedelta(seconds=1)
+        row["push_id"] = row["push_id"][:-8] + "ffffffff"
+    pq.write_table(pa.Table.from_pylist(rows, pq.read_schema(first)), first.with_name("pushes-late.parquet"))
 
 
 def growth_part(work: Path, count: int, _: int) -> Rows:
@@ -262,6 +336,7 @@ def on_cluster(work: Path) -> tuple[str, ...]:
 PARTS: Final[dict[str, Callable[[Path, int, int], Rows]]] = {
     "decode": decode_part,
     "growth": growth_part,
+    "little": little_part,
     "masters": masters_part,
     "memory": memory_part,
 }
@@ -271,7 +346,7 @@ def print_table(part: str, rows: Rows) -> None:
     """Rows under the names of their columns."""
     table = Table(title=part, title_justify="left", box=None)
     for name in rows[0]:
-        table.add_column(name, justify="right" if name not in ("way", "size", "master") else "left")
+        table.add_column(name, justify="right" if name not in ("way", "size", "master", "new") else "left")
     for row in rows:
         table.add_row(*(f"{value:,}" if isinstance(value, int | float) else str(value) for value in row.values()))
     Console(width=160).print(table)

@@ -1,13 +1,16 @@
 """A node beside a real Kafka broker whose reporter labels each push: pushes per second, and latency at fixed rates.
 
-    python benchmarks/fleetgauge/bench_against_kafka.py [--seconds 2] [--rounds 3] [--rates 1000 ...] [--within 230]
+    python benchmarks/fleetgauge/bench_against_kafka.py [--seconds 2] [--rounds 3] [--rates 1000 ...]
+        [--workers 2] [--modules DIRECTORY] [--set KEY=VALUE ...] [--within 230]
 
 Both are driven by the same generator over loopback, one after the other, in an order that changes, with S of
 docs/performance.md (1.4 kB, 10 points, zstd) on 2,000 connections: first as fast as they answer, then at so many
 pushes a second, whatever they answer. Without `--rates` these are 0.3, 0.5 and 0.8 of what the slower of the two
 answered in the warm-up. The node validates, counts and logs each push before it answers (its exporter process delivers
 to the landing zone meanwhile); the broker parses, labels and serialises it, as every receiver must, and keeps nothing.
-An echo on a loop like the node's is the measure of the generator itself.
+An echo on a loop like the node's is the measure of the generator itself. `--workers` gives the node so many listener
+processes; `--modules` is where its packages lie, for example an unpacked wheel of the compiled form
+(`FLEETGAUGE_COMPILE=1 python -m hatchling build -t wheel`); `--set` gives it other keys.
 
 Every figure is printed when it is there; the JSON object with medians and ratios comes at the end, or with what there
 is when the time `--within` [s] is over or a signal ends the run. What was started is stopped in every case.
@@ -34,6 +37,7 @@ from benchmarks.fleetgauge.load import (
     Load,
     echo_server,
     encoded_payload,
+    listener_pids,
     run,
     stop_in_order,
     tell,
@@ -42,6 +46,8 @@ from benchmarks.fleetgauge.load import (
 VERSION = "4.3.1"
 NODE, BROKER, ECHO = "fleetgauge", "kafka", "echo"
 SHARES = (0.3, 0.5, 0.8)
+INSTANCES = "telemetry.client.instances.max=65536"
+"""Workers divide it, and each may get most of the connections."""
 WARM_UPS = 3
 """The JVM needs them."""
 CLOSED = "closed loop"
@@ -104,6 +110,9 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--connections", type=int, default=2_000)
     arguments.add_argument("--rates", type=int, nargs="+")
+    arguments.add_argument("--workers", type=int, default=1)
+    arguments.add_argument("--modules", type=Path)
+    arguments.add_argument("--set", nargs="+", default=(), metavar="KEY=VALUE")
     arguments.add_argument("--within", type=float, default=230.0)
     chosen = arguments.parse_args()
     stop_in_order()
@@ -114,15 +123,16 @@ def main() -> None:
             made = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
             kafka = stack.enter_context(broker(made))
             kafka.subscribe(interval_ms=100)
-            node = Node(made, "push.log.retention.bytes=1073741824", config=SUBSCRIPTION, before=with_the_test_run())
+            options = ("push.log.retention.bytes=1073741824", f"workers={chosen.workers}", INSTANCES, *chosen.set)
+            modules = chosen.modules and chosen.modules.resolve()
+            node = Node(made, *options, config=SUBSCRIPTION, modules=modules, before=with_the_test_run())
             stack.enter_context(node)
             port, pid = stack.enter_context(echo_server())
-            assert node.process is not None
             assert kafka.process is not None
             loads = [
-                Load(NODE, node.port, encoded, chosen.connections, pid=node.process.pid),
-                Load(BROKER, kafka.port, encoded, chosen.connections, pid=kafka.process.pid),
-                Load(ECHO, port, encoded, chosen.connections, echo=True, pid=pid),
+                Load(NODE, node.port, encoded, chosen.connections, pids=listener_pids(node)),
+                Load(BROKER, kafka.port, encoded, chosen.connections, pids=[kafka.process.pid]),
+                Load(ECHO, port, encoded, chosen.connections, echo=True, pids=[pid]),
             ]
             ended = run(lambda: measure(loads, board, chosen, deadline))
     finally:

@@ -1,7 +1,8 @@
 """Pushes per second and latency of one listener process, as ratios to an echo of the same frames in the same run.
 
     python benchmarks/fleetgauge/bench_listener.py [--seconds 3] [--rounds 3] [--cases S:2000:1 J:100:1]
-        [--rates 1000 ...] [--against DIRECTORY] [--workers 2] [--fsync] [--otlp] [--polled] [--within 230]
+        [--rates 1000 ...] [--against DIRECTORY] [--workers 2] [--fsync] [--otlp] [--polled]
+        [--set KEY=VALUE ...] [--within 230]
 
 A real `fleetgauge serve` (validation, sensors and push log on, its exporter process delivering to the landing zone)
 and an echo server on the same kind of loop and Protocol, one after the other in an order that changes, are driven by
@@ -12,10 +13,10 @@ process, or the echo, took for each frame: the rate that one core allows, whatev
 
 `--against` adds a node whose packages lie in another directory: another checkout, or the compiled form, which is
 `FLEETGAUGE_COMPILE=1 python -m hatchling build -t wheel`, unpacked. `--workers` adds a node of so many listener
-processes, `--fsync` one with `push.log.flush=fsync`, `--otlp` one (of so many workers, too) that also delivers by
-OTLP over gRPC, to a receiver that answers and reads nothing; what its exporters say in the end is printed. `--polled`
-adds a node with 16,384 instances whose `/clients` and `/metrics` are fetched all the time, and the same node left
-alone. The generator is one process and takes a core of its own where there is one.
+processes, `--fsync` one with `push.log.flush=fsync`, `--set` one with the given keys, `--otlp` one (of so many
+workers, too) that also delivers by OTLP over gRPC, to a receiver that answers and reads nothing; what its exporters say
+in the end is printed. `--polled` adds a node with 16,384 instances whose `/clients` and `/metrics` are fetched all the
+time, and the same node left alone. The generator is one process and takes a core of its own where there is one.
 
 Every figure is printed when it is there; the JSON object with medians and ratios comes at the end, or with what there
 is when the time `--within` [s] is over or a signal ends the run. What was started is stopped in every case.
@@ -49,13 +50,14 @@ from benchmarks.fleetgauge.load import (
     Load,
     echo_server,
     encoded_payload,
+    listener_pids,
     run,
     stop_in_order,
     tell,
 )
 
 NODE, ECHO, AGAINST, WORKERS, POLLED = "fleetgauge", "echo", "against", "workers", "polled"
-FSYNC, OTLP = "fsync", "otlp"
+FSYNC, OTLP, SET = "fsync", "otlp", "set"
 EXPORTERS = """
 [exporters.landing]
 type = "landing"
@@ -105,7 +107,7 @@ class Targets:
         self._encoded = encoded_payload(kind)
         self.poller: Poller | None = None
         port, pid = stack.enter_context(echo_server())
-        self.loads = [Load(ECHO, port, self._encoded, self._connections, echo=True, pid=pid), self._node(NODE)[1]]
+        self.loads = [Load(ECHO, port, self._encoded, self._connections, echo=True, pids=[pid]), self._node(NODE)[1]]
         if chosen.against:
             self.loads.append(self._node(AGAINST, modules=chosen.against.resolve())[1])
         several = (f"workers={chosen.workers}", "telemetry.client.instances.max=65536") if chosen.workers > 1 else ()
@@ -113,6 +115,8 @@ class Targets:
             self.loads.append(self._node(WORKERS, *several)[1])
         if chosen.fsync:
             self.loads.append(self._node(FSYNC, "push.log.flush=fsync")[1])
+        if chosen.set:
+            self.loads.append(self._node(SET, *chosen.set)[1])
         self.delivering: Node | None = None
         if chosen.otlp:
             exporters = EXPORTERS.format(port=stack.enter_context(receiver()))
@@ -135,9 +139,8 @@ class Targets:
         options = ("push.log.retention.bytes=1073741824", *options)
         node = Node(Path(made), *options, config=config, modules=modules, before=with_the_test_run())
         self._stack.enter_context(node)
-        assert node.process is not None
         more: dict[str, Any] = {} if instances is None else {"instances": instances}
-        return node, Load(name, node.port, self._encoded, self._connections, pid=node.process.pid, **more)
+        return node, Load(name, node.port, self._encoded, self._connections, pids=listener_pids(node), **more)
 
 
 @contextlib.contextmanager
@@ -196,11 +199,15 @@ def summary(board: Board) -> dict[str, Any]:
                 f"{name}_p99_to_echo": board.ratio(what, "p99_us", name, ECHO) for name in by if name != ECHO
             }
             latencies[what]["polled_p99_to_unpolled"] = board.ratio(what, "p99_us", "while polled", POLLED)
+            for name in by.keys() & {AGAINST, SET}:
+                for figure in ("cpu_us", "p50_us", "p99_us"):
+                    latencies[what][f"{name}_to_here, {figure}"] = board.ratio(what, figure, name, NODE)
             continue
         closed[what] = {
             **{f"{name}_to_echo": board.ratio(what, "per_second", name, ECHO) for name in by if name != ECHO},
             **{f"{name}_to_here": board.ratio(what, "per_second", name, NODE) for name in by if name != NODE},
             "cpu_of_an_echo_to_a_push": board.ratio(what, "cpu_us", ECHO, NODE),
+            "cpu_of_a_push_set_to_here": board.ratio(what, "cpu_us", SET, NODE),
             "cpu_of_a_push_to_one_against": board.ratio(what, "cpu_us", NODE, AGAINST),
         }
     return {"closed": closed, "latencies": latencies, "medians": board.medians()}
@@ -217,6 +224,7 @@ def main() -> None:
     arguments.add_argument("--fsync", action="store_true")
     arguments.add_argument("--otlp", action="store_true")
     arguments.add_argument("--polled", action="store_true")
+    arguments.add_argument("--set", nargs="+", metavar="KEY=VALUE")
     arguments.add_argument("--within", type=float, default=230.0)
     chosen = arguments.parse_args()
     stop_in_order()

@@ -5,8 +5,8 @@
 The real channel, codec, manager, sensors, push log and responses; only the transport and the loop are stand-ins, which
 count bytes and keep calls. `--batch` connections have a push each in every iteration of the loop, of 2,000 connections
 with 8 instances each, so that a commit takes so many rows. Beside it, with the same frames in the same slices of time,
-the floor: decompress (zstd), `MetricsData.FromString` and one row in a commit of as many, and nothing else. S, F and J
-are the payloads of docs/performance.md: J has one ResourceMetrics for each metric, as the Java client writes it.
+the floor: decompress (zstd), `MetricsData.FromString` and one row in a commit of as many, and nothing else. S, F, J
+and C are the payloads of docs/performance.md: J has one ResourceMetrics for each metric, as the Java client writes it.
 
 Every figure is process CPU time [us a push], the median of rounds that take turns; `stages` are measured apart, each by
 itself. `--against` runs the same in a process of its own on another checkout, turn by turn with this one.
@@ -36,11 +36,11 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2])]  # behind PYTHONPATH: `--against`
 from support.raw_client import ZSTD, get_request, parse_get, push_request
 
-from benchmarks.fleetgauge.load import POINTS, payload
+from benchmarks.fleetgauge.load import encoded_payload
 
 CONNECTIONS: Final = 8_000
 INSTANCES_EACH: Final = 2
-PUSHES: Final = {"S": 8_000, "F": 1_000, "J": 200}
+PUSHES: Final = {"S": 8_000, "F": 1_000, "J": 200, "C": 500}
 """A round has so many."""
 
 
@@ -276,7 +276,10 @@ def batches(start: int, pushes: int, size: int) -> Iterator[list[tuple[int, int]
 
 def work(kind: str, size: int) -> None:
     """Measures one round for each line of the input."""
-    encoded = zstandard.ZstdCompressor().compress(payload(POINTS[kind], 1, by_metric=kind == "J"))
+    from fleetgauge.logs import configure_logging
+
+    configure_logging("warning", "human")  # on standard error; standard output has the figures
+    encoded = encoded_payload(kind)
     pushes = PUSHES[kind]
     with tempfile.TemporaryDirectory() as made:
         floor = Floor(Path(made), encoded)
@@ -364,7 +367,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rounds", type=int, default=15)
     arguments.add_argument("--batch", type=int, default=16)
-    arguments.add_argument("--payload", choices=sorted(POINTS), default="S")
+    arguments.add_argument("--payload", choices=sorted(PUSHES), default="S")
     arguments.add_argument("--against", type=Path)
     arguments.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     chosen = arguments.parse_args()

@@ -22,16 +22,19 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute
+import pyarrow.parquet
 import uvloop
 import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from support.node import Node
 from support.raw_client import ZSTD, get_request, parse_get, push_request
 
 ANSWER_BYTES = 16
@@ -39,6 +42,7 @@ ANSWER_BYTES = 16
 INSTANCES = 4_000
 """Of a target. Each may push every 100 ms: enough for 40,000 pushes a second."""
 POINTS = {"S": 10, "F": 700, "J": 700}
+RECORDED = Path(__file__).parents[2] / "tests/spark/recorded/broker/date=2026-11-21/hour=22/recorded-2.parquet"
 JAVA_RESOURCE = ("client_rack", "group_id")
 SUBSCRIPTION = '"telemetry.max.byte.rate.per.ip" = 0\n[client-metrics.bench]\nmetrics = "*"\ninterval.ms = 100\n'
 SUSTAINED = 0.97
@@ -72,9 +76,18 @@ def payload(points: int, seed: int, *, by_metric: bool = False) -> bytes:
     return data.SerializeToString()
 
 
+def payload_of(kind: str) -> bytes:
+    """S, F or J, made by `payload`; or C, what a Java consumer pushed to a broker: 168 points (36 kB)."""
+    if kind == "C":
+        wanted = pyarrow.compute.field("client_id") == "java-4.4.0-consumer"
+        pushes = pyarrow.parquet.read_table(RECORDED, columns=["metrics"], filters=wanted, partitioning=None)
+        return max((bytes(metrics or b"") for metrics in pushes.column("metrics").to_pylist()), key=len)
+    return payload(POINTS[kind], seed=1, by_metric=kind == "J")
+
+
 def encoded_payload(kind: str) -> bytes:
-    """S, F or J, compressed."""
-    return zstandard.ZstdCompressor().compress(payload(POINTS[kind], seed=1, by_metric=kind == "J"))
+    """S, F, J or C, compressed."""
+    return zstandard.ZstdCompressor().compress(payload_of(kind))
 
 
 def chunks(items: list[Any], size: int) -> list[list[Any]]:
@@ -146,7 +159,7 @@ class Load:
         encoded: the payload of each push.
         connections: how many.
         echo: it answers with what it gets.
-        pid: whose CPU time is told.
+        pids: the processes whose CPU time counts.
         instances: how many push in turn, over all connections.
     """
 
@@ -158,7 +171,7 @@ class Load:
         connections: int,
         *,
         echo: bool = False,
-        pid: int | None = None,
+        pids: Iterable[int] = (),
         instances: int = INSTANCES,
     ) -> None:
         self._instances = instances
@@ -167,7 +180,7 @@ class Load:
         self._encoded = encoded
         self._connections = connections
         self._echo = echo
-        self._pid = pid
+        self._pids = tuple(pids)
         self._asker: asyncio.StreamWriter | None = None
         self._peers: list[Peer] = []
 
@@ -189,12 +202,17 @@ class Load:
             peer.goes_on = True
             peer.send(pipelined - peer.under_way)
         await asyncio.sleep(min(0.5, seconds / 2))
-        answered, refused, cpu, started = self._answered(), self._refused(), cpu_seconds(self._pid), time.perf_counter()
+        answered, refused, cpu, started = (
+            self._answered(),
+            self._refused(),
+            cpu_seconds(self._pids),
+            time.perf_counter(),
+        )
         await asyncio.sleep(seconds)
         number, took = self._answered() - answered, time.perf_counter() - started
         figures = {
             "per_second": number / took,
-            "cpu_us": (cpu_seconds(self._pid) - cpu) / max(number, 1) * 1e6,
+            "cpu_us": (cpu_seconds(self._pids) - cpu) / max(number, 1) * 1e6,
             "refused": self._refused() - refused,
         }
         await self._quiet()
@@ -206,7 +224,7 @@ class Load:
         for peer in self._peers:
             peer.latencies = latencies
         turn = itertools.cycle(self._peers)
-        started, sent, refused = time.perf_counter(), 0, self._refused()
+        started, sent, refused, cpu = time.perf_counter(), 0, self._refused(), cpu_seconds(self._pids)
         while (passed := time.perf_counter() - started) < seconds:
             for _ in range(min(int(passed * rate) - sent, rate // 10 + 1)):
                 next(turn).send_timed()
@@ -223,6 +241,7 @@ class Load:
             "p50_us": latencies[len(latencies) // 2] * 1e6 if latencies else float("inf"),
             "p99_us": latencies[len(latencies) * 99 // 100] * 1e6 if latencies else float("inf"),
             "per_second": in_time / seconds,
+            "cpu_us": (cpu_seconds(self._pids) - cpu) / max(sent, 1) * 1e6,
             "sustained": not never and in_time >= SUSTAINED * sent and sent >= SUSTAINED * rate * seconds,
             "refused": self._refused() - refused,
         }
@@ -258,12 +277,16 @@ class Load:
         return sum(peer.refused for peer in self._peers)
 
 
-def cpu_seconds(pid: int | None) -> float:
-    """CPU time that a process has taken so far [s]."""
-    if pid is None:
-        return 0.0
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """CPU time that processes have taken so far [s]."""
+    stats = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids)
+    return sum(int(fields[11]) + int(fields[12]) for fields in stats) / os.sysconf("SC_CLK_TCK")
+
+
+def listener_pids(node: Node) -> list[int]:
+    """The process ids of a node's listeners: of its workers, or its own."""
+    assert node.process is not None
+    return [each["pid"] for each in node.status().get("workers", [])] or [node.process.pid]
 
 
 class _Echo(asyncio.Protocol):

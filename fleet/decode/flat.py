@@ -67,11 +67,6 @@ class FlatPoints:
     resource_number: Indices
     resources: Sequence[TextMap]
 
-    @property
-    def name(self) -> Array:
-        """Of each metric."""
-        return pa.array(self.texts, pa.string()).take(pa.array(self.name_number))
-
 
 Reader: TypeAlias = Callable[[Sequence[bytes]], tuple[FlatPoints, dict[int, str]]]
 """Reads payloads: the data points of those that it takes, which it numbers from 0, and the index of each other one with

@@ -4,7 +4,7 @@ Nothing here knows of Spark.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -17,6 +17,7 @@ from fleet.decode.attributes import TEXT_MAP_TYPE, TextMap
 from fleet.decode.flat import KINDS, FlatPoints, Indices, Payloads, Reader, bytes_of
 from fleet.dialects import Identity, Sender, identity_of, sender_of
 from telemetry.catalogue.dialects import twin_families
+from telemetry.catalogue.standard_metrics import ROLE_PREFIXES
 from telemetry.otlp import IS_COMPILED
 
 _NOBODY: Final = Sender()
@@ -130,23 +131,21 @@ def _read(
     """What `interpret` makes of the payloads, and the reasons of those that no reader takes."""
     data = bytes_of(payloads)
     flat, left = (reader or _FIRST)(data)
-    indices = np.arange(len(data), dtype=np.int64)
-    parts = [interpret(flat, np.delete(indices, list(left)))]
-    if not left:
-        return parts, {}
-    indices = np.array(list(left), dtype=np.int64)
-    flat, reasons = by_protobuf.read([data[index] for index in left])
-    if len(reasons) < len(left):
-        parts.append(interpret(flat, np.delete(indices, list(reasons))))
-    return parts, {int(indices[index]): reason for index, reason in reasons.items()}
+    _, reasons = by_protobuf.read([data[index] for index in left])
+    if len(reasons) == len(left):
+        reasons = dict(zip(left, reasons.values(), strict=True))
+    else:  # Protobuf takes some of them. One reader for all keeps the points in the order of the payloads.
+        flat, reasons = by_protobuf.read(data)
+    indices = np.delete(np.arange(len(data), dtype=np.int64), list(reasons))
+    return [interpret(flat, indices)], reasons
 
 
 def _count(flat: FlatPoints, indices: Indices) -> CountedPayloads:
-    senders = _first_senders(flat)
+    senders, roles = _first_senders(flat), _roles(flat)
     return CountedPayloads(
         payloads=indices,
         points=np.bincount(_push_of_points(flat), minlength=len(indices)),
-        senders=[senders.get(push) for push in range(len(indices))],
+        senders=[_with_role(senders.get(push), roles.get(push)) for push in range(len(indices))],
         reasons={},
     )
 
@@ -164,6 +163,20 @@ def _first_senders(flat: FlatPoints) -> dict[int, Sender]:
     first = np.flatnonzero(np.diff(pushes, prepend=-1))
     numbers = flat.resource_number[telling[first]].tolist()
     return {push: senders[number] for push, number in zip(pushes[first].tolist(), numbers, strict=True)}
+
+
+def _roles(flat: FlatPoints) -> dict[int, str]:
+    """By push: the role of a client that has such metrics."""
+    roles: dict[int, str] = {}
+    push_of = flat.push_of[flat.resource_of]
+    for role, prefix in ROLE_PREFIXES.items():
+        has_prefix = np.array([text.startswith(prefix) for text in flat.texts], dtype=np.bool_)
+        roles.update(dict.fromkeys(np.unique(push_of[has_prefix[flat.name_number]]).tolist(), role))
+    return roles
+
+
+def _with_role(sender: Sender | None, role: str | None) -> Sender | None:
+    return sender if role is None else replace(sender or _NOBODY, role=role)
 
 
 def _interpret(flat: FlatPoints, indices: Indices, names: Collection[str] | None) -> DecodedPayloads:

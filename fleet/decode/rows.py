@@ -12,7 +12,7 @@ from fleet.decode.distribution import DISTRIBUTION_TYPE, DISTRIBUTIONS_TYPE
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import DecodedPayloads
 from fleet.dialects import Sender
-from fleet.schemas import COUNTED, DECODED, DISTRIBUTION, POINTS, REJECTS, SERIES
+from fleet.schemas import CHECKED, COUNTED, DECODED, DISTRIBUTION, POINTS, REJECTS, SERIES
 
 _ARROW_TYPES: Final[dict[type[T.DataType], Any]] = {
     T.StringType: pa.string(),
@@ -44,6 +44,7 @@ def arrow_schema(schema: T.StructType) -> Schema:
     return pa.schema([(field.name, arrow_type(field.dataType)) for field in schema.fields])
 
 
+CHECKED_ROWS: Final = arrow_schema(CHECKED)
 DECODED_ROWS: Final = arrow_schema(DECODED)
 COUNTED_ROWS: Final = arrow_schema(COUNTED)
 POINT_ROWS: Final = arrow_schema(POINTS)

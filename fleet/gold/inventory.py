@@ -7,6 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.schemas import ACTIVITY, INSTANCE, INVENTORY, PUSHES, conform
 from fleet.silver.clients import state
+from fleet.silver.dialect import role_of_all
 
 _LATEST = (
     "client_id",
@@ -22,8 +23,8 @@ def inventory(pushes: DataFrame, now: datetime | None = None) -> DataFrame:
     """PUSHES -> INVENTORY: one row a client instance.
 
     Client id, software, address, port and interval are those of its latest push, since clients change connections; the
-    group is that of its latest push that names one. `terminated` says that its latest push was a terminating one: the
-    client closed in order. `state` is judged at `now` as in CLIENTS, and null without.
+    group is that of its latest push that names one, the role as in CLIENTS. `terminated` says that its latest push was
+    a terminating one: the client closed in order. `state` is judged at `now` as in CLIENTS, and null without.
 
     >>> columns = "client_instance_id client_id received_at points heartbeat terminating"
     >>> pushes = table(spark, PUSHES, columns, ("one", "billing", "12:00:00", 110, False, False),
@@ -51,6 +52,7 @@ def by_day(pushes: DataFrame) -> DataFrame:
     counted = grouped.agg(
         F.max_by(F.struct(*_LATEST, F.col("terminating").alias("terminated")), order).alias("latest"),
         F.max_by("group_id", F.when(F.col("group_id").isNotNull(), order)).alias("group_id"),
+        role_of_all().alias("role"),
         F.sort_array(F.collect_set("receiver_node_id")).alias("receiver_node_ids"),
         F.count(F.lit(1)).alias("pushes"),
         F.count_if("heartbeat").alias("heartbeats"),
@@ -69,6 +71,7 @@ def total(activity: DataFrame, now: datetime | None = None) -> DataFrame:
         .agg(
             F.max_by(F.struct(*_LATEST, "terminated"), "date").alias("latest"),
             F.max_by("group_id", F.when(F.col("group_id").isNotNull(), F.col("date"))).alias("group_id"),
+            role_of_all().alias("role"),
             F.sort_array(F.array_compact(F.array_distinct(F.flatten(F.collect_list("receiver_node_ids"))))).alias(
                 "receiver_node_ids"
             ),

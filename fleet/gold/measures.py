@@ -47,7 +47,7 @@ def by_window(points: DataFrame, measures: Sequence[Measure], window_s: int) -> 
     """POINTS -> one row a client instance and window that has any of the measures' metrics.
 
     With `date`, `window_start`, `window_s`, the instance and what its latest push said of it, `pushes` (that had any of
-    the metrics), a column a measure, `gap` and `unknown` as in REBALANCES.
+    the metrics), a column a measure, `gap`, `covers_gap` and `unknown` as in REBALANCES.
     """
     names = sorted({name for measure in measures for name in measure.metrics})
     # The second copy of a dotted topic's partition would count its records twice.
@@ -59,6 +59,7 @@ def by_window(points: DataFrame, measures: Sequence[Measure], window_s: int) -> 
         F.max("group_member_id").alias("group_member_id"),
         F.bool_or(F.col("metric_name").startswith(_OF_SHARE_CONSUMERS)).alias("shares"),
         F.bool_or(_is_growth(measures) & (F.col("gap") | F.col("before_subscription"))).alias("gap"),
+        F.bool_or(_is_growth(measures) & F.col("covers_gap")).alias("covers_gap"),
         *(_of_push(measure).alias(measure.column) for measure in measures),
     ).withColumn("order", F.struct("identity.received_at", "push_id"))
     windows = pushes.groupBy(*INSTANCE, "window_start").agg(
@@ -67,7 +68,7 @@ def by_window(points: DataFrame, measures: Sequence[Measure], window_s: int) -> 
         _last("group_member_id").alias("group_member_id"),
         F.bool_or("shares").alias("shares"),
         F.count(F.lit(1)).alias("pushes"),
-        F.coalesce(F.bool_or("gap"), F.lit(False)).alias("gap"),
+        *(F.coalesce(F.bool_or(name), F.lit(False)).alias(name) for name in ("gap", "covers_gap")),
         *(_of_window(measure).alias(measure.column) for measure in measures),
     )
     return windows.select(

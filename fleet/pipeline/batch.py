@@ -1,10 +1,12 @@
 """One batch of a source into the silver tables, once however often it runs.
 
 The writes come in an order that makes a batch which was cut off between any two of them come out the same when it runs
-again, as Spark runs it: with the same files or offsets and the same number.
+again: with the same files or offsets and the same number, as its plan says (`fleet.pipeline.ledger`).
 
 1. `rejects` and `points` are appended under the batch's transaction. Points are compared with `series` as the batch
-   before left it. Their files are written while the batch is decoded, and count once the transaction names them.
+   before left it. Their files are written while the batch is decoded, and count once the transaction names them. Where
+   pushes came late, the standing points that follow them are corrected: a second try of the batch leaves the batch's
+   own points out of what stands, so that it makes the same corrections, and a second write of them is nothing.
 2. `series` takes the batch's last points. From here on it is not what the points were compared with, but they are
    written, and a second write of them is nothing.
 3. `batches` says what the batch held, for the gold tables.
@@ -15,35 +17,35 @@ again, as Spark runs it: with the same files or offsets and the same number.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
 from pyspark.storagelevel import StorageLevel
 
 from fleet import schemas
 from fleet.decode.rows import POINT_ROWS
 from fleet.errors import LandingError
 from fleet.local_rows import local_rows
-from fleet.pipeline.spans import from_micros
-from fleet.pipeline.stream import Batch
+from fleet.pipeline.late import small, standing
+from fleet.pipeline.ledger import day_of
+from fleet.pipeline.source import MAX_BAD_FILES, Batch
+from fleet.pipeline.spans import Span, from_micros, within
 from fleet.session import conf_for, session_conf
 from fleet.silver import batch as silver
-from fleet.silver import pushes
+from fleet.silver import points, pushes
 from fleet.silver.rejects import rejects
 from fleet.spark_errors import unreadable_file
 from fleet.tables import catalog
-from fleet.tables.delta import Transaction, pinned
+from fleet.tables.log import Transaction
 from fleet.tables.store import Store
 from fleet.tables.written_file import WrittenFile
 from telemetry.push_record import SCHEMA_VERSION
-
-MAX_BAD_FILES: Final = 100
-"""Files of one batch that are set aside at most: where so many cannot be read, something else is wrong."""
 
 MAX_REASONS: Final = 50
 """Reasons that are counted one by one."""
@@ -51,9 +53,11 @@ MAX_REASONS: Final = 50
 TIMES: Final = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))
 """Between which a push can have been received."""
 
-_FEW: Final = 100_000  # positions or ids, 100 B each at most: what may well be broadcast
-_CHUNKS_AT_ONCE: Final = 4  # of PACKED, up to some MB each, that are handed to Python together
+# Rows of PACKED, up to some MB each, that are handed to Python together.
+_FEW_CHUNKS: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": "4"}
 _POSITION: Final = ("source_file", "source_row")
+_POSITIONS: Final = T.StructType([schemas.BRONZE[name] for name in _POSITION])
+_MARKS: Final = ("delta", "delta_sum", "reset", "gap", "covers_gap", "before_subscription")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +81,11 @@ class BatchReport:
 
 
 class BatchWriter:
-    """Writes the batches of one checkpoint.
+    """Writes the batches of one source.
 
     Args:
         store: the tables.
-        app_id: the checkpoint's own id, which transactions are counted under.
+        app_id: which transactions are counted under.
         source: for an operator.
         stage: told what is being done.
     """
@@ -111,9 +115,10 @@ class BatchWriter:
             self._append(catalog.REJECTS, self._new_rejects(read), transaction)
         if read.report.points:
             self._add_points(read, transaction)
+            self._correct_points(read, transaction)
             self._stage(catalog.SERIES.name)
             self._store.merge(catalog.SERIES, silver.unpack(read.packed, "series"), transaction)
-        self._append(catalog.BATCHES, self._batch_row(read.report), transaction)
+        self._store.append_rows(catalog.BATCHES, [self._batch_row(read.report)], transaction)
         self._append(catalog.PUSHES, pushes.pushes(read.counted), transaction)
 
     def _add_points(self, read: "_Read", transaction: Transaction) -> None:
@@ -123,6 +128,16 @@ class BatchWriter:
             self._store.add_files(catalog.POINTS, files, transaction)
         else:
             self._store.append(catalog.POINTS, silver.unpack(read.packed, "marked"), transaction)
+
+    def _correct_points(self, read: "_Read", transaction: Transaction) -> None:
+        if not read.corrected:
+            return
+        self._stage("correcting points")
+        # Beside the points of the same batch, which the table counts under the source's own id.
+        own = replace(transaction, app_id=f"{transaction.app_id}-corrections")
+        corrected = silver.unpack(read.packed, "corrected_to")
+        where = within(_by_day(corrected.select(F.col("received_at").alias("at"))), "received_at")
+        self._store.update(catalog.POINTS, corrected, _MARKS, where, own)
 
     def _points_to(self, batch: Batch) -> silver.PointsTo:
         """Files of the table, where executors can write them without Spark; none where an earlier try committed its."""
@@ -141,20 +156,26 @@ class BatchWriter:
         if not self._store.has(catalog.SERIES):
             return None
         instances = checked.where(F.col("reason").isNull()).select(*schemas.INSTANCE).distinct()
-        remembered = self._store.read(catalog.SERIES).join(instances, on=list(schemas.INSTANCE), how="left_semi")
-        return pinned(remembered)  # the batch is still read when it has been merged into them
+        # The batch is still read when it has been merged into them.
+        remembered = self._store.read(catalog.SERIES, pinned=True)
+        return remembered.join(instances, on=list(schemas.INSTANCE), how="left_semi")
 
     def _new_rejects(self, read: "_Read") -> DataFrame:
-        """What lies where an earlier checkpoint has set it aside already is not set aside again."""
-        found = rejects(read.counted).unionByName(read.bad_files)
+        """What lies where an earlier ledger has had it set aside already is not set aside again."""
+        found = rejects(read.counted)
+        if read.report.rejects and read.report.repeats:
+            # A row that cannot be read is one for itself, however often its push is there.
+            again = read.repeated.join(found.select("push_id"), on="push_id", how="left_semi")
+            found = found.unionByName(rejects(points.count(again)))
+        found = found.unionByName(read.bad_files)
         if not read.report.rejects or not self._store.has(catalog.REJECTS):
             return found
         known = self._store.read(catalog.REJECTS).select(*_POSITION).distinct()
         same = [F.col(f"found.{name}").eqNullSafe(F.col(f"known.{name}")) for name in _POSITION]
         return found.alias("found").join(known.alias("known"), on=same[0] & same[1], how="left_anti")
 
-    def _batch_row(self, report: BatchReport) -> DataFrame:
-        row = {
+    def _batch_row(self, report: BatchReport) -> dict[str, Any]:
+        return {
             "app_id": self._app_id,
             "batch_id": report.number,
             "source": self._source,
@@ -164,14 +185,13 @@ class BatchWriter:
             "repeats": report.repeats,
             "rejects": report.rejects,
             "dates": [first.date() for first, _ in report.spans],
-            "spans": list(report.spans),
+            "spans": [{"first": first, "last": last} for first, last in report.spans],
         }
-        return local_rows(self._store.spark, [row], catalog.BATCHES_SCHEMA)
 
     @contextmanager
     def _read(self, batch: Batch) -> Iterator["_Read"]:
         """The batch, decoded, and kept by Spark's workers on disk while it is written."""
-        bad = self._known_bad(batch)
+        bad = {**batch.unfit, **self._known_bad(batch)}
         while True:
             kept = _Kept()
             try:
@@ -183,9 +203,8 @@ class BatchWriter:
             except BaseException:
                 kept.release()
                 raise
-            conf = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(_CHUNKS_AT_ONCE)}
             try:
-                with session_conf(read.packed.sparkSession, {**conf, **conf_for(read.report.points)}):
+                with session_conf(read.packed.sparkSession, {**_FEW_CHUNKS, **conf_for(read.report.points)}):
                     yield read
             finally:
                 kept.release()
@@ -210,25 +229,47 @@ class BatchWriter:
         span = _span(checked)
         if batch.records is None:
             _refuse_newer(span.schema_version)
-        repeats = kept.keep(self._repeats(checked, span))
+        everything = checked
+        repeats = kept.keep(self._repeats(checked, span, kept))
         repeated = repeats.count()
         if repeated:
-            few = F.broadcast(repeats) if repeated <= _FEW else repeats
-            checked = pushes.drop_repeats(checked, few)
+            repeats = small(repeats, repeated)
+            checked = pushes.drop_repeats(checked, repeats)
         self._stage("decoding")
-        packed = kept.keep(silver.make(checked, self._previous(checked), self._points_to(batch)))
-        rows = [_bad_file(path, batch.files[path], reason) for path, reason in bad.items()]
-        report = _report(batch, packed, repeated, bad)
+        points_to = self._points_to(batch)
+        packed = kept.keep(silver.make(checked, self._previous(checked), points_to))
+        totals = _totals(packed)
+        if totals.late_pushes:
+            self._stage("comparing late pushes")
+            with session_conf(spark, _FEW_CHUNKS):
+                late = kept.keep(silver.unpack(packed, "late"))
+                late.count()
+            neighbours = standing(self._store.read(catalog.POINTS, pinned=True), late)
+            packed = packed.unionByName(kept.keep(silver.make_late(late, *neighbours, points_to)))
+            totals = _totals(packed)
+        rows = [_bad_file(path, reason) for path, reason in bad.items()]
+        report = _report(batch, packed, totals, repeated, bad)
         bad_files = local_rows(spark, rows, schemas.REJECTS)
         files = packed.select(F.inline("files")).collect()
-        return _Read(packed=packed, bad_files=bad_files, report=report, files=files)
+        return _Read(
+            packed=packed,
+            repeated=everything.join(repeats, on=list(_POSITION), how="left_semi"),
+            bad_files=bad_files,
+            report=report,
+            files=files,
+            corrected=totals.corrected_points,
+        )
 
-    def _repeats(self, checked: DataFrame, span: Row) -> DataFrame:
-        """Positions of pushes that came before, in this batch or an earlier one.
+    def _repeats(self, checked: DataFrame, span: Row, kept: "_Kept") -> DataFrame:
+        """Positions of pushes that are there more than once in this batch, or came in an earlier one.
 
         A push id names a time of receipt, and repeats have the same: only the time that the batch spans is looked at.
         """
-        within = pushes.find_repeats(checked)
+        ids = kept.keep(pushes.repeated_ids(checked))
+        if repeated := ids.count():
+            within = pushes.find_repeats(checked, small(ids, repeated))
+        else:
+            within = local_rows(self._store.spark, [], _POSITIONS)
         if not self._store.has(catalog.PUSHES):
             return within
         in_span = F.col("date").isin(span.dates) & F.col("received_at").between(span.first, span.last)
@@ -253,12 +294,17 @@ def _set_aside(batch: Batch, bad: dict[str, str], error: Exception) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """A batch as it is written: PACKED, REJECTS of whole files, what there is, and FILES of its points."""
+    """A batch as it is written: PACKED, CHECKED of repeats, REJECTS of whole files, what there is, FILES of its points.
+
+    `corrected` counts the standing points that it corrects.
+    """
 
     packed: DataFrame
+    repeated: DataFrame
     bad_files: DataFrame
     report: BatchReport
     files: list[Row]
+    corrected: int
 
     @property
     def counted(self) -> DataFrame:
@@ -301,9 +347,9 @@ def _refuse_newer(version: int | None) -> None:
         )
 
 
-def _bad_file(path: str, changed: datetime, reason: str) -> dict[str, Any]:
-    """A row of REJECTS for a whole file: of no push, and of the day that it was written on."""
-    return dict.fromkeys(schemas.REJECTS.names) | {"source_file": path, "reason": reason, "date": changed.date()}
+def _bad_file(path: str, reason: str) -> dict[str, Any]:
+    """A row of REJECTS for a whole file: of no push, and of the day that its directory in the landing zone names."""
+    return dict.fromkeys(schemas.REJECTS.names) | {"source_file": path, "reason": reason, "date": day_of(path)}
 
 
 def _with_known_times(bronze: DataFrame) -> DataFrame:
@@ -316,10 +362,13 @@ def _with_known_times(bronze: DataFrame) -> DataFrame:
     )
 
 
-def _report(batch: Batch, packed: DataFrame, repeats: int, bad: dict[str, str]) -> BatchReport:
+def _totals(packed: DataFrame) -> Row:
     """Counts what there is, which has Spark keep it."""
-    counts = ("pushes", "points", "rejects")
-    totals = packed.select(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in counts)).collect()[0]
+    counts = ("pushes", "points", "rejects", "late_pushes", "corrected_points")
+    return packed.select(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in counts)).collect()[0]
+
+
+def _report(batch: Batch, packed: DataFrame, totals: Row, repeats: int, bad: dict[str, str]) -> BatchReport:
     return BatchReport(
         number=batch.number,
         files=len(batch.files),
@@ -331,11 +380,15 @@ def _report(batch: Batch, packed: DataFrame, repeats: int, bad: dict[str, str]) 
     )
 
 
-def _spans(packed: DataFrame) -> list[tuple[datetime, datetime]]:
+def _spans(packed: DataFrame) -> list[Span]:
     """First and last time of receipt of each day."""
-    times = packed.select(F.explode("seen_at").alias("at")).groupBy(F.to_date("at"))
-    ends = times.agg(F.unix_micros(F.min("at")).alias("first"), F.unix_micros(F.max("at")).alias("last"))
-    return sorted((from_micros(row["first"]), from_micros(row["last"])) for row in ends.collect())
+    return sorted(_by_day(packed.select(F.explode("seen_at").alias("at"))).values())
+
+
+def _by_day(times: DataFrame) -> dict[date, Span]:
+    ends = F.unix_micros(F.min("at")).alias("first"), F.unix_micros(F.max("at")).alias("last")
+    rows = times.groupBy(F.to_date("at").alias("day")).agg(*ends).collect()
+    return {row.day: (from_micros(row["first"]), from_micros(row["last"])) for row in rows}
 
 
 def _by_reason(counted: DataFrame, total: int, of_files: list[str]) -> dict[str, int]:

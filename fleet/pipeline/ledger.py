@@ -1,90 +1,130 @@
-"""What the gold tables reckon with, and what they do not yet: the tables `batches` and `runs` read together."""
+"""What was read of a source, batch by batch: the table `ledger`.
 
-from collections.abc import Iterable, Mapping
+What a batch holds is written down before it begins, so that one that was cut off comes out the same when it runs
+again. A batch is done once its transaction is in `pushes`, which is written last. Of a source, at most the last batch
+is not.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Any
+from datetime import date
+from typing import Any, Final
+from uuid import uuid4
 
-from pyspark.sql import Row
-from pyspark.sql import functions as F  # noqa: N812
-
-from fleet.local_rows import local_rows
-from fleet.pipeline.spans import Span, from_micros, whole
+from fleet.errors import TableError
 from fleet.tables import catalog
+from fleet.tables.log import Transaction
 from fleet.tables.store import Store
+
+DATE_DIRECTORY: Final = "date="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
-    """What was written to the silver tables and is not in the gold ones.
-
-    Attributes:
-        spans: by the day that its pushes were received on, when.
-        points: that these pushes have, as far as the batches say.
-        covered: the last batch of each checkpoint once these are computed.
-        read_up_to: when the latest push of all was received; never after `now` of `pending`.
+class Part:
+    """A file of a landing zone, by its path below it, from 0 to its size [B]; or a topic's partition, from one offset
+    to before another.
     """
 
-    spans: Mapping[date, Span]
-    points: int
-    covered: dict[str, int]
-    read_up_to: datetime
+    path: str
+    begin: int
+    end: int
 
 
-def pending(store: Store, *, window_s: int, now: datetime, everything: bool = False) -> Pending:
-    """What waits to be computed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The `number`-th batch of a source."""
+
+    number: int
+    parts: tuple[Part, ...]
+
+
+class Ledger:
+    """What was read of one source.
 
     Args:
         store: the tables.
-        window_s: length of the windows to come [s]; days that have others are computed as a whole.
-        now: what no push can have been received after, whatever it says.
-        everything: have all days computed anew.
+        source: names it among others.
+
+    Attributes:
+        app_id: whose transactions the batches are; another one if the ledger was lost, since their numbers begin anew.
+        read_to: the end up to which each file or partition was given to a batch.
+        redecoding: days that are to be read again (`begin_again`).
     """
-    last = store.rows(catalog.RUNS).agg(
-        F.unix_micros(F.max("read_up_to")).alias("read_up_to_us"),
-        F.max_by("covered", "finished_at").alias("covered"),
-        F.max_by("window_s", "finished_at").alias("window_s"),
-    )
-    before = last.collect()[0]
-    covered = dict(before.covered or {})
-    spans: dict[date, Span] = {}
-    points = 0
-    for batch in _waiting(store, covered):
-        covered[batch.app_id] = max(batch.batch_id, covered.get(batch.app_id, -1))
-        points += batch.points or 0
-        _widen(spans, batch)
-    read_up_to = max([from_micros(before.read_up_to_us or 0), *(end for _, end in spans.values())])
-    if everything:
-        pushes = store.rows(catalog.PUSHES)
-        spans = {row.date: whole(row.date) for row in pushes.select("date").distinct().collect()}
-        points = pushes.agg(F.sum("points")).collect()[0][0] or 0
-    elif before.window_s != window_s:
-        spans = {day: whole(day) for day in spans}
-    return Pending(spans=dict(sorted(spans.items())), points=points, covered=covered, read_up_to=min(read_up_to, now))
+
+    def __init__(self, store: Store, source: str) -> None:
+        self._store = store
+        self._source = source
+        rows = store.rows(catalog.LEDGER, [("source", "=", source)])
+        self.redecoding = [date.fromisoformat(row["path"]) for row in rows if row["batch_id"] is None]
+        rows = sorted(
+            (row for row in rows if row["batch_id"] is not None), key=lambda row: (row["batch_id"], row["path"])
+        )
+        self.app_id: str = rows[-1]["app_id"] if rows else uuid4().hex
+        self.read_to = {row["path"]: row["end"] for row in rows}
+        done = store.last_version(catalog.PUSHES, self.app_id)
+        self._done = -1 if done is None else done
+        planned = rows[-1]["batch_id"] if rows else -1
+        self._last = max(planned, self._done)  # a day that is read again takes rows away
+        self._last_parts = tuple(
+            Part(path=row["path"], begin=row["begin"], end=row["end"]) for row in rows if row["batch_id"] == planned
+        )
+
+    def unfinished(self) -> list[Plan]:
+        """The batch that was planned and is not done, if there is one.
+
+        Raises:
+            TableError: tables were removed since they were written.
+        """
+        if self._last - self._done > 1:
+            path = catalog.LEDGER.path(self._store.root)
+            raise TableError(
+                f"the ledger {path} has read pushes that the tables in {self._store.root} do not have, as after their "
+                "removal: remove it too, and everything is read again"
+            )
+        return [Plan(number=self._last, parts=self._last_parts)] if self._last > self._done else []
+
+    def plan(self, parts: Iterable[Part]) -> Plan:
+        """Writes down what the next batch holds.
+
+        Raises:
+            TableError: another run has planned it meanwhile.
+        """
+        plan = Plan(number=self._last + 1, parts=tuple(parts))
+        rows = [{**self._row(part.path, plan.number), "begin": part.begin, "end": part.end} for part in plan.parts]
+        if not self._store.append_rows(catalog.LEDGER, rows, Transaction(app_id=self.app_id, version=plan.number)):
+            raise TableError(f"another run reads the same source into {self._store.root}: let only one run at a time")
+        self._last = plan.number
+        return plan
+
+    def begin_again(self, day: date) -> None:
+        """Notes that the files of a day are to be read again, which from here on happens however often a run is cut
+        off: by this one or by the next.
+        """
+        self._store.append_rows(catalog.LEDGER, [self._row(day.isoformat(), None)])
+        self.redecoding.append(day)
+
+    def forget(self, day: date) -> None:
+        """Forgets that files of a day were read, and that they were to be read again: in one commit."""
+        self._store.log(catalog.LEDGER).delete(
+            f"source = '{self._source}' AND "
+            f"(path LIKE '%{DATE_DIRECTORY}{day}/%' OR (batch_id IS NULL AND path = '{day}'))"
+        )
+        self.read_to = {path: end for path, end in self.read_to.items() if day_of(path) != day}
+        self.redecoding = [each for each in self.redecoding if each != day]
+
+    def _row(self, path: str, batch: int | None) -> dict[str, Any]:
+        return {"source": self._source, "app_id": self.app_id, "batch_id": batch, "path": path}
 
 
-def _waiting(store: Store, covered: Mapping[str, int]) -> Iterable[Row]:
-    """The rows of `batches` that no run has come to its end with; times as microseconds."""
-    done = F.lit(False)
-    for app_id, number in covered.items():
-        done |= (F.col("app_id") == app_id) & (F.col("batch_id") <= number)
-    ends = F.transform("spans", lambda span: F.array(F.unix_micros(span["first"]), F.unix_micros(span["last"])))
-    return (
-        store.rows(catalog.BATCHES)
-        .where(~done)
-        .select("app_id", "batch_id", "points", "dates", ends.alias("ends"))
-        .collect()
-    )
+def day_of(path: str) -> date | None:
+    """The day of receipt of a landing file's pushes, as its directory has it.
 
-
-def _widen(spans: dict[date, Span], batch: Row) -> None:
-    """With the days of a batch; one of an earlier release does not say more than the days."""
-    for number, day in enumerate(batch.dates):
-        first, last = map(from_micros, batch.ends[number]) if batch.ends else whole(day)
-        known = spans.get(day, (first, last))
-        spans[day] = (min(first, known[0]), max(last, known[1]))
-
-
-def close(store: Store, row: dict[str, Any]) -> None:
-    """Notes that a run came to its end: a row of `runs`."""
-    store.append(catalog.RUNS, local_rows(store.spark, [row], catalog.RUNS_SCHEMA))
+    >>> day_of("date=2026-03-01/hour=12/a.parquet"), day_of("a.parquet")
+    (datetime.date(2026, 3, 1), None)
+    """
+    for name in path.split("/")[:-1]:
+        if name.startswith(DATE_DIRECTORY):
+            with suppress(ValueError):
+                return date.fromisoformat(name.removeprefix(DATE_DIRECTORY))
+    return None

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fleet.pipeline.batch import BatchReport
-from fleet.pipeline.stream import Waiting
+from fleet.pipeline.source import News
 
 
 class RunProgress:
@@ -45,9 +45,9 @@ class RunProgress:
     ) -> None:
         self._progress.stop()
 
-    def expect(self, waiting: Waiting) -> None:
+    def expect(self, news: News) -> None:
         """What there is to be done."""
-        self._progress.update(self._task, total=waiting.amount, unit=waiting.unit)
+        self._progress.update(self._task, total=news.amount, unit=news.unit)
 
     def stage(self, what: str) -> None:
         """What is being done now: a table, mostly."""

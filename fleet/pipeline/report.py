@@ -26,6 +26,7 @@ class RunReport:
         took_s: from the start of Spark on [s].
         batches: what each held.
         lost: records that retention took from a topic before they were read.
+        changed: files that are of another size than when they were read.
         days: days of receipt that the gold tables were computed anew for.
         sizes: of silver and gold tables, once there was anything to do.
     """
@@ -35,6 +36,7 @@ class RunReport:
     took_s: float
     batches: Sequence[BatchReport]
     lost: int = 0
+    changed: Sequence[str] = ()
     days: int = 0
     sizes: Mapping[str, Size] = field(default_factory=dict)
 

@@ -8,12 +8,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from fleet.errors import FleetError
-from fleet.pipeline.files import qualified
 from fleet.report.form import Format, check_columns
 from fleet.report.output import print_table, take_first, write_path, write_stream
 from fleet.report.tables import TableForm
 from fleet.selection import Selection
 from fleet.tables import catalog, delta
+from fleet.tables.paths import qualified
 from fleet.tables.store import Store
 
 _TIMES: Final = ("received_at", "window_start", "last_seen", "finished_at", "opened_at")
@@ -27,6 +27,8 @@ _HIDDEN: Final = frozenset(
         "covered",
         "app_id",
         "last_push_id",
+        "sender_seen_at",
+        "sender_push_id",
         "series_key",
         "connections",
     }
@@ -35,7 +37,7 @@ _HIDDEN: Final = frozenset(
 
 _LEAST: Final = (
     "date", "window_s", "unit", "dialect", "group_member_id", "client_software_version", "client_software_name",
-    "gap", "unknown", "principal", "cluster_id",
+    "gap", "covers_gap", "unknown", "principal", "cluster_id",
 )  # fmt: skip
 """Columns that a narrow terminal leaves out first; then come others, from the right, but for the first `_KEPT`."""
 
@@ -85,7 +87,7 @@ def show(spark: SparkSession, request: ShowRequest, out: TextIO) -> None:
     """
     delta.check_session(spark)
     table = catalog.SHOWN[request.table]
-    rows = Store(spark, qualified(spark, request.tables)).read(table)
+    rows = Store(spark, qualified(request.tables)).read(table)
     frame = select(table, rows, request.selection, request.group_id)
     if request.output is not None:
         write_path(frame, request.form, request.output)

@@ -26,6 +26,7 @@ def run_as_json(report: RunReport) -> dict[str, Any]:
         **{name: report.total(name) for name in ("files", "pushes", "points", "repeats")},
         "rejects": report.rejects,
         "lost": report.lost,
+        "changed": len(report.changed),
         "days": report.days,
         "sizes": {
             name: {"rows_written": size.rows_written, "files": size.files, "bytes": size.size_bytes}
@@ -48,6 +49,15 @@ def print_run(out: TextIO, report: RunReport) -> None:
         console.print(_table(("table", "rows written", "files", "size"), rows))
     for reason, count in report.rejects.items():
         console.print(Text(printable(f"set aside {count:,}: {reason}")))
+    if report.changed:
+        console.print(
+            Text(
+                printable(
+                    f"{len(report.changed):,} files have changed since they were read, {report.changed[0]} among them: "
+                    "what is new in them is not read; give such files new names"
+                )
+            )
+        )
     if report.lost:
         console.print(Text(f"lost {report.lost:,}: retention took these records from the topic before they were read"))
 

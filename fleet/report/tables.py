@@ -46,6 +46,7 @@ def inventory_table() -> TableForm:
         columns={
             "client instance id": F.col("client_instance_id"),
             "client id": F.col("client_id"),
+            "role": F.col("role"),
             "software": _software(),
             "principal": F.col("principal"),
             "cluster": F.col("cluster_id"),
@@ -57,7 +58,7 @@ def inventory_table() -> TableForm:
             "terminated": F.when(F.col("terminated"), "yes").otherwise("no"),
         },
         order=(F.desc("last_seen"), F.asc("client_id"), F.asc("client_instance_id"), F.asc("cluster_id")),
-        least=("cluster", "first seen (UTC)", "principal", "source", "points", "terminated", "software"),
+        least=("cluster", "role", "first seen (UTC)", "principal", "source", "points", "terminated", "software"),
     )
 
 

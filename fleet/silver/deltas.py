@@ -1,22 +1,25 @@
 """Silver: what sums grew by, whatever their temporality, and where that is not the whole truth.
 
 Points of a series are compared in the order of their receipt (`received_at`, `push_id`, `point_index`): a client's
-pushes come one after the other, while its clock may be set back or forth. So what comes out does not depend on where
-one run ends and the next begins, as long as pushes are read in that order; what an earlier run has overtaken is `late`.
+pushes come one after the other, while its clock may be set back or forth. A point is compared with the one before it,
+if that was received less than a day earlier (`HORIZON_US`); a series that was away for longer begins again. So the
+marks follow from the set of points alone, in whatever order and in however many runs they are read: a point that comes
+late changes the marks of the next one in its series at most, and `Comparison` returns that one as corrected.
 
 Each instance's points come to one task, which compares a chunk of them at a time (`fleet.silver.batch`).
 
-- `delta`: a delta as sent; of a cumulative sum, the growth since the point before. Null for a `late` point.
-- `reset`: a cumulative sum began anew, so `delta` is what it grew by since, and what came before that is not known.
-- `gap`: what the series grew by between the point before and this one's beginning is not known: a push is missing.
+- `delta`: of delta temporality the value as sent, always; of a cumulative sum, the growth since the point before.
+- `reset`: a cumulative sum began again, so `delta` is its growth since then; the growth before is not known.
+- `gap`: deltas only: a push is missing before the point, and the growth that it held is lost.
+- `covers_gap`: cumulative sums only: a push is missing before the point. No growth is lost, `delta` has it; but part of
+  it may belong to an earlier window.
 - `before_subscription`: the delta reaches back before the time that its client was asked about: a first delta (Java
   counts from the client's start), or one that covers again what was counted already.
-- `late`: a later point was there before it.
 
 Gauges have none of them, and neither has a sum of unknown temporality.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
@@ -24,33 +27,44 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fleet.decode.arrow import Array, RecordBatch, pa, pc
+from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
 from fleet.decode.attributes import TextMap
 from fleet.decode.flat import Indices
-from fleet.decode.rows import DECODED_ROWS, POINT_ROWS, SERIES_ROWS, batch_of, encoded
+from fleet.decode.rows import POINT_ROWS, SERIES_ROWS, batch_of, encoded
+from fleet.schemas import INSTANCE
 from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, LONGEST_INTERVALS
 
 _SLACK_NANO: Final = 100_000_000
 """A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
 
+HORIZON_US: Final = 86_400_000_000
+"""A point is compared with one that was received less than this before it [us]. So it bounds what is read again for a
+late push."""
+
+_ENTRIES: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _KEYS_AT_MOST: Final = 100_000
+_ROWS_AT_ONCE: Final = 100_000
 _TEXTS: Final = ("metric_name", "metric_type", "temporality")
 
 LABELS: Final = (*_TEXTS, "attributes", "occurrence")
 """The columns of SERIES that tell one series of an instance from another, and that `series_key` is a hash of."""
 
-_LOOKED_AT: Final = [
+LOOKED_AT: Final = [
     name
-    for name in DECODED_ROWS.names
+    for name in POINT_ROWS.names
     if name in SERIES_ROWS.names or name in ("push_interval_ms", "is_monotonic", "value", "count", "sum")
 ]
+"""The columns of DECODED and of POINTS that are compared."""
+
+ORDER: Final = ("received_at", "push_id", "point_index")
+"""The columns that order the points of a series."""
 
 Numbers = npt.NDArray[Any]
 
 
 @dataclass(slots=True)
 class _Known:
-    """The last points of series: rows of SERIES, the number of the instance of each, and whether it is of this run."""
+    """Last points of series: rows of SERIES, the number of the instance of each, and whether it is of this batch."""
 
     rows: RecordBatch = field(default_factory=lambda: pa.RecordBatch.from_pylist([], schema=SERIES_ROWS))
     instance: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
@@ -68,6 +82,23 @@ class _Known:
         return _Known(self.rows.take(pa.array(indices)), self.instance[indices], self.is_new[indices])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Result of one comparison.
+
+    Attributes:
+        marks: by name, the columns of POINTS that tell how each point compares.
+        settled: SERIES of the instances that no more points come of.
+        corrected: the standing points whose marks differ from what they were without the new points.
+        marks_before: of each of `corrected` the marks without the new points.
+    """
+
+    marks: dict[str, Array]
+    settled: RecordBatch
+    corrected: Numbers
+    marks_before: dict[str, Array]
+
+
 class Comparison:
     """Compares the points of client instances that come one after the other, each one's in the order of receipt.
 
@@ -77,54 +108,64 @@ class Comparison:
 
     def __init__(self) -> None:
         self._known = _Known()
-        self._keys: dict[tuple[Any, ...], int] = {}
+        self._keys = SeriesKeys()
 
-    def remember(self, instance_of: Indices, series: RecordBatch) -> None:
+    def remember(self, current: int, instance_of: Indices, series: RecordBatch) -> None:
         """What earlier runs left of instances, before their first points.
 
         Args:
+            current: the number of the first instance that more points may come of.
             instance_of: for each series the number of its instance.
-            series: rows of SERIES, at least one, which may lack INSTANCE and LABELS.
+            series: rows of SERIES, at least one, which may lack INSTANCE and LABELS. Of several of one series the last
+                one counts.
         """
         rows = batch_of(SERIES_ROWS, len(series), {name: series.column(name) for name in series.schema.names})
         new = _Known(rows, instance_of, np.zeros(len(series), dtype=np.bool_))
         # Some may have had no points after all, only heartbeats.
-        is_over = ~self._known.is_new & (self._known.instance < instance_of[0])
+        is_over = ~self._known.is_new & (self._known.instance < current)
         self._known = self._known.take(np.flatnonzero(~is_over)).followed_by(new)
 
     def mark(
-        self, points: RecordBatch, instance_of: Indices, set_of: Indices, sets: Sequence[TextMap]
-    ) -> tuple[dict[str, Array], RecordBatch]:
-        """Compares points with one another and with what is known.
+        self,
+        points: RecordBatch,
+        instance_of: Indices,
+        set_of: Indices,
+        sets: Sequence[TextMap],
+        is_standing: Numbers | None = None,
+    ) -> Compared:
+        """Compares points with one another and with what is known, all of which was received before them.
 
         Args:
-            points: rows of DECODED, at least one.
+            points: rows of DECODED or POINTS with LOOKED_AT at least; at least one.
             instance_of: for each the number of its instance.
             set_of: for each the number of its attributes in `sets`.
             sets: distinct attributes.
-
-        Returns:
-            The columns of POINTS that say how each compares, and SERIES of the instances that no more points come of.
+            is_standing: True for each point that an earlier batch has written; None if there is none.
         """
-        amount = pc.coalesce(points.column("value"), points.column("count").cast(pa.float64()))
-        own = np.flatnonzero(_is_series(points, amount))
-        taken = points.select(_LOOKED_AT).take(pa.array(own))
-        columns = {name: taken.column(name) for name in SERIES_ROWS.names if name in taken.schema.names}
-        columns["amount"], columns["amount_sum"] = amount.take(pa.array(own)), taken.column("sum")
-        columns["series_key"] = self._series_keys(taken, set_of[own], sets)
-        rows = batch_of(SERIES_ROWS, len(own), columns)
-        before = len(self._known.instance)
-        everything = self._known.followed_by(_Known(rows, instance_of[own], np.ones(len(own), dtype=np.bool_)))
-        key = _numbers(everything.rows, "series_key")
-        # Those known come first in `everything`, and so in each series.
-        order = np.lexsort((key, everything.instance))
-        is_late = _late(everything, key, order, before)
-        order = order[~is_late[order]]
-        marks = _judge(everything.rows, _before(everything, key, order), order, before, taken)
-        is_last = np.ones(len(order), dtype=np.bool_)
-        is_last[:-1] = _begins(everything, key, order)[1:]
-        settled = self._go_on(everything.take(order[is_last]), int(instance_of[-1]))
-        return _columns(len(points), own, marks, is_late[before:]), settled
+        own, taken, rows = _series_rows(points, set_of, sets, self._keys)
+        known = len(self._known.instance)
+        is_new = np.ones(len(own), dtype=np.bool_) if is_standing is None else ~is_standing[own]
+        everything = self._known.followed_by(_Known(rows, instance_of[own], is_new))
+        series = _Series.of(everything)
+        judge = _Judge(everything.rows, known, taken)
+        before = series.before(np.ones(len(everything.is_new), dtype=np.bool_))[known:]
+        marks = judge.marks(np.arange(len(own)), before)
+        alone = series.before(~everything.is_new)[known:]
+        moved = np.flatnonzero(~is_new & (before != alone))
+        marks_before = judge.marks(moved, alone[moved])
+        differs = _differ(marks_before, {name: said[moved] for name, said in marks.items()})
+        corrected = moved[differs]
+        settled = self._go_on(everything.take(series.lasts(~everything.is_new)), int(instance_of[-1]))
+        return Compared(
+            marks=_columns(len(points), own, marks),
+            settled=settled,
+            corrected=own[corrected],
+            marks_before=_columns(
+                len(corrected),
+                np.arange(len(corrected)),
+                {name: said[differs] for name, said in marks_before.items()},
+            ),
+        )
 
     def finish(self) -> RecordBatch:
         """SERIES of the instance that came last."""
@@ -136,8 +177,94 @@ class Comparison:
         self._known = last.take(np.flatnonzero(~is_done))
         return last.take(np.flatnonzero(is_done & last.is_new)).rows
 
-    def _series_keys(self, points: RecordBatch, set_of: Indices, sets: Sequence[TextMap]) -> Array:
-        """Hashes of metric, type, temporality, attributes by their names, and occurrence."""
+
+class LastOfSeries:
+    """POINTS of any instances, in any order -> SERIES: the last point of each series. A step of `mapInArrow`."""
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        """One batch; its INSTANCE are those of the points."""
+        keys = SeriesKeys()
+        waiting: list[RecordBatch] = []
+        waiting_rows, enough = 0, _ROWS_AT_ONCE
+        for points in batches:
+            waiting.append(_series_rows(points, *distinct_maps(points.column("attributes")), keys)[2])
+            waiting_rows += len(points)
+            if waiting_rows >= enough:
+                waiting = [_last_rows(waiting)]
+                waiting_rows = len(waiting[0])
+                enough = 2 * waiting_rows + _ROWS_AT_ONCE
+        if waiting:
+            yield _last_rows(waiting)
+
+
+def _series_rows(
+    points: RecordBatch, set_of: Indices, sets: Sequence[TextMap], keys: "SeriesKeys"
+) -> tuple[Indices, RecordBatch, RecordBatch]:
+    """The places of the points that are compared, these points, and SERIES of them."""
+    amount = pc.coalesce(points.column("value"), points.column("count").cast(pa.float64()))
+    own = np.flatnonzero(_is_series(points, amount))
+    taken = points.select(LOOKED_AT).take(pa.array(own))
+    columns = {name: taken.column(name) for name in SERIES_ROWS.names if name in taken.schema.names}
+    columns["amount"], columns["amount_sum"] = amount.take(pa.array(own)), taken.column("sum")
+    columns["series_key"] = keys.of(taken, set_of[own], sets)
+    return own, taken, batch_of(SERIES_ROWS, len(own), columns)
+
+
+def _last_rows(batches: list[RecordBatch]) -> RecordBatch:
+    rows = joined(batches, SERIES_ROWS)
+    series = (*INSTANCE, "series_key")
+    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in (*series, *ORDER)])
+    rows = rows.take(order)
+    is_last = np.ones(len(rows), dtype=np.bool_)
+    is_last[:-1] = changes([rows.column(name) for name in series])[1:]
+    return rows.filter(pa.array(is_last))
+
+
+def joined(batches: Sequence[RecordBatch], schema: Schema) -> RecordBatch:
+    """The rows of all batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    found = pa.Table.from_batches(batches, schema=schema).combine_chunks().to_batches()
+    return found[0] if found else pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def changes(columns: Sequence[Array]) -> Numbers:
+    """True for each row that differs from the one before it; for the first one."""
+    found = np.ones(len(columns[0]), dtype=np.bool_)
+    found[1:] = False
+    for column in columns:
+        numbers = column.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        found[1:] |= numbers[1:] != numbers[:-1]
+    return found
+
+
+def distinct_maps(maps: Array) -> tuple[Indices, list[TextMap]]:
+    """Numbers equal text maps alike: for each map its number, and the maps by number."""
+    lists = maps.cast(_ENTRIES)
+    entries = lists.flatten()
+    digits = [encoded(entries.field(name)) for name in ("key", "value")]
+    item_of = digits[0][1] * len(digits[1][0]) + digits[1][1] + 1
+    base = len(digits[0][0]) * len(digits[1][0]) + 1
+    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    starts = np.cumsum(lengths) - lengths
+    number_of = np.zeros(len(maps), dtype=np.int64)
+    for position in range(int(lengths.max(initial=0))):
+        rows = np.flatnonzero(lengths > position)
+        number_of *= base
+        number_of[rows] += item_of[starts[rows] + position]
+        number_of = np.unique(number_of, return_inverse=True)[1].astype(np.int64)  # before they overflow
+    _, example, number_of = np.unique(number_of, return_index=True, return_inverse=True)
+    return number_of, [dict(found or ()) for found in maps.take(pa.array(example)).to_pylist()]
+
+
+class SeriesKeys:
+    """Hashes of metric, type, temporality, attributes by their names, and occurrence."""
+
+    def __init__(self) -> None:
+        self._keys: dict[tuple[Any, ...], int] = {}
+
+    def of(self, points: RecordBatch, set_of: Indices, sets: Sequence[TextMap]) -> Array:
+        """Of each point, whose attributes have the number `set_of` in `sets`."""
         texts: dict[int, str] = {}
         values, places = zip(*(encoded(points.column(name)) for name in _TEXTS), strict=True)
         digits = [*places, set_of, _numbers(points, "occurrence").astype(np.int64)]
@@ -151,10 +278,10 @@ class Comparison:
             if attributes not in texts:
                 texts[attributes] = repr(sorted(sets[attributes].items()))
             labels = (values[0][name], values[1][kind], values[2][temporality], texts[attributes], occurrence)
-            keys[at] = self._series_key(labels)
+            keys[at] = self._key(labels)
         return pa.array(keys[number_of])
 
-    def _series_key(self, labels: tuple[Any, ...]) -> int:
+    def _key(self, labels: tuple[Any, ...]) -> int:
         key = self._keys.get(labels)
         if key is None:
             if len(self._keys) >= _KEYS_AT_MOST:
@@ -184,88 +311,123 @@ def _numbers(rows: RecordBatch, name: str, null: float = 0) -> Numbers:
     return found
 
 
-def _begins(everything: _Known, key: Numbers, order: Numbers) -> Numbers:
-    """True where a series begins."""
-    begins = np.ones(len(order), dtype=np.bool_)
-    key, instance = key[order], everything.instance[order]
-    begins[1:] = (key[1:] != key[:-1]) | (instance[1:] != instance[:-1])
-    return begins
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Series:
+    """Rows by series: `order` has their numbers, `begin` for each place that of the first row of its series."""
+
+    order: Numbers
+    begin: Numbers
+
+    @classmethod
+    def of(cls, rows: _Known) -> "_Series":
+        key = _numbers(rows.rows, "series_key")
+        order = np.lexsort((key, rows.instance))  # stable: what is known comes first in each series
+        begins = np.ones(len(order), dtype=np.bool_)
+        key, instance = key[order], rows.instance[order]
+        begins[1:] = (key[1:] != key[:-1]) | (instance[1:] != instance[:-1])
+        return cls(order=order, begin=np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0)))
+
+    def before(self, counts: Numbers) -> Numbers:
+        """For each row the last one before it in its series that counts, -1 for none."""
+        place = np.full(len(self.order), -1, dtype=np.int64)
+        place[1:] = self._latest(counts)[:-1]
+        before = np.empty(len(self.order), dtype=np.int64)
+        before[self.order] = np.where(place >= self.begin, self.order[place], -1)
+        return before
+
+    def lasts(self, counts: Numbers) -> Numbers:
+        """The last row of each series, and the last one that counts."""
+        is_last = np.ones(len(self.order), dtype=np.bool_)
+        is_last[:-1] = self.begin[1:] != self.begin[:-1]
+        ends = np.flatnonzero(is_last)
+        latest = self._latest(counts)[ends]
+        rows: Numbers = self.order[np.union1d(ends, latest[latest >= self.begin[ends]])]
+        return rows
+
+    def _latest(self, counts: Numbers) -> Numbers:
+        """For each place the last one up to it whose row counts, in whatever series; -1 for none."""
+        found: Numbers = np.maximum.accumulate(np.where(counts[self.order], np.arange(len(self.order)), -1))
+        return found
 
 
-def _before(everything: _Known, key: Numbers, order: Numbers) -> Numbers:
-    """For each of `order` the row before it in its series, -1 for none."""
-    before = np.full(len(order), -1, dtype=np.int64)
-    before[1:] = order[:-1]
-    before[_begins(everything, key, order)] = -1
-    return before
+class _Judge:
+    """Marks of points.
+
+    Args:
+        rows: SERIES of what is known, and after `known` rows those of the points.
+        points: rows with LOOKED_AT.
+    """
+
+    def __init__(self, rows: RecordBatch, known: int, points: RecordBatch) -> None:
+        self._known = known
+        self._start, self._end, self._received_at = (
+            _numbers(rows, name) for name in ("start_time_unix_nano", "time_unix_nano", "received_at")
+        )
+        self._has_start, self._has_end = (
+            _flags(rows.column(name).is_valid()) for name in ("start_time_unix_nano", "time_unix_nano")
+        )
+        self._amounts = {"delta": _numbers(rows, "amount", np.nan), "delta_sum": _numbers(rows, "amount_sum", np.nan)}
+        self._is_delta = _flags(pc.equal(points.column("temporality"), "delta"))
+        self._is_monotonic = _flags(
+            pc.coalesce(points.column("is_monotonic"), pc.not_equal(points.column("metric_type"), "sum"))
+        )
+        self._interval_ms = _numbers(points, "push_interval_ms", DEFAULT_PUSH_INTERVAL_MS).astype(np.int64)
+
+    def marks(self, point: Numbers, before: Numbers) -> dict[str, Numbers]:
+        """By mark, of each point if the row `before` comes before it, -1 for none; NaN for no value."""
+        row = point + self._known
+        start, end, received_at = self._start, self._end, self._received_at
+        silence_us = received_at[row] - received_at[before]
+        is_first = (before < 0) | (silence_us >= HORIZON_US)
+        is_delta = self._is_delta[point]
+        # Clients may say any time, and a difference of two such is beyond 64 bits.
+        exact = np.float64
+        # From the end of the point before to the beginning of this one.
+        not_covered = start[row].astype(exact) - end[before].astype(exact)
+        not_covered[~(self._has_start[row] & self._has_end[before]) | is_first] = np.nan
+        longest_nano = self._interval_ms[point] * int(LONGEST_INTERVALS * 1_000_000)
+
+        amount = self._amounts["delta"]
+        fell = self._is_monotonic[point] & (amount[row] < amount[before])
+        began_again = self._has_start[row] & self._has_start[before] & (start[row] > start[before]) & (not_covered >= 0)
+        reset = ~is_delta & ~is_first & (fell | began_again)
+
+        is_missing = ~is_first & (silence_us * 1000 > longest_nano)
+        gap = is_delta & ((not_covered > _SLACK_NANO) | (np.isnan(not_covered) & is_missing))
+
+        reach = end[row].astype(exact) - start[row].astype(exact)
+        first_reaches_back = ~(self._has_start[row] & self._has_end[row]) | (reach > longest_nano)
+        before_subscription = np.where(is_first, first_reaches_back, is_delta & (not_covered < -_SLACK_NANO))
+
+        # A first cumulative value is what was counted since its start, and `before_subscription` says so.
+        is_whole = is_delta | is_first | reset
+        marks = {
+            "reset": reset,
+            "gap": gap,
+            "covers_gap": ~is_delta & is_missing,
+            "before_subscription": before_subscription,
+        }
+        for name, amount in self._amounts.items():
+            with np.errstate(invalid="ignore"):  # infinity less infinity: nothing can be said
+                marks[name] = np.where(is_whole, amount[row], amount[row] - amount[before])
+        return marks
 
 
-def _late(everything: _Known, key: Numbers, order: Numbers, known: int) -> Numbers:
-    """True for each row that its series was already beyond; points of one run come in their order."""
-    late = np.zeros(len(order), dtype=np.bool_)
-    begins = np.flatnonzero(_begins(everything, key, order))
-    first = np.repeat(order[begins], np.diff(np.append(begins, len(order))))
-    received_at = _numbers(everything.rows, "received_at")
-    compared = (order >= known) & (first < known)
-    order, first = order[compared], first[compared]
-    late[order] = received_at[order] < received_at[first]
-    same = received_at[order] == received_at[first]
-    ids, index = everything.rows.column("push_id"), _numbers(everything.rows, "point_index")
-    for row, before in zip(order[same].tolist(), first[same].tolist(), strict=True):
-        late[row] = (ids[row].as_py(), index[row]) <= (ids[before].as_py(), index[before])
-    return late
+def _differ(marks: dict[str, Numbers], others: dict[str, Numbers]) -> Numbers:
+    """True for each point of which any mark differs."""
+    differs = np.zeros(len(marks["delta"]), dtype=np.bool_)
+    for name, said in marks.items():
+        same = said == others[name]
+        differs |= ~(same | (np.isnan(said) & np.isnan(others[name])) if said.dtype == np.float64 else same)
+    return differs
 
 
-def _judge(
-    rows: RecordBatch, before_all: Numbers, order: Numbers, known: int, points: RecordBatch
-) -> dict[str, tuple[Numbers, Numbers]]:
-    """By mark: of the points in time their numbers among `points` (rows of DECODED), and what is said of each."""
-    is_point = order >= known
-    row, before = order[is_point], before_all[is_point]
-    point = row - known
-    is_first = before < 0
-    is_delta = _flags(pc.equal(points.column("temporality"), "delta"))[point]
-    times = {name: _numbers(rows, name) for name in ("start_time_unix_nano", "time_unix_nano", "received_at")}
-    has = {name: _flags(rows.column(name).is_valid()) for name in ("start_time_unix_nano", "time_unix_nano")}
-    start, end = times["start_time_unix_nano"], times["time_unix_nano"]
-    has_start, has_end = has["start_time_unix_nano"], has["time_unix_nano"]
-    # Clients may say any time, and a difference of two such is beyond 64 bits.
-    exact = np.float64
-    # From the end of the point before to the beginning of this one.
-    not_covered = start[row].astype(exact) - end[before].astype(exact)
-    not_covered[~(has_start[row] & has_end[before]) | is_first] = np.nan
-    interval_ms = _numbers(points, "push_interval_ms", DEFAULT_PUSH_INTERVAL_MS)[point].astype(np.int64)
-    longest_nano = interval_ms * int(LONGEST_INTERVALS * 1_000_000)
-    amounts = {"delta": _numbers(rows, "amount", np.nan), "delta_sum": _numbers(rows, "amount_sum", np.nan)}
-
-    is_monotonic = _flags(pc.coalesce(points.column("is_monotonic"), pc.not_equal(points.column("metric_type"), "sum")))
-    fell = is_monotonic[point] & (amounts["delta"][row] < amounts["delta"][before])
-    began_anew = has_start[row] & has_start[before] & (start[row] > start[before]) & (not_covered >= 0)
-    reset = ~is_delta & ~is_first & (fell | began_anew)
-
-    push_is_missing = (times["received_at"][row] - times["received_at"][before]) * 1000 > longest_nano
-    gap = np.where(is_delta, (not_covered > _SLACK_NANO) | (np.isnan(not_covered) & push_is_missing), push_is_missing)
-
-    reach = end[row].astype(exact) - start[row].astype(exact)
-    first_reaches_back = ~(has_start[row] & has_end[row]) | (reach > longest_nano)
-    before_subscription = np.where(is_first, first_reaches_back, is_delta & (not_covered < -_SLACK_NANO))
-
-    # A first cumulative value is what was counted since its start, and `before_subscription` says so.
-    is_whole = is_delta | is_first | reset
-    marks = {"reset": reset, "gap": ~is_first & gap, "before_subscription": before_subscription}
-    for name, amount in amounts.items():
-        with np.errstate(invalid="ignore"):  # infinity less infinity: nothing can be said
-            marks[name] = np.where(is_whole, amount[row], amount[row] - amount[before])
-    return {name: (point, said) for name, said in marks.items()}
-
-
-def _columns(count: int, own: Numbers, marks: dict[str, tuple[Numbers, Numbers]], late: Numbers) -> dict[str, Array]:
-    """The marks as columns over all points."""
-    placed = {name: (own[point], said) for name, (point, said) in marks.items()} | {"late": (own, late)}
+def _columns(count: int, own: Numbers, marks: dict[str, Numbers]) -> dict[str, Array]:
+    """The marks, of the points `own`, as columns over all points."""
     columns = {}
-    for name, (rows, said) in placed.items():
+    for name, said in marks.items():
         values = np.zeros(count, dtype=said.dtype)
         is_null = np.ones(count, dtype=np.bool_)
-        values[rows], is_null[rows] = said, np.isnan(said) if said.dtype == np.float64 else False
+        values[own], is_null[own] = said, np.isnan(said) if said.dtype == np.float64 else False
         columns[name] = pa.array(values, POINT_ROWS.field(name).type, mask=is_null)
     return columns

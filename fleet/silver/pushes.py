@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.schemas import BRONZE, CHECKED, COUNTED, PUSHES, conform
+from fleet.schemas import BRONZE, CHECKED, COUNTED, PUSH_RECORD, PUSHES, conform
 from fleet.silver.dialect import dialect
 from telemetry.push_record import SCHEMA_VERSION
 
@@ -41,14 +41,29 @@ def _unless_matches(column: str, pattern: str, form: str) -> Column:
     )
 
 
-def find_repeats(checked: DataFrame) -> DataFrame:
-    """CHECKED -> `source_file`, `source_row` of every good row whose push is in an earlier file or row already.
+def repeated_ids(checked: DataFrame) -> DataFrame:
+    """CHECKED -> `push_id` of the pushes that several good rows have. Reads and shuffles ids alone, never payloads."""
+    return checked.where(F.col("reason").isNull()).groupBy("push_id").count().where("count > 1").select("push_id")
 
-    Reads and shuffles ids and positions alone, never payloads.
+
+def find_repeats(checked: DataFrame, ids: DataFrame) -> DataFrame:
+    """CHECKED -> `source_file`, `source_row` of all good rows but one of each of these pushes.
+
+    A push id is given once, so that its rows are equal in all but where they lie, and the first place stays. Where
+    another writer has them differ, the least row by its columns stays, wherever the rows lie. Broadcast `ids` when they
+    are few; payloads are not shuffled.
+
+    Args:
+        checked: the pushes.
+        ids: see `repeated_ids`.
     """
-    rows = F.sort_array(F.collect_list(F.struct(*_ROW))).alias("rows")
-    grouped = checked.where(F.col("reason").isNull()).groupBy("push_id").agg(rows).where(F.size("rows") > 1)
-    return grouped.select(F.explode(F.slice("rows", F.lit(2), F.size("rows") - 1)).alias("row")).select("row.*")
+    digest = F.sha2("metrics", 256)
+    content = (digest if name == "metrics" else F.col(name) for name in PUSH_RECORD.names if name != "push_id")
+    rows = checked.where(F.col("reason").isNull()).join(ids, on="push_id", how="left_semi")
+    of_push = rows.groupBy("push_id").agg(F.sort_array(F.collect_list(F.struct(*content, *_ROW))).alias("rows"))
+    return of_push.select(F.explode(F.slice("rows", F.lit(2), F.size("rows") - 1)).alias("row")).select(
+        *(f"row.{name}" for name in _ROW)
+    )
 
 
 def drop_repeats(checked: DataFrame, repeats: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ from typing import Final
 from pyspark.sql import types as T  # noqa: N812
 
 from fleet import schemas
-from fleet.tables.delta import Layout
+from fleet.tables.log import Layout
 from fleet.tables.written_file import DATE as DATE
 from fleet.watch.table import ALERTS as ALERTS_SCHEMA
 
@@ -67,6 +67,18 @@ _COUNTS: Final = T.MapType(T.StringType(), T.LongType(), valueContainsNull=True)
 
 _SPAN: Final = _state_schema(("first", T.TimestampType()), ("last", T.TimestampType()))
 
+LEDGER_SCHEMA: Final = _state_schema(
+    ("source", T.StringType()),
+    ("app_id", T.StringType()),
+    ("batch_id", T.LongType()),
+    ("path", T.StringType()),
+    ("begin", T.LongType()),
+    ("end", T.LongType()),
+)
+"""One row a file of a batch, by its path in the landing zone, with its size [B] as `end`; or one a partition of a
+topic, with the offsets from `begin` to before `end`. It is written before the batch begins. A row without a batch names
+a day that is to be read again."""
+
 BATCHES_SCHEMA: Final = _state_schema(
     ("app_id", T.StringType()),
     ("batch_id", T.LongType()),
@@ -97,7 +109,7 @@ RUNS_SCHEMA: Final = _state_schema(
     ("window_s", T.IntegerType()),
 )
 """One row a run that came to its end: what it read, the time that states of clients were judged at, and `covered`, the
-last batch of each checkpoint that the gold tables reckon with. `window_s` is the length of their windows [s]."""
+last batch of each source that the gold tables reckon with. `window_s` is the length of their windows [s]."""
 
 _CLIENT: Final = ("client_instance_id",)
 
@@ -108,6 +120,7 @@ POINTS: Final = Table(
     dated=True,
     clustered_by=(*_CLIENT, "group_id"),
     statistics_of=("received_at",),
+    key=("date", "push_id", "point_index"),
 )
 PUSHES: Final = Table(
     name="pushes",
@@ -133,6 +146,7 @@ SERIES: Final = Table(
     newer_by=("received_at", "push_id", "point_index"),
 )
 ACTIVITY: Final = Table(name="activity", layer="state", schema=schemas.ACTIVITY, dated=True)
+LEDGER: Final = Table(name="ledger", layer="state", schema=LEDGER_SCHEMA)
 BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA)
 RUNS: Final = Table(name="runs", layer="state", schema=RUNS_SCHEMA, seen_at="finished_at")
 INVENTORY: Final = Table(name="inventory", layer="gold", schema=schemas.INVENTORY, clustered_by=_CLIENT)
@@ -173,6 +187,7 @@ TABLES: Final = {
         METRICS,
         SERIES,
         ACTIVITY,
+        LEDGER,
         BATCHES,
         RUNS,
     )

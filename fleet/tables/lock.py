@@ -7,23 +7,12 @@ a time.
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from fleet.errors import TableError
-from fleet.spark_errors import plain_path
+from fleet.tables.paths import local_path
 
 _NAME: Final = "_lock"
-
-
-def local_path(root: str) -> Path | None:
-    """The directory of a path or `file:` URI; None for any other URI.
-
-    >>> local_path("file:///var/fleet"), local_path("s3a://lake/fleet")
-    (PosixPath('/var/fleet'), None)
-    """
-    path = plain_path(root)
-    return None if "://" in path else Path(path)
 
 
 @contextmanager

@@ -53,15 +53,16 @@ def _maintain(
     stage: Callable[[str], None],
 ) -> Upkeep:
     spark, path = store.spark, table.path(store.root)
-    before, _ = delta.size(spark, path)
+    log = store.log(table)
+    before = log.size().files
     stage(f"{table.name}: retention")
     deleted = _delete_old(spark, table, path, keep_from)
     stage(f"{table.name}: compaction")
-    _compact(spark, table, path)
+    _compact(store, table)
     stage(f"{table.name}: vacuum")
     delta.vacuum(spark, path, vacuum_after_hours)
-    files, size_bytes = delta.size(spark, path)
-    return Upkeep(files_before=before, files=files, size_bytes=size_bytes, deleted=deleted)
+    after = log.size()
+    return Upkeep(files_before=before, files=after.files, size_bytes=after.size_bytes, deleted=deleted)
 
 
 def _delete_old(spark: SparkSession, table: catalog.Table, path: str, keep_from: datetime | None) -> int:
@@ -74,8 +75,8 @@ def _delete_old(spark: SparkSession, table: catalog.Table, path: str, keep_from:
     return 0
 
 
-def _compact(spark: SparkSession, table: catalog.Table, path: str) -> None:
-    scattered = [day for day, files in delta.small_files(spark, path, SMALL_FILE_BYTES).items() if files > 1]
+def _compact(store: Store, table: catalog.Table) -> None:
+    scattered = [day for day, files in store.log(table).small_files(SMALL_FILE_BYTES).items() if files > 1]
     if not scattered:
         return
     where = None
@@ -83,4 +84,4 @@ def _compact(spark: SparkSession, table: catalog.Table, path: str) -> None:
         days = ", ".join(f"DATE'{day}'" for day in scattered if day is not None)
         named = [f"{catalog.DATE} IN ({days})"] if days else []
         where = " OR ".join(named + ([f"{catalog.DATE} IS NULL"] if None in scattered else []))
-    delta.compact(spark, path, clustered_by=table.clustered_by, where=where)
+    delta.compact(store.spark, table.path(store.root), clustered_by=table.clustered_by, where=where)

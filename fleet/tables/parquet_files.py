@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from uuid import uuid4
 
 from fleet.decode.arrow import RecordBatch, Schema, pa, pc, pq
-from fleet.tables.file_statistics import FileStatistics
+from fleet.tables.file_statistics import check_columns, statistics_json
 from fleet.tables.written_file import DATE, WrittenFile
 
 _NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -83,7 +83,7 @@ class FileWriter:
         self._schema = schema
         self._in_file = schema.remove(schema.get_field_index(DATE)).remove_metadata()
         self._statistics_of = tuple(statistics_of)
-        FileStatistics(self._in_file, self._statistics_of)  # says at once what is wrong with them
+        check_columns(self._in_file, self._statistics_of)
         self._limits = limits
         self._open: OrderedDict[date | None, _OpenFile] = OrderedDict()
         self._finished: list[WrittenFile] = []
@@ -158,7 +158,7 @@ class _OpenFile:
         self._day = day
         self._path = f"{DATE}={day.isoformat() if day else _NO_DATE}/part-{uuid4()}.zstd.parquet"
         self._schema = schema
-        self._statistics = FileStatistics(schema, statistics_of)
+        self._statistics_of = statistics_of
         self._waiting: list[RecordBatch] = []
         self._sink: BinaryIO | None = None
         self._writer: Any = None
@@ -183,7 +183,6 @@ class _OpenFile:
         groups = max(1, self.waiting_bytes // limits.row_group_bytes, self.waiting_rows // limits.row_group_rows)
         rows = -(-self.waiting_rows // groups)
         self._waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
-        self._statistics.add(table)
         self._begun().write_table(table, row_group_size=rows)
 
     def finish(self, limits: FileLimits) -> WrittenFile:
@@ -197,14 +196,14 @@ class _OpenFile:
         path = self._root / self._path
         for directory in (path.parent, self._root):  # whose entries are the file and its day
             _sync_directory(directory)
-        found = path.stat()
+        found, footer = path.stat(), pq.read_metadata(path)
         return WrittenFile(
             path=self._path,
             size_bytes=found.st_size,
             modified_at_ms=found.st_mtime_ns // 1_000_000,
             date=self._day,
-            rows=self._statistics.rows,
-            statistics=self._statistics.to_json(),
+            rows=footer.num_rows,
+            statistics=statistics_json(footer, self._statistics_of),
         )
 
     def discard(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
+from fleet.dialects import library_of, says_when_it_ends
 from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, SILENT_AT_LEAST_US, SILENT_INTERVALS
 from fleet.watch.alert import Cleared, Finding, cleared, opened
 from fleet.watch.identity import SAID_BY_PAYLOADS, Push, Sample
@@ -211,13 +212,19 @@ class ClientWatch:
         for name, remembered in state.rules.items():
             rule = self._rule_of(name)
             match rule.condition if rule else None:
-                case Silence(intervals=intervals) if remembered.alert is None:
-                    due[name] = self._last_us + self._silent_after_us(intervals)
+                case Silence(intervals=intervals, stays=stays) if remembered.alert is None:
+                    if stays or self._says_when_it_ends():
+                        due[name] = self._last_us + self._silent_after_us(intervals)
                 case Threshold() if remembered.since_us is not None and remembered.sampled_us is not None:
                     due[name] = remembered.sampled_us + self._patience_us()
                 case Increase(within_us=within_us) if remembered.steps and remembered.sampled_us is not None:
                     due[name] = remembered.sampled_us + max(within_us, self._patience_us())
         return due
+
+    def _says_when_it_ends(self) -> bool:
+        known = self.state.identity.get
+        library = library_of(known("client_software_name"), known("client_software_version"))
+        return says_when_it_ends(library, known("role"), known("group_id"))
 
     def _run_out(self, name: str, due_us: int) -> None:
         rule, remembered = self._rules[name], self.state.rules[name]

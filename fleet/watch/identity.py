@@ -4,7 +4,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-SAID_BY_PAYLOADS: Final = ("client_rack", "group_id", "group_instance_id", "group_member_id", "transactional_id")
+SAID_BY_PAYLOADS: Final = (
+    "client_rack", "group_id", "group_instance_id", "group_member_id", "transactional_id", "role",
+)  # fmt: skip
 """What a client says of itself in some payloads and not in others: the latest that is known counts."""
 
 IDENTITY: Final = (

@@ -16,18 +16,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from base.clock import Time
-from fleet.bronze import with_origin
 from fleet.errors import FleetError
-from fleet.pipeline.files import qualified
 from fleet.pipeline.run import explained
-from fleet.pipeline.stream import Bounds, checkpoint_id, open_stream
+from fleet.pipeline.source import Bounds
 from fleet.schemas import BRONZE, INSTANCE, conform
 from fleet.session import SessionSettings, session_conf, start_session
 from fleet.silver.pushes import check
 from fleet.sources import Source
 from fleet.tables import delta
 from fleet.tables.lock import only_run
-from fleet.topic.records import to_bronze
+from fleet.tables.paths import qualified
 from fleet.topic.source import TopicSource
 from fleet.watch.deliver import Deliverer, Receiver, Tally, ToStdout, ToTable, ToTopic, ToWebhook
 from fleet.watch.observe import OBSERVED, ObservePushes
@@ -35,6 +33,7 @@ from fleet.watch.processor import SAID, WatchClients
 from fleet.watch.progress import read_step
 from fleet.watch.rules import Rule
 from fleet.watch.start import remember_start
+from fleet.watch.stream import lost_before_start, start_stream
 from fleet.watch.table import AlertTable, check_table
 from fleet.watch.webhook import Webhook, WebhookSettings
 
@@ -116,8 +115,8 @@ def watch(
         spark = start_session(settings)
         if request.alerts is not None:
             delta.check_session(spark)
-            check_table(spark, qualified(spark, request.alerts))
-        checkpoint = qualified(spark, request.checkpoint)
+            check_table(spark, qualified(request.alerts))
+        checkpoint = qualified(request.checkpoint)
         with (
             only_run(checkpoint, what="watch keeps its checkpoint"),
             session_conf(spark, _CONFS),
@@ -185,13 +184,11 @@ class _Watch:
 
     def run(self) -> None:
         request = self._request
-        stream = open_stream(self._spark, request.source)
-        lost = stream.waiting(self._spark, self._checkpoint, count=False).lost
+        bronze = start_stream(self._spark, request.source, request.bounds)
+        lost = lost_before_start(self._spark, request.source, self._checkpoint)
         if lost:
             self._note(f"lost {lost:,}: retention took these records from the topic before they were read")
         since = remember_start(self._spark, self._checkpoint, request.since)
-        frame = stream.start(self._spark, request.bounds)
-        bronze = to_bronze(frame) if isinstance(request.source, TopicSource) else with_origin(frame)
         said = said_by_clients(bronze, request, since)
         writer = said.writeStream.outputMode("update").foreachBatch(self._deliver)
         writer = writer.option("checkpointLocation", self._checkpoint)
@@ -213,13 +210,12 @@ class _Watch:
         self._deliverer(said, batch)
 
     def _receivers(self) -> list[Receiver]:
-        """Made with the first batch, when the checkpoint has its id."""
+        """Made with the first batch, when the query has the id that its checkpoint keeps."""
         request = self._request
         receivers: list[Receiver] = []
         if request.alerts is not None:
-            app_id = checkpoint_id(self._spark, self._checkpoint)
-            assert app_id is not None
-            receivers.append(ToTable(table=AlertTable(qualified(self._spark, request.alerts), app_id)))
+            (query,) = self._spark.streams.active
+            receivers.append(ToTable(table=AlertTable(qualified(request.alerts), str(query.id))))
         receivers.append(ToStdout(out=self._out, is_json=request.as_json))
         if request.topic is not None:
             receivers.append(ToTopic(topic=request.topic))

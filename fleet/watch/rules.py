@@ -73,9 +73,16 @@ class Increase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """No push for so many intervals, and a minute at least, without a terminating one."""
+    """No push for so many intervals, and a minute at least, without a terminating one.
+
+    Attributes:
+        intervals: of the client's own.
+        stays: clients are expected to stay. Otherwise only those are judged that say when they end
+            (`dialects.says_when_it_ends`): others that are quiet may well have been closed.
+    """
 
     intervals: float
+    stays: bool = False
 
 
 Condition: TypeAlias = Threshold | Increase | Silence
@@ -187,12 +194,12 @@ def _condition(key: str, read: Mapping[str, Any]) -> Condition:
     for each in _NEEDED[kind]:
         if not (metrics if each == "metric" else each in read):
             raise RulesError(f"{key} has {kind} and no {each}: give both")
-    for each in ("metric", "custom_metric", "for", "within"):
+    for each in ("metric", "custom_metric", "for", "within", "stays"):
         if each in read and each not in (*_NEEDED[kind], *_OPTIONAL.get(kind, ())):
             raise RulesError(f"{key}.{each} means nothing beside {kind}: leave it out")
     match kind:
         case "silent_intervals":
-            return Silence(intervals=read[kind])
+            return Silence(intervals=read[kind], stays=read.get("stays", False))
         case "increase_above":
             return Increase(metrics=metrics, bound=read[kind], within_us=read["within"])
     return Threshold(metrics=metrics, bound=read[kind], is_upper=kind == "above", for_us=read.get("for", 0))
@@ -208,6 +215,7 @@ _OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {
     "above": ("custom_metric", "for"),
     "below": ("custom_metric", "for"),
     "increase_above": ("custom_metric",),
+    "silent_intervals": ("stays",),
 }
 
 
@@ -225,6 +233,12 @@ def _intervals(key: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 2 <= value <= 1_000:
         raise _wrong(key, value, "a number of push intervals from 2 to 1000: clients may well let 1.5 pass")
     return float(value)
+
+
+def _flag(key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(key, value, "true or false")
+    return value
 
 
 def _duration(key: str, value: Any) -> int:
@@ -322,6 +336,7 @@ _KEYS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "increase_above": _number,
     "within": _window,
     "silent_intervals": _intervals,
+    "stays": _flag,
     "match": _match,
     "severity": _severity,
     "text": _text,

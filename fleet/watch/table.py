@@ -9,7 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from fleet.tables import delta
-from fleet.tables.delta import Transaction
+from fleet.tables.log import TableLog, Transaction
+from fleet.tables.paths import storage_options
 from fleet.watch.identity import IDENTITY
 
 _INTEGERS: Final = ("client_source_port", "receiver_node_id", "push_interval_ms")
@@ -49,8 +50,13 @@ def as_json(alert: Mapping[str, Any]) -> str:
 
 def check_table(spark: SparkSession, path: str) -> None:
     """Adds the columns that a table of an earlier release lacks; raises TableError if another table is there."""
-    if delta.exists(spark, path):
-        delta.check_columns(spark, path, ALERTS)
+    log = _log(spark, path)
+    if log.exists():
+        log.check_columns(ALERTS)
+
+
+def _log(spark: SparkSession, path: str) -> TableLog:
+    return TableLog(path, storage_options(dict(spark.sparkContext.getConf().getAll())))
 
 
 class AlertTable:
@@ -71,7 +77,7 @@ class AlertTable:
         last = F.max_by("alert", F.struct("alert.changed_at", "alert.cleared_at"))
         rows = columns.groupBy("alert.alert_id").agg(last.alias("alert")).select("alert.*")
         transaction = Transaction(app_id=self._app_id, version=batch)
-        if delta.exists(said.sparkSession, self._path):
+        if _log(said.sparkSession, self._path).exists():
             delta.merge(
                 rows, self._path, key=["alert_id"], newer_by=["changed_at", "cleared_at"], transaction=transaction
             )

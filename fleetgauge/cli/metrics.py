@@ -8,7 +8,7 @@ import typer
 
 from fleetgauge.cli.options import TableOrJson
 from fleetgauge.cli.tables import selected as selected_columns
-from telemetry.catalogue.prefix_advice import nearest_prefix
+from telemetry.catalogue.nearest_prefix import nearest_prefix
 from telemetry.catalogue.standard_metrics import KnownMetric, selected
 from terminal.options import Columns
 from terminal.table import print_rows, wide_console

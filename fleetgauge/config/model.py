@@ -19,6 +19,7 @@ from fleetgauge.config.security import ListenerKeys, Names, SecurityKeys, read_p
 from push_log.embedded.settings import PushLogSettings
 from push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
+from push_log.loop_commit import DEFAULT_LINGER_US, MAX_LINGER_US
 from quotas.config import QuotaConfig
 from quotas.metric_config import INT_MAX
 from telemetry.codecs import CompressionType
@@ -282,6 +283,13 @@ class ServiceConfig(ListenerKeys):
     push_log_flush: Literal["os", "fsync"] = Field(
         default=_LOG.flush,
         description="os: acknowledged pushes survive a crash of every process; fsync: power loss too.",
+    )
+    push_log_append_linger_us: int = Field(
+        default=DEFAULT_LINGER_US,
+        ge=0,
+        le=MAX_LINGER_US,
+        description="With push.log.flush=os: minimum time between two commits [us]; 0 commits as soon as possible. "
+        "A busy node spends less CPU per push, and answers up to this time later.",
     )
     push_log_min_free_bytes: int = Field(
         default=_LOG.min_free_bytes,

@@ -32,5 +32,5 @@ async def open_push_log(config: ServiceConfig, time: Time) -> PushAppender:
         return topic
     writer = SqlitePushLogWriter(embedded_settings(config), time)
     if config.push_log_flush == "os":
-        return LoopCommit(writer, loop, time)
+        return LoopCommit(writer, loop, time, linger_us=config.push_log_append_linger_us)
     return ThreadCommit(writer, loop, time, ack_timeout_ms=ack_timeout_ms)

@@ -20,6 +20,18 @@ KAFKA_PREFIX: Final = "org.apache.kafka."
 Client = Literal["java", "librdkafka", "franz-go"]
 ROLES: Final = ("producer", "consumer", "share-consumer", "admin", "streams")
 
+ROLE_PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "streams": f"{KAFKA_PREFIX}stream.",
+        "admin": f"{KAFKA_PREFIX}admin.",
+        "producer": f"{KAFKA_PREFIX}producer.",
+        "consumer": f"{KAFKA_PREFIX}consumer.",
+        "share-consumer": f"{KAFKA_PREFIX}consumer.share.",
+    }
+)
+"""By role: the prefix of metrics that only clients of this role send, and of roles named before it. Kafka Streams sends
+its own metrics through its consumers and its admin client, and a share consumer also has a consumer's."""
+
 _ALL: Final = frozenset({"*", ""})
 """Both request all metrics: `*` alone in a subscription, the empty string as a prefix."""
 

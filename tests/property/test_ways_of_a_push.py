@@ -1,8 +1,9 @@
 """However a trace's bytes arrive, and whichever form means the same, a node gives the same answers, rows and counters.
 
 Each trace is played on two nodes: as clients usually send it (a frame a chunk, on open connections, without tagged
-fields), and in another way: cut at random places, several frames in a chunk, tagged fields in header and body, or with
-a varint that is longer than it has to be. What serves the usual push quickly must do what serves all others.
+fields), and in another way: cut at random places, several frames in a chunk, tagged fields in header and body, with a
+varint that is longer than it has to be, or with commits that wait for each other. What serves the usual push quickly
+must do what serves all others.
 """
 
 import struct
@@ -46,6 +47,8 @@ PAYLOADS = {
 }
 CLIENT_IDS = ("a", "b", None, "")
 CONNECTIONS = ("x", "y", "z")
+LINGER = '"push.log.append.linger.us" = 200\n'
+TICK_MS = 40
 
 
 @dataclass(frozen=True)
@@ -123,16 +126,18 @@ class Way:
         cut: sizes of the chunks; none is a chunk a frame.
         in_header, in_body: tagged fields.
         long_varint: the payload's length is written with a byte more than it needs.
+        lingers: the node joins commits over a short time.
     """
 
     cut: list[int] = field(default_factory=list)
     in_header: bytes = b"\0"
     in_body: bytes = b"\0"
     long_varint: bool = False
+    lingers: bool = False
 
 
 TAGS = st.sampled_from((b"\0", tagged((0, b"x")), tagged((5, b""), (900, b"y" * 130))))
-WAYS = st.builds(Way, st.lists(st.integers(1, 60), max_size=4), TAGS, TAGS, st.booleans())
+WAYS = st.builds(Way, st.lists(st.integers(1, 60), max_size=4), TAGS, TAGS, st.booleans(), st.booleans())
 
 
 def header(api_key: int, correlation_id: int, client_id: str | None, way: Way, version: int = 0) -> bytes:
@@ -163,14 +168,13 @@ def software_frame(step: Software, correlation_id: int, way: Way) -> bytes:
 class Player:
     """Plays a trace in one way, and keeps what is seen."""
 
-    def __init__(self, config: str, way: Way) -> None:
-        self.node = GoldenNode(
-            CONFIGS[config] + SUBSCRIPTIONS[0] if "quota" not in config else SUBSCRIPTIONS[0] + CONFIGS[config]
-        )
+    def __init__(self, config: str, way: Way, tick_ms: int = TICK_MS) -> None:
+        texts = (CONFIGS[config], SUBSCRIPTIONS[0]) if "quota" not in config else (SUBSCRIPTIONS[0], CONFIGS[config])
+        self.node = GoldenNode(LINGER * way.lingers + "".join(texts))
         self.way = way
         self.subscription_ids: dict[int, int] = {}
         self.seen: list[dict[str, Any]] = []
-        self.perform({"do": "tick", "ms": 40})
+        self.perform({"do": "tick", "ms": tick_ms})
         for name in CONNECTIONS:
             self.perform({"do": "connect", "name": name, "port": 50_000})
         for number in range(len(IDS)):
@@ -219,8 +223,8 @@ class Player:
         return self.perform({"do": "send", "to": to, "data": data.hex(), "cut": self.way.cut})
 
 
-def played(config: str, way: Way, steps: list[Any]) -> list[dict[str, Any]]:
-    player = Player(config, way)
+def played(config: str, way: Way, tick_ms: int, steps: list[Any]) -> list[dict[str, Any]]:
+    player = Player(config, way, tick_ms)
     try:
         return player.play(steps)
     finally:
@@ -230,7 +234,8 @@ def played(config: str, way: Way, steps: list[Any]) -> list[dict[str, Any]]:
 @settings(max_examples=40)
 @given(config=st.sampled_from(sorted(CONFIGS)), way=WAYS, steps=TRACE)
 def test_every_way_of_the_same_trace_gives_the_same(config: str, way: Way, steps: list[Any]) -> None:
-    usual, other = (played(config, each, steps) for each in (Way(), way))
+    tick_ms = 0 if way.lingers else TICK_MS  # where each reading of the clock is later, no commit has to wait
+    usual, other = (played(config, each, tick_ms, steps) for each in (Way(), way))
     for position, (one, two) in enumerate(zip(usual, other, strict=True)):
         note(f"step {position}")
         assert two == one

@@ -24,7 +24,7 @@ def test_the_inventory_has_one_row_a_client_instance(spark: SparkSession, zone: 
     later = {"receiver_node_id": 2, "client_source_port": 2, "client_software_version": "4.4.1"}
     zone.write([first, push(received_at=NOON_US + 9 * SECOND_US, terminating=True) | later], name="part-1")
     answer = answer_inventory(spark, str(zone.root), Selection())
-    user, rest = ("c", "User:ANONYMOUS"), (None, 1000, None)
+    user = ("c", "User:ANONYMOUS")
     expected = spark.createDataFrame(
         [
             (
@@ -42,7 +42,7 @@ def test_the_inventory_has_one_row_a_client_instance(spark: SparkSession, zone: 
                 NOON,
                 at(9),
                 True,
-                *rest,
+                *(None, "producer", 1000, None),
             ),
             (
                 *user,
@@ -59,7 +59,7 @@ def test_the_inventory_has_one_row_a_client_instance(spark: SparkSession, zone: 
                 at(1),
                 at(1),
                 False,
-                *rest,
+                *(None, None, 1000, None),
             ),
         ],
         INVENTORY,

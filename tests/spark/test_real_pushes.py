@@ -24,6 +24,7 @@ from fleet.schemas import CONSUMERS, LATENCY, REBALANCES, THROTTLING
 from fleet.selection import Selection
 from fleet.silver import batch as silver
 from fleet.silver.clients import clients
+from fleet.silver.points import count
 from fleet.silver.pushes import pushes as silver_pushes
 from fleet.tables.catalog import SERIES
 
@@ -31,7 +32,7 @@ RECORDED = Path(__file__).parent / "recorded"
 AN_HOUR_LATER = datetime(2026, 11, 21, 23, 46, tzinfo=UTC)
 JAVA_CONSUMERS = {"java-3.7.2-consumer", "java-4.4.0-consumer"}
 GROUPS = {"java-3.7.2-consumer": "java-3.7.2-group", "java-4.4.0-consumer": "java-4.4.0-group"}
-MARKS = ("push_id", "point_index", "delta", "reset", "gap", "before_subscription", "late")
+MARKS = ("push_id", "point_index", "delta", "reset", "gap", "before_subscription", "covers_gap")
 
 
 class Recorded(NamedTuple):
@@ -91,7 +92,8 @@ def test_clients_seen_in_several_runs_are_those_of_one(recorded: Recorded) -> No
     is_early = F.col("push_id") < "000660d11dd00000"
     first, rest = pushes.where(is_early), pushes.where(~is_early)
     before = clients(first, None, AN_HOUR_LATER)
-    assert {row.state for row in before.collect()} == {"silent"}
+    states = {(row.role, row.state) for row in before.where("dialect = 'java'").collect()}
+    assert states == {("producer", "gone"), ("consumer", "silent")}
     again = clients(rest, clients(first, before, AN_HOUR_LATER), AN_HOUR_LATER)
     assert sorted(again.collect()) == sorted(at_once.collect())
 
@@ -104,7 +106,7 @@ def test_only_the_first_delta_reaches_back_and_the_lost_push_is_a_gap(points: Da
         assert [row.before_subscription for row in rows] == [True] + [False] * (len(rows) - 1), client
         assert [row.gap for row in rows].count(True) == 1, "the subscription changed once"
         assert {row.delta == row.value for row in rows} == {True}
-        assert {row.late or row.reset for row in rows} == {False}
+        assert {row.covers_gap or row.reset for row in rows} == {False}
 
 
 def test_deltas_are_the_same_whatever_the_runs_boundaries(recorded: Recorded) -> None:
@@ -217,11 +219,27 @@ def test_every_metric_of_a_java_client_is_in_the_metrics_table_but_those_that_ka
     }
 
 
-def test_the_inventory_says_when_a_client_that_never_ended_fell_silent(recorded: Recorded) -> None:
-    pushes = recorded.pushes
+def test_a_quiet_client_is_silent_only_where_its_kind_says_when_it_ends(spark: SparkSession) -> None:
+    """The Java clients were closed without a terminating push, as a producer and an admin client always may be."""
+    checked, _ = read_pushes(spark, str(RECORDED / "serve"), Selection())
+    pushes = silver_pushes(count(checked))
+    expected = {
+        "java-4.4.0-producer": ("producer", "gone"),
+        "java-4.4.0-admin": ("admin", "gone"),
+        "java-4.4.0-consumer": ("consumer", "silent"),
+        "librdkafka-newest-producer": ("producer", "ended"),
+        "librdkafka-newest-consumer": ("consumer", "ended"),
+        "franz-go-1.22.2": ("producer", "ended"),
+    }
+    for table in (inventory(pushes, AN_HOUR_LATER), clients(pushes, None, AN_HOUR_LATER)):
+        assert {name: (row.role, row.state) for name, row in by_client(table).items()} == expected
     left = pushes.where("not terminating")
-    assert {row.state for row in inventory(left, AN_HOUR_LATER).collect()} == {"silent"}
+    of_others = {row.state for row in inventory(left, AN_HOUR_LATER).where("client_id not like 'java%'").collect()}
+    assert of_others == {"silent"}
     assert {row.state for row in inventory(left).collect()} == {None}
+    by_version = {row.client_software_name: row for row in versions(clients(pushes, None, AN_HOUR_LATER)).collect()}
+    java = by_version["apache-kafka-java"]
+    assert (java.instances, java.live, java.silent, java.gone, java.ended) == (3, 0, 1, 2, 0)
 
 
 def test_a_franz_go_that_says_no_start_may_reach_back_and_an_admin_client_has_its_latency(spark: SparkSession) -> None:

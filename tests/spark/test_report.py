@@ -119,7 +119,7 @@ def test_columns_of_a_table_are_chosen_and_what_is_none_is_refused_before_anythi
     assert lines[2].split() == ["2", "billing-1"]
     wrong = fleet(filled, "inventory", "--columns", "pushes,colour")
     assert wrong.exit_code == 1
-    assert "there is no column 'colour'; there are client_instance_id,client_id,software," in wrong.stderr
+    assert "there is no column 'colour'; there are client_instance_id,client_id,role,software," in wrong.stderr
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "parquet"])

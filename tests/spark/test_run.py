@@ -4,6 +4,7 @@ import json
 import runpy
 import shutil
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from typer.testing import CliRunner, Result
 
 from fleet import schemas
 from fleet.cli import app
+from fleet.errors import FleetError
 from fleet.tables import catalog
 from fleet.tables.lock import only_run
+from fleet.tables.store import Store
 from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
@@ -110,6 +113,7 @@ def test_a_damaged_file_is_named_among_the_rejects_and_the_rest_is_read(scenario
     found = rows(scenario.tables, "rejects")
     (of_file,) = [row for row in found if row["source_row"] is None]
     assert of_file["source_file"] == str(scenario.damaged)
+    assert of_file["date"].isoformat() == "2026-03-01", "the day of its directory, whenever it was changed"
     assert [row["payload"] for row in found if row["source_row"] is not None] == [dialect.MALFORMED] * 2
 
 
@@ -140,28 +144,46 @@ def test_the_gold_tables_answer_for_all_runs(scenario: Scenario) -> None:
 
 
 def test_tables_of_many_runs_equal_those_of_one_on_any_file_system(
-    delta_lake: SparkSession, scenario: Scenario, tmp_path: Path
+    delta_lake: SparkSession, scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hadoop's viewfs stands for the file systems that executors do not have as a path."""
+    """Hadoop's viewfs stands for the file systems that only Spark can list, and executors do not have as a path; the
+    tables are where delta-rs reaches them, but points are written by Spark as on an object store.
+    """
     context: Any = delta_lake.sparkContext._jsc
-    for name in ("landing", "tables"):
-        (tmp_path / name).mkdir()
-        where = scenario.zone.root if name == "landing" else tmp_path / name
-        context.hadoopConfiguration().set(f"fs.viewfs.mounttable.lake.link./{name}", where.as_uri())
-    lake = "viewfs://lake"
-    at_once = fleet(
-        *("run", "--source", f"{lake}/landing", "--tables", f"{lake}/tables", *QUICK_SPARK, "--format", "json")
-    )
+    context.hadoopConfiguration().set("fs.viewfs.mounttable.lake.link./landing", scenario.zone.root.as_uri())
+    monkeypatch.setattr("fleet.tables.store.local_path", lambda _: None)
+    source = ("--source", "viewfs://lake/landing", "--tables", str(tmp_path / "tables"))
+    at_once = fleet("run", *source, *QUICK_SPARK, "--format", "json")
     assert summary(at_once)["batches"] == 1
     # A reject names its file by the URI that it was read from.
     alike = [contents(root, without=("rejects",)) for root in (scenario.tables, tmp_path / "tables")]
     assert_equal(*alike)
+    again = fleet("run", *source, *QUICK_SPARK)
+    assert (again.exit_code, again.stdout) == (0, "nothing new in viewfs://lake/landing\n"), again.output
 
 
-def test_a_lost_checkpoint_has_everything_read_again_and_counted_once(scenario: Scenario, tmp_path: Path) -> None:
+def test_a_run_with_nothing_new_starts_no_spark(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleet.pipeline.run.start_session", lambda _: pytest.fail("Spark was started"))
+    again = run(scenario.zone, scenario.tables)
+    assert (again.exit_code, again.stdout) == (0, f"nothing new in {scenario.zone.root}\n"), again.output
+
+
+def test_a_file_that_changed_after_it_was_read_is_named(scenario: Scenario) -> None:
+    path = scenario.zone.root / "date=2026-03-01" / "hour=13" / "part-4.parquet"
+    before = path.read_bytes()
+    path.write_bytes(before + b"more")
+    try:
+        again = run(scenario.zone, scenario.tables)
+    finally:
+        path.write_bytes(before)
+    assert again.exit_code == 0, again.output
+    assert again.stdout.splitlines()[1].startswith(f"1 files have changed since they were read, {path} among them")
+
+
+def test_a_lost_ledger_has_everything_read_again_and_counted_once(scenario: Scenario, tmp_path: Path) -> None:
     tables = tmp_path / "copy"
     shutil.copytree(scenario.tables, tables)
-    shutil.rmtree(tables / "_checkpoints")
+    shutil.rmtree(tables / "state" / "ledger")
     said = summary(run(scenario.zone, tables, "--format", "json"))
     assert (said["files"], said["pushes"], said["repeats"]) == (5, 0, 7)
     assert_equal(contents(tables), contents(scenario.tables))
@@ -169,7 +191,7 @@ def test_a_lost_checkpoint_has_everything_read_again_and_counted_once(scenario: 
 
 def test_lost_tables_are_not_passed_over_in_silence(scenario: Scenario, tmp_path: Path) -> None:
     tables = tmp_path / "copy"
-    shutil.copytree(scenario.tables / "_checkpoints", tables / "_checkpoints")
+    shutil.copytree(scenario.tables / "state", tables / "state")
     result = run(scenario.zone, tables)
     sentence = said_in_a_sentence(result)
     assert "has read pushes that the tables in" in sentence
@@ -205,7 +227,7 @@ def test_an_empty_zone_has_nothing_new(delta_lake: SparkSession, zone: LandingZo
         (["run", "--source", "nosuch/landing"], "there is no landing zone at nosuch/landing"),
         (
             ["run", "--source", "foo://landing"],
-            "foo://landing is on no file system that Spark knows: org.apache.hadoop",
+            "cannot list the landing zone foo://landing: org.apache.hadoop.fs.UnsupportedFileSystemException: No FileS",
         ),
         (["show", "latency"], "there is no table latency in file:"),
         (["maintain"], "there is no table pushes in file:"),
@@ -275,7 +297,7 @@ def test_two_clusters_with_the_same_ids_nodes_and_groups_stay_apart_in_every_tab
         assert run(zone, tables).exit_code == 0
     for name, table in catalog.TABLES.items():
         if "cluster_id" not in table.schema.names:
-            assert name in ("metrics", "batches", "runs")
+            assert name in ("metrics", "ledger", "batches", "runs")
             continue
         found = rows(tables, name)
         one, other = ([_without_ids(row) for row in found if row["cluster_id"] == each] for each in ("a", ""))
@@ -287,7 +309,7 @@ def test_two_clusters_with_the_same_ids_nodes_and_groups_stay_apart_in_every_tab
 
 
 def _without_ids(row: dict[str, Any]) -> str:
-    others = ("cluster_id", "push_id", "last_push_id", "source_row")
+    others = ("cluster_id", "push_id", "last_push_id", "sender_push_id", "source_row")
     return json.dumps({name: value for name, value in row.items() if name not in others}, default=repr)
 
 
@@ -318,3 +340,56 @@ def test_gold_is_read_without_spark_as_the_example_shows(scenario: Scenario) -> 
     assert example["clients_by_state"](str(scenario.tables)) == {"silent": 1, "ended": 1}
     slowest = [(row["client_id"], row["latency_avg_ms"]) for row in example["slowest_links"](str(scenario.tables))]
     assert slowest == [("p", 3.5), ("rd", 2.5)]
+
+
+def test_a_day_is_decoded_again_from_the_landing_zone_also_if_that_was_cut_off(
+    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = tmp_path / "copy"
+    shutil.copytree(scenario.tables, tables)
+
+    def cut_off(*_: Any) -> None:
+        raise FleetError("cut off")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fleet.pipeline.ledger.Ledger.forget", cut_off)
+        assert said_in_a_sentence(run(scenario.zone, tables, "--redecode", "2026-03-01")) == "Error: cut off"
+    assert rows(tables, "points") == rows(tables, "pushes") == rows(tables, "rejects") == []
+    said = summary(run(scenario.zone, tables, "--format", "json"))
+    assert (said["files"], said["pushes"], said["repeats"], said["days"]) == (5, 5, 2, 1)
+    assert_equal(contents(tables), contents(scenario.tables))
+    assert run(scenario.zone, tables).stdout == f"nothing new in {scenario.zone.root}\n"
+
+
+def test_what_cannot_be_decoded_again_is_named_and_nothing_is_changed(scenario: Scenario, tmp_path: Path) -> None:
+    for day, sentence in (
+        ("2026-03-02", "no file of 2026-03-02 was read from"),
+        ("yesterday", "'yesterday' is no day: give one such as 2026-03-01"),
+    ):
+        assert sentence in said_in_a_sentence(run(scenario.zone, scenario.tables, "--redecode", day))
+    tables = tmp_path / "copy"
+    shutil.copytree(scenario.tables, tables)
+    Store(no_spark, f"file:{tables}").append_rows(
+        catalog.BATCHES, [{"source": "kafka://a:1/t", "app_id": "t", "batch_id": 0, "dates": [date(2026, 3, 1)]}]
+    )
+    sentence = said_in_a_sentence(run(scenario.zone, tables, "--redecode", "2026-03-01"))
+    assert "the tables have pushes of 2026-03-01 from other sources too (kafka://a:1/t)" in sentence
+    assert len(rows(tables, "pushes")) == 5
+
+
+def no_spark() -> Any:
+    pytest.fail("Spark was started")
+
+
+def test_days_are_computed_anew_as_they_were(scenario: Scenario, tmp_path: Path) -> None:
+    tables = tmp_path / "copy"
+    shutil.copytree(scenario.tables, tables)
+    none = summary(run(scenario.zone, tables, "--rebuild", "--days", "..2026-02-28", "--format", "json"))
+    assert (none["days"], none["batches"]) == (0, 0)
+    DeltaTable(str(tables / "gold" / "latency")).delete()
+    said = summary(run(scenario.zone, tables, "--rebuild", "--days", "2026-03-01..", "--format", "json"))
+    assert (said["days"], said["batches"]) == (1, 0)
+    assert_equal(contents(tables), contents(scenario.tables))
+    assert "--days says which days --rebuild computes" in said_in_a_sentence(
+        run(scenario.zone, tables, "--days", "2026-03-01")
+    )

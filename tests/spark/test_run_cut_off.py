@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from support.fleet_in_disorder import CONSUMED, sums
 from support.killed_runs import ENDED_WITHIN_S, QUICK_SPARK, kill_at_random, start_run
 from support.standing_tables import assert_equal, contents, for_every_table
 from typer.testing import CliRunner, Result
@@ -20,7 +21,7 @@ from tests.unit.fleet import dialect_payloads as dialect
 pytestmark = pytest.mark.soak  # minutes
 
 WRITES = (
-    *("rejects", "points", "series", "batches", "pushes", "clients", "activity", "inventory"),
+    *("rejects", "points", "points corrected", "series", "batches", "pushes", "clients", "activity", "inventory"),
     *("versions", "metrics"),
     *("latency", "throttling", "rebalances", "consumers", "runs"),
 )
@@ -38,11 +39,12 @@ class Saboteur:
         self.cut_off_after: list[str] = []
         for name in ("append", "add_files", "merge", "replace"):
             monkeypatch.setattr(Store, name, self._cutting(getattr(Store, name)))
+        monkeypatch.setattr(Store, "update", self._cutting(Store.update, " corrected"))
 
-    def _cutting(self, write: Any) -> Any:
+    def _cutting(self, write: Any, what: str = "") -> Any:
         def cut_off(store: Store, table: Table, frame: DataFrame, *more: Any) -> None:
             write(store, table, frame, *more)
-            if self.waiting and self.waiting[0] == table.name:
+            if self.waiting and self.waiting[0] == table.name + what:
                 self.cut_off_after.append(self.waiting.pop(0))
                 raise CutOffError
 
@@ -56,8 +58,8 @@ def run(zone: LandingZone, tables: Path) -> Result:
 
 
 def fill(zone: LandingZone, files: int) -> None:
-    """Files of one client, so that each batch's deltas lean on the series before; each with what is set aside and
-    a repeat of the file's before.
+    """Files of a few clients, so that each batch's deltas lean on the series before; each with what is set aside and a
+    repeat of the file's before. One client's pushes come in pairs, the later one first.
     """
     again = push(dialect.java_producer({"node-1": 3.5}))
     for number in range(files):
@@ -67,7 +69,11 @@ def fill(zone: LandingZone, files: int) -> None:
             dialect.java_consumer(["a.b"]), client_id="consumer", client_instance_id=OTHER_INSTANCE, **later
         )
         other = push(for_every_table(number + 1.0), client_id="other", **later)
-        zone.write([again, own, own, push(dialect.MALFORMED, **later), consumer, other], name=f"part-{number}")
+        at_us = NOON_US + (number ^ 1) * 60_000_000
+        total = sums({CONSUMED: 10.0 * (number ^ 1)}, "cumulative", None, at_us).SerializeToString()
+        disorderly = push(total, client_id="late", client_instance_id="AAAAAAAAAAAAAAAAAAAAAA", received_at=at_us)
+        rows = [again, own, own, push(dialect.MALFORMED, **later), consumer, other, disorderly]
+        zone.write(rows, name=f"part-{number}")
         again = own
 
 

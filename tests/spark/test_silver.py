@@ -1,3 +1,4 @@
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from fleet.jobs import read_pushes
 from fleet.schemas import CHECKED, COUNTED, DECODED, REJECTS, SENT_POINTS, conform
 from fleet.selection import Selection
 from fleet.silver import points as silver
-from fleet.silver.pushes import check, drop_repeats, find_repeats
+from fleet.silver.pushes import check, drop_repeats, find_repeats, repeated_ids
 from fleet.silver.rejects import rejects
 from tests.spark.landing_zone import LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
@@ -58,8 +59,30 @@ def test_repeats_are_dropped_wherever_they_lie_and_bad_rows_are_not(spark: Spark
     assert repeats == 3
     left = [(row.client_id, row.reason) for row in frame.orderBy("reason", "client_id").collect()]
     assert left == [("one", None), ("two", None), ("app-1", "push_id is null"), ("app-1", "push_id is null")]
-    many = drop_repeats(checked(spark, zone), find_repeats(checked(spark, zone)))
+    everything = checked(spark, zone)
+    many = drop_repeats(everything, find_repeats(everything, repeated_ids(everything)))
     assert many.count() == frame.count()
+
+
+def test_of_rows_of_one_push_that_differ_the_same_one_stays_wherever_they_lie(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    row = push(client_id="one")
+    others = [
+        row | {"client_id": "two"},
+        row | {"metrics": dialect.franz_go({1: 1.0})},
+        row | {"push_interval_ms": None},
+    ]
+    left = []
+    for number, rows in enumerate(itertools.permutations([row, *others])):
+        zone = LandingZone(tmp_path / str(number))
+        for place, each in enumerate(rows):
+            zone.write([each], name=f"part-{place}")
+        (found,) = read_pushes(spark, str(zone.root), Selection())[0].collect()
+        left.append((found.client_id, found.push_interval_ms, bytes(found.metrics)))
+        if number == 5:
+            break
+    assert len(set(left)) == 1
 
 
 def test_without_repeats_no_payload_is_shuffled(spark: SparkSession, zone: LandingZone, capsys: Any) -> None:

@@ -182,6 +182,19 @@ def test_a_damaged_file_is_named_and_the_watch_goes_on_once_it_is_taken_away(
     assert json.loads(again.stdout)["state"] == "open"
 
 
+def test_a_checkpoint_of_an_earlier_release_is_refused_in_a_sentence(
+    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    zone.write([slow(0, 6_000)])
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "watched_since").write_text("2026-03-01T12:00:00+00:00")
+    refused = once(zone, checkpoint)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    (sentence,) = [line for line in refused.stderr.splitlines() if line.startswith("Error")]
+    assert "is of an earlier release, which did not keep clusters apart: remove it" in sentence
+
+
 def test_a_second_watch_on_the_same_checkpoint_is_refused_in_a_sentence(
     delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from fleet.silver import batch as silver
 from fleet.silver.clients import clients
 from fleet.silver.pushes import pushes
 
-MARKS = ("gap", "before_subscription", "reset", "late")
+MARKS = ("gap", "covers_gap", "before_subscription", "reset")
 
 if __name__ == "__main__":
     session = start_session(SessionSettings(master="local[2]", local_shuffle_partitions=2))

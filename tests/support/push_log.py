@@ -1,19 +1,47 @@
 """Push records and logs for tests of the push log."""
 
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import zstandard
 
-from base.clock import SystemTime
+from base.clock import SystemTime, Time
+from base.principal import ANONYMOUS
 from push_log.embedded.settings import PushLogSettings
+from push_log.embedded.supply import Spawn, in_thread
 from push_log.embedded.writer import SqlitePushLogWriter
 from push_log.log import Batch, PushLogReader
+from telemetry.instances.instance import ClientInstance, SharedTexts
+from telemetry.plugin.api import RequestContext
 from telemetry.push import Push
 from telemetry.push_record import PushRecord
+from telemetry.subscriptions.resources import EffectiveSubscription
 
 RECEIVED_AT_US = 1_750_000_000_000_000
+
+
+SENDER = ClientInstance(
+    uuid.UUID(int=1),
+    RequestContext(
+        listener_name="PLAINTEXT",
+        security_protocol="PLAINTEXT",
+        principal=ANONYMOUS,
+        client_id="client",
+        client_software_name="librdkafka",
+        client_software_version="2.10.1",
+        client_address="127.0.0.1",
+        client_port=45_678,
+        connection_id="",
+        correlation_id=0,
+    ),
+    EffectiveSubscription(metrics=("*",), push_interval_ms=60_000, checksum=0),
+    0,
+    SharedTexts(),
+    (),
+)
+"""The instance of every `push_of`; a push log does not look at it."""
 
 
 def push_record(number: int, metrics: bytes | None = None, **fields: Any) -> PushRecord:
@@ -45,15 +73,19 @@ def push_record(number: int, metrics: bytes | None = None, **fields: Any) -> Pus
 def push_of(record: PushRecord, encoded: bytes | None = None) -> Push:
     """An accepted push with this record, as far as a push log looks at it; without `encoded` it came uncompressed."""
     taken_at_ms = SystemTime().hi_res_clock_ms()
-    received = record.metrics if encoded is None else encoded
-    return Push(cast(Any, None), cast(Any, None), taken_at_ms, record[:-1], record.metrics, received)
+    turn = SENDER.gate.take_turn(taken_at_ms)
+    return Push(SENDER, turn, taken_at_ms, record[:-1], record.metrics, record.metrics if encoded is None else encoded)
 
 
-class RecordWriter(SqlitePushLogWriter):
-    """The embedded log's writer, record by record."""
+class RecordWriter:
+    """The embedded log's writer, record by record; a `push_log.group_commit.Writer`, too.
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    Attributes:
+        log: the writer itself.
+    """
+
+    def __init__(self, settings: PushLogSettings, time: Time | None = None, *, spawn: Spawn = in_thread) -> None:
+        self.log = SqlitePushLogWriter(settings, time, spawn=spawn)
         self._appended: list[Push] = []
 
     def append(self, record: PushRecord, encoded: bytes | None = None) -> None:
@@ -64,8 +96,23 @@ class RecordWriter(SqlitePushLogWriter):
         """Writes what was appended; returns how many records that were."""
         appended, self._appended = self._appended, []
         if appended:
-            self.write(appended)
+            self.log.write(appended)
         return len(appended)
+
+    def write(self, pushes: Sequence[Push]) -> None:
+        self.log.write(pushes)
+
+    def check_room(self) -> None:
+        self.log.check_room()
+
+    def roll_if_due(self) -> None:
+        self.log.roll_if_due()
+
+    def counters(self) -> dict[str, int]:
+        return self.log.counters()
+
+    def close(self) -> None:
+        self.log.close()
 
     @property
     def pending(self) -> int:

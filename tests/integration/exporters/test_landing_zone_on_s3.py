@@ -1,9 +1,6 @@
 """The landing zone on an S3-compatible store: moto's server, over HTTP."""
 
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyarrow import dataset, fs
 from support.delivery import Delivery, real_records
-from support.kafka_broker import free_ports, with_the_test_run
 from support.resetting_proxy import ResettingProxy
+from support.s3_store import SECRET, s3, s3_store
 
 from base.clock import MockTime
 from exporters.exporter import Delivered, Retry
@@ -21,8 +18,6 @@ from push_log.log import Batch
 from telemetry.push_record import PushRecord
 
 pytestmark = pytest.mark.integration
-
-SECRET = "s3cr3t"
 
 
 @pytest.fixture(scope="module")
@@ -34,31 +29,8 @@ def access_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def store(access_log: Path) -> Iterator[int]:
     """The port of a store that is empty."""
-    [port] = free_ports(1)
-    command = [*with_the_test_run(), sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with access_log.open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                s3(port).get_file_info(fs.FileSelector(""))
-                break
-            except OSError:
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+    with s3_store(access_log) as port:
         yield port
-    finally:
-        process.kill()
-        process.wait()
-
-
-def s3(port: int) -> fs.S3FileSystem:
-    return fs.S3FileSystem(
-        endpoint_override=f"127.0.0.1:{port}", scheme="http", region="us-east-1", access_key="key", secret_key=SECRET,
-        allow_bucket_creation=True,
-    )  # fmt: skip
 
 
 def uri(port: int, bucket: str, credentials: str = f"key:{SECRET}@") -> str:

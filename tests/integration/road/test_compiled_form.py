@@ -21,12 +21,11 @@ pytestmark = [
 ROOT = Path(__file__).parents[3]
 CONFIG = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 100\n'
 ON_THE_WHEEL = [
-    *(f"tests/{kind}/{room}" for kind in ("unit", "property") for room in ("quotas", "telemetry", "wire")),
+    *(f"tests/{kind}/{room}" for kind in ("unit", "property") for room in ("quotas", "telemetry", "wire", "push_log")),
     *("tests/golden", "tests/property/test_ways_of_a_push.py", "tests/property/fleet"),
     *("tests/unit/fleet/test_decode_payloads.py", "tests/unit/fleet/test_decode_distributions.py"),
 ]
-"""The tests that run on the wheel as well. Those of `push_log` derive a helper from the compiled log writer, so its
-modules are tried by what replays recorded frames."""
+"""The tests that run on the wheel as well."""
 
 
 @pytest.fixture(scope="module")

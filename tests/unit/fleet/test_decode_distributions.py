@@ -123,8 +123,8 @@ def test_a_count_knows_the_sender_of_each_push_and_sets_the_same_aside_as_decodi
         reasons |= part.reasons
     assert found == {
         0: (0, None),
-        1: (4, Sender(client_rack="eu-1a", group_id="billing", group_member_id="m-1")),
-        3: (3, None),
+        1: (4, Sender(client_rack="eu-1a", group_id="billing", group_member_id="m-1", role="consumer")),
+        3: (3, Sender(role="producer")),
     }
     decoded = {push: reason for part in decode(payloads, reader=reader) for push, reason in part.reasons.items()}
     assert reasons == decoded

@@ -252,6 +252,30 @@ def test_payloads_that_are_read_once_give_what_decoding_and_counting_give(reader
     assert {push for part in decoded for push in part.reasons} == {2}
 
 
+def named(*names: str) -> bytes:
+    data = MetricsData()
+    for name in names:
+        metric = data.resource_metrics.add().scope_metrics.add().metrics.add(name=f"org.apache.kafka.{name}")
+        metric.gauge.data_points.add(as_double=1.0)
+    return data.SerializeToString()
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_the_names_of_its_metrics_tell_the_role_of_a_client(reader: Reader) -> None:
+    expected = {
+        dialect.java_producer({"node-1": 1.0}): "producer",
+        dialect.java_consumer(["a.b"]): "consumer",
+        named("consumer.io.ratio", "consumer.share.poll.idle.ratio.avg", "consumer.io.wait.ratio"): "share-consumer",
+        named("stream.thread.poll.ratio", "consumer.io.ratio"): "consumer",
+        named("admin.client.io.ratio", "stream.alive.stream.threads"): "admin",
+        named("stream.alive.stream.threads"): "streams",
+        named("app.info.start.time.ms", "consumerlike"): None,
+        b"": None,
+    }
+    (part,) = count(list(expected), reader=reader)
+    assert [sender and sender.role for sender in part.senders] == list(expected.values())
+
+
 @pytest.mark.parametrize("kind", ["histogram", "exponential_histogram", "summary"])
 @pytest.mark.parametrize("reader", READERS)
 def test_a_number_and_an_empty_distribution_in_one_metric_are_a_conflict_that_the_last_one_wins(
@@ -264,6 +288,13 @@ def test_a_number_and_an_empty_distribution_in_one_metric_are_a_conflict_that_th
     first_a_number = one_metric(number.SerializeToString() + distribution.SerializeToString())
     last_a_number = one_metric(distribution.SerializeToString() + number.SerializeToString())
     assert [row["push"] for row in rows([first_a_number, last_a_number], reader)] == [1]
+
+
+def test_points_stay_in_order_where_the_fast_reader_leaves_a_payload_to_the_slow_one() -> None:
+    good = dialect.franz_go({1: 1.0})
+    with_a_group = good + b"\x7b\x08\x01\x7c"
+    assert by_bytes.read([good, with_a_group, good])[1].keys() == {1}
+    assert [row["push"] for row in rows([good, with_a_group, dialect.MALFORMED, good], by_bytes.read)] == [0, 1, 3]
 
 
 @pytest.mark.parametrize("reader", READERS)

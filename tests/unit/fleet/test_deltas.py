@@ -1,7 +1,7 @@
 """What sums grew by, series by series, in one run and over several."""
 
 import itertools
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from fleet.decode.rows import DECODED_ROWS, POINT_ROWS, SERIES_ROWS
-from fleet.silver.deltas import Comparison
+from fleet.silver.deltas import HORIZON_US, Comparison, LastOfSeries, distinct_maps
 
 SECOND_NANO: Final = 1_000_000_000
-MARKS: Final = ("delta", "reset", "gap", "before_subscription", "late")
+MARKS: Final = ("delta", "reset", "gap", "before_subscription", "covers_gap")
 DAY: Final = datetime(2026, 3, 1, tzinfo=UTC)
 NONE: Final = (None,) * 5
 
@@ -82,6 +82,10 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "a cumulative sum that falls was reset": Scenario(
         [total("12:00:00", 10.0), total("12:01:00", 4.0)],
         [(10.0, False, False, True, False), (4.0, True, False, False, False)],
+    ),
+    "a cumulative sum holds the growth of a push that is missing before it": Scenario(
+        [total("12:00:00", 10.0), total("12:02:00", 14.0), total("12:04:00", 3.0)],
+        [(10.0, False, False, True, False), (4.0, False, False, False, True), (3.0, True, False, False, True)],
     ),
     "a cumulative sum that may fall was not": Scenario(
         [total("12:00:00", 10.0, is_monotonic=False), total("12:01:00", 4.0, is_monotonic=False)],
@@ -156,7 +160,8 @@ def compare(comparison: Comparison, points: list[Point]) -> tuple[list[Point], p
     """Points with their marks, and the series that are done with."""
     rows = decoded(points)
     sets = [point["attributes"] for point in points]
-    marks, settled = comparison.mark(rows, instances(rows), np.arange(len(sets)), sets)
+    compared = comparison.mark(rows, instances(rows), np.arange(len(sets)), sets)
+    marks, settled = compared.marks, compared.settled
     assert {name: column.type for name, column in marks.items()} == {
         name: POINT_ROWS.field(name).type for name in marks
     }
@@ -204,9 +209,10 @@ def test_chunks_of_any_size_give_the_same_marks_and_series(size: int, marked: li
         rows = decoded([before, *chunk])
         numbers = number + instances(rows)[1:]
         number = int(numbers[-1])
-        said, done = in_chunks.mark(
+        compared = in_chunks.mark(
             rows.slice(1), numbers, np.arange(len(chunk)), [point["attributes"] for point in chunk]
         )
+        said, done = compared.marks, compared.settled
         found += [tuple(said[name][row].as_py() for name in MARKS) for row in range(len(chunk))]
         series.append(done)
     assert found == marks(marked)
@@ -231,34 +237,81 @@ def remembering(*points: Point) -> tuple[Comparison, pa.RecordBatch]:
     earlier, later = Comparison(), Comparison()
     compare(earlier, [point | ONE for point in points])
     series = earlier.finish()
-    later.remember(np.zeros(len(series), dtype=np.int64), series)
+    later.remember(0, np.zeros(len(series), dtype=np.int64), series)
     return later, series
 
 
-def test_what_comes_after_a_later_point_is_late_and_changes_nothing() -> None:
-    later, _ = remembering(delta("12:02:00", 5.0, 3660, 3720))
-    old, new = delta("12:01:00", 9.0, 3600, 3660, **ONE), delta("12:03:00", 2.0, 3720, 3780, **ONE)
-    assert marks(compare(later, [old, new])[0]) == [(None, None, None, None, True), (2.0, False, False, False, False)]
-    only_old, _ = remembering(delta("12:02:00", 5.0, 3660, 3720))
-    compare(only_old, [old])
-    assert len(only_old.finish()) == 0
+def compare_again(standing: list[Point], new: list[Point]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """The marks of new points, and of the standing ones that they correct what they were and are."""
+    points = sorted([point | ONE for point in (*standing, *new)], key=lambda point: point["received_at"])
+    is_standing = np.array([point["received_at"] in {each["received_at"] for each in standing} for point in points])
+    rows = decoded(points)
+    instance_of, set_of = np.zeros(len(points), dtype=np.int64), np.arange(len(points))
+    compared = Comparison().mark(rows, instance_of, set_of, [point["attributes"] for point in points], is_standing)
+    now = list(zip(*(compared.marks[name].to_pylist() for name in MARKS), strict=True))
+    before = list(zip(*(compared.marks_before[name].to_pylist() for name in MARKS), strict=True))
+    return (
+        [said for said, stood in zip(now, is_standing, strict=True) if not stood],
+        [pair for row, was in zip(compared.corrected, before, strict=True) for pair in (was, now[row])],
+    )
+
+
+def test_a_late_delta_has_its_growth_and_corrects_the_next_one() -> None:
+    standing = [
+        delta("12:00:00", 5.0, 3540, 3600),
+        delta("12:02:00", 6.0, 3660, 3720),
+        delta("12:03:00", 7.0, 3720, 3780),
+    ]
+    assert compare_again(standing, [delta("12:01:00", 9.0, 3600, 3660)]) == (
+        [(9.0, False, False, False, False)],
+        [(6.0, False, True, False, False), (6.0, False, False, False, False)],
+    )
+
+
+def test_a_late_total_takes_its_growth_from_the_next_one() -> None:
+    standing = [total("12:00:00", 5.0), total("12:04:00", 9.0), total("12:05:00", 9.0)]
+    assert compare_again(standing, [total("12:03:00", 7.0)]) == (
+        [(2.0, False, False, False, True)],
+        [(4.0, False, False, False, True), (2.0, False, False, False, False)],
+    )
+
+
+def test_a_late_point_before_all_others_makes_the_first_one_a_second() -> None:
+    assert compare_again([total("12:01:00", 9.0)], [total("12:00:00", 7.0)]) == (
+        [(7.0, False, False, True, False)],
+        [(9.0, False, False, True, False), (2.0, False, False, False, False)],
+    )
+
+
+def test_a_late_point_that_changes_no_mark_corrects_nothing() -> None:
+    standing = [delta("12:00:00", 5.0, 3540, 3600), delta("12:02:00", 6.0, 3600, 3660)]
+    assert compare_again(standing, [delta("12:01:00", 9.0, None, 3600)]) == ([(9.0, False, False, False, False)], [])
+
+
+@pytest.mark.parametrize(("earlier_us", "growth"), [(HORIZON_US - 1, 4.0), (HORIZON_US, 14.0)])
+def test_a_point_that_was_received_a_day_earlier_counts_no_more(earlier_us: int, growth: float) -> None:
+    rows = decoded([total("12:00:00", 10.0), total("12:00:00", 14.0)])
+    place, kind = rows.schema.get_field_index("received_at"), rows.schema.field("received_at")
+    times = [at - timedelta(microseconds=us) for at, us in zip(rows[place].to_pylist(), (earlier_us, 0), strict=True)]
+    rows = rows.set_column(place, kind, pa.array(times, kind.type))
+    compared = Comparison().mark(rows, np.zeros(2, np.int64), np.zeros(2, np.int64), [{}])
+    assert compared.marks["delta"].to_pylist() == [10.0, growth]
+    assert compared.marks["before_subscription"].to_pylist() == [True, growth == 14.0]
 
 
 def test_of_pushes_of_one_moment_the_later_id_is_later() -> None:
-    later, _ = remembering(total("12:00:00", 10.0, push_id="b", point_index=3))
     points = [
-        total("12:00:00", 1.0, push_id="a", point_index=9, **ONE),
-        total("12:00:00", 2.0, push_id="b", point_index=3, **ONE),
-        total("12:00:00", 12.0, push_id="b", point_index=4, **ONE),
+        total("12:00:00", 10.0, push_id="a", point_index=9, **ONE),
+        total("12:00:00", 12.0, push_id="b", point_index=3, **ONE),
     ]
-    assert [late for *_, late in marks(compare(later, points)[0])] == [True, True, False]
+    assert [found for found, *_ in marks(compare(Comparison(), points)[0])] == [10.0, 2.0]
 
 
 def test_what_is_remembered_needs_no_labels_and_is_not_written_again_unless_it_went_on() -> None:
     _, series = remembering(total("12:00:00", 10.0), total("12:00:00", 20.0, metric_name="n"))
     later = Comparison()
     without = series.drop_columns(["principal", "client_instance_id", "metric_name", "attributes"])
-    later.remember(np.zeros(2, dtype=np.int64), without)
+    later.remember(0, np.zeros(2, dtype=np.int64), without)
     assert [found for found, *_ in marks(compare(later, [total("12:01:00", 14.0, **ONE)])[0])] == [4.0]
     assert [(row["metric_name"], row["amount"]) for row in later.finish().to_pylist()] == [("m", 14.0)]
 
@@ -268,12 +321,12 @@ def test_what_is_remembered_of_instances_to_come_stays_until_their_points_come()
     earlier, later = Comparison(), Comparison()
     _, settled = compare(earlier, [total("12:00:00", 10.0, client_instance_id=name) for name in ids])
     series = pa.Table.from_batches([settled, earlier.finish()]).combine_chunks().to_batches()[0]
-    later.remember(np.arange(3), series)
+    later.remember(0, np.arange(3), series)
     points = [total("12:01:00", 11.0 + number, client_instance_id=name) for number, name in enumerate(ids)]
     found = []
     for number, point in enumerate(points):
-        marked, _ = later.mark(decoded([point]), np.array([number]), np.array([0]), [{}])
-        found.append(marked["delta"][0].as_py())
+        compared = later.mark(decoded([point]), np.array([number]), np.array([0]), [{}])
+        found.append(compared.marks["delta"][0].as_py())
     assert found == [1.0, 2.0, 3.0]
 
 
@@ -281,7 +334,7 @@ def test_what_is_remembered_of_instances_without_points_is_forgotten_when_others
     comparison = Comparison()
     _, series = remembering(total("12:00:00", 10.0))
     for number in range(3):
-        comparison.remember(np.array([number]), series)
+        comparison.remember(number, np.array([number]), series)
     assert len(comparison._known.instance) == 1
 
 
@@ -292,3 +345,35 @@ def test_times_that_no_clock_says_and_infinite_values_mark_what_they_can() -> No
         (float("inf"), False, False, False, False),
         (None, False, False, False, False),
     ]
+
+
+def test_the_last_point_of_each_series_is_found_in_points_of_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleet.silver.deltas._ROWS_AT_ONCE", 3)
+    points = [
+        total("12:01:00", 2.0, **ONE),
+        total("12:05:00", 5.0, metric_type="gauge", temporality=None, **ONE),
+        total("12:02:00", 3.0, attributes={"a": "1", "b": None}, **ONE),
+        total("12:03:00", 4.0, attributes={"b": None, "a": "1"}, **ONE),
+        total("12:00:00", 1.0, **ONE),
+        total("12:00:30", 9.0, client_instance_id="two"),
+    ]
+    batches = [decoded([point]) for point in points]
+    (found,) = LastOfSeries()(batches)
+    assert found.schema == SERIES_ROWS
+    assert sorted((row["client_instance_id"], row["amount"]) for row in found.to_pylist()) == [
+        ("one", 2.0),
+        ("one", 4.0),
+        ("two", 9.0),
+    ]
+    assert list(LastOfSeries()([])) == []
+
+
+def test_equal_maps_have_one_number() -> None:
+    maps = [{"a": "1", "b": "2"}, {}, None, {"a": "1"}, {"a": None}, {"a": "1", "b": "2"}, {"b": "1"}]
+    column = pa.array(
+        [None if each is None else list(each.items()) for each in maps], pa.map_(pa.string(), pa.string())
+    )
+    for start in (0, 2):
+        number_of, sets = distinct_maps(column[start:])
+        assert [sets[number] for number in number_of] == [each or {} for each in maps[start:]]
+        assert len(sets) == len({str(each or {}) for each in maps[start:]})

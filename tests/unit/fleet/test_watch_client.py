@@ -183,6 +183,27 @@ def test_a_silent_client_is_told_once_and_clears_when_it_pushes_again() -> None:
     assert _seconds(one.said[0]["began_at"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("role", "library", "is_silent"),
+    [
+        ("producer", "apache-kafka-java", False),
+        ("admin", "apache-kafka-java", False),
+        (None, "apache-kafka-java", False),
+        ("consumer", "apache-kafka-java", True),
+        ("producer", "kgo", True),
+    ],
+)
+def test_a_quiet_client_is_silent_if_it_says_when_it_ends_or_is_expected_to_stay(
+    role: str | None, library: str, is_silent: bool
+) -> None:
+    one = client(SILENT, "[rules.expected]\nsilent_intervals = 4\nstays = true\n")
+    known = {"group_id": None, "group_member_id": None, "client_software_name": library}
+    one.push(0, role=role, **known)
+    one.push(60, **known)
+    one.passes(1_000)
+    assert one.story == [("silent", "open", None, 240)] * is_silent + [("expected", "open", None, 300)]
+
+
 def test_a_client_that_said_that_it_ends_is_not_silent_and_clears_what_is_open() -> None:
     one = client(SLOW, SILENT)
     for at_s in (0, 100, 200):

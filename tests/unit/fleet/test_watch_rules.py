@@ -45,6 +45,7 @@ def test_a_rule_of_each_kind_is_read() -> None:
         metrics=("a",), bound=5, within_us=600_000_000
     )
     assert one("silent_intervals = 3").condition == Silence(intervals=3)
+    assert one("silent_intervals = 3\nstays = true").condition == Silence(intervals=3, stays=True)
 
 
 @pytest.mark.parametrize("path", [DEFAULT_RULES, EXAMPLES / "watch_rules.toml"], ids=lambda path: path.name)
@@ -81,6 +82,8 @@ def test_the_shipped_rules_hold_the_example_of_kip_714() -> None:
             'custom_metric = "a"\nincrease_above = 1\nwithin = "0s"',
             "rules.r.within is '0s': give a duration above zero",
         ),
+        ("silent_intervals = 3\nstays = 1", "rules.r.stays is 1: give true or false"),
+        (SLOW + "stays = true", "rules.r.stays means nothing beside above: leave it out"),
         ("silent_intervals = 1", "rules.r.silent_intervals is 1: give a number of push intervals from 2 to 1000"),
         ("metric = []\nabove = 1", "rules.r.metric is []: give the full name of a metric, or a list of 20 at most"),
         (SLOW + 'severity = "bad"', "rules.r.severity is 'bad': give info, warning or critical"),

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from structlog.testing import capture_logs
+from support.push_log import push_of, push_record
 
 from base.clock import MockTime
 from fleetgauge.listener.push import PushHandler
@@ -43,8 +44,7 @@ class Channel:
 
 
 def push(channel: Channel, slot: int) -> Push:
-    nothing: Any = None
-    made = Push(nothing, nothing, 0, (), b"", b"")
+    made = push_of(push_record(slot))
     made.reply_to, made.slot, made.correlation_id = channel, slot, 40 + slot
     return made
 

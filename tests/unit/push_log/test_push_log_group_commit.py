@@ -249,6 +249,108 @@ def test_on_the_loop_a_full_batch_is_written_before_the_next_push_is_taken() -> 
     assert answers.kinds() == {1: type(None), 2: type(None), 3: type(None)}
 
 
+LINGER_US = 500
+
+
+class Lingering:
+    """A group commit with a linger time, on a clock that its sleep moves, and what arrives while it sleeps."""
+
+    def __init__(self, **options: Any) -> None:
+        self.time = MockTime()
+        self.slept_us: list[int] = []
+        self.arriving: list[int] = []
+        self.writer = RecordingWriter()
+        self.answers = Answers()
+        self.group = Group(self.writer, self.time, "os", linger_us=LINGER_US, sleep=self._sleep, **options)
+
+    def append(self, *numbers: int) -> None:
+        for number in numbers:
+            self.group.append(push_record(number), None, self.answers.to(number))
+
+    def _sleep(self, seconds: float) -> None:
+        self.slept_us.append(round(seconds * 1e6))
+        self.time.sleep(seconds * 1_000)
+        asyncio.get_running_loop().call_soon(self.append, *self.arriving)  # read when the loop goes on
+        self.arriving = []
+
+
+def test_with_a_linger_time_only_what_follows_a_commit_waits_and_is_joined_with_what_arrives_meanwhile() -> None:
+    async def main() -> Lingering:
+        node = Lingering()
+        node.append(1)
+        await node.group.drain()
+        assert node.slept_us == []
+        node.time.sleep(0.2)
+        node.arriving = [4, 5]
+        node.append(2, 3)
+        await asyncio.sleep(0)
+        assert node.answers.given == [(1, None)]
+        await node.group.drain()
+        assert node.slept_us == [300]
+        node.time.sleep(0.5)
+        node.append(6)
+        await node.group.drain()
+        await node.group.close()
+        return node
+
+    node = asyncio.run(main())
+    assert node.slept_us == [300]
+    assert node.writer.commits == [[1], [2, 3, 4, 5], [6]]
+    assert node.answers.given == [(number, None) for number in range(1, 7)]
+
+
+def test_with_a_linger_time_a_full_batch_is_still_written_before_the_next_push_is_taken() -> None:
+    async def main() -> Lingering:
+        node = Lingering(max_pending_records=2)
+        node.append(1)
+        await node.group.drain()
+        node.append(2, 3, 4)
+        assert node.writer.commits == [[1], [2, 3]]
+        assert node.slept_us == []
+        await node.group.close()
+        return node
+
+    node = asyncio.run(main())
+    assert node.writer.commits == [[1], [2, 3], [4]]
+    assert sum(node.slept_us) <= LINGER_US
+    assert len(node.answers.kinds()) == 4
+
+
+def test_with_a_linger_time_a_failed_commit_is_told_to_the_joined_pushes_and_what_lingers_on_close_is_written() -> None:
+    async def main() -> Lingering:
+        node = Lingering()
+        node.append(1)
+        await node.group.drain()
+        node.writer.fault = PushLogFullError("no room")
+        node.arriving = [3]
+        node.append(2)
+        await node.group.drain()
+        node.writer.fault = None
+        node.append(4)
+        await node.group.close()
+        node.append(5)
+        return node
+
+    with capture_logs():
+        node = asyncio.run(main())
+    assert node.slept_us == [LINGER_US, LINGER_US]
+    assert node.writer.commits == [[1], [4]]
+    none = type(None)
+    assert node.answers.kinds() == {1: none, 2: PushLogFullError, 3: PushLogFullError, 4: none, 5: PushLogError}
+
+
+def test_without_a_linger_time_no_commit_waits() -> None:
+    def refuse(_seconds: float) -> None:
+        raise AssertionError("slept")
+
+    async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
+        for number in (1, 2, 3):
+            group.append(push_record(number), None, answers.to(number))
+            await group.drain()
+
+    assert run(test, "os", sleep=refuse)[0].commits == [[1], [2], [3]]
+
+
 def test_too_many_pending_bytes_are_refused_and_a_single_large_push_is_not() -> None:
     async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         group.append(push_record(1, b"x" * 5_000), b"y" * 50, answers.to(1))

@@ -253,7 +253,7 @@ def test_a_damaged_head_is_left_and_pushes_go_on_in_a_new_segment(log: Any, monk
     def fail(*_: object) -> None:
         raise SegmentCorruptError("the database disk image is damaged")
 
-    monkeypatch.setattr(writer._head, "write", fail)
+    monkeypatch.setattr(writer.log._head, "write", fail)
     writer.append(push_record(99))
     with pytest.raises(PushLogError, match="damaged"):
         writer.commit()
@@ -293,7 +293,7 @@ def test_a_segment_is_on_the_disk_before_it_has_its_name_and_the_loop_does_not_w
     assert synced == [("00000000000000000001.sqlite.new", first), ("push-log", first)]
     for _ in range(9):
         log.write(writer, 1)
-        writer._supply._wait and writer._supply._wait()
+        writer.log._supply._wait and writer.log._supply._wait()
     assert synced[2:] == [("00000000000000000002.sqlite.new", "push-log-prepare"), ("push-log", "push-log-prepare")]
 
 

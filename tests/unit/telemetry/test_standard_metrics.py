@@ -6,6 +6,7 @@ import pytest
 
 from telemetry.catalogue import standard_metrics
 from telemetry.catalogue.standard_metrics import (
+    ROLE_PREFIXES,
     attribute_name,
     is_known_prefix,
     known_metrics,
@@ -97,3 +98,11 @@ def test_what_is_no_prefix_of_a_known_name_is_not_known(prefix):
 )
 def test_one_prefix_serves_producers_and_consumers_of_librdkafka_only_above_their_roles(prefix, expected):
     assert serves_every_role("librdkafka", prefix) is expected
+
+
+def test_a_metric_that_only_clients_of_one_role_have_names_that_role():
+    for metric in known_metrics():
+        named = [role for role, prefix in ROLE_PREFIXES.items() if metric.name.startswith(prefix)]
+        assert set(named) <= {*metric.roles, "consumer"}, metric.name
+        if len(metric.roles) == 1:
+            assert named[-1:] == [*metric.roles], metric.name

@@ -4,38 +4,19 @@ Applications and Kafka Streams may have metrics of their own (KIP-1076), and the
 prefix without any known metric is usually a typo, which would otherwise show only as missing data.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
 import structlog
 
-from telemetry.catalogue.standard_metrics import KAFKA_PREFIX, is_known_prefix, known_prefixes
+from telemetry.catalogue.nearest_prefix import MAX_COMPARED_CHARACTERS, nearest_prefix
+from telemetry.catalogue.standard_metrics import is_known_prefix
 
 log = structlog.get_logger(__name__)
 
-_MAX_COMPARED_CHARACTERS: Final = 200
 _MAX_ADVISED: Final = 32
 """Maximum of unknown prefixes that are compared, over all subscriptions: each takes some 10 ms."""
-_SIMILARITY: Final = 0.6
-
-
-def nearest_prefix(prefix: str) -> str:
-    """Returns the most similar known prefix; empty if none is similar.
-
-    >>> nearest_prefix("producer.node."), nearest_prefix("org.apache.kafka.consumer-fetch-manager")
-    ('org.apache.kafka.producer.node.', 'org.apache.kafka.consumer.fetch.manager')
-    >>> nearest_prefix("org.apache.kafka.prodcuer."), nearest_prefix("com.example.orders.")
-    ('org.apache.kafka.producer.', '')
-    """
-    prefix = prefix[:_MAX_COMPARED_CHARACTERS]
-    written = prefix.lower().replace("-", ".").replace(".metrics", "")
-    for candidate in (written, KAFKA_PREFIX + written.removeprefix("kafka.")):
-        if is_known_prefix(candidate):
-            return candidate
-    close = difflib.get_close_matches(written, known_prefixes(), n=1, cutoff=_SIMILARITY)
-    return close[0] if close else ""
 
 
 class PrefixAdvice:
@@ -69,6 +50,6 @@ def _warn(name: str, prefix: str, nearest: str) -> None:
         message="no known client has a metric under this prefix (fleetgauge metrics lists the known ones); it stays in "
         "force, since applications and Streams may have metrics of their own (KIP-1076)",
         subscription=name,
-        prefix=prefix[:_MAX_COMPARED_CHARACTERS],
+        prefix=prefix[:MAX_COMPARED_CHARACTERS],
         nearest=nearest,
     )

@@ -1,0 +1,62 @@
+"""Paths of tables and landing zones: which are of this machine, and how delta-rs reaches the others."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+_S3: Final = {
+    "access.key": "aws_access_key_id",
+    "secret.key": "aws_secret_access_key",
+    "session.token": "aws_session_token",
+    "endpoint": "aws_endpoint",
+    "endpoint.region": "aws_region",
+}
+"""Settings of Hadoop's s3a that delta-rs has under other names."""
+
+
+def qualified(path: str) -> str:
+    """A whole URI; what names no file system is a path of this machine.
+
+    >>> qualified("/var/./fleet/"), qualified("file:///var/fleet"), qualified("s3a://lake/fleet/")
+    ('file:/var/fleet', 'file:/var/fleet', 's3a://lake/fleet')
+    """
+    directory = local_path(path)
+    return path.rstrip("/") if directory is None else f"file:{directory}"
+
+
+def local_path(path: str) -> Path | None:
+    """The whole path of what lies on this machine; None for a URI of another file system.
+
+    >>> local_path("file:///var/fleet"), local_path("s3a://lake/fleet")
+    (PosixPath('/var/fleet'), None)
+    """
+    plain = plain_path(path)
+    return None if _SCHEME.match(plain) else Path(os.path.abspath(plain))  # noqa: PTH100  # without following links
+
+
+def plain_path(uri: str) -> str:
+    """A file of this machine without its scheme, which has one or three slashes as the library likes; else the URI.
+
+    >>> plain_path("file:///tmp/a"), plain_path("file:/tmp/a"), plain_path("s3a://b/a")
+    ('/tmp/a', '/tmp/a', 's3a://b/a')
+    """
+    return re.sub(r"^file:/+", "/", uri)
+
+
+def storage_options(conf: Mapping[str, str]) -> dict[str, str]:
+    """What delta-rs is told of object stores beside the environment: the settings of s3a among those of Spark.
+
+    >>> storage_options({"spark.hadoop.fs.s3a.access.key": "me", "spark.hadoop.fs.s3a.path.style.access": "true"})
+    {'aws_access_key_id': 'me', 'aws_virtual_hosted_style_request': 'false'}
+    """
+    given = {key.removeprefix("spark.hadoop.fs.s3a."): value for key, value in conf.items()}
+    options = {name: given[key] for key, name in _S3.items() if key in given}
+    if "path.style.access" in given:
+        options["aws_virtual_hosted_style_request"] = "false" if given["path.style.access"] == "true" else "true"
+    if options.get("aws_endpoint", "").startswith("http://"):
+        options["aws_allow_http"] = "true"
+    return options

@@ -1,0 +1,120 @@
+"""`fleet run` gives the same tables in whatever order files come, and in whatever runs and batches they are read."""
+
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from support.fleet_in_disorder import (
+    CONSUMED,
+    INTERVAL_US,
+    NOON_US,
+    SECOND_US,
+    Push,
+    fleet_pushes,
+    shuffled_batches,
+    sums,
+)
+from support.killed_runs import QUICK_SPARK
+from support.standing_tables import assert_equal, contents, rows
+from typer.testing import CliRunner
+
+from fleet.cli import app
+from tests.spark.landing_zone import LandingZone, push
+
+pytestmark = pytest.mark.timeout(1_800)  # many runs, on a machine that may be busy
+
+FILES = 6
+HERE = "landing"
+
+
+def run(zone: LandingZone, tables: Path, *more: str) -> None:
+    result = CliRunner().invoke(app, ["run", "--source", str(zone.root), "--tables", str(tables), *more, *QUICK_SPARK])
+    assert result.exit_code == 0, result.output
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What a landing zone holds when all has come, one of its files damaged; and the tables of one run over it."""
+
+    pushes: list[list[Push]]
+    tables: dict[str, list[str]]
+
+
+def write(zone: LandingZone, pushes: list[list[Push]], number: int) -> None:
+    path = zone.write(pushes[number], name=f"part-{number}")
+    if number == FILES - 1:
+        path.write_bytes(path.read_bytes()[:-100])
+
+
+def found(root: Path) -> dict[str, list[str]]:
+    """The tables; a reject names the file that it lies in."""
+    here = str(root / HERE)
+    return {name: [row.replace(here, HERE) for row in table] for name, table in contents(root / "tables").items()}
+
+
+@pytest.fixture(scope="module")
+def files(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    chance = random.Random(20)
+    pushes = shuffled_batches(chance, fleet_pushes(chance, pushes_each=25), batches=FILES - 1)
+    pushes[1] += pushes[0][:5]
+    pushes.append([push()])
+    root = tmp_path_factory.mktemp("at-once")
+    zone = LandingZone(root / HERE)
+    for number in range(FILES):
+        write(zone, pushes, number)
+    run(zone, root / "tables")
+    return Files(pushes, found(root))
+
+
+def read_in_disorder(files: Files, root: Path, seed: int) -> None:
+    """Runs over files that come in any order, with times of change in any other, in batches of any size."""
+    chance = random.Random(seed)
+    zone = LandingZone(root / HERE)
+    order = chance.sample(range(FILES), FILES)
+    while order:
+        coming = [order.pop() for _ in range(min(chance.randint(2, 4), len(order)))]
+        for number in coming:
+            write(zone, files.pushes, number)
+        for path in zone.root.rglob("*.parquet"):
+            changed_s = chance.randrange(1_600_000_000, 1_700_000_000)
+            os.utime(path, (changed_s, changed_s))
+        run(zone, root / "tables", "--max-files", str(chance.randint(1, 3)))
+    assert_equal(found(root), files.tables)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_three_orders_of_files_give_the_same_tables(files: Files, tmp_path: Path, seed: int) -> None:
+    read_in_disorder(files, tmp_path, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7_200)
+def test_twenty_orders_of_files_give_the_same_tables(files: Files, tmp_path: Path) -> None:
+    for seed in range(3, 23):
+        read_in_disorder(files, tmp_path / str(seed), seed)
+
+
+def consumed(at_s: int, records: float) -> dict[str, Any]:
+    """The records of the minute that ends `at_s` after noon."""
+    at_us = NOON_US + at_s * SECOND_US
+    payload = sums({CONSUMED: records}, "delta", at_us - INTERVAL_US, at_us).SerializeToString()
+    return push(payload, received_at=at_us, push_interval_ms=60_000)
+
+
+def test_records_of_a_late_push_count_and_its_gap_is_closed(
+    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    def consumers() -> list[tuple[float, bool, bool]]:
+        table = rows(tmp_path / "tables", "consumers")
+        return [(row["records_consumed"], row["gap"], row["covers_gap"]) for row in table]
+
+    zone.write([consumed(180, 20.0), consumed(300, 20.0)])
+    run(zone, tmp_path / "tables", "--window", "1h")
+    assert consumers() == [(40.0, True, False)]
+    zone.write([consumed(240, 1_000.0)], name="part-1")
+    run(zone, tmp_path / "tables", "--window", "1h")
+    assert consumers() == [(1_040.0, False, False)]
