@@ -33,6 +33,7 @@ from fleet.decode.flat import Indices
 from fleet.decode.rows import POINT_ROWS, SERIES_ROWS, batch_of, encoded
 from fleet.schemas import INSTANCE
 from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, LONGEST_INTERVALS
+from fleet.workers import forget_archives
 
 _SLACK_NANO: Final = 100_000_000
 """A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
@@ -183,6 +184,7 @@ class LastOfSeries:
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One batch; its INSTANCE are those of the points."""
+        forget_archives()
         keys = SeriesKeys()
         waiting: list[RecordBatch] = []
         waiting_rows, enough = 0, _ROWS_AT_ONCE

@@ -146,7 +146,7 @@ def _others_read_compact_and_vacuum_it(store: Store, wanted: list[Any]) -> None:
 
 
 def test_what_others_write_meanwhile_stays_unless_it_is_the_same_application(store: Store) -> None:
-    fewer = T.StructType([field for field in POINTS.fields if field.name not in ("late", "distribution")])
+    fewer = T.StructType([field for field in POINTS.fields if field.name not in ("covers_gap", "distribution")])
     store.make(replace(catalog.POINTS, schema=fewer))
     log, files = store.log(catalog.POINTS), write_here(store, points())
     store = Store(store.spark, store.root)
@@ -159,8 +159,8 @@ def test_what_others_write_meanwhile_stays_unless_it_is_the_same_application(sto
     store.add_files(catalog.POINTS, while_writes("another"), FIRST_BATCH)
     assert store.rows_written["points"] == 6, "of its own"
     found = store.read(catalog.POINTS)
-    assert found.columns == [*fewer.names, "distribution", "late"], "a table of an earlier release has them last"
-    assert found.where("distribution.scale = -1 and late").count() == 4
+    assert found.columns == [*fewer.names, "distribution", "covers_gap"], "a table of an earlier release has them last"
+    assert found.where("distribution.scale = -1 and covers_gap").count() == 4
 
     # Nobody has version 1 before, and somebody else has it meanwhile.
     def loses() -> Iterator[WrittenFile]:
