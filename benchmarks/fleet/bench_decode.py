@@ -1,115 +1,125 @@
-"""Data points decoded per second on one core: ptars, protobuf's own classes, and a Python loop as a UDF would run it.
+"""Data points decoded per second on one core, with all columns of silver; and the check of a payload.
 
-    .venv/bin/python benchmarks/fleet/bench_decode.py [--seconds 1] > decode.json
+    python benchmarks/fleet/bench_decode.py [--of WHEEL] [--against DIRECTORY] > decode.json
 
-One process, no Spark: what a worker's Python does with a chunk of payloads. Shapes: `librdkafka` (1.4 kB, 10 points),
-`flat` (700 points in one ResourceMetrics) and `java` (the same, one ResourceMetrics a point). The three ways take turns
-within one run; only their ratios mean anything. `python_udf` parses with opentelemetry-proto and builds one dict a
-point, without the dialects.
+One process a round, no Spark: what a worker's Python does with a chunk of payloads (`decode_and_count`), and the
+listener with one (`validate_metrics`, beside `MetricsData.FromString`). Shapes: S, F and J of docs/performance.md (10
+points; 700 in one ResourceMetrics; 700 with one each), and the largest recorded pushes of a Java producer and consumer.
+With
+`--against`, the modules of another checkout or of an unpacked wheel take turns with these; only ratios within one run
+mean anything. Figures are of CPU time, medians of the rounds.
 """
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import pyarrow as pa
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from fleet.decode import by_protobuf, by_ptars
-from fleet.decode.payloads import decode
+sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2])]  # behind PYTHONPATH: `--against`
+from benchmarks.fleet.shapes import load_shape
+from benchmarks.fleetgauge.load import POINTS, payload
+from fleet.decode.payloads import decode_and_count
 from fleet.decode.stage import MAX_CHUNK_BYTES
-from telemetry.catalogue.dialects import text_of
+from telemetry.validate import validate_metrics
 
-ROUNDS = 3
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+Figures = dict[str, dict[str, float]]
 
 
-def payload(points: int, *, resource_each: bool, description: str) -> bytes:
-    """`points` gauges over nodes and topics; values differ from point to point."""
-    data = MetricsData()
-    scope = None
-    for number in range(points):
-        if scope is None or resource_each:
-            resource_metrics = data.resource_metrics.add()
-            for key in ("client_rack", "group_id", "group_instance_id", "group_member_id"):
-                resource_metrics.resource.attributes.add(key=key).value.string_value = f"{key}-of-this-client"
-            scope = resource_metrics.scope_metrics.add()
-        metric = scope.metrics.add(
-            name=f"org.apache.kafka.producer.some.metric.{number % 70}.avg", description=description
+def shapes() -> dict[str, bytes]:
+    """A payload of each."""
+    made = {kind: payload(points, seed=1, by_metric=kind == "J") for kind, points in POINTS.items()}
+    return made | {kind: load_shape(kind).payload.tobytes() for kind in ("java-producer", "java-consumer")}
+
+
+def seconds_of(run: Callable[[], object], seconds: float) -> float:
+    """CPU time of one run, the best of as many as fit in `seconds`."""
+    best = float("inf")
+    deadline = time.perf_counter() + seconds
+    while time.perf_counter() < deadline:
+        start = time.process_time()
+        run()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def measure(seconds: float) -> Figures:
+    """Figures of each shape, with the modules that this process has."""
+    found = {}
+    for kind, content in shapes().items():
+        chunk: Any = pa.array([content] * max(1, MAX_CHUNK_BYTES // len(content)), pa.binary())
+        points = sum(len(decoded.push_of) for decoded, _ in decode_and_count(chunk))
+        check, parse = (
+            seconds_of(lambda run=run, content=content: [run(content) for _ in range(20)], seconds / 4)  # type: ignore[misc]
+            for run in (validate_metrics, MetricsData.FromString)
         )
-        point = metric.gauge.data_points.add(as_double=number * 1.5, time_unix_nano=1_750_000_000_000_000_000 + number)
-        point.attributes.add(key="node_id").value.string_value = f"node-{number % 3}"
-        if number % 2:
-            point.attributes.add(key="topic").value.string_value = f"orders-{number % 20}"
-    return data.SerializeToString()
+        found[kind] = {
+            "points_per_second": points / seconds_of(lambda chunk=chunk: decode_and_count(chunk), seconds),  # type: ignore[misc]
+            "check_us": check / 20 * 1e6,
+            "parse_us": parse / 20 * 1e6,
+            "check_to_parse": check / parse,
+        }
+    return found
 
 
-def rows_of(content: bytes) -> list[dict[str, Any]]:
-    """One dict a point, as a plain Python UDF would yield it."""
-    rows: list[dict[str, Any]] = []
-    for resource_metrics in MetricsData.FromString(content).resource_metrics:
-        resource = {pair.key: text_of(pair.value) for pair in resource_metrics.resource.attributes}
-        for scope in resource_metrics.scope_metrics:
-            for metric in scope.metrics:
-                data = getattr(metric, str(metric.WhichOneof("data")))
-                rows.extend(
-                    {
-                        "metric_name": metric.name,
-                        "time_unix_nano": point.time_unix_nano,
-                        "value": float(getattr(point, point.WhichOneof("value"))),
-                        "attributes": {pair.key: text_of(pair.value) for pair in point.attributes},
-                        "resource": resource,
-                    }
-                    for point in data.data_points
-                )
-    return rows
+def measured_in(directory: Path, seconds: float) -> Figures:
+    """The same in a process of its own, with the modules in `directory`."""
+    command = [sys.executable, __file__, "--child", "--seconds", str(seconds)]
+    environment = {**os.environ, "PYTHONPATH": str(directory), "PYTHONSAFEPATH": "1"}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    figures: Figures = json.loads(ran.stdout)
+    return figures
 
 
-def python_udf(payloads: list[bytes]) -> int:
-    """The points of all."""
-    return sum(len(rows_of(content)) for content in payloads)
-
-
-def decoded(reader: Any) -> Callable[[list[bytes]], int]:
-    """The whole of `decode` with one reader, dialects and twins included."""
-    return lambda payloads: sum(len(part.push_of) for part in decode(payloads, reader=reader))
-
-
-def rate(run: Callable[[list[bytes]], int], payloads: list[bytes], seconds: float) -> float:
-    """Points a second over about `seconds`."""
-    points = 0
-    start = time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < seconds:
-        points += run(payloads)
-    return points / elapsed
+def medians(rounds: list[Figures]) -> Figures:
+    """Of each figure."""
+    return {
+        kind: {name: round(statistics.median(each[kind][name] for each in rounds), 2) for name in figures}
+        for kind, figures in rounds[0].items()
+    }
 
 
 def main() -> None:
     """Prints the results as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=1.0, help="a way, a shape and a round")
-    seconds = parser.parse_args().seconds
-    shapes = {
-        "librdkafka": payload(10, resource_each=False, description="what it measures, in words"),
-        "flat": payload(700, resource_each=False, description=""),
-        "java": payload(700, resource_each=True, description=""),
-    }
-    ways = {"ptars": decoded(by_ptars.read), "protobuf": decoded(by_protobuf.read), "python_udf": python_udf}
-    results = {}
-    for shape, content in shapes.items():
-        payloads = [content] * max(1, MAX_CHUNK_BYTES // len(content))
-        rounds = [{way: rate(run, payloads, seconds) for way, run in ways.items()} for _ in range(ROUNDS)]
-        medians = {way: statistics.median(found[way] for found in rounds) for way in ways}
-        results[shape] = {
-            "payload_bytes": len(content),
-            "points_per_second": {way: round(value) for way, value in medians.items()},
-            "ratio_to_python_udf": {way: round(value / medians["python_udf"], 2) for way, value in medians.items()},
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="a shape and a round")
+    parser.add_argument("--of", type=Path, default=ROOT, help="an unpacked wheel in place of this checkout")
+    parser.add_argument("--against", type=Path, help="another checkout, or an unpacked wheel")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(measure(options.seconds)))
+        return
+    directories = {"here": options.of.resolve()} | ({"against": options.against.resolve()} if options.against else {})
+    rounds: dict[str, list[Figures]] = {name: [] for name in directories}
+    for _ in range(options.rounds):
+        for name, directory in directories.items():
+            rounds[name].append(measured_in(directory, options.seconds))
+    result: dict[str, Any] = {name: medians(found) for name, found in rounds.items()}
+    if options.against:
+        result["here_to_against"] = {
+            kind: round(
+                statistics.median(
+                    here[kind]["points_per_second"] / there[kind]["points_per_second"]
+                    for here, there in zip(rounds["here"], rounds["against"], strict=True)
+                ),
+                2,
+            )
+            for kind in rounds["here"][0]
         }
-    print(json.dumps(about() | {"shapes": results}, indent=2))
+    print(json.dumps(about() | result, indent=2))
 
 
 def about() -> dict[str, str]:

@@ -49,7 +49,7 @@ from rich.console import Console
 from rich.table import Table
 from support.spark_cluster import ON_LOOPBACK, cluster, shipped_code
 
-from benchmarks.fleet.bench_decode import about, rows_of
+from benchmarks.fleet.bench_decode import about
 from benchmarks.fleet.generate_landing import Size, generate
 from fleet.bronze import read_landing
 from fleet.decode.rows import POINT_ROWS
@@ -61,6 +61,7 @@ from fleet.silver import pushes
 from fleet.spark_schema import spark_schema
 from fleet.tables import catalog
 from fleet.tables.parquet_files import WriteFiles
+from telemetry.catalogue.dialects import text_of
 
 INSTANCES: Final = 1_000
 SHARES: Final = (100, 10, 1)
@@ -76,6 +77,27 @@ PR_SET_CHILD_SUBREAPER: Final = 36
 _TO_HEAP_MIB: Final = re.compile(r"Pause .*->(\d+)M\(")
 
 Rows = list[dict[str, Any]]
+
+
+def rows_of(content: bytes) -> list[dict[str, Any]]:
+    """One dict a point, as a plain Python UDF would yield it."""
+    rows: list[dict[str, Any]] = []
+    for resource_metrics in MetricsData.FromString(content).resource_metrics:
+        resource = {pair.key: text_of(pair.value) for pair in resource_metrics.resource.attributes}
+        for scope in resource_metrics.scope_metrics:
+            for metric in scope.metrics:
+                data = getattr(metric, str(metric.WhichOneof("data")))
+                rows.extend(
+                    {
+                        "metric_name": metric.name,
+                        "time_unix_nano": point.time_unix_nano,
+                        "value": float(getattr(point, point.WhichOneof("value"))),
+                        "attributes": {pair.key: text_of(pair.value) for pair in point.attributes},
+                        "resource": resource,
+                    }
+                    for point in data.data_points
+                )
+    return rows
 
 
 def zone_of(work: Path, size: Size) -> Path:

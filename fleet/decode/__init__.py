@@ -1,3 +1,3 @@
-"""From OTLP payloads to columns: `descriptor` what is read, `by_ptars` and `by_protobuf` two readers of it with the
-same result, `attributes` their text, `payloads` a batch of pushes, `stage` the step on Spark's executors.
+"""From OTLP payloads to columns: `flat` what is read, by `by_bytes` (compiled `wire`) or `by_protobuf` with the same
+result, `attributes` their text, `payloads` a batch of pushes, `stage` the step on Spark's executors.
 """

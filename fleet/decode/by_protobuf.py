@@ -1,119 +1,114 @@
-"""The slow reader: protobuf's own classes and Python loops. For what `ptars` refuses, and where it is missing."""
+"""The slow reader: OpenTelemetry's classes and Python loops, for what `wire` leaves and where it is not compiled."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-from fleet.decode.arrow import pa
-from fleet.decode.descriptor import KINDS, NUMBER_KINDS, metrics_data_class
-from fleet.decode.distribution import DISTRIBUTIONS_TYPE, of_message
-from fleet.decode.flat import FlatPoints, Payloads, bytes_of
-from fleet.errors import PayloadError
+from fleet.decode.attributes import DistinctMaps
+from fleet.decode.flat import KINDS, NUMBER_KINDS, FlatPoints, distribution_columns
 
-_NO_RECORDED_VALUE = 1
-_ATTRIBUTES = pa.list_(pa.binary())
+_NO_RECORDED_VALUE = 1  # bit of a data point's `flags` (OTLP, DataPointFlags)
+_NOT_A_SUM = 2
 
 
-def parse(payload: bytes) -> Any:
-    """The parsed payload.
-
-    Raises:
-        PayloadError: it is no well-formed `MetricsData`.
-    """
-    try:
-        return metrics_data_class().FromString(payload)
-    except DecodeError as error:
-        raise PayloadError(f"malformed OTLP MetricsData: {_detail(error)}") from error
-
-
-def _detail(error: DecodeError) -> str:
-    """What was wrong, without the name of the class, which is ours."""
-    return str(error).rsplit("': ", 1)[-1]
-
-
-@dataclass(slots=True)
-class _Columns:
-    """Lists that become the columns of `FlatPoints`; a row is appended to all lists of its block at once."""
-
-    points: list[tuple[Any, ...]] = field(default_factory=list)
-    metrics: list[tuple[Any, ...]] = field(default_factory=list)
-    resources: list[tuple[int, bytes]] = field(default_factory=list)
-
-
-def read(payloads: Payloads) -> FlatPoints:
-    """Reads a batch of serialised `MetricsData`, to the same columns as `by_ptars.read`.
-
-    Raises:
-        PayloadError: one of the payloads is malformed.
-    """
+def read(payloads: Sequence[bytes]) -> tuple[FlatPoints, dict[int, str]]:
+    """Reads serialised `MetricsData`; what protobuf's parser refuses is left, with the parser's reason."""
     columns = _Columns()
-    for push, payload in enumerate(bytes_of(payloads)):
-        for resource_metrics in parse(payload).resource_metrics:
-            columns.resources.append((push, b"".join(resource_metrics.resource)))
-            _read_scopes(columns, resource_metrics)
-    return _flat_points(columns)
-
-
-def _read_scopes(columns: _Columns, resource_metrics: Any) -> None:
-    resource = len(columns.resources) - 1
-    for scope_metrics in resource_metrics.scope_metrics:
-        scope_name = scope_metrics.scope.name if scope_metrics.HasField("scope") else None
-        for metric in scope_metrics.metrics:
-            kind = metric.WhichOneof("data")
-            data = getattr(metric, kind) if kind else None
-            temporality = getattr(data, "aggregation_temporality", None)
-            monotonic = getattr(data, "is_monotonic", None)
-            columns.metrics.append((resource, metric.name, metric.unit, scope_name, temporality, monotonic))
-            if kind:
-                columns.points.extend(_points(len(columns.metrics) - 1, kind, data))
-
-
-def _points(metric: int, kind: str, data: Any) -> Iterator[tuple[Any, ...]]:
-    number = KINDS.index(kind)
-    for point in data.data_points:
-        if kind in NUMBER_KINDS:
-            numbers: tuple[Any, ...] = (_value(point), None, None, None)
+    reasons: dict[int, str] = {}
+    for index, payload in enumerate(payloads):
+        try:
+            data = MetricsData.FromString(payload)
+        except DecodeError as error:
+            reasons[index] = f"malformed OTLP MetricsData: {str(error).rsplit(': ', 1)[-1]}"
         else:
-            total = point.sum if kind == "summary" or point.HasField("sum") else None
-            numbers = (None, point.count, total, of_message(kind, point))
-        times = (point.start_time_unix_nano, point.time_unix_nano)
-        yield (metric, number, *times, *numbers, list(point.attributes))
+            columns.read_payload(index - len(reasons), data)
+    return columns.flat_points(), reasons
 
 
-def _value(point: Any) -> float | None:
-    member = point.WhichOneof("value")
-    if member is None or point.flags & _NO_RECORDED_VALUE:
-        return None
-    return float(getattr(point, member))
+class _Columns:
+    """The columns of `FlatPoints`, in arrays: a tuple for each point would keep the garbage collector busy."""
 
+    def __init__(self) -> None:
+        self._start_time, self._time = array("Q"), array("Q")
+        self._value, self._has_value = array("d"), array("b")
+        self._metric_of, self._set_number = array("q"), array("q")
+        self._distributions: list[tuple[int, int, Any]] = []
+        self._resource_of, self._name, self._unit, self._scope = array("q"), array("q"), array("q"), array("q")
+        self._kind, self._temporality, self._is_monotonic = array("b"), array("b"), array("b")
+        self._push_of, self._resource_number = array("q"), array("q")
+        self._sets, self._resources = DistinctMaps(), DistinctMaps()
+        self._texts: dict[str, int] = {}
 
-def _flat_points(columns: _Columns) -> FlatPoints:
-    metric_of, kind, start, time, value, count, total, distribution, attributes = _transpose(columns.points, 9)
-    resource_of, name, unit, scope_name, temporality, monotonic = _transpose(columns.metrics, 6)
-    push_of, resource = _transpose(columns.resources, 2)
-    return FlatPoints(
-        metric_of=np.array(metric_of, dtype=np.int64),
-        kind=np.array(kind, dtype=np.int8),
-        start_time_unix_nano=pa.array(start, pa.uint64()),
-        time_unix_nano=pa.array(time, pa.uint64()),
-        value=pa.array(value, pa.float64()),
-        count=pa.array(count, pa.uint64()),
-        sum=pa.array(total, pa.float64()),
-        distribution=pa.array(distribution, DISTRIBUTIONS_TYPE),
-        attributes=pa.array(attributes, _ATTRIBUTES),
-        resource_of=np.array(resource_of, dtype=np.int64),
-        name=pa.array(name, pa.string()),
-        unit=pa.array(unit, pa.string()),
-        scope_name=pa.array(scope_name, pa.string()),
-        temporality=pa.array(temporality, pa.int32()),
-        is_monotonic=pa.array(monotonic, pa.bool_()),
-        push_of=np.array(push_of, dtype=np.int64),
-        resource=pa.array(resource, pa.binary()),
-    )
+    def read_payload(self, push: int, data: MetricsData) -> None:
+        """Appends what a payload has."""
+        for resource_metrics in data.resource_metrics:
+            for scope_metrics in resource_metrics.scope_metrics:
+                scope = self._text(scope_metrics.scope.name)
+                for metric in scope_metrics.metrics:
+                    self._read_metric(scope, metric)
+            self._push_of.append(push)
+            self._resource_number.append(self._resources.number_of(resource_metrics.resource.attributes))
 
+    def _text(self, text: str) -> int:
+        return self._texts.setdefault(text, len(self._texts))
 
-def _transpose(rows: list[Any], width: int) -> list[tuple[Any, ...]]:
-    return list(zip(*rows, strict=True)) if rows else [()] * width
+    def _read_metric(self, scope: int, metric: Metric) -> None:
+        kind = metric.WhichOneof("data")
+        data: Any = getattr(metric, kind) if kind else None
+        temporality = getattr(data, "aggregation_temporality", 0)
+        if kind in NUMBER_KINDS:
+            for point in data.data_points:
+                self._add_number(point)
+        elif kind:
+            for point in data.data_points:
+                self._distributions.append((len(self._metric_of), KINDS.index(kind), point))
+                self._add_point(point, None)
+        self._resource_of.append(len(self._push_of))
+        self._name.append(self._text(metric.name))
+        self._unit.append(self._text(metric.unit))
+        self._scope.append(scope)
+        self._kind.append(KINDS.index(kind) if kind else -1)
+        self._temporality.append(temporality if temporality in (1, 2) else 0)
+        self._is_monotonic.append(getattr(data, "is_monotonic", _NOT_A_SUM))
+
+    def _add_number(self, point: Any) -> None:
+        member = point.WhichOneof("value")
+        is_given = member is not None and not point.flags & _NO_RECORDED_VALUE
+        self._add_point(point, getattr(point, member) if is_given else None)
+
+    def _add_point(self, point: Any, value: float | None) -> None:
+        self._metric_of.append(len(self._kind))
+        self._start_time.append(point.start_time_unix_nano)
+        self._time.append(point.time_unix_nano)
+        self._value.append(value or 0.0)
+        self._has_value.append(value is not None)
+        self._set_number.append(self._sets.number_of(point.attributes))
+
+    def flat_points(self) -> FlatPoints:
+        """All that was read."""
+        return FlatPoints(
+            metric_of=np.array(self._metric_of),
+            start_time_unix_nano=np.array(self._start_time),
+            time_unix_nano=np.array(self._time),
+            value=np.array(self._value),
+            has_value=np.array(self._has_value).astype(np.bool_),
+            **distribution_columns(len(self._metric_of), self._distributions),
+            set_number=np.array(self._set_number),
+            sets=self._sets.maps,
+            resource_of=np.array(self._resource_of),
+            kind=np.array(self._kind),
+            name_number=np.array(self._name),
+            unit_number=np.array(self._unit),
+            texts=list(self._texts),
+            scope_number=np.array(self._scope),
+            scope_names=list(self._texts),
+            temporality=np.array(self._temporality),
+            is_monotonic=np.array(self._is_monotonic),
+            push_of=np.array(self._push_of),
+            resource_number=np.array(self._resource_number),
+            resources=self._resources.maps,
+        )

@@ -4,26 +4,26 @@ Nothing here knows of Spark.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fleet.decode import by_protobuf, by_ptars
+from fleet.decode import by_protobuf
 from fleet.decode.arrow import Array, pa, pc
-from fleet.decode.attributes import TEXT_MAP_TYPE, TextMap, distinct_lists, key_values_to_map, resource_to_map
-from fleet.decode.descriptor import KINDS
-from fleet.decode.distribution import int64, none_if_nan
-from fleet.decode.flat import FlatPoints, Indices, Payloads, RefusedError, arrow_of, bytes_of
-from fleet.dialects import Sender, identity_of, sender_of
-from fleet.errors import PayloadError
+from fleet.decode.attributes import TEXT_MAP_TYPE, TextMap
+from fleet.decode.flat import KINDS, FlatPoints, Indices, Payloads, Reader, bytes_of
+from fleet.dialects import Identity, Sender, identity_of, sender_of
 from telemetry.catalogue.dialects import twin_families
 from telemetry.catalogue.standard_metrics import ROLE_PREFIXES
+from telemetry.otlp import IS_COMPILED
 
 _NOBODY: Final = Sender()
 _FIBONACCI_HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
+_NOT_A_SUM: Final = 2  # flat.is_monotonic
+_KINDS = pa.array(KINDS, pa.string())
 _TEMPORALITIES = pa.array([None, "delta", "cumulative"], pa.string())
 _IDENTITY_TYPES = {
     "node_id": pa.int32(),
@@ -64,10 +64,16 @@ class CountedPayloads:
     reasons: dict[int, str]
 
 
-Reader = Callable[[Payloads], FlatPoints]
 _Both: TypeAlias = tuple[DecodedPayloads, CountedPayloads]
 _Part = TypeVar("_Part", DecodedPayloads, CountedPayloads, _Both)
 _Interpret = Callable[[FlatPoints, Indices], _Part]
+
+if IS_COMPILED:
+    from fleet.decode import by_bytes
+
+    _FIRST: Reader = by_bytes.read
+else:
+    _FIRST = by_protobuf.read
 
 
 def decode(
@@ -78,12 +84,12 @@ def decode(
     Args:
         payloads: serialised `MetricsData`; an empty one is a heartbeat. Cheapest as an Arrow array.
         metric_names: keep only the points of these metrics; None keeps all.
-        reader: the first reader to try; by default `ptars` where it is there.
+        reader: the first reader to try; by default the compiled one where there is one.
 
     Returns:
         One part, or several when a batch had to be divided; indices count over all of `payloads`.
     """
-    parts, reasons = _read(payloads, reader, lambda flat, indices: _interpret(_batch_of(flat), indices, metric_names))
+    parts, reasons = _read(payloads, reader, lambda flat, indices: _interpret(flat, indices, metric_names))
     if reasons:
         parts.append(_none_decoded(reasons))
     return parts
@@ -91,7 +97,7 @@ def decode(
 
 def count(payloads: Payloads, *, reader: Reader | None = None) -> list[CountedPayloads]:
     """Counts the data points of payloads, and sets the same ones aside as `decode`. Arguments and result as there."""
-    parts, reasons = _read(payloads, reader, lambda flat, indices: _count(_batch_of(flat), indices))
+    parts, reasons = _read(payloads, reader, _count)
     if reasons:
         parts.append(_none_counted(reasons))
     return parts
@@ -106,8 +112,7 @@ def decode_and_count(payloads: Payloads, *, reader: Reader | None = None) -> lis
 
 
 def _both(flat: FlatPoints, indices: Indices) -> _Both:
-    batch = _batch_of(flat)
-    return _interpret(batch, indices, None), _count(batch, indices)
+    return _interpret(flat, indices, None), _count(flat, indices)
 
 
 def _none_decoded(reasons: dict[int, str]) -> DecodedPayloads:
@@ -124,132 +129,40 @@ def _read(
     payloads: Payloads, reader: Reader | None, interpret: _Interpret[_Part]
 ) -> tuple[list[_Part], dict[int, str]]:
     """What `interpret` makes of the payloads, and the reasons of those that no reader takes."""
-    first = reader or (by_ptars.read if by_ptars.is_available() else by_protobuf.read)
-    indices = np.arange(len(payloads), dtype=np.int64)
-    array = arrow_of(payloads)
-    parts: list[_Part] = []
-    reasons: dict[int, str] = {}
-    if first is by_ptars.read:
-        reasons = _malformed(bytes_of(payloads))
-    if reasons:
-        indices = np.delete(indices, list(reasons))
-        array = array.take(pa.array(indices))
-    _read_span(array, indices, first, interpret, parts, reasons)
-    return parts, reasons
+    data = bytes_of(payloads)
+    flat, left = (reader or _FIRST)(data)
+    _, reasons = by_protobuf.read([data[index] for index in left])
+    if len(reasons) == len(left):
+        reasons = dict(zip(left, reasons.values(), strict=True))
+    else:  # Protobuf takes some of them. One reader for all keeps the points in the order of the payloads.
+        flat, reasons = by_protobuf.read(data)
+    indices = np.delete(np.arange(len(data), dtype=np.int64), list(reasons))
+    return [interpret(flat, indices)], reasons
 
 
-def _malformed(payloads: Sequence[bytes]) -> dict[int, str]:
-    """What protobuf's own classes refuse. `ptars` takes some of it (tags of more than 32 bits), and reads nonsense."""
-    reasons: dict[int, str] = {}
-    for index, payload in enumerate(payloads):
-        try:
-            by_protobuf.parse(payload)
-        except PayloadError as error:
-            reasons[index] = str(error)
-    return reasons
-
-
-def _read_span(
-    payloads: Array,
-    indices: Indices,
-    reader: Reader,
-    interpret: _Interpret[_Part],
-    parts: list[_Part],
-    reasons: dict[int, str],
-) -> None:
-    """Halves what `reader` refuses until the refused payload is alone, which protobuf's own classes then judge."""
-    try:
-        parts.append(interpret(reader(payloads), indices))
-        return
-    except (RefusedError, PayloadError):
-        pass
-    if len(payloads) == 1:
-        try:
-            parts.append(interpret(by_protobuf.read(payloads), indices))
-        except PayloadError as error:
-            reasons[int(indices[0])] = str(error)
-        return
-    middle = len(payloads) // 2
-    _read_span(payloads[:middle], indices[:middle], reader, interpret, parts, reasons)
-    _read_span(payloads[middle:], indices[middle:], reader, interpret, parts, reasons)
-
-
-@dataclass(slots=True)
-class _Maps:
-    """The distinct maps of a batch, and why some could not be decoded."""
-
-    maps: list[TextMap] = field(default_factory=list)
-    reasons: dict[int, str] = field(default_factory=dict)
-
-    def add(self, make: Callable[[], TextMap]) -> None:
-        try:
-            self.maps.append(make())
-        except PayloadError as error:
-            self.reasons[len(self.maps)] = str(error)
-            self.maps.append({})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Batch:
-    """Points in an order of their own, and their distinct maps.
-
-    `rows` names for each point its entry in the columns of `flat`; the other arrays of the first block have an entry a
-    point too. `resource_number_of` has one a ResourceMetrics, `senders` one a distinct resource.
-    """
-
-    rows: Indices
-    metric_of: Indices
-    kind: npt.NDArray[np.int8]
-    push_of: Indices
-    set_of: Indices
-
-    flat: FlatPoints
-    sets: _Maps
-    resource_number_of: Indices
-    resources: _Maps
-    senders: list[Sender]
-
-
-def _batch_of(flat: FlatPoints) -> _Batch:
-    """The points in the order of the payloads."""
-    rows = np.argsort(flat.metric_of, kind="stable")
-    metric_of = flat.metric_of[rows]
-    set_of, sets = _attribute_sets(flat)
-    resource_number_of, resources = _resources(flat)
-    return _Batch(
-        rows=rows,
-        metric_of=metric_of,
-        kind=flat.kind[rows],
-        push_of=flat.push_of[flat.resource_of[metric_of]],
-        set_of=set_of[rows],
-        flat=flat,
-        sets=sets,
-        resource_number_of=resource_number_of,
-        resources=resources,
-        senders=[sender_of(resource) for resource in resources.maps],
-    )
-
-
-def _count(batch: _Batch, indices: Indices) -> CountedPayloads:
-    reasons = _reasons(batch)
-    good = np.setdiff1d(np.arange(len(indices)), list(reasons))
-    senders, roles = _first_senders(batch), _roles(batch.flat)
+def _count(flat: FlatPoints, indices: Indices) -> CountedPayloads:
+    senders, roles = _first_senders(flat), _roles(flat)
     return CountedPayloads(
-        payloads=indices[good],
-        points=np.bincount(batch.push_of, minlength=len(indices))[good],
-        senders=[_with_role(senders.get(push), roles.get(push)) for push in good.tolist()],
-        reasons={int(indices[push]): reason for push, reason in reasons.items()},
+        payloads=indices,
+        points=np.bincount(_push_of_points(flat), minlength=len(indices)),
+        senders=[_with_role(senders.get(push), roles.get(push)) for push in range(len(indices))],
+        reasons={},
     )
 
 
-def _first_senders(batch: _Batch) -> dict[int, Sender]:
+def _push_of_points(flat: FlatPoints) -> Indices:
+    return flat.push_of[flat.resource_of[flat.metric_of]]
+
+
+def _first_senders(flat: FlatPoints) -> dict[int, Sender]:
     """By push: what the first of its resources says that says anything of its sender."""
-    says_more = np.array([sender != _NOBODY for sender in batch.senders], dtype=np.bool_)
-    telling = np.flatnonzero(says_more[batch.resource_number_of])
-    pushes = batch.flat.push_of[telling]
+    senders = [sender_of(resource) for resource in flat.resources]
+    says_more = np.array([sender != _NOBODY for sender in senders], dtype=np.bool_)
+    telling = np.flatnonzero(says_more[flat.resource_number])
+    pushes = flat.push_of[telling]
     first = np.flatnonzero(np.diff(pushes, prepend=-1))
-    numbers = batch.resource_number_of[telling[first]].tolist()
-    return {push: batch.senders[number] for push, number in zip(pushes[first].tolist(), numbers, strict=True)}
+    numbers = flat.resource_number[telling[first]].tolist()
+    return {push: senders[number] for push, number in zip(pushes[first].tolist(), numbers, strict=True)}
 
 
 def _roles(flat: FlatPoints) -> dict[int, str]:
@@ -257,8 +170,8 @@ def _roles(flat: FlatPoints) -> dict[int, str]:
     roles: dict[int, str] = {}
     push_of = flat.push_of[flat.resource_of]
     for role, prefix in ROLE_PREFIXES.items():
-        has_prefix = pc.starts_with(flat.name, prefix).to_numpy(zero_copy_only=False)
-        roles.update(dict.fromkeys(np.unique(push_of[has_prefix]).tolist(), role))
+        has_prefix = np.array([text.startswith(prefix) for text in flat.texts], dtype=np.bool_)
+        roles.update(dict.fromkeys(np.unique(push_of[has_prefix[flat.name_number]]).tolist(), role))
     return roles
 
 
@@ -266,43 +179,37 @@ def _with_role(sender: Sender | None, role: str | None) -> Sender | None:
     return sender if role is None else replace(sender or _NOBODY, role=role)
 
 
-def _interpret(batch: _Batch, indices: Indices, names: Collection[str] | None) -> DecodedPayloads:
+def _interpret(flat: FlatPoints, indices: Indices, names: Collection[str] | None) -> DecodedPayloads:
     """The points of metrics with these `names` (None: of all)."""
-    reasons = _reasons(batch)
-    numbers = _numbers(batch)
-    kept = _kept(batch, reasons, names)
-    if kept is not None:
-        batch = _select(batch, kept)
-        numbers = {name: column[kept] for name, column in numbers.items()}
+    kept = _kept(flat, names)
+    push_of = _push_of_points(flat)
+    numbers = {name: pa.array(column[kept]) for name, column in _numbers(flat, push_of).items()}
     return DecodedPayloads(
-        push_of=indices[batch.push_of],
-        set_of=batch.set_of,
-        sets=batch.sets.maps,
-        columns=_columns(batch) | {name: pa.array(column) for name, column in numbers.items()},
-        reasons={int(indices[push]): reason for push, reason in reasons.items()},
+        push_of=indices[push_of[kept]],
+        set_of=flat.set_number[kept],
+        sets=flat.sets,
+        columns=_metric_columns(flat, kept) | _point_columns(flat, kept) | _map_columns(flat, kept) | numbers,
+        reasons={},
     )
 
 
-def _numbers(batch: _Batch) -> dict[str, npt.NDArray[Any]]:
+def _kept(flat: FlatPoints, names: Collection[str] | None) -> Indices | slice:
+    """Which points stay."""
+    if names is None:
+        return slice(None)
+    is_named = np.array([text in names for text in flat.texts], dtype=np.bool_)
+    return np.flatnonzero(is_named[flat.name_number[flat.metric_of]])
+
+
+def _numbers(flat: FlatPoints, push_of: Indices) -> dict[str, npt.NDArray[Any]]:
     """What a point's place among all points of its push says."""
-    push_and_name = _push_and_name(batch)
+    # One number a point, equal for points of one push and metric name.
+    push_and_name = push_of * len(flat.texts) + flat.name_number[flat.metric_of]
     return {
-        "point_index": _index_within(batch.push_of).astype(np.int32),
-        "twin": _twins(batch, push_and_name),
-        "occurrence": _occurrences(batch, push_and_name).astype(np.int32),
+        "point_index": _index_within(push_of).astype(np.int32),
+        "twin": _twins(flat, push_and_name),
+        "occurrence": _occurrences(flat, push_and_name).astype(np.int32),
     }
-
-
-def _select(batch: _Batch, kept: Indices) -> _Batch:
-    """The batch with only some of its points."""
-    return replace(
-        batch,
-        rows=batch.rows[kept],
-        metric_of=batch.metric_of[kept],
-        kind=batch.kind[kept],
-        push_of=batch.push_of[kept],
-        set_of=batch.set_of[kept],
-    )
 
 
 def _index_within(push_of: Indices) -> Indices:
@@ -312,93 +219,66 @@ def _index_within(push_of: Indices) -> Indices:
     return everywhere - np.maximum.accumulate(np.where(is_first, everywhere, 0))
 
 
-def _attribute_sets(flat: FlatPoints) -> tuple[Indices, _Maps]:
-    set_of, lists = distinct_lists(flat.attributes)
-    known: dict[bytes, tuple[str, str | None]] = {}
-    sets = _Maps()
-    for items in lists:
-        sets.add(partial(key_values_to_map, items, known))
-    return set_of, sets
-
-
-def _resources(flat: FlatPoints) -> tuple[Indices, _Maps]:
-    encoded = flat.resource.dictionary_encode()
-    resources = _Maps()
-    for serialised in encoded.dictionary.to_pylist():
-        resources.add(partial(resource_to_map, serialised))
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), resources
-
-
-def _reasons(batch: _Batch) -> dict[int, str]:
-    """Pushes that use a map which could not be decoded."""
-    reasons: dict[int, str] = {}
-    for number, reason in batch.sets.reasons.items():
-        reasons.update(dict.fromkeys(batch.push_of[batch.set_of == number].tolist(), reason))
-    for number, reason in batch.resources.reasons.items():
-        reasons.update(dict.fromkeys(batch.flat.push_of[batch.resource_number_of == number].tolist(), reason))
-    return reasons
-
-
-def _kept(batch: _Batch, reasons: dict[int, str], names: Collection[str] | None) -> Indices | None:
-    """Indices of the points that stay; None for all."""
-    if not reasons and names is None:
-        return None
-    keep: npt.NDArray[np.bool_] = ~np.isin(batch.push_of, list(reasons))
-    if names is not None:
-        named = pc.is_in(batch.flat.name, value_set=pa.array(sorted(names), pa.string()))
-        keep &= named.to_numpy(zero_copy_only=False)[batch.metric_of]
-    return np.flatnonzero(keep)
-
-
-class _Taken:
-    """Takes one and the same rows of arrays, and leaves out the work where it changes nothing."""
-
-    def __init__(self, rows: Indices) -> None:
-        self._rows = pa.array(rows)
-        self._is_in_order = bool((rows == np.arange(len(rows))).all())
-
-    def of(self, array: Array) -> Array:
-        """These rows of `array`."""
-        if array.null_count == len(array):
-            return pa.nulls(len(self._rows), array.type)
-        return array if self._is_in_order and len(array) == len(self._rows) else array.take(self._rows)
-
-
-def _columns(batch: _Batch) -> dict[str, Array]:
-    flat = batch.flat
-    point = _Taken(batch.rows)
-    metric = _Taken(batch.metric_of)
+def _metric_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
+    metric_of = flat.metric_of[kept]
+    is_monotonic = flat.is_monotonic[metric_of]
+    units = pa.array([text or None for text in flat.texts], pa.string())
+    scope_names = pa.array([name or None for name in flat.scope_names], pa.string())
     return {
-        "scope_name": metric.of(_none_if_empty(flat.scope_name)),
-        "metric_name": metric.of(flat.name),
-        "metric_type": pa.array(KINDS).take(pa.array(batch.kind)),
-        "temporality": metric.of(_temporality(flat.temporality)),
-        "is_monotonic": metric.of(flat.is_monotonic),
-        "unit": metric.of(_none_if_empty(flat.unit)),
-        "start_time_unix_nano": _nanos(point.of(flat.start_time_unix_nano)),
-        "time_unix_nano": _nanos(point.of(flat.time_unix_nano)),
-        "value": none_if_nan(point.of(flat.value)),
-        "count": int64(point.of(flat.count)),
-        "sum": none_if_nan(point.of(flat.sum)),
-        "distribution": point.of(flat.distribution),
-    } | _map_columns(batch)
-
-
-def _map_columns(batch: _Batch) -> dict[str, Array]:
-    """`resource`, `attributes` and what `fleet.dialects` reads of them; a group is looked for in the resource too."""
-    resource = _Taken(batch.resource_number_of[batch.flat.resource_of[batch.metric_of]])
-    attribute_set = _Taken(batch.set_of)
-    columns = {
-        "resource": resource.of(pa.array(batch.resources.maps, TEXT_MAP_TYPE)),
-        "attributes": attribute_set.of(pa.array(batch.sets.maps, TEXT_MAP_TYPE)),
+        "scope_name": _take(scope_names, flat.scope_number[metric_of]),
+        "metric_name": _take(pa.array(flat.texts, pa.string()), flat.name_number[metric_of]),
+        "metric_type": _take(_KINDS, flat.kind[metric_of]),
+        "temporality": _take(_TEMPORALITIES, flat.temporality[metric_of]),
+        "is_monotonic": _unless(is_monotonic == _NOT_A_SUM, is_monotonic == 1),
+        "unit": _take(units, flat.unit_number[metric_of]),
     }
-    own = [identity_of(attributes) for attributes in batch.sets.maps]
+
+
+def _point_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
+    columns = {"count": flat.count, "sum": flat.sum, "distribution": flat.distribution}
+    if not isinstance(kept, slice):
+        columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
+    value = flat.value[kept]
+    return columns | {
+        "start_time_unix_nano": _nanos(flat.start_time_unix_nano[kept]),
+        "time_unix_nano": _nanos(flat.time_unix_nano[kept]),
+        "value": _unless(~flat.has_value[kept] | np.isnan(value), value),
+    }
+
+
+def _map_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
+    """`resource`, `attributes` and what `fleet.dialects` reads of them; a group is looked for in the resource too."""
+    resource = flat.resource_number[flat.resource_of[flat.metric_of[kept]]]
+    set_number = flat.set_number[kept]
+    columns = {
+        "resource": _take(pa.array(flat.resources, TEXT_MAP_TYPE), resource),
+        "attributes": _take(pa.array(flat.sets, TEXT_MAP_TYPE), set_number),
+    }
+    own = [_identity_of(tuple(attributes.items())) for attributes in flat.sets]
     for name, type_ in _IDENTITY_TYPES.items():
-        columns[name] = attribute_set.of(pa.array([getattr(identity, name) for identity in own], type_))
+        columns[name] = _take(pa.array([getattr(identity, name) for identity in own], type_), set_number)
+    senders = [sender_of(attributes) for attributes in flat.resources]
     for name in ("group_id", "group_member_id"):
-        inherited = pa.array([getattr(sender, name) for sender in batch.senders], pa.string())
-        columns[name] = _coalesce(columns[name], resource.of(inherited))
+        inherited = pa.array([getattr(sender, name) for sender in senders], pa.string())
+        columns[name] = _coalesce(columns[name], _take(inherited, resource))
     return columns
+
+
+def _take(values: Array, numbers: npt.NDArray[Any]) -> Array:
+    if values.null_count == len(values):
+        return pa.nulls(len(numbers), values.type)
+    return values.take(pa.array(numbers))
+
+
+def _unless(is_null: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> Array:
+    """The values, null where it says so."""
+    return pa.array(values, mask=is_null)
+
+
+@lru_cache(8_192)
+def _identity_of(attributes: tuple[tuple[str, str | None], ...]) -> Identity:
+    """Kept, since clients repeat their attributes from push to push, and it takes 4 us."""
+    return identity_of(dict(attributes))
 
 
 def _coalesce(first: Array, second: Array) -> Array:
@@ -407,14 +287,14 @@ def _coalesce(first: Array, second: Array) -> Array:
     return first if second.null_count == len(second) else pc.coalesce(first, second)
 
 
-def _twins(batch: _Batch, push_and_name: Indices) -> npt.NDArray[np.bool_]:
+def _twins(flat: FlatPoints, push_and_name: Indices) -> npt.NDArray[np.bool_]:
     """True for a point with an underscored topic whose dotted original is in the same push, under the same name."""
-    twins = np.zeros(len(batch.set_of), dtype=np.bool_)
-    dotted, plain = twin_families(batch.sets.maps)
+    twins = np.zeros(len(push_and_name), dtype=np.bool_)
+    dotted, plain = twin_families(flat.sets)
     if not dotted or not len(twins):
         return twins
-    original_family = _in_family(batch.set_of, dotted, len(batch.sets.maps))
-    plain_family = _in_family(batch.set_of, plain, len(batch.sets.maps))
+    original_family = _in_family(flat.set_number, dotted, len(flat.sets))
+    plain_family = _in_family(flat.set_number, plain, len(flat.sets))
     push_and_name = push_and_name * (max(dotted.values()) + 1)
     original = np.flatnonzero(original_family >= 0)
     candidate = np.flatnonzero(plain_family >= 0)
@@ -424,18 +304,10 @@ def _twins(batch: _Batch, push_and_name: Indices) -> npt.NDArray[np.bool_]:
     return twins
 
 
-def _push_and_name(batch: _Batch) -> Indices:
-    """One number a point, equal for points of one push and metric name."""
-    encoded = batch.flat.name.dictionary_encode()
-    name_of = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    numbers: Indices = batch.push_of * len(encoded.dictionary) + name_of[batch.metric_of]
-    return numbers
-
-
-def _occurrences(batch: _Batch, push_and_name: Indices) -> Indices:
+def _occurrences(flat: FlatPoints, push_and_name: Indices) -> Indices:
     """0 for a point, 1, 2, ... for those after it with the same push, metric name and attributes."""
     # The distinct ones of a chunk's few million bytes: far from overflow.
-    series = push_and_name * len(batch.sets.maps) + batch.set_of
+    series = push_and_name * len(flat.sets) + flat.set_number
     repeated = _perhaps_repeated(series)
     order = repeated[np.argsort(series[repeated], kind="stable")]
     occurrences = np.zeros(len(series), np.int64)
@@ -457,18 +329,7 @@ def _in_family(set_of: Indices, families: dict[int, int], sets: int) -> Indices:
     return family_of_set[set_of]
 
 
-def _none_if_empty(texts: Array) -> Array:
-    return texts if texts.null_count == len(texts) else pc.if_else(pc.equal(texts, ""), None, texts)
-
-
-def _temporality(numbers: Array) -> Array:
-    """`delta` or `cumulative`; null for anything else."""
-    if numbers.null_count == len(numbers):
-        return pa.nulls(len(numbers), pa.string())
-    known = pc.if_else(pc.and_(pc.greater_equal(numbers, 0), pc.less_equal(numbers, 2)), numbers, 0)
-    return _TEMPORALITIES.take(pc.fill_null(known, 0))
-
-
-def _nanos(times: Array) -> Array:
-    """Null for 0, which is OTLP's "unknown"."""
-    return int64(pc.if_else(pc.equal(times, pa.scalar(0, pa.uint64())), None, times))
+def _nanos(times: npt.NDArray[np.uint64]) -> Array:
+    """Null for 0, which is OTLP's "unknown", and for what no signed 64-bit number holds."""
+    signed = times.view(np.int64)
+    return _unless(signed <= 0, signed)

@@ -29,7 +29,6 @@ MAX_DEPTH: Final = 100
 """Nesting limit of protobuf's own parsers."""
 
 _MAX_LENGTH_BYTES: Final = 5
-_MAX_LENGTH: Final = 0x7FFFFFFF
 _MAX_VARINT_BYTES: Final = 10
 _HIGH_BITS: Final = -0x7F7F7F7F7F7F7F80
 """The highest bit of each of eight bytes: all 0 in ASCII."""
@@ -48,8 +47,33 @@ def is_well_formed(data: bytes, table: bytes, message: int = 0, depth: int = MAX
         True if protobuf's parser takes `data`. False if not, and for two forms that OTLP's clients do not send: groups,
         and field numbers above 15. Protobuf's parser has the verdict then, and the text of the error.
     """
+    return is_part(data, 0, len(data), table, message << 7, depth)
+
+
+def is_part(data: bytes, start: i64, end: i64, table: bytes, row: i64, depth: i64) -> bool:
+    """The same for some fields of a message, whose row in `table` begins at `row`."""
     high_bits: i64 = _HIGH_BITS
-    return _is_message(data, 0, len(data), message << 7, depth, table, high_bits)
+    return _is_message(data, start, end, row, depth, table, high_bits)
+
+
+def is_text(data: bytes, start: i64, end: i64) -> bool:
+    """True for UTF-8."""
+    high_bits: i64 = _HIGH_BITS
+    return _is_utf8(data, start, end, high_bits)
+
+
+def field_end(data: bytes, at: i64, end: i64, table: bytes, row: i64) -> i64:
+    """The position after a field that begins at `at`, whose content is not checked; -1 if it is not taken."""
+    tag: i64 = data[at]
+    if tag >= 0x80:
+        return -1
+    action: i64 = table[row + tag]
+    if action >= BYTES:
+        size, at = read_length(data, at + 1, end)
+        return at + size
+    if action == UNDECIDED:
+        return -1
+    return skip_scalar(data, at + 1, end, action)
 
 
 def _is_message(data: bytes, at: i64, end: i64, row: i64, depth: i64, table: bytes, high_bits: i64) -> bool:  # noqa: C901  # a call for each field would double the time
@@ -65,7 +89,7 @@ def _is_message(data: bytes, at: i64, end: i64, row: i64, depth: i64, table: byt
             size: i64 = data[at]
             at += 1
             if size >= 0x80:
-                size, at = read_length(data, at - 1, end)
+                size, at = read_varint(data, at - 1, end, _MAX_LENGTH_BYTES)
                 if at < 0:
                     return False
             stop: i64 = at + size
@@ -99,9 +123,14 @@ def _is_message(data: bytes, at: i64, end: i64, row: i64, depth: i64, table: byt
 
 
 def read_length(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
-    """The length at `at`, and the position after it, which is -1 if no length that protobuf takes is there."""
-    size, at = read_varint(data, at, end, _MAX_LENGTH_BYTES)
-    if size > _MAX_LENGTH:
+    """The length at `at`, and the position after it, which is -1 if what has this length would not end before `end`."""
+    if at >= end:
+        return 0, -1
+    size: i64 = data[at]
+    at += 1
+    if size >= 0x80:
+        size, at = read_varint(data, at - 1, end, _MAX_LENGTH_BYTES)
+    if at < 0 or size > end - at:
         return 0, -1
     return size, at
 

@@ -19,6 +19,7 @@ _PACKED_VARINT: Final = {
     FieldDescriptor.TYPE_UINT64,
 }
 _OF_WIRE_TYPE: Final = {0: check.VARINT, 1: check.FIXED64, 2: check.BYTES, 5: check.FIXED32}
+ROW_BYTES: Final = 128
 _MAX_MESSAGES: Final = 256 - check.MESSAGE
 
 
@@ -27,15 +28,26 @@ def table_of(root: Descriptor) -> bytes:
 
     A tag of two bytes (field number 16 and above) is not in the table.
     """
+    messages = _messages(root)
+    return b"".join(_row(message, messages) for message in messages)
+
+
+def row_of(message: Descriptor) -> int:
+    """The position of a message type's row in `METRICS_DATA`."""
+    return ROW_BYTES * _messages(MetricsData.DESCRIPTOR).index(message)
+
+
+def _messages(root: Descriptor) -> list[Descriptor]:
+    """`root` and all message types in it."""
     messages = [root]
     for message in messages:  # which grows meanwhile
         found = [field.message_type for field in message.fields if field.message_type is not None]
         messages += [each for each in dict.fromkeys(found) if each not in messages]
-    return b"".join(_row(message, messages) for message in messages)
+    return messages
 
 
 def _row(message: Descriptor, messages: list[Descriptor]) -> bytes:
-    row = bytearray(128)
+    row = bytearray(ROW_BYTES)
     for number in range(1, 16):
         for wire_type, action in _OF_WIRE_TYPE.items():
             row[number << 3 | wire_type] = action

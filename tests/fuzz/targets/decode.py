@@ -1,4 +1,4 @@
-"""`fleet.decode`: Spark's readers of payloads, which must never fail a batch for one payload, and must agree."""
+"""`fleet.decode`: both readers of payloads, which must never fail a batch for one payload, and must agree."""
 
 from collections.abc import Iterator
 
@@ -6,14 +6,14 @@ from fuzz.payloads import payloads
 from fuzz.target import Target
 from support.payloads import metrics_data
 
-from fleet.decode import by_protobuf, by_ptars
+from fleet.decode import by_bytes, by_protobuf
 from fleet.decode.payloads import decode
 
 _GOOD = metrics_data(2)
 
 
 def run(data: bytes) -> None:
-    found = [decode([_GOOD, data, _GOOD], reader=reader.read) for reader in (by_ptars, by_protobuf)]
+    found = [decode([_GOOD, data, _GOOD], reader=reader.read) for reader in (by_bytes, by_protobuf)]
     for parts in found:
         pushes = [push for part in parts for push in part.push_of.tolist()]
         assert pushes.count(0) == pushes.count(2) == 2, "one payload spoiled its neighbours"

@@ -9,9 +9,9 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from fleet.decode import by_protobuf, by_ptars
-from fleet.decode.attributes import text_of
+from fleet.decode import by_bytes, by_protobuf
 from fleet.decode.payloads import DecodedPayloads, Reader, decode
+from telemetry.catalogue.dialects import text_of
 
 KINDS = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
 
@@ -199,7 +199,7 @@ def text_map(pairs: Any) -> dict[str, str | None]:
 
 
 def read_both(batch: list[bytes]) -> tuple[list[DecodedPayloads], list[DecodedPayloads]]:
-    readers: tuple[Reader, Reader] = (by_ptars.read, by_protobuf.read)
+    readers: tuple[Reader, Reader] = (by_bytes.read, by_protobuf.read)
     first, second = (decode(batch, reader=reader) for reader in readers)
     return first, second
 
@@ -207,10 +207,10 @@ def read_both(batch: list[bytes]) -> tuple[list[DecodedPayloads], list[DecodedPa
 @settings(max_examples=200, deadline=None)
 @given(st.lists(payloads, max_size=4))
 def test_both_readers_find_what_the_oracle_finds(batch: list[bytes]) -> None:
-    by_rust, by_loops = read_both(batch)
-    found = rows(by_rust)
-    assert found == rows(by_loops)
-    assert reasons(by_rust) == reasons(by_loops) == {}
+    fast, slow = read_both(batch)
+    found = rows(fast)
+    assert found == rows(slow)
+    assert reasons(fast) == reasons(slow) == {}
     expected = oracle(batch)
     for row in found:
         row["attributes"] = dict(row["attributes"])
@@ -232,8 +232,8 @@ def test_a_payload_cut_or_changed_anywhere_is_read_alike_and_spoils_no_other(
         else:
             payload[position] = data.draw(st.integers(0, 255))
     damaged = [*batch[:victim], bytes(payload), *batch[victim + 1 :]]
-    by_rust, by_loops = read_both(damaged)
-    assert rows(by_rust) == rows(by_loops)
-    assert reasons(by_rust).keys() == reasons(by_loops).keys() <= {victim}
-    untouched = [row for row in rows(by_rust) if row["push"] != victim]
+    fast, slow = read_both(damaged)
+    assert rows(fast) == rows(slow)
+    assert reasons(fast).keys() == reasons(slow).keys() <= {victim}
+    untouched = [row for row in rows(fast) if row["push"] != victim]
     assert untouched == [row for row in rows(decode(batch)) if row["push"] != victim]

@@ -1,4 +1,7 @@
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, NumberDataPoint
 
-from fleet.decode import by_protobuf, by_ptars
+from fleet.decode import by_bytes, by_protobuf
 from fleet.decode.payloads import CountedPayloads, DecodedPayloads, Reader, count, decode, decode_and_count
 from tests.unit.fleet import dialect_payloads as dialect
 
 RECORDED = Path(__file__).parents[2] / "spark" / "recorded" / "broker"
-READERS = [pytest.param(by_ptars.read, id="ptars"), pytest.param(by_protobuf.read, id="protobuf")]
+READERS = [pytest.param(by_bytes.read, id="bytes"), pytest.param(by_protobuf.read, id="protobuf")]
 
 
 def rows(payloads: list[bytes], reader: Reader, names: frozenset[str] | None = None) -> list[dict[str, Any]]:
@@ -132,7 +135,7 @@ def test_a_malformed_payload_is_set_aside_alone(reader: Reader) -> None:
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_tag_of_more_than_32_bits_is_malformed_to_both_readers(reader: Reader) -> None:
-    """`ptars` alone would take it: the fixed64 field hides the rest until the tag `f0 90 80 80 3a`."""
+    """A reader that took it would find points: the fixed64 field hides the rest until the tag `f0 90 80 80 3a`."""
     overlong = b"\x11\x0f\x12\x0d\x12\x0b\x0a\x07000\xf0\x90\x80\x80:\x00"
     good = dialect.franz_go({1: 1.0})
     assert reasons([good, overlong, good], reader).keys() == {1}
@@ -148,8 +151,8 @@ def test_a_malformed_attribute_or_resource_sets_its_whole_push_aside(reader: Rea
     payloads = [dialect.franz_go({1: 1.0}), broken_attribute, broken_resource]
     assert [row["push"] for row in rows(payloads, reader)] == [0]
     found = reasons(payloads, reader)
-    assert found[1].startswith("malformed OTLP KeyValue: ")
-    assert found[2].startswith("malformed OTLP Resource: ")
+    assert found[1].startswith("malformed OTLP MetricsData: ")
+    assert found[2].startswith("malformed OTLP MetricsData: ")
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -188,7 +191,7 @@ def test_histograms_and_summaries_have_count_and_sum_and_no_value() -> None:
     metrics.add(name="s").summary.data_points.add(count=5, sum=2.5)
     found = [
         (row["metric_type"], row["value"], row["count"], row["sum"])
-        for row in rows([data.SerializeToString()], by_ptars.read)
+        for row in rows([data.SerializeToString()], by_bytes.read)
     ]
     assert found == [
         ("histogram", None, 3, 1.5),
@@ -202,17 +205,22 @@ def test_a_point_flagged_as_not_recorded_has_no_value() -> None:
     points = data.resource_metrics.add().scope_metrics.add().metrics.add(name="g").gauge.data_points
     points.add(as_double=1.0, flags=1)
     points.add(as_double=2.0, flags=2)
-    assert [row["value"] for row in rows([data.SerializeToString()], by_ptars.read)] == [None, 2.0]
+    assert [row["value"] for row in rows([data.SerializeToString()], by_bytes.read)] == [None, 2.0]
 
 
-def test_without_ptars_the_same_rows_come_from_protobufs_own_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_compiled_modules_the_same_rows_come_from_protobufs_own_classes() -> None:
+    """As on an executor that has the code alone, without `librt`."""
     payload = dialect.java_consumer(["a.b"])
-    with_ptars = rows([payload], by_ptars.read)
-    monkeypatch.setattr(by_ptars, "is_available", lambda: False)
-    monkeypatch.setattr(by_ptars, "read", lambda _: pytest.fail("ptars was used"))
-    (part,) = decode([payload])
-    assert len(part.push_of) == len(with_ptars)
-    assert part.columns["topic"].to_pylist() == [row["topic"] for row in with_ptars]
+    script = f"""import sys
+sys.modules["librt"] = None
+from fleet.decode.payloads import decode
+(part,) = decode([bytes.fromhex({payload.hex()!r})])
+print(part.columns["topic"].to_pylist())
+"""
+    root = str(Path(__file__).parents[3])
+    environment = {**os.environ, "PYTHONPATH": root, "PYTHONSAFEPATH": "1"}
+    ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert ran.stdout.strip() == str([row["topic"] for row in rows([payload], by_bytes.read)]), ran.stderr
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -282,6 +290,13 @@ def test_a_number_and_an_empty_distribution_in_one_metric_are_a_conflict_that_th
     assert [row["push"] for row in rows([first_a_number, last_a_number], reader)] == [1]
 
 
+def test_points_stay_in_order_where_the_fast_reader_leaves_a_payload_to_the_slow_one() -> None:
+    good = dialect.franz_go({1: 1.0})
+    with_a_group = good + b"\x7b\x08\x01\x7c"
+    assert by_bytes.read([good, with_a_group, good])[1].keys() == {1}
+    assert [row["push"] for row in rows([good, with_a_group, dialect.MALFORMED, good], by_bytes.read)] == [0, 1, 3]
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_an_arrow_array_and_any_slice_of_one_are_read_as_the_list_is(reader: Reader) -> None:
     payloads = [dialect.java_consumer(["a.b"]), dialect.MALFORMED, b"", dialect.librdkafka_producer([(1, 2.5)])]
@@ -293,14 +308,14 @@ def test_an_arrow_array_and_any_slice_of_one_are_read_as_the_list_is(reader: Rea
 
 def test_both_readers_give_equal_columns_of_what_real_clients_pushed() -> None:
     payloads = recorded_payloads()
-    ((by_rust, counted), (by_loops, counted_by_loops)) = (
-        decode_and_count(payloads, reader=reader)[0] for reader in (by_ptars.read, by_protobuf.read)
+    ((fast, counted), (slow, counted_slow)) = (
+        decode_and_count(payloads, reader=reader)[0] for reader in (by_bytes.read, by_protobuf.read)
     )
-    assert len(by_rust.push_of) > 10_000, "nothing would be compared"
-    assert by_rust.push_of.tolist() == by_loops.push_of.tolist()
-    assert [name for name, column in by_rust.columns.items() if not column.equals(by_loops.columns[name])] == []
-    assert counted.senders == counted_by_loops.senders
-    assert counted.points.tolist() == counted_by_loops.points.tolist()
+    assert len(fast.push_of) > 10_000, "nothing would be compared"
+    assert fast.push_of.tolist() == slow.push_of.tolist()
+    assert [name for name, column in fast.columns.items() if not column.equals(slow.columns[name])] == []
+    assert counted.senders == counted_slow.senders
+    assert counted.points.tolist() == counted_slow.points.tolist()
 
 
 def test_a_push_with_a_distribution_changes_nothing_about_those_read_with_it() -> None:
@@ -308,8 +323,8 @@ def test_a_push_with_a_distribution_changes_nothing_about_those_read_with_it() -
     metric = metrics.resource_metrics.add().scope_metrics.add().metrics.add(name="h")
     metric.histogram.data_points.add(count=3, sum=1.5, explicit_bounds=[1.0], bucket_counts=[1, 2])
     payloads = recorded_payloads()[:20]
-    (alone,) = decode(payloads, reader=by_ptars.read)
-    (together,) = decode([*payloads, metrics.SerializeToString()], reader=by_ptars.read)
+    (alone,) = decode(payloads, reader=by_bytes.read)
+    (together,) = decode([*payloads, metrics.SerializeToString()], reader=by_bytes.read)
     assert together.columns["distribution"][-1].as_py()[0]["bucket_counts"] == [1, 2]
     points = len(alone.push_of)
     assert len(together.push_of) == points + 1

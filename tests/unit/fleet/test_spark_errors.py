@@ -15,8 +15,8 @@ Traceback (most recent call last):
   File "/opt/spark/python/lib/pyspark.zip/pyspark/worker.py", line 2044, in main
     process()
   File "/opt/spark/python/lib/pyspark.zip/pyspark/serializers.py", line 1, in load
-    import ptars
-ModuleNotFoundError: No module named 'ptars'
+    import pyarrow
+ModuleNotFoundError: No module named 'pyarrow'
 
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
 """
@@ -24,7 +24,7 @@ ModuleNotFoundError: No module named 'ptars'
 
 def test_what_python_raised_on_an_executor_is_named() -> None:
     assert what_failed(PythonException(REPORT)) == (
-        "Python on an executor raised ModuleNotFoundError: No module named 'ptars'"
+        "Python on an executor raised ModuleNotFoundError: No module named 'pyarrow'"
     )
 
 
