@@ -34,7 +34,11 @@ SESSION_OPTIONS: Final = {
 }
 """What a session needs for topics and tables, for `SparkSession.builder.config(map=...)`; a landing zone needs none."""
 
-WINDOWED: Final = {name: table for name, table in catalog.TABLES.items() if "window_start" in table.schema.names}
+WINDOWED: Final = {
+    name: table
+    for name, table in catalog.TABLES.items()
+    if table.layer == "gold" and "window_start" in table.schema.names
+}
 
 
 def read_pushes(

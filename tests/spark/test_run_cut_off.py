@@ -37,7 +37,7 @@ class Saboteur:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waiting = list(WRITES)
         self.cut_off_after: list[str] = []
-        for name in ("append", "add_files", "merge", "replace"):
+        for name in ("append", "append_rows", "add_files", "merge", "replace"):
             monkeypatch.setattr(Store, name, self._cutting(getattr(Store, name)))
         monkeypatch.setattr(Store, "update", self._cutting(Store.update, " corrected"))
 
