@@ -13,6 +13,8 @@ again: with the same files or offsets and the same number, as its plan says (`fl
 3. `batches` says what the batch held, for the gold tables.
 4. `pushes`, by which repeats are told, comes last: what is in it is done altogether. A batch whose transaction is in it
    is passed over.
+
+No batch of another source comes between two tries of one (`Ledger.check_others`).
 """
 
 from collections import Counter

@@ -62,8 +62,7 @@ class Ledger:
         )
         self.app_id: str = rows[-1]["app_id"] if rows else uuid4().hex
         self.read_to = {row["path"]: row["end"] for row in rows}
-        done = store.last_version(catalog.PUSHES, self.app_id)
-        self._done = -1 if done is None else done
+        self._done = self._version(catalog.PUSHES, self.app_id)
         planned = rows[-1]["batch_id"] if rows else -1
         self._last = max(planned, self._done)  # a day that is read again takes rows away
         self._last_parts = tuple(
@@ -83,6 +82,28 @@ class Ledger:
                 "removal: remove it too, and everything is read again"
             )
         return [Plan(number=self._last, parts=self._last_parts)] if self._last > self._done else []
+
+    def check_others(self) -> None:
+        """Raises TableError if a batch of another source was cut off while it was written.
+
+        Until it is written altogether, its pushes are not known as repeats, and its points are not what is computed
+        from. What this source writes meanwhile would count twice or be left out.
+        """
+        others = {
+            row["app_id"]: row["source"] for row in self._store.rows(catalog.LEDGER, [("source", "!=", self._source)])
+        }
+        for app_id, source in others.items():
+            written = max(self._version(table, app_id) for table in (catalog.POINTS, catalog.BATCHES))
+            if written > self._version(catalog.PUSHES, app_id):
+                names = {row["source"] for row in self._store.rows(catalog.BATCHES) if row["app_id"] == app_id}
+                raise TableError(
+                    f"a run of {' '.join(names) or source} was cut off while it wrote into {self._store.root}: run it "
+                    "again first, which goes on from there"
+                )
+
+    def _version(self, table: catalog.Table, app_id: str) -> int:
+        found = self._store.last_version(table, app_id)
+        return -1 if found is None else found
 
     def plan(self, parts: Iterable[Part]) -> Plan:
         """Writes down what the next batch holds.

@@ -143,6 +143,7 @@ class _Run:
         self._progress.stage("looking for what is new")
         self._store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
         ledger = Ledger(self._store, source_name(self._request.source))
+        ledger.check_others()
         source = self._open(ledger)
         self._write(source, ledger, ledger.unfinished())
         self._redecode(source, ledger)

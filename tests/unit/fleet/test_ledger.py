@@ -277,6 +277,25 @@ def test_the_log_counts_files_bytes_rows_and_days_without_spark(store: Store) ->
     assert store.log(table).small_files(1_000_000) == {parse_day("2026-03-01"): 2, parse_day("2026-03-02"): 1}
 
 
+@pytest.mark.parametrize("last_written", [catalog.POINTS, catalog.BATCHES])
+def test_no_other_source_comes_between_two_tries_of_a_batch(
+    store: Store, zone: Path, tmp_path: Path, last_written: catalog.Table
+) -> None:
+    """Pushes of the first try would count twice, or be computed without, since `pushes` does not have them yet."""
+    ledger, source = look(store, zone)
+    plan = ledger.plan(next(source.cut(Bounds())))
+    other = Ledger(store, source_name(str(tmp_path / "other")))
+    other.check_others()
+    row = {"app_id": ledger.app_id, "source": "landing one"} if last_written is catalog.BATCHES else None
+    store.append_rows(last_written, [row] if row else [], Transaction(app_id=ledger.app_id, version=plan.number))
+    name = "landing one" if row else source_name(str(zone))
+    with pytest.raises(TableError, match=f"a run of {name} was cut off while it wrote into .*: run it again first"):
+        other.check_others()
+    ledger.check_others()
+    done(store, ledger, plan)
+    other.check_others()
+
+
 def test_sources_have_names_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert source_name("landing") == source_name(f"file://{tmp_path}/landing/") != source_name("other")
