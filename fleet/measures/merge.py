@@ -16,6 +16,7 @@ from fleet.measures.rows import (
     Groups,
     Numbers,
     codes,
+    filled,
     numbered,
     one,
     rank_of,
@@ -28,6 +29,8 @@ from fleet.measures.rows import (
 def merge(partials: Iterable[Table]) -> Table:
     """ROWS -> ROWS, one a key: sums and counts are added, and the largest, the smallest and the latest found.
 
+    Windows of two lengths stay apart: a day has both while a run with another length is not through.
+
     Args:
         partials: tables or batches of ROWS.
     """
@@ -37,7 +40,11 @@ def merge(partials: Iterable[Table]) -> Table:
         return rows
     columns = {field.name: one(rows[field.name]) for field in ROWS if field.name not in NUMBERS}
     group_of, first, count = numbered(
-        [times(columns["window_start"]), *(codes(columns[name]) for name in KEY if name != "window_start")]
+        [
+            times(columns["window_start"]),
+            filled(columns["window_s"], 0),
+            *(codes(columns[name]) for name in KEY if name != "window_start"),
+        ]
     )
     groups = Groups.by(group_of, count)
     merged = Block.of(rows).merged(groups)

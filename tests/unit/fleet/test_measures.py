@@ -389,6 +389,12 @@ def test_two_clusters_with_one_instance_id_are_two_clients() -> None:
     assert [(row["cluster_id"], row["pushes"]) for row in rows(aggregate(points, 300))] == [("a", 1), ("b", 1)]
 
 
+def test_windows_of_two_lengths_that_begin_together_stay_apart() -> None:
+    points = table([point("m", 0, 1.0), point("m", 100, 1.0)])
+    found = rows(aggregate(points, 60), aggregate(points, 300))
+    assert sorted((row["window_s"], row["pushes"]) for row in found) == [(60, 1), (60, 1), (300, 2)]
+
+
 def test_nothing_makes_no_rows() -> None:
     assert merge([]).num_rows == aggregate(table([]), 300).num_rows == 0
     assert merge([]).schema == aggregate(table([]), 300).schema == ROWS
