@@ -91,6 +91,15 @@ def test_of_a_time_only_its_days_and_row_groups_are_read(zone: LandingZone) -> N
     assert [row["source_row"] for batch in batches for row in batch.to_pylist()] == [2, 3]
 
 
+def test_times_of_receipt_without_a_time_zone_are_utc(zone: LandingZone) -> None:
+    path = zone.write([push(received_at=NOON_US), push(received_at=NOON_US + HOUR_US)])
+    whole = pq.read_table(path)
+    at = whole.schema.get_field_index("received_at")
+    pq.write_table(whole.set_column(at, "received_at", whole["received_at"].cast(pa.timestamp("us"))), path)
+    since = questions.pa.scalar(NOON_US + 1, pa.timestamp("us", tz="UTC")).as_py()
+    assert [row["source_row"] for batch in read(path, Selection(since=since)) for row in batch.to_pylist()] == [1]
+
+
 def test_what_waits_in_memory_is_merged_and_the_answer_stays(
     zone: LandingZone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
