@@ -8,6 +8,7 @@ of `windows` hold all that gold has of them.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import date, datetime
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -22,7 +23,7 @@ from fleet.gold.members import consumers, groups, rebalances
 from fleet.gold.metrics import metrics
 from fleet.gold.throttling import throttling
 from fleet.gold.versions import versions
-from fleet.pipeline.spans import Span, of_days, of_windows, within
+from fleet.pipeline.spans import Span, of_days, of_windows, whole, within
 from fleet.silver.clients import clients
 from fleet.tables import catalog
 from fleet.tables.store import Store
@@ -66,9 +67,11 @@ class Answers:
         self._replace(catalog.VERSIONS, versions(store.read(catalog.CLIENTS)))
         self._replace_metrics()
         store.make(catalog.WINDOWS)
-        if days := {*(day for day in spans if day in remade), *self._with_other_windows(spans)}:
+        others = self._with_other_windows(spans)
+        if days := {*(day for day in spans if day in remade), *others}:
             self._remake_windows(sorted(days))
-        self._replace_windowed({day: of_windows(span, self._window_s) for day, span in spans.items()})
+        windows = {day: of_windows(span, self._window_s) for day, span in spans.items()}
+        self._replace_windowed(windows | {day: whole(day) for day in others})
 
     def _replace_windowed(self, spans: Mapping[date, Span]) -> None:
         where = within(spans, "window_start")
@@ -88,9 +91,12 @@ class Answers:
         self._replace(catalog.WINDOWS, frames.partials(points, self._window_s), where)
 
     def _with_other_windows(self, days: Iterable[date]) -> list[date]:
-        """The days that have wide rows of windows of another length, if only of a run that was cut off."""
-        rows = self._store.read(catalog.WINDOWS).where(of_days(days)).where(F.col("window_s") != self._window_s)
-        return [row.date for row in rows.select("date").distinct().collect()]
+        """The days that have rows of windows of another length: of an earlier run, or of one that was cut off."""
+        gold = (catalog.GROUPS, *(table for table, _ in _OF_CLIENTS))
+        tables = (catalog.WINDOWS, *(table for table in gold if self._store.has(table)))
+        is_other = F.col("window_s") != self._window_s
+        found = [self._store.read(table).where(of_days(days)).where(is_other).select("date") for table in tables]
+        return [row.date for row in reduce(DataFrame.union, found).distinct().collect()]
 
     def _replace_inventory(self, pushes: DataFrame, spans: Mapping[date, Span], now: datetime) -> None:
         """Adds up the days; tables of an earlier release do not have them yet."""

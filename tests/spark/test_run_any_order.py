@@ -118,3 +118,21 @@ def test_records_of_a_late_push_count_and_its_gap_is_closed(
     zone.write([consumed(240, 1_000.0)], name="part-1")
     run(zone, tmp_path / "tables", "--window", "1h")
     assert consumers() == [(1_040.0, False, False)]
+
+
+def test_a_late_push_into_a_day_of_other_windows_has_all_of_it_computed_again(
+    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    def windows(day: int) -> list[tuple[int, float]]:
+        table = rows(tmp_path / "tables", "consumers")
+        return sorted((row["window_s"], row["records_consumed"]) for row in table if row["date"].day == day)
+
+    day_s = 86_400
+    zone.write([consumed(180, 20.0), consumed(3_660, 30.0)])
+    run(zone, tmp_path / "tables", "--window", "2h")
+    zone.write([consumed(day_s, 1.0)], name="part-1")
+    run(zone, tmp_path / "tables", "--window", "1h")
+    assert windows(1) == [(7_200, 50.0)]
+    zone.write([consumed(240, 7.0)], name="part-2")
+    run(zone, tmp_path / "tables", "--window", "1h")
+    assert windows(1) == [(3_600, 27.0), (3_600, 30.0)]
