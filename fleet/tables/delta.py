@@ -115,9 +115,12 @@ def append(frame: DataFrame, path: str, *, transaction: Transaction | None, layo
 def merge(
     frame: DataFrame, path: str, *, key: Iterable[str], newer_by: Iterable[str], transaction: Transaction
 ) -> None:
-    """Adds rows of new keys, and replaces rows whose `newer_by` is less, unless the transaction or a later one has."""
+    """Adds rows of new keys, and replaces rows whose `newer_by` is no greater, unless the transaction has.
+
+    One of the same `newer_by` is replaced, too: it was read again, and may have been decoded otherwise.
+    """
     same = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in key)
-    newer = " > ".join(f"struct({', '.join(f'{side}.`{name}`' for name in newer_by)})" for side in "st")
+    newer = " >= ".join(f"struct({', '.join(f'{side}.`{name}`' for name in newer_by)})" for side in "st")
     _merge(
         frame, path, f"{same} WHEN MATCHED AND {newer} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *", transaction
     )
