@@ -76,7 +76,8 @@ _INSTANCE: Final = _schema(("cluster_id", pa.string()), ("principal", pa.string(
 INSTANCE: Final = tuple(_INSTANCE.names)
 """The columns that identify a client instance: clusters share ids, and any principal may send any id.
 
-`cluster_id` is '' where the receiver did not know its cluster. Nodes, groups and topics are keyed by it, too.
+`cluster_id` is '' where the receiver did not know its cluster, as `principal` is where the record has none. Nodes,
+groups and topics are keyed by `cluster_id`, too.
 """
 
 _SOFTWARE: Final = _schema(

@@ -15,13 +15,16 @@ FORMS: Final = (
 PRESENT: Final = ("received_at", "metrics")
 """Columns that are never null, besides `schema_version`."""
 
+KEYS: Final = ("cluster_id", "principal")
+"""Columns that tell an instance and may be null in what is read."""
+
 
 def check(bronze: RecordBatch) -> RecordBatch:
     """BRONZE -> CHECKED: `reason` says why a row is set aside; null for a good one.
 
-    A `cluster_id` that is not known becomes '', since it is part of every key.
+    A `cluster_id` or `principal` that is not known becomes '', since it is part of every key.
     """
-    own = {"reason": _reason(bronze), "cluster_id": bronze.column("cluster_id").fill_null("")}
+    own = {"reason": _reason(bronze)} | {name: bronze.column(name).fill_null("") for name in KEYS}
     columns = [own[name] if name in own else bronze.column(name) for name in CHECKED.names]
     return pa.RecordBatch.from_arrays(columns, schema=CHECKED)
 

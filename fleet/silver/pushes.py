@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.schemas import BRONZE, CHECKED, COUNTED, PUSH_RECORD, PUSHES, conform
-from fleet.silver.check import FORMS, PRESENT
+from fleet.silver.check import FORMS, KEYS, PRESENT
 from fleet.silver.dialect import dialect
 from telemetry.push_record import SCHEMA_VERSION
 
@@ -14,9 +14,9 @@ _ROW = ("source_file", "source_row")
 def check(bronze: DataFrame) -> DataFrame:
     """BRONZE -> CHECKED, as `fleet.silver.check` does it: `reason` says why a row is set aside; null for a good one.
 
-    A `cluster_id` that is not known becomes '', since it is part of every key.
+    A `cluster_id` or `principal` that is not known becomes '', since it is part of every key.
     """
-    columns = {"cluster_id": F.coalesce("cluster_id", F.lit("")), "reason": _reason()}
+    columns = {name: F.coalesce(name, F.lit("")) for name in KEYS} | {"reason": _reason()}
     return conform(conform(bronze, BRONZE).withColumns(columns), CHECKED)
 
 

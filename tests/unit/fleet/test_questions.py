@@ -18,6 +18,7 @@ from fleet.landing import find_zone, read
 from fleet.report import run
 from fleet.report.request import Request
 from fleet.selection import Selection
+from fleet.silver.check import check
 from tests.spark.landing_zone import NOON_US, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
@@ -98,6 +99,13 @@ def test_times_of_receipt_without_a_time_zone_are_utc(zone: LandingZone) -> None
     pq.write_table(whole.set_column(at, "received_at", whole["received_at"].cast(pa.timestamp("us"))), path)
     since = questions.pa.scalar(NOON_US + 1, pa.timestamp("us", tz="UTC")).as_py()
     assert [row["source_row"] for batch in read(path, Selection(since=since)) for row in batch.to_pylist()] == [1]
+
+
+def test_a_key_that_is_not_known_is_empty_and_never_null(zone: LandingZone) -> None:
+    """A null would equal no other, and what is remembered of the instance would not be found again."""
+    (bronze,) = read(zone.write([push(cluster_id=None, principal=None)]), Selection())
+    (row,) = check(bronze).to_pylist()
+    assert (row["cluster_id"], row["principal"], row["reason"]) == ("", "", None)
 
 
 def test_what_waits_in_memory_is_merged_and_the_answer_stays(
