@@ -19,7 +19,7 @@ from fleet.gold.inventory import SEEN, inventory, merged, seen
 from fleet.gold.latency import METRIC_NAMES, overall
 from fleet.measures.aggregate import DAY_S, aggregate
 from fleet.measures.merge import merge
-from fleet.measures.rows import ROWS
+from fleet.measures.rows import ROWS, codes
 from fleet.report.output import Rows
 from fleet.schemas import INVENTORY, LATENCY_OVERALL, PUSH_RECORD, REJECTS, SENT_POINTS
 from fleet.selection import Selection
@@ -27,6 +27,8 @@ from fleet.silver.check import check
 
 _MERGED_AT: Final = 200_000
 """Rows of a question that wait in memory before they are merged."""
+
+_CLIENTS_AT_ONCE: Final = 10_000
 
 Step = Callable[[Iterable[RecordBatch]], Iterator[RecordBatch]]
 
@@ -198,10 +200,17 @@ def answer(asked: Question, pushes: Pushes) -> Answer:
         waiting.append(batch)
         count += batch.num_rows
         if count > _MERGED_AT:
-            waiting, count = asked.merge(pa.Table.from_batches(waiting)).to_batches(), 0
-    finished = asked.finish(pa.Table.from_batches(waiting, schema=asked.partial))
-    rows = Rows(schema=asked.schema, batches=finished.to_batches())
+            waiting, count = _of_clients(asked.merge, pa.Table.from_batches(waiting)), 0
+    finished = _of_clients(asked.finish, pa.Table.from_batches(waiting, schema=asked.partial))
+    rows = Rows(schema=asked.schema, batches=finished)
     return Answer(rows=rows, rejects=rejects, repeats=pushes.repeats)
+
+
+def _of_clients(function: Callable[[Table], Table], rows: Table) -> list[RecordBatch]:
+    """What a function makes of whole clients, some of them at a time: it takes several times their memory."""
+    part_of = codes(rows["client_instance_id"]) // _CLIENTS_AT_ONCE
+    parts = range(part_of.max(initial=0) + 1)
+    return [batch for part in parts for batch in function(rows.filter(pa.array(part_of == part))).to_batches()]
 
 
 def _repeats(zone: landing.Zone, selection: Selection) -> dict[Any, list[int]]:

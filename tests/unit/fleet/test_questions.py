@@ -122,6 +122,19 @@ def test_what_waits_in_memory_is_merged_and_the_answer_stays(
     assert (client["pushes"], client["client_id"]) == (6, f"c-{NOON_US + 4_000_000}")
 
 
+def test_clients_are_computed_some_at_a_time_and_the_answer_stays(
+    zone: LandingZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payload = dialect.java_producer({"node-1": 3.0, "node-2": 5.0})
+    zone.write([push(payload, client_instance_id=f"{number % 3}" * 22) for number in range(9)])
+    plain = [sorted(fleet(zone, name, "--format", "json").stdout.splitlines()) for name in ("inventory", "latency")]
+    assert [len(rows) for rows in plain] == [3, 6]
+    monkeypatch.setattr(questions, "_CLIENTS_AT_ONCE", 1)
+    monkeypatch.setattr(questions, "_MERGED_AT", 1)
+    again = [sorted(fleet(zone, name, "--format", "json").stdout.splitlines()) for name in ("inventory", "latency")]
+    assert again == plain
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
