@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
 from pyspark.sql import types as T  # noqa: N812
 
-from fleet.errors import LandingError
+from fleet.errors import LandingError, no_landing_zone
 from fleet.schemas import BRONZE, PUSH_RECORD, conform
 from fleet.selection import Selection
 from fleet.spark_errors import what_failed
@@ -116,10 +116,7 @@ def _reads_as(found: T.DataType, wanted: T.DataType) -> bool:
 def _explain(error: AnalysisException, source: str) -> str:
     condition = error.getCondition() or ""
     if condition.startswith(_PATH_NOT_FOUND):
-        return (
-            f"there is no landing zone at {source}: name the directory that the exporter of type landing writes to "
-            "with --source"
-        )
+        return no_landing_zone(source)
     if condition.startswith(_NOTHING_TO_INFER):
         return f"the landing zone at {source} holds no push yet, or is another directory"
     return f"cannot read {source} as a landing zone: {what_failed(error)}"

@@ -70,7 +70,7 @@ SummaryForm = Annotated[SummaryFormat, typer.Option("--format", "-f", help="Line
 Output = Annotated[
     str | None, typer.Option("--output", "-o", help="Directory to write to. Without it json and csv go to stdout.")
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Rows of the table.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Rows of the table; other formats hold every row.")]
 Since = Annotated[
     str | None,
     typer.Option(help="Pushes received from then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC)."),

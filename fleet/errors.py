@@ -41,6 +41,14 @@ class PayloadError(FleetError):
     """A payload is no well-formed OTLP `MetricsData`; the text is the reason under which it is set aside."""
 
 
+def no_landing_zone(source: str) -> str:
+    """What a path that is not there is answered with, by whatever looks for a landing zone."""
+    return (
+        f"there is no landing zone at {source}: name with --source the directory that the exporter of type landing "
+        "writes to (it makes it with its first files, a minute or two after the first push)"
+    )
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an exception's text: Spark adds the plan and the JVM's stack."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

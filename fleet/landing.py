@@ -11,13 +11,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from fleet.decode.arrow import RecordBatch, Schema, pa, pc, pq
-from fleet.errors import LandingError
+from fleet.errors import LandingError, no_landing_zone
 from fleet.schemas import BRONZE, PUSH_RECORD
 from fleet.selection import Selection
 from telemetry.push_record import SCHEMA_VERSION
 
 _ROWS_AT_ONCE: Final = 1024
 _DATE: Final = "date="
+_NODES_FILE: Final = "meta.properties"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +44,8 @@ def find_zone(source: str, selection: Selection) -> Zone:
     """
     root = Path(source.removeprefix("file://"))
     if not root.exists():
-        raise LandingError(
-            f"there is no landing zone at {source}: name the directory that the exporter of type landing writes to "
-            "with --source"
-        )
+        raise LandingError(no_landing_zone(source))
+    refuse_data_directory(root)
     files = [root] if root.is_file() else [path for path in sorted(root.rglob("*")) if _is_ours(path, root)]
     if not files:
         raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
@@ -56,6 +55,16 @@ def find_zone(source: str, selection: Selection) -> Zone:
         raise LandingError(f"{source} holds no push records: its files have {fault}")
     chosen = [path for path in files if _is_of_days(path, selection)]
     return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
+
+
+def refuse_data_directory(root: Path) -> None:
+    """A node's own files lie beside its landing zone: as files of a zone they would be damaged ones.
+
+    Raises:
+        LandingError: it is the data directory of a node.
+    """
+    if (root / _NODES_FILE).is_file():
+        raise LandingError(f"{root} is a node's data directory: name the landing zone in it, {root / 'landing'}")
 
 
 def _is_ours(path: Path, root: Path) -> bool:

@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from fleet.bronze import with_origin
-from fleet.errors import LandingError, TopicError
+from fleet.errors import LandingError, TopicError, no_landing_zone
+from fleet.landing import refuse_data_directory
 from fleet.local_rows import local_rows
 from fleet.pipeline.ledger import Ledger, Part, Plan, day_of
 from fleet.schemas import BRONZE, PUSH_RECORD
@@ -181,7 +182,8 @@ def list_files(start: Callable[[], SparkSession], source: str) -> dict[str, int]
     if directory is None:
         return _list_by_spark(start(), qualified(source))
     if not directory.is_dir():
-        raise LandingError(_no_zone(source))
+        raise LandingError(no_landing_zone(source))
+    refuse_data_directory(directory)
     try:
         found = fs.LocalFileSystem().get_file_info(fs.FileSelector(str(directory), recursive=True))
     except OSError as error:
@@ -202,17 +204,10 @@ def _list_by_spark(spark: SparkSession, uri: str) -> dict[str, int]:
         found = files.load(uri).select("path", "length").collect()
     except (PySparkException, Py4JJavaError) as error:
         if is_missing_path(error):
-            raise LandingError(_no_zone(uri)) from error
+            raise LandingError(no_landing_zone(uri)) from error
         raise LandingError(f"cannot list the landing zone {uri}: {what_failed(error)}") from error
     prefix = len(uri) + 1
     return {unquote(row.path)[prefix:]: row.length for row in found}
-
-
-def _no_zone(source: str) -> str:
-    return (
-        f"there is no landing zone at {source}: name the directory that the exporter of type landing writes to with "
-        "--source"
-    )
 
 
 class TopicStretch:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.bronze import with_origin
-from fleet.errors import LandingError
+from fleet.errors import LandingError, no_landing_zone
 from fleet.pipeline.source import MAX_BATCH_BYTES, Bounds, check_same_topic, lost_records
 from fleet.schemas import PUSH_RECORD
 from fleet.sources import Source
@@ -49,10 +49,7 @@ def start_stream(spark: SparkSession, source: Source, bounds: Bounds) -> DataFra
         return with_origin(reader.parquet(qualified(source)))
     except (AnalysisException, Py4JJavaError) as error:
         if is_missing_path(error):
-            raise LandingError(
-                f"there is no landing zone at {source}: name the directory that the exporter of type landing writes "
-                "to with --source"
-            ) from error
+            raise LandingError(no_landing_zone(source)) from error
         raise LandingError(f"cannot read {source} as a landing zone: {what_failed(error)}") from error
 
 

@@ -72,11 +72,11 @@ app = typer.Typer(
 
 @app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-    short_help="Analyse the fleet of clients with PySpark (extra: spark).",
+    short_help="Analyse the fleet of clients: inventory, latency, points, standing tables (extra: tables or spark).",
     add_help_option=False,
 )
 def fleet(context: typer.Context) -> None:
-    """Analyse the fleet of clients with PySpark; see fleetgauge fleet --help."""
+    """Analyse the fleet of clients; see fleetgauge fleet --help."""
     # Imported only here: the sink runs without Java and PySpark.
     try:
         commands = importlib.import_module("fleet.cli")

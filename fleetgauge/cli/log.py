@@ -65,6 +65,8 @@ def show_tail(
     records = sorted((record for each in found.values() for _, record in each), key=_by_time)
     for record in records[-lines:]:
         _print(console, record, form)
+    if not records and not follow:
+        typer.echo("the log holds no push yet", err=True)
     if follow:
         with suppress(KeyboardInterrupt):
             _follow(logs, {name: each[-1][0] for name, each in found.items() if each}, console, form)

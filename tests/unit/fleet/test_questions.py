@@ -164,6 +164,14 @@ def test_what_is_no_zone_is_refused(zone: LandingZone, tmp_path: Path) -> None:
     assert "other.parquet cannot be read: take it out of the landing zone" in fleet(zone, "inventory").stderr
 
 
+def test_a_nodes_data_directory_is_told_from_its_landing_zone(zone: LandingZone) -> None:
+    zone.root.mkdir()
+    zone.root.joinpath("meta.properties").touch()
+    zone.root.joinpath("dead-letters.db").touch()
+    sentence = f"{zone.root} is a node's data directory: name the landing zone in it, {zone.root}/landing"
+    assert fleet(zone, "inventory").stderr == f"Error: {sentence}\n"
+
+
 def test_a_metric_that_no_client_is_known_to_send_is_named_with_the_nearest(zone: LandingZone) -> None:
     zone.write([push(dialect.java_consumer(["a"]))])
     result = fleet(zone, "points", "--metric", "org.apache.kafka.consumer.fetch.manager.records.lagg")
