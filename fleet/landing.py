@@ -139,7 +139,7 @@ def read(path: Path, selection: Selection, columns: Sequence[str] = tuple(PUSH_R
     Raises:
         LandingError: it cannot be read.
     """
-    source_file = f"file://{quote(str(path.absolute()), safe=_UNQUOTED)}"
+    source_file = f"file:{quote(str(path.absolute()), safe=_UNQUOTED)}"
     with _readable(path) as file:
         present = [name for name in file.schema_arrow.names if name in columns]
         try:

@@ -32,5 +32,6 @@ def ask(
     rows = by_spark.frame.toArrow().cast(asked.schema).to_pylist()
     there = Found(rows, by_spark.rejects.total, by_spark.repeats)
     assert (here.rejects, here.repeats) == (there.rejects, there.repeats)
-    assert sorted(map(repr, here.rows)) == sorted(map(repr, there.rows))
+    for one, other in zip(sorted(here.rows, key=repr), sorted(there.rows, key=repr), strict=True):
+        assert one == other
     return here

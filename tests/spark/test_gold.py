@@ -182,4 +182,4 @@ def test_both_engines_select_check_and_drop_repeats_alike(spark: SparkSession, z
     selection = Selection(since=at(2), until=at(9), client_ids=["app-1", "other", *(f"c-{n}" for n in range(8))])
     for chosen in (Selection(), selection, Selection(since=at(86_400 * 2)), Selection(instance_ids=[ONE_INSTANCE])):
         ask(spark, zone, name, chosen)
-    assert ask(spark, zone, name).repeats == 9 + 7
+    assert ask(spark, zone, name).repeats == 12 + 7
