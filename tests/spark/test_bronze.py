@@ -86,7 +86,7 @@ def test_a_selection_by_time_client_and_instance(spark: SparkSession, zone: Land
 
 
 def test_a_missing_path_says_which_and_what_to_do(spark: SparkSession, zone: LandingZone) -> None:
-    with pytest.raises(LandingError, match=r"no landing zone at .*landing: name the directory .* --source"):
+    with pytest.raises(LandingError, match=r"no landing zone at .*landing: name with --source the directory"):
         read_landing(spark, str(zone.root))
 
 
