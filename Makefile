@@ -26,6 +26,8 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
 	FLEETGAUGE_COMPILE=0 VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps -e .
+	@# A registry that sends no caching headers has uv build pyspark anew and keep every build: 1.7 GB each.
+	$(BIN)/uv cache prune --quiet
 	touch $@
 
 java:
