@@ -65,8 +65,6 @@ def _state_schema(*fields: tuple[str, Any]) -> Schema:
 
 _COUNTS: Final = pa.map_(pa.string(), pa.int64())
 
-_SPAN: Final = _state_schema(("first", schemas.TIME), ("last", schemas.TIME))
-
 LEDGER_SCHEMA: Final = _state_schema(
     ("source", pa.string()),
     ("app_id", pa.string()),
@@ -89,10 +87,11 @@ BATCHES_SCHEMA: Final = _state_schema(
     ("repeats", pa.int64()),
     ("rejects", _COUNTS),
     ("dates", pa.list_(pa.date32())),
-    ("spans", pa.list_(pa.struct(list(_SPAN)))),
+    ("windows", pa.list_(schemas.TIME)),
+    ("window_s", pa.int32()),
 )
-"""One row a batch: `rejects` counts by reason, `dates` are the days that its pushes were received on, `spans` the first
-and last time of receipt on each of them."""
+"""One row a batch: `rejects` counts by reason, `dates` are the days that its pushes were received on, `windows` where
+the windows of `window_s` [s] begin that it has pushes in, or corrects points in."""
 
 RUNS_SCHEMA: Final = _state_schema(
     ("finished_at", schemas.TIME),

@@ -1,20 +1,22 @@
 """A Delta table's log by delta-rs, in this process: what it says of the table, and small commits to it.
 
-Such a commit takes hundredths of a second, and no JVM. What is large is written by Spark (`fleet.tables.delta`).
+Such a commit takes hundredths of a second. Where rows are many, tasks write files of them (`parquet_files`), and a
+commit here makes these part of the table.
 """
 
 import json
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from deltalake import CommitProperties, DeltaTable, Field, Schema, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake import Transaction as AppTransaction
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from fleet.decode.arrow import Schema as ArrowSchema
-from fleet.decode.arrow import Table, pa
+from fleet.decode.arrow import RecordBatch, Table, pa
 from fleet.errors import TableError
 from fleet.tables.paths import plain_path
 from fleet.tables.written_file import DATE, WrittenFile
@@ -78,11 +80,9 @@ class TableLog:
 
     def create(self, schema: ArrowSchema, layout: Layout) -> None:
         """Makes it, with no rows, where it is not there."""
-        from fleet.spark_schema import spark_schema
-
         DeltaTable.create(
             self._path,
-            Schema.from_json(spark_schema(schema).json()),
+            Schema.from_arrow(schema),
             mode="ignore",
             partition_by=list(layout.partition_by),
             configuration=dict(layout.properties),
@@ -95,15 +95,10 @@ class TableLog:
         Raises:
             TableError: its columns are not these, or its rows do not say their cluster.
         """
-        from pyspark.sql import types as T  # noqa: N812
-
-        from fleet.spark_schema import spark_schema
-
         table = self.open()
-        ours = spark_schema(schema).fields
-        fields = T.StructType.fromJson(json.loads(table.schema().to_json())).fields
-        found = {field.name: field.dataType.simpleString() for field in fields}
-        wanted = {field.name: field.dataType.simpleString() for field in ours}
+        ours = Schema.from_arrow(schema).fields
+        found = {field.name: field.type for field in table.schema().fields}
+        wanted = {field.name: field.type for field in ours}
         self.check_cluster(schema)
         if unknown := [name for name in found if name not in wanted]:
             raise TableError(
@@ -111,10 +106,10 @@ class TableLog:
                 "another release wrote it, or it is another table; begin anew with other --tables, and everything is "
                 "read again"
             )
-        if wrong := [f"{name} as {found[name]}" for name in found if found[name] != wanted[name]]:
+        if wrong := [f"{name} as {_type_name(found[name])}" for name in found if found[name] != wanted[name]]:
             raise TableError(f"the table at {self._path} is none of ours: it has {', '.join(wrong)}")
         if missing := [field for field in ours if field.name not in found]:
-            table.alter.add_columns([Field.from_json(field.json()) for field in missing])
+            table.alter.add_columns(missing)
 
     def check_cluster(self, schema: ArrowSchema) -> None:
         """Raises TableError where the rows of the table do not say their cluster, which `schema` has."""
@@ -133,12 +128,6 @@ class TableLog:
     def version(self) -> int:
         """Number of its last commit; -1 where there is no table."""
         return self.open().version() if self.exists() else -1
-
-    def rows_written(self, since: int) -> int:
-        """Rows that Spark's commits after version `since` wrote, by their own account; -1 is before the first."""
-        table = self.open()
-        commits = table.history(table.version() - since) if table.version() > since else []
-        return sum(int(commit.get("operationMetrics", {}).get("numOutputRows", 0)) for commit in commits)
 
     def size(self) -> Size:
         """As the log has it."""
@@ -174,25 +163,90 @@ class TableLog:
         write_deltalake(table, rows, mode="append", commit_properties=_properties(transaction))
         return True
 
-    def add_files(self, files: Iterable[WrittenFile], transaction: Transaction) -> int:
-        """Makes files that lie in the table's directory part of it, all in one commit; how many rows these are, which
-        is none if the transaction or a later one has.
+    def change(
+        self, add: Iterable[WrittenFile] = (), remove: Iterable[str] = (), transaction: Transaction | None = None
+    ) -> int:
+        """Makes files that lie in the table's directory part of it, and others no part any more, all in one commit.
+
+        Args:
+            add: files that were written.
+            remove: paths of files, as `files` names them.
+            transaction: of the batch; nothing changes if it or a later one is in the table.
+
+        Returns:
+            The rows that were added.
 
         Raises:
-            CommitFailedError: another writer committed the same application meanwhile, and nothing is added.
+            CommitFailedError: another writer committed the same application meanwhile, and nothing is changed.
         """
         table = self.open()
         if _is_done(table, transaction):
             return 0
-        added = list(files)
-        table.create_write_transaction(
-            [_add_action(file) for file in added],
-            mode="append",
-            schema=table.schema(),
-            partition_by=[DATE],
+        added = list(add)
+        now_ms = time.time_ns() // 1_000_000
+        partition_by = table.metadata().partition_columns
+        actions: list[AddAction | RemoveAction] = [_add_action(file, bool(partition_by)) for file in added]
+        actions += [RemoveAction(path=path, data_change=True, deletion_timestamp=now_ms) for path in remove]
+        if actions or transaction:
+            table.create_write_transaction(
+                actions,
+                mode="append",
+                schema=table.schema(),
+                partition_by=partition_by,
+                commit_properties=_properties(transaction),
+            )
+        return sum(file.rows for file in added)
+
+    def update(self, rows: Table, key: Iterable[str], columns: Iterable[str], where: str, transaction: Transaction) -> int:
+        """Sets columns of the rows that have the key of one of `rows`, unless the transaction or a later one has.
+
+        Args:
+            rows: with the key and the columns.
+            key: their names.
+            columns: their names.
+            where: a condition (SQL) that all of them meet in the table `t`, by which files are passed over.
+            transaction: of the batch.
+
+        Returns:
+            The rows that were changed.
+        """
+        table = self.open()
+        if _is_done(table, transaction):
+            return 0
+        same = " AND ".join(f"t.{name} = s.{name}" for name in key)
+        changed = {f"t.{name}": f"s.{name}" for name in columns}
+        merger = table.merge(
+            rows.select([*key, *columns]),
+            predicate=f"{where} AND {same}",
+            source_alias="s",
+            target_alias="t",
             commit_properties=_properties(transaction),
         )
-        return sum(file.rows for file in added)
+        return int(merger.when_matched_update(changed).execute()["num_target_rows_updated"])
+
+    def replace(self, rows: Any) -> int:
+        """Replaces all rows by those of a `pyarrow.Table` or `RecordBatchReader`; how many these are."""
+        table = self.open()
+        write_deltalake(table, rows, mode="overwrite")
+        return self.size().rows
+
+    def scan(
+        self, columns: Iterable[str] | None = None, where: Any = None, version: int | None = None
+    ) -> Iterator[RecordBatch]:
+        """Rows, some at a time.
+
+        Args:
+            columns: their names; None for all.
+            where: a `pyarrow.compute.Expression` that they meet, by which files and row groups are passed over.
+            version: as a commit left the table; None for now.
+        """
+        table = DeltaTable(self._path, version=version, storage_options=self._options)
+        names = [field.name for field in table.schema().fields] if columns is None else list(columns)
+        yield from table.to_pyarrow_dataset().scanner(columns=names, filter=where, use_threads=False).to_batches()
+
+    def files(self) -> Table:
+        """One row a file: its `path`, and as `min.NAME` and `max.NAME` what it says of columns."""
+        return pa.table(self.open().get_add_actions(flatten=True))
 
     def delete(self, where: str) -> int:
         """Deletes rows; how many."""
@@ -212,11 +266,21 @@ def _properties(transaction: Transaction | None) -> CommitProperties | None:
     return CommitProperties(app_transactions=[AppTransaction(transaction.app_id, transaction.version)])
 
 
-def _add_action(file: WrittenFile) -> AddAction:
+def _type_name(kind: Any) -> str:
+    """As Delta's schemas have it.
+
+    >>> _type_name(Schema.from_arrow(pa.schema([("a", pa.int64())])).fields[0].type)
+    'long'
+    """
+    named = json.loads(kind.to_json())
+    return str(named if isinstance(named, str) else named["type"])
+
+
+def _add_action(file: WrittenFile, is_partitioned: bool) -> AddAction:
     return AddAction(
         path=file.path,
         size=file.size_bytes,
-        partition_values={DATE: file.date.isoformat() if file.date else None},
+        partition_values={DATE: file.date.isoformat() if file.date else None} if is_partitioned else {},
         modification_time=file.modified_at_ms,
         data_change=True,
         stats=file.statistics,

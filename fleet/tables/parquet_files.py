@@ -1,22 +1,27 @@
-"""Rows to Parquet files of a Delta table partitioned by `date`, on whatever process has the rows: no Spark in here.
+"""Rows to Parquet files of a Delta table, on whatever process has the rows.
 
-A file that lies in a table's directory is no part of the table before a commit says so (`delta.add_files`); until then
-it is what Delta's VACUUM removes. So a file has its name from the start, and whoever ends early, however hard, leaves
-nothing that counts.
+A file that lies in a table's directory is no part of the table before a commit says so (`TableLog.change`); until then
+it is what VACUUM removes. So a file has its name from the start, and whoever ends early, however hard, leaves nothing
+that counts.
 """
 
 import os
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final, Protocol
 from uuid import uuid4
+
+from deltalake.fs import DeltaStorageHandler
+from pyarrow import fs
 
 from fleet.decode.arrow import RecordBatch, Schema, pa, pc, pq
 from fleet.tables.file_statistics import check_columns, statistics_json
+from fleet.tables.paths import local_path
 from fleet.tables.written_file import DATE, WrittenFile
 
 _NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -51,40 +56,41 @@ class WriteFiles:
     """Where and how whoever has rows of a table writes them; goes to Spark's executors.
 
     Attributes:
-        directory: the table's, on a file system that all executors have under this name.
-        schema: of the rows, with `date` [date32] among them.
+        table: its name.
+        path: a path or URI that all of them have.
+        schema: of the rows; those with `date` [date32] go to files of one day.
         statistics_of: the columns that queries choose files by.
+        options: for object stores; see `fleet.tables.paths.storage_options`.
         limits: of files and memory.
     """
 
-    directory: str
+    table: str
+    path: str
     schema: Schema
     statistics_of: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
     limits: FileLimits = DEFAULT_LIMITS
 
     def open(self) -> "FileWriter":
         """A writer.
 
         Raises:
-            ValueError: this cannot be the schema of a table, or of statistics.
+            ValueError: statistics cannot be kept of such columns.
         """
-        return FileWriter(self.directory, self.schema, self.statistics_of, self.limits)
+        return FileWriter(self)
 
 
 class FileWriter:
     """Writes rows into one file a day at a time; leaving its context removes every file that was not taken."""
 
-    def __init__(
-        self, directory: str, schema: Schema, statistics_of: Iterable[str], limits: FileLimits = DEFAULT_LIMITS
-    ) -> None:
-        if DATE not in schema.names or schema.field(DATE).type != pa.date32():
-            raise ValueError(f"the rows have no column {DATE} of type date32 to be partitioned by")
-        self._root = Path(directory)
-        self._schema = schema
-        self._in_file = schema.remove(schema.get_field_index(DATE)).remove_metadata()
-        self._statistics_of = tuple(statistics_of)
-        check_columns(self._in_file, self._statistics_of)
-        self._limits = limits
+    def __init__(self, to: WriteFiles) -> None:
+        self._to = to
+        self._is_dated = DATE in to.schema.names
+        in_file = to.schema.remove(to.schema.get_field_index(DATE)) if self._is_dated else to.schema
+        self._in_file = in_file.remove_metadata()
+        check_columns(self._in_file, to.statistics_of)
+        self._limits = to.limits
+        self._directory = _directory(to.path, to.options)
         self._open: OrderedDict[date | None, _OpenFile] = OrderedDict()
         self._finished: list[WrittenFile] = []
 
@@ -96,7 +102,7 @@ class FileWriter:
             file.discard()
         self._open.clear()
         for written in self.take_finished():
-            (self._root / written.path).unlink(missing_ok=True)
+            self._directory.remove(written.path)
 
     def write(self, batch: RecordBatch) -> None:
         """Takes the rows of a batch.
@@ -105,9 +111,9 @@ class FileWriter:
             ValueError: it has other columns or types.
             OSError: a file cannot be written.
         """
-        if not batch.schema.equals(self._schema):
+        if not batch.schema.equals(self._to.schema):
             raise ValueError(f"rows of another table: {batch.schema.to_string()}")
-        for day, rows in _by_day(batch):
+        for day, rows in _by_day(batch) if self._is_dated else [(None, batch)]:
             self._file_of(day).add(rows)
             self._write_groups(day)
 
@@ -129,7 +135,8 @@ class FileWriter:
         if day not in self._open:
             if len(self._open) >= self._limits.open_files:
                 self._finish(next(iter(self._open)))
-            self._open[day] = _OpenFile(self._root, day, self._in_file, self._statistics_of)
+            place = f"{DATE}={day.isoformat() if day else _NO_DATE}/" if self._is_dated else ""
+            self._open[day] = _OpenFile(self._directory, f"{place}part-{uuid4()}.zstd.parquet", self._in_file)
         self._open.move_to_end(day)
         return self._open[day]
 
@@ -146,21 +153,32 @@ class FileWriter:
             self._finish(day)
 
     def _finish(self, day: date | None) -> None:
-        self._finished.append(self._open[day].finish(self._limits))
+        file = self._open[day]
+        footer, size_bytes = file.finish(self._limits)
         del self._open[day]
+        self._finished.append(
+            WrittenFile(
+                table=self._to.table,
+                path=file.path,
+                size_bytes=size_bytes,
+                modified_at_ms=time.time_ns() // 1_000_000,
+                date=day,
+                rows=footer.num_rows,
+                statistics=statistics_json(footer, self._to.statistics_of),
+            )
+        )
 
 
 class _OpenFile:
     """One file, and the rows that wait for it; not on disk before its first row group."""
 
-    def __init__(self, root: Path, day: date | None, schema: Schema, statistics_of: Iterable[str]) -> None:
-        self._root = root
-        self._day = day
-        self._path = f"{DATE}={day.isoformat() if day else _NO_DATE}/part-{uuid4()}.zstd.parquet"
+    def __init__(self, directory: "_Directory", path: str, schema: Schema) -> None:
+        self._directory = directory
+        self.path = path
         self._schema = schema
-        self._statistics_of = statistics_of
         self._waiting: list[RecordBatch] = []
-        self._sink: BinaryIO | None = None
+        self._footers: list[Any] = []
+        self._sink: Any = None
         self._writer: Any = None
         self.waiting_rows = 0
         self.waiting_bytes = 0
@@ -185,26 +203,13 @@ class _OpenFile:
         self._waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
         self._begun().write_table(table, row_group_size=rows)
 
-    def finish(self, limits: FileLimits) -> WrittenFile:
-        """Writes what waits, and the file's end; on disk for good when this returns."""
+    def finish(self, limits: FileLimits) -> tuple[Any, int]:
+        """Writes what waits, and the file's end; on disk for good when this returns. Its footer and size [B]."""
         self.write_waiting(limits)
         self._begun().close()
-        assert self._sink is not None
-        self._sink.flush()
-        os.fsync(self._sink.fileno())
-        self._sink.close()
-        path = self._root / self._path
-        for directory in (path.parent, self._root):  # whose entries are the file and its day
-            _sync_directory(directory)
-        found, footer = path.stat(), pq.read_metadata(path)
-        return WrittenFile(
-            path=self._path,
-            size_bytes=found.st_size,
-            modified_at_ms=found.st_mtime_ns // 1_000_000,
-            date=self._day,
-            rows=footer.num_rows,
-            statistics=statistics_json(footer, self._statistics_of),
-        )
+        size_bytes = self.size_bytes
+        self._directory.close(self._sink, self.path)
+        return self._footers[0], size_bytes
 
     def discard(self) -> None:
         if self._sink is None:
@@ -213,21 +218,74 @@ class _OpenFile:
             self._writer.close()
         with suppress(OSError):
             self._sink.close()
-        (self._root / self._path).unlink(missing_ok=True)
+        self._directory.remove(self.path)
 
     def _begun(self) -> Any:
         if self._sink is None:
-            path = self._root / self._path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._sink = path.open("xb")
+            self._sink = self._directory.create(self.path)
             self._writer = pq.ParquetWriter(
                 self._sink,
                 self._schema,
                 compression="zstd",
                 compression_level=_ZSTD_LEVEL,
                 store_schema=False,  # the table's own is in its log
+                metadata_collector=self._footers,
             )
         return self._writer
+
+
+class _Directory(Protocol):
+    """Where files of a table lie, by their paths below it."""
+
+    def create(self, path: str) -> Any:
+        """A new file, to be written to."""
+
+    def close(self, sink: Any, path: str) -> None:
+        """Ends it; it is on disk for good when this returns."""
+
+    def remove(self, path: str) -> None:
+        """Removes it, if it is there."""
+
+
+class _LocalDirectory:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def create(self, path: str) -> Any:
+        (self._root / path).parent.mkdir(parents=True, exist_ok=True)
+        return (self._root / path).open("xb")
+
+    def close(self, sink: Any, path: str) -> None:
+        sink.flush()
+        os.fsync(sink.fileno())
+        sink.close()
+        for directory in {(self._root / path).parent, self._root}:  # whose entries are the file and its day
+            _sync_directory(directory)
+
+    def remove(self, path: str) -> None:
+        (self._root / path).unlink(missing_ok=True)
+
+
+class _ObjectStore:
+    """Reached as delta-rs reaches it."""
+
+    def __init__(self, path: str, options: Mapping[str, str]) -> None:
+        self._files = fs.PyFileSystem(DeltaStorageHandler(path, dict(options)))
+
+    def create(self, path: str) -> Any:
+        return self._files.open_output_stream(path)
+
+    def close(self, sink: Any, path: str) -> None:
+        sink.close()
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            self._files.delete_file(path)
+
+
+def _directory(path: str, options: Mapping[str, str]) -> _Directory:
+    root = local_path(path)
+    return _ObjectStore(path, options) if root is None else _LocalDirectory(root)
 
 
 def _by_day(batch: RecordBatch) -> Iterator[tuple[date | None, RecordBatch]]:

@@ -1,21 +1,14 @@
 """The standing tables under one root, made by their first rows."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-
-from fleet.decode.arrow import Schema, pa
-from fleet.errors import TableError
-from fleet.schemas import conform
-from fleet.tables import delta
+from fleet.decode.arrow import Table as ArrowTable
+from fleet.decode.arrow import pa
 from fleet.tables.catalog import Table
-from fleet.tables.log import Layout, TableLog, Transaction
+from fleet.tables.log import TableLog, Transaction
 from fleet.tables.parquet_files import WriteFiles
-from fleet.tables.paths import local_path, storage_options
 from fleet.tables.written_file import WrittenFile
 
 
@@ -23,29 +16,18 @@ class Store:
     """Reads and writes them; a table of an earlier release gets the columns that it lacks when it is first used.
 
     Args:
-        spark: the session, or what starts it once it is needed: logs and small tables are read without.
         root: a whole URI.
-        conf: settings of Spark, for object stores.
+        options: for object stores; see `fleet.tables.paths.storage_options`.
 
     Attributes:
         rows_written: by the name of the table, since this was made.
     """
 
-    def __init__(
-        self, spark: SparkSession | Callable[[], SparkSession], root: str, conf: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, root: str, options: Mapping[str, str] | None = None) -> None:
         self.root = root
         self.rows_written: Counter[str] = Counter()
-        self._spark = spark
-        if conf is None and isinstance(spark, SparkSession):
-            conf = dict(spark.sparkContext.getConf().getAll())
-        self._options = storage_options(conf or {})
+        self._options = dict(options or {})
         self._known: set[str] = set()
-
-    @cached_property
-    def spark(self) -> SparkSession:
-        """The session."""
-        return self._spark if isinstance(self._spark, SparkSession) else self._spark()
 
     def log(self, table: Table) -> TableLog:
         """Its log."""
@@ -63,16 +45,12 @@ class Store:
             self._known.add(table.name)
         return table.name in self._known
 
-    def read(self, table: Table, *, pinned: bool = False) -> DataFrame:
-        """Its rows as they are when the frame is computed, or with `pinned` as they are now.
-
-        Raises:
-            TableError: it is not there.
-        """
+    def make(self, table: Table) -> TableLog:
+        """Makes it, with no rows, where it is not there."""
+        log = self.log(table)
         if not self.has(table):
-            raise TableError(f"there is no table {table.name} in {self.root}: {table.made_by}")
-        version = self.log(table).version() if pinned else None
-        return delta.read(self.spark, table.path(self.root), version)
+            log.create(table.schema, table.layout)
+        return log
 
     def rows(self, table: Table, filters: Any = None) -> list[dict[str, Any]]:
         """Its rows, which are few; none where it is not there."""
@@ -82,82 +60,51 @@ class Store:
         """The last transaction of an application that is in the table; None when it never wrote."""
         return self.log(table).last_version(app_id) if self.has(table) else None
 
-    def make(self, table: Table) -> None:
-        """Makes it, with no rows, where it is not there."""
-        if not self.has(table):
-            self.log(table).create(table.schema, table.layout)
+    def files_of(self, table: Table) -> WriteFiles:
+        """What tasks write its rows with; `change` makes the files part of the table, which it makes if need be."""
+        self.make(table)
+        return WriteFiles(
+            table=table.name,
+            path=table.path(self.root),
+            schema=table.schema,
+            statistics_of=table.indexed,
+            options=self._options,
+        )
 
-    def append(self, table: Table, frame: DataFrame, transaction: Transaction | None = None) -> None:
-        """Appends rows, unless the transaction has."""
-        rows, path, layout = conform(frame, table.schema), table.path(self.root), self._layout(table)
-        with self._counted(table):
-            delta.append(rows, path, transaction=transaction, layout=layout)
+    def change(
+        self,
+        table: Table,
+        add: Iterable[WrittenFile] = (),
+        remove: Iterable[str] = (),
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Makes files part of it, and others no part any more, in one commit; see `TableLog.change`."""
+        own = [file for file in add if file.table == table.name]
+        self.rows_written[table.name] += self.make(table).change(own, remove, transaction)
 
     def append_rows(
         self, table: Table, rows: Iterable[Mapping[str, Any]], transaction: Transaction | None = None
     ) -> bool:
-        """Appends few rows, without Spark; False if the transaction has. What a row does not give is null."""
-        self.make(table)
+        """Appends few rows; False if the transaction has. What a row does not give is null."""
         found = pa.Table.from_pylist(list(rows), schema=table.schema)
-        appended = self.log(table).append(found, transaction)
+        appended = self.make(table).append(found, transaction)
         self.rows_written[table.name] += found.num_rows if appended else 0
         return appended
 
-    def files_of(self, table: Table, rows: Schema) -> WriteFiles | None:
-        """What executors write its rows with, Spark's own writer aside; None where they cannot reach it as a path.
-
-        Args:
-            table: one that is `dated`.
-            rows: its schema in Arrow.
-        """
-        directory = local_path(table.path(self.root))
-        if directory is None:
-            return None
-        return WriteFiles(directory=str(directory), schema=rows, statistics_of=table.indexed)
-
-    def add_files(self, table: Table, files: Iterable[WrittenFile], transaction: Transaction) -> None:
-        """Makes files that lie under the path of a `dated` table part of it, unless the transaction has."""
-        self.make(table)
-        self.rows_written[table.name] += self.log(table).add_files(files, transaction)
-
-    def merge(self, table: Table, frame: DataFrame, transaction: Transaction) -> None:
-        """Adds rows of new keys and replaces older ones of known keys, unless the transaction has."""
-        if not self.has(table):
-            self.append(table, frame, transaction)
-            return
-        rows = conform(frame, table.schema)
-        path = table.path(self.root)
-        with self._counted(table):
-            delta.merge(rows, path, key=table.key, newer_by=table.newer_by, transaction=transaction)
-
     def update(
-        self, table: Table, frame: DataFrame, columns: Iterable[str], where: str, transaction: Transaction
+        self, table: Table, rows: ArrowTable, columns: Iterable[str], where: str, transaction: Transaction
     ) -> None:
-        """Sets columns of the rows that have the keys of a frame's, unless the transaction has.
+        """Sets columns of the rows that have the key of one of `rows`, unless the transaction has.
 
         Args:
             table: one that has a `key`, and is there.
-            frame: rows with the key and the columns.
+            rows: with the key and the columns.
             columns: their names.
-            where: a condition (SQL) that all of them meet, by which files are passed over.
+            where: a condition (SQL) that all of them meet in the table `t`, by which files are passed over.
             transaction: of the batch.
         """
-        path = table.path(self.root)
-        with self._counted(table):
-            delta.update(frame, path, key=table.key, columns=columns, where=where, transaction=transaction)
+        self.rows_written[table.name] += self.log(table).update(rows, table.key, columns, where, transaction)
 
-    def replace(self, table: Table, frame: DataFrame, where: str | None = None) -> None:
-        """Replaces the rows that meet `where`, or all."""
-        rows, path, layout = conform(frame, table.schema), table.path(self.root), self._layout(table)
-        with self._counted(table):
-            delta.replace(rows, path, where=where, layout=layout)
-
-    @contextmanager
-    def _counted(self, table: Table) -> Iterator[None]:
-        log = self.log(table)
-        before = log.version()
-        yield
-        self.rows_written[table.name] += log.rows_written(before)
-
-    def _layout(self, table: Table) -> Layout | None:
-        return None if self.has(table) else table.layout
+    def replace(self, table: Table, rows: ArrowTable) -> None:
+        """Replaces all rows."""
+        self.rows_written[table.name] += self.make(table).replace(rows)
