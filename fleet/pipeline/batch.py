@@ -19,7 +19,7 @@ No batch of another source comes between two tries of one (`Ledger.check_others`
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -30,7 +30,8 @@ from fleet.errors import LandingError
 from fleet.pipeline.ledger import day_of
 from fleet.pipeline.source import Batch
 from fleet.pipeline.spans import from_micros
-from fleet.silver.batch import CORRECTED, MARKS, Made, MakeSilver
+from fleet.silver.batch import Made, MakeSilver
+from fleet.silver.correct import CORRECTED, Correct, files_with
 from fleet.tables import catalog
 from fleet.tables.log import Transaction
 from fleet.tables.store import Store
@@ -121,18 +122,25 @@ class BatchWriter:
             self._stage(table.name)
             store.change(table, files, transaction=transaction)
         store.append_rows(catalog.BATCHES, [self._batch_row(report)], transaction)
-        corrected = pa.Table.from_batches([rows for each in made for rows in each.corrected], schema=CORRECTED)
-        if corrected.num_rows:
-            self._stage("correcting points")
-            # Beside the points of the same batch, which the table counts under the source's own id.
-            own = replace(transaction, app_id=f"{self._app_id}-corrections")
-            store.update(catalog.POINTS, corrected, MARKS, _around(corrected), own)
+        self._correct(pa.Table.from_batches([rows for each in made for rows in each.corrected], schema=CORRECTED))
         self._stage(catalog.SERIES.name)
         shards = set[str]().union(*(each.shards for each in made))
         old = [] if self._has(catalog.SERIES, batch) else [path for path, shard, _ in self._series() if shard in shards]
         store.change(catalog.SERIES, files, old, transaction)
         self._stage(catalog.PUSHES.name)
         store.change(catalog.PUSHES, files, transaction=transaction)
+
+    def _correct(self, corrected: Table) -> None:
+        """Of points that have been corrected already, a second try of the batch has none."""
+        if not corrected.num_rows:
+            return
+        self._stage("correcting points")
+        points = self._store.log(catalog.POINTS).snapshot()
+        paths = files_with(points, corrected)
+        task = Correct(points, self._store.files_of(catalog.POINTS), corrected)
+        written = dict(zip(paths, self._engine.map(task, paths), strict=True))
+        files = [file for path in paths for file in written[path]]
+        self._store.change(catalog.POINTS, files, [path for path in paths if written[path]])
 
     def _written(self, table: catalog.Table, rows: list[dict[str, Any]], batch: Batch) -> list[WrittenFile]:
         if not rows or self._has(table, batch):
@@ -155,9 +163,9 @@ class BatchWriter:
         mixed = [path for path, first, last in self._series() if first != last]
         if not mixed:
             return
-        log = self._store.log(catalog.SERIES)
+        rows = self._store.log(catalog.SERIES).snapshot().scan(paths=mixed)
+        table = pa.Table.from_batches(rows, schemas.SERIES)
         with self._store.files_of(catalog.SERIES).open() as writer:
-            table = log.read_files(mixed)
             shards = pc.utf8_slice_codeunits(table["client_instance_id"], 0, 1)
             for shard in pc.unique(shards):
                 for rows in table.filter(pc.equal(shards, shard)).combine_chunks().to_batches():
@@ -192,14 +200,6 @@ class BatchWriter:
 
 
 _FILES_SET_ASIDE: Final = pa.schema([schemas.REJECTS.field(name) for name in ("source_file", "reason")])
-
-
-def _around(corrected: Table) -> str:
-    """A condition in SQL: the days and times of these points, as rows `t`."""
-    days = ", ".join(f"DATE '{day}'" for day in sorted(pc.unique(corrected["date"]).to_pylist()))
-    ends = pc.min_max(corrected["received_at"]).as_py()
-    first, last = (f"TIMESTAMP '{ends[end]:%Y-%m-%dT%H:%M:%S.%fZ}'" for end in ("min", "max"))
-    return f"t.date IN ({days}) AND t.received_at >= {first} AND t.received_at <= {last}"
 
 
 def _refuse_newer(batch: Batch, made: Iterable[Made]) -> None:

@@ -35,6 +35,7 @@ from fleet.dialects import library_of
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
 from fleet.schemas import COUNTED, INSTANCE, PUSHES, REJECTS
 from fleet.silver.check import checked
+from fleet.silver.correct import CORRECTED, MARKS
 from fleet.silver.deltas import LOOKED_AT, ORDER, Comparison, Numbers, changes, differ, distinct_maps, joined, last_rows
 from fleet.silver.late import Late, Standing, micros
 from fleet.silver.repeats import WithoutRepeats
@@ -42,12 +43,6 @@ from fleet.tables import catalog
 from fleet.tables.log import Snapshot
 from fleet.tables.parquet_files import FileWriter, WriteFiles
 from fleet.tables.written_file import WrittenFile
-
-MARKS: Final = ("delta", "delta_sum", "reset", "gap", "covers_gap", "before_subscription")
-"""The columns of POINTS that a late push may change."""
-
-CORRECTED: Final = pa.schema([POINT_ROWS.field(name) for name in (*catalog.POINTS.key, "received_at", *MARKS)])
-"""POINTS whose marks change: their keys, and what they become."""
 
 _QUOTED: Final = re.compile(r"'[^']*'|\d{3,}")
 
