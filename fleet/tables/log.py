@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple
 
 from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake import Transaction as AppTransaction
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from fleet.decode.arrow import Schema as ArrowSchema
 from fleet.decode.arrow import RecordBatch, Table, pa
+from fleet.decode.arrow import Schema as ArrowSchema
 from fleet.errors import TableError
 from fleet.tables.paths import plain_path
 from fleet.tables.written_file import DATE, WrittenFile
@@ -144,8 +145,7 @@ class TableLog:
         return {file["partition"][DATE] for file in self._files("partition")}
 
     def _files(self, *columns: str) -> list[dict[str, Any]]:
-        actions = pa.table(self.open().get_add_actions())
-        return actions.select([name for name in columns if name in actions.column_names]).to_pylist() or []
+        return _columns(self.open(), *columns).to_pylist() or []
 
     def rows(self, columns: list[str] | None = None, filters: Any = None) -> Table:
         """Its rows, which are few, as a `pyarrow.Table`."""
@@ -177,27 +177,32 @@ class TableLog:
             The rows that were added.
 
         Raises:
-            CommitFailedError: another writer committed the same application meanwhile, and nothing is changed.
+            CommitFailedError: another writer committed the same application meanwhile, or removed or compacted some
+                of the files; nothing is changed.
         """
         table = self.open()
         if _is_done(table, transaction):
             return 0
-        added = list(add)
+        added, removed = list(add), list(remove)
+        if removed and (gone := set(removed).difference(_columns(table, "path")["path"].to_pylist())):
+            raise CommitFailedError(f"{len(gone)} of the files to be removed are no part of the table any more")
         now_ms = time.time_ns() // 1_000_000
         partition_by = table.metadata().partition_columns
         actions: list[AddAction | RemoveAction] = [_add_action(file, bool(partition_by)) for file in added]
-        actions += [RemoveAction(path=path, data_change=True, deletion_timestamp=now_ms) for path in remove]
+        actions += [RemoveAction(path=path, data_change=True, deletion_timestamp=now_ms) for path in removed]
         if actions or transaction:
             table.create_write_transaction(
                 actions,
                 mode="append",
                 schema=table.schema(),
                 partition_by=partition_by,
-                commit_properties=_properties(transaction),
+                commit_properties=_properties(transaction, alone=bool(removed)),
             )
         return sum(file.rows for file in added)
 
-    def update(self, rows: Table, key: Iterable[str], columns: Iterable[str], where: str, transaction: Transaction) -> int:
+    def update(
+        self, rows: Table, key: Iterable[str], columns: Iterable[str], where: str, transaction: Transaction
+    ) -> int:
         """Sets columns of the rows that have the key of one of `rows`, unless the transaction or a later one has.
 
         Args:
@@ -253,6 +258,12 @@ class TableLog:
         return int(self.open().delete(where)["num_deleted_rows"] or 0)
 
 
+def _columns(table: DeltaTable, *columns: str) -> Table:
+    """What the log has of each file; a table without files or days lacks some of it."""
+    actions = pa.table(table.get_add_actions())
+    return actions.select([name for name in columns if name in actions.column_names])
+
+
 def _is_done(table: DeltaTable, transaction: Transaction | None) -> bool:
     if transaction is None:
         return False
@@ -260,10 +271,12 @@ def _is_done(table: DeltaTable, transaction: Transaction | None) -> bool:
     return last is not None and last >= transaction.version
 
 
-def _properties(transaction: Transaction | None) -> CommitProperties | None:
-    if transaction is None:
-        return None
-    return CommitProperties(app_transactions=[AppTransaction(transaction.app_id, transaction.version)])
+def _properties(transaction: Transaction | None, *, alone: bool = False) -> CommitProperties:
+    """Of a commit; `alone` has it fail if anything was committed meanwhile, which delta-rs would else look through for
+    conflicts: it does not see that compaction removed the same file.
+    """
+    done = [AppTransaction(transaction.app_id, transaction.version)] if transaction else None
+    return CommitProperties(app_transactions=done, max_commit_retries=0 if alone else None)
 
 
 def _type_name(kind: Any) -> str:
