@@ -235,19 +235,19 @@ class TableLog:
         write_deltalake(table, rows, mode="overwrite")
         return self.size().rows
 
-    def scan(
-        self, columns: Iterable[str] | None = None, where: Any = None, version: int | None = None
-    ) -> Iterator[RecordBatch]:
-        """Rows, some at a time.
+    def scan(self, columns: Iterable[str] | None = None, where: Any = None) -> Iterator[RecordBatch]:
+        """Rows as they are now; see `Snapshot.scan`."""
+        return self.snapshot().scan(columns, where)
 
-        Args:
-            columns: their names; None for all.
-            where: a `pyarrow.compute.Expression` that they meet, by which files and row groups are passed over.
-            version: as a commit left the table; None for now.
-        """
-        table = DeltaTable(self._path, version=version, storage_options=self._options)
-        names = [field.name for field in table.schema().fields] if columns is None else list(columns)
-        yield from table.to_pyarrow_dataset().scanner(columns=names, filter=where, use_threads=False).to_batches()
+    def snapshot(self) -> "Snapshot":
+        """The table as it is now, for tasks."""
+        return Snapshot(self._path, self._options, self.open().version())
+
+    def read_files(self, paths: Iterable[str]) -> Table:
+        """All rows of some files, which `files` names."""
+        dataset, wanted = self.open().to_pyarrow_dataset(), set(paths)
+        found = [fragment for fragment in dataset.get_fragments() if fragment.path in wanted]
+        return pa.concat_tables([fragment.to_table(schema=dataset.schema) for fragment in found])
 
     def files(self) -> Table:
         """One row a file: its `path`, and as `min.NAME` and `max.NAME` what it says of columns."""
@@ -256,6 +256,41 @@ class TableLog:
     def delete(self, where: str) -> int:
         """Deletes rows; how many."""
         return int(self.open().delete(where)["num_deleted_rows"] or 0)
+
+
+class Snapshot:
+    """A table as a commit left it; goes to Spark's executors.
+
+    Args:
+        path: a path or URI.
+        options: see `fleet.tables.paths.storage_options`.
+        version: of the commit.
+    """
+
+    def __init__(self, path: str, options: Mapping[str, str], version: int) -> None:
+        self._path = path
+        self._options = dict(options)
+        self._version = version
+        self._dataset: Any = None
+
+    def __getstate__(self) -> tuple[str, dict[str, str], int]:
+        return self._path, self._options, self._version
+
+    def __setstate__(self, state: tuple[str, dict[str, str], int]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def scan(self, columns: Iterable[str] | None = None, where: Any = None) -> Iterator[RecordBatch]:
+        """Rows, some at a time.
+
+        Args:
+            columns: their names; None for all.
+            where: a `pyarrow.compute.Expression` that they meet, by which files and row groups are passed over.
+        """
+        if self._dataset is None:
+            table = DeltaTable(self._path, version=self._version, storage_options=self._options)
+            self._dataset = table.to_pyarrow_dataset()
+        names = self._dataset.schema.names if columns is None else list(columns)
+        yield from self._dataset.scanner(columns=names, filter=where, use_threads=False).to_batches()
 
 
 def _columns(table: DeltaTable, *columns: str) -> Table:

@@ -95,9 +95,9 @@ def test_a_task_that_fails_leaves_nothing_on_an_object_store(store: Store, lake:
 
 
 def test_of_two_writers_of_the_same_batch_the_second_loses(store: Store) -> None:
-    log = store.log(catalog.POINTS)
+    log = store.make(catalog.POINTS)
     before = log.size()
-    fourth = Transaction(app_id="a", version=4)
+    fourth = Transaction(app_id="b", version=4)
     (file, *_) = written(store.files_of(catalog.POINTS), [arrow(points())])
 
     def while_another_writes() -> Iterator[WrittenFile]:

@@ -1,5 +1,6 @@
 """Standing tables by delta-rs: files of tasks that become part of a table, corrections, reading of few files."""
 
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, timedelta
@@ -122,14 +123,24 @@ def test_a_scan_passes_over_files_but_never_over_rows(
     assert ids(store, where) == found, "files out of range are not opened"
 
 
-def test_a_scan_of_a_version_is_the_table_as_that_commit_left_it(store: Store) -> None:
+def test_a_snapshot_is_the_table_as_a_commit_left_it(store: Store) -> None:
     old, new = points(), points(before=HOUR)
     store.change(catalog.POINTS, files(store, old))
     log = store.log(catalog.POINTS)
-    version = log.version()
+    sent = pickle.dumps(log.snapshot())
     store.change(catalog.POINTS, files(store, new), remove=log.files()["path"].to_pylist())
-    assert read(store, version=version) == in_types(old)
+    found = [row for batch in pickle.loads(sent).scan() for row in batch.to_pylist()]
+    assert sorted(found, key=repr) == in_types(old)
     assert read(store) == in_types(new)
+
+
+def test_files_are_read_by_their_names(store: Store) -> None:
+    store.change(catalog.POINTS, files(store, points()))
+    log = store.log(catalog.POINTS)
+    day = [path for path in log.files()["path"].to_pylist() if path.startswith("date=2026-03-01/")]
+    found = log.read_files(day).to_pylist()
+    assert sorted(row["push_id"] for row in found) == ["01-0", "01-1", "01-2"]
+    assert {row["date"] for row in found} == {date(2026, 3, 1)}
 
 
 def test_a_scan_that_began_reads_on_what_was_there_when_it_began(store: Store) -> None:
