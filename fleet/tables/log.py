@@ -7,16 +7,17 @@ commit here makes these part of the table.
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake import Transaction as AppTransaction
 from deltalake.transaction import AddAction, RemoveAction
+from pyarrow.dataset import FileSystemDataset
 
-from fleet.decode.arrow import Schema as ArrowSchema
 from fleet.decode.arrow import RecordBatch, Table, pa
+from fleet.decode.arrow import Schema as ArrowSchema
 from fleet.errors import TableError
 from fleet.tables.paths import plain_path
 from fleet.tables.written_file import DATE, WrittenFile
@@ -197,7 +198,9 @@ class TableLog:
             )
         return sum(file.rows for file in added)
 
-    def update(self, rows: Table, key: Iterable[str], columns: Iterable[str], where: str, transaction: Transaction) -> int:
+    def update(
+        self, rows: Table, key: Iterable[str], columns: Iterable[str], where: str, transaction: Transaction
+    ) -> int:
         """Sets columns of the rows that have the key of one of `rows`, unless the transaction or a later one has.
 
         Args:
@@ -231,7 +234,11 @@ class TableLog:
         return self.size().rows
 
     def scan(
-        self, columns: Iterable[str] | None = None, where: Any = None, version: int | None = None
+        self,
+        columns: Iterable[str] | None = None,
+        where: Any = None,
+        version: int | None = None,
+        files: Container[str] | None = None,
     ) -> Iterator[RecordBatch]:
         """Rows, some at a time.
 
@@ -239,10 +246,15 @@ class TableLog:
             columns: their names; None for all.
             where: a `pyarrow.compute.Expression` that they meet, by which files and row groups are passed over.
             version: as a commit left the table; None for now.
+            files: paths of files, as `files` names them, of which alone; None for all.
         """
         table = DeltaTable(self._path, version=version, storage_options=self._options)
         names = [field.name for field in table.schema().fields] if columns is None else list(columns)
-        yield from table.to_pyarrow_dataset().scanner(columns=names, filter=where, use_threads=False).to_batches()
+        rows = table.to_pyarrow_dataset()
+        if files is not None:
+            own = [fragment for fragment in rows.get_fragments() if fragment.path in files]
+            rows = FileSystemDataset(own, rows.schema, rows.format, rows.filesystem)
+        yield from rows.scanner(columns=names, filter=where, use_threads=False).to_batches()
 
     def files(self) -> Table:
         """One row a file: its `path`, and as `min.NAME` and `max.NAME` what it says of columns."""
