@@ -11,15 +11,6 @@ from fleet.dialects import (
     SOFTWARE_OF_JAVA,
     SOFTWARE_OF_LIBRDKAFKA,
 )
-from telemetry.catalogue.standard_metrics import ROLE_PREFIXES
-
-
-def role_of_all() -> Column:
-    """An aggregate: the role that all pushes of a client tell together, the last of ROLE_PREFIXES that one of them has.
-
-    So it is the same whichever comes last: franz-go leaves points of 0 out, and sends different metrics each time.
-    """
-    return F.max_by("role", F.array_position(F.array(*(F.lit(role) for role in ROLE_PREFIXES)), F.col("role")))
 
 
 def dialect() -> Column:
