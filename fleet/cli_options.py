@@ -209,7 +209,7 @@ def session_settings(options: Mapping[str, Any]) -> "SessionSettings":
     conf = parse_conf(options["conf"] or ())
     for key, files in shipped(options.get("py_files"), options.get("archives")).items():
         conf[key] = f"{conf[key]},{files}" if conf.get(key) else files
-    return SessionSettings(master=options["master"], log_level=options["spark_log_level"], options=conf)
+    return SessionSettings(master=options["master"] or "local[*]", log_level=options["spark_log_level"], options=conf)
 
 
 def shipped(py_files: str | None, archives: str | None) -> dict[str, str]:

@@ -22,6 +22,7 @@ from fleet.cli_options import (
     Master,
     MaxFiles,
     MaxRecords,
+    OptionalMaster,
     Output,
     PyFiles,
     ShowProgress,
@@ -67,7 +68,6 @@ def run(
     kafka_option: KafkaOptions = None,
     kafka_config: KafkaConfig = None,
     kafka_jars: KafkaJars = None,
-    jars: DeltaJars = None,
     max_files: MaxFiles = None,
     max_records: MaxRecords = None,
     window: Annotated[
@@ -91,7 +91,7 @@ def run(
         typer.Option("--fail-on-rejects", help="Exit with 3 when pushes or files were set aside, or records lost."),
     ] = False,
     form: SummaryForm = SummaryFormat.TABLE,
-    master: Master = "local[*]",
+    master: OptionalMaster = None,
     conf: SparkConf = None,
     py_files: PyFiles = None,
     archives: Archives = None,
@@ -102,7 +102,8 @@ def run(
 
     Silver (`pushes`, `points`, `clients`, `rejects`) and gold (`inventory`, `versions`, `latency`, `throttling`,
     `rebalances`, `consumers`) are Delta Lake tables. Exit code 0 when it is done, also when nothing was new; 1 on an
-    error, 2 on a wrong option; a run that was cut off at any moment is mended by the next.
+    error, 2 on a wrong option; a run that was cut off at any moment is mended by the next. Spark starts when there is
+    much to read, a topic, another file system, or with --master.
 
     `fleetgauge fleet run --source ./fleetgauge-data/landing --tables ./fleet`
 
@@ -171,7 +172,7 @@ def maintain(
 def _run(options: dict[str, Any], notes: Console) -> int:
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
     window_s = _window_s(options["window"])
-    with needs_extra("spark"):
+    with needs_extra("tables"):
         from fleet.pipeline import run as pipeline
         from fleet.pipeline.summary import print_json, print_run, run_as_json
     request = pipeline.RunRequest(
@@ -182,8 +183,15 @@ def _run(options: dict[str, Any], notes: Console) -> int:
         rebuild=_rebuilt(options["rebuild"], options["days"]),
         redecode=parse_day(options["redecode"]) if options["redecode"] else None,
     )
-    settings = _session(options, notes, with_topic=isinstance(source, TopicSource))
-    report = pipeline.run(request, settings, clock=SystemTime(), notes=notes, progress=_shows(options, notes))
+    report = pipeline.run(
+        request,
+        lambda: _session(options, notes, with_topic=isinstance(source, TopicSource)),
+        on_spark=any(options[name] is not None for name in ("master", "py_files", "archives")),
+        conf=parse_conf(options["conf"] or ()),
+        clock=SystemTime(),
+        notes=notes,
+        progress=_shows(options, notes),
+    )
     if options["form"] is SummaryFormat.JSON:
         print_json(sys.stdout, run_as_json(report))
     else:

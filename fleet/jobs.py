@@ -14,8 +14,9 @@ from fleet.questions import Question
 from fleet.schemas import conform
 from fleet.selection import Selection
 from fleet.silver import pushes as silver_pushes
-from fleet.sources import Source, read_bronze
+from fleet.sources import read_bronze
 from fleet.spark_schema import spark_schema
+from fleet.topic.source import Source
 
 _FEW_REPEATS = 100_000  # 100 B each at most: what may well be broadcast
 

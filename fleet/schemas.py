@@ -233,45 +233,6 @@ DECODED: Final = _joined(_POINT_PUSH, _DECODED_POINT, _ORIGIN, _REASON, _PAYLOAD
 """The columns of SENT_POINTS that are read from payloads, and the rows set aside, in one frame, so that one pass over
 the payloads gives and counts both. `distribution` is a list of one or none, which costs a number nothing."""
 
-FILES: Final = _schema(
-    ("path", pa.string()),
-    ("size_bytes", pa.int64()),
-    ("modified_at_ms", pa.int64()),
-    ("date", pa.date32()),
-    ("rows", pa.int64()),
-    ("statistics", pa.string()),
-)
-"""One row a data file of a table that is written and not yet committed; see `fleet.tables.written_file`."""
-
-PACKED: Final = _schema(
-    ("pushes", pa.int64()),
-    ("points", pa.int64()),
-    ("rejects", pa.int64()),
-    ("seen_at", pa.list_(TIME)),
-    ("counted", pa.binary()),
-    ("marked", pa.binary()),
-    ("windows", pa.binary()),
-    ("series", pa.binary()),
-    ("files", pa.list_(pa.struct(list(FILES)))),
-    ("late_pushes", pa.int64()),
-    ("late", pa.binary()),
-    ("corrected_points", pa.int64()),
-    ("corrected_from", pa.binary()),
-    ("corrected_to", pa.binary()),
-)
-"""Some thousands of pushes, decoded once for all the tables that come of them.
-
-`pushes` and `rejects` count the good ones and those set aside, `seen_at` has the first and the last time of receipt of
-each day (UTC) that the good ones and the corrected points have. `counted` is their COUNTED, `marked` their POINTS,
-`windows` partial wide rows of these (`fleet.measures.rows.ROWS`) and of the corrections, and `series` the SERIES of
-instances that no more pushes come of, in Arrow's own form, compressed; where the points went to `files`, `marked` is
-null.
-
-`late` is CHECKED of the `late_pushes` that were not read, since their instances have points that were received after
-them: see `silver.batch.make_late`. `corrected_from` and `corrected_to` are POINTS of earlier batches whose marks these
-pushes change: row by row as they are without them, and with them. A batch that runs again gives the same ones.
-"""
-
 REJECTS: Final = _joined(
     _schema(("push_id", pa.string()), ("received_at", TIME)),
     _INSTANCE,

@@ -1,16 +1,11 @@
 """Where pushes are read from: a landing zone or a topic, either into BRONZE."""
 
-from typing import TypeAlias
-
 from pyspark.sql import DataFrame, SparkSession
 
 from fleet.bronze import read_landing
 from fleet.selection import Selection
 from fleet.topic.read import read_topic
-from fleet.topic.source import TopicSource, parse_source
-
-Source: TypeAlias = TopicSource | str
-"""A topic, or the path or URI of a landing zone; `kafka://...` as text is a topic too."""
+from fleet.topic.source import Source, TopicSource, parse_source
 
 
 def read_bronze(spark: SparkSession, source: Source, selection: Selection) -> DataFrame:

@@ -19,12 +19,11 @@ from fleet.errors import FleetError, TableError
 from fleet.schemas import conform
 from fleet.selection import Selection
 from fleet.silver import batch, points, pushes
-from fleet.sources import Source
 from fleet.spark_errors import what_failed
 from fleet.tables import catalog
 from fleet.tables.delta import DELTA, delta_options
 from fleet.topic.connector import CONNECTOR
-from fleet.topic.source import TopicSource
+from fleet.topic.source import Source, TopicSource
 
 __all__ = ["SESSION_OPTIONS", "Selection", "TopicSource", "read_points", "read_pushes", "read_windows"]
 

@@ -1,6 +1,6 @@
 """Rows in Arrow's form of the tables that Python makes on Spark's executors."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Final
 
@@ -89,15 +89,6 @@ def reject_rows(chunk: RecordBatch, reasons: list[str | None], schema: Schema) -
     yield _batch(schema, len(bad), column)
 
 
-_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
-
-
-def as_bytes(schema: Schema, batches: Iterable[RecordBatch]) -> bytes:
-    """Rows in one value, for `Unpack`."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema, options=_COMPRESSED) as stream:
-        for batch in batches:
-            if batch.num_rows:
-                stream.write_batch(batch)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
+def day_of_receipt(rows: RecordBatch) -> Array:
+    """The day (UTC) of `received_at` of each row."""
+    return rows.column("received_at").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)

@@ -1,8 +1,4 @@
-"""The step on Spark's executors: CHECKED batches in, DECODED or COUNTED batches out (`DataFrame.mapInArrow`).
-
-Where several tables come of the same pushes (`fleet.silver.batch`), they are decoded once: PACKED keeps rows in Arrow's
-own form, and `Unpack` hands them out again, a table at a time.
-"""
+"""Steps over pushes: CHECKED batches in, DECODED or COUNTED batches out, here or by Spark (`DataFrame.mapInArrow`)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -76,21 +72,6 @@ class CountPoints:
             self.tally.add(rejects)
 
 
-@dataclass(frozen=True, slots=True)
-class Unpack:
-    """One of the packed columns of PACKED -> these columns of its rows."""
-
-    columns: tuple[str, ...]
-
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """The batches as they were packed."""
-        forget_archives()
-        for batch in batches:
-            for packed in batch.column(0).drop_null():
-                for rows in pa.ipc.open_stream(packed.as_buffer()):
-                    yield rows.select(list(self.columns))
-
-
 class CountedPushes:
     """A chunk's pushes while they are counted."""
 
@@ -118,9 +99,13 @@ class CountedPushes:
         for push, sender in zip(self.good[part.payloads].tolist(), part.senders, strict=True):
             self._senders[push] = sender
 
+    def good_rows(self) -> RecordBatch:
+        """COUNTED of the good ones, once all parts are there."""
+        return counted_rows(self.chunk, self.reasons, self.points, self._senders)
+
     def rows(self) -> Iterator[RecordBatch]:
         """COUNTED, once all parts are there."""
-        yield counted_rows(self.chunk, self.reasons, self.points, self._senders)
+        yield self.good_rows()
         yield from reject_rows(self.chunk, self.reasons, COUNTED_ROWS)
 
 

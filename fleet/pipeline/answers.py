@@ -85,9 +85,9 @@ class Answers:
             Standing.of(store, table) for table in (catalog.PUSHES, catalog.CLIENTS, catalog.ACTIVITY)
         )
         old = {
-            catalog.CLIENTS: [file["path"] for file in clients.files()],
-            catalog.ACTIVITY: [file["path"] for file in activity.files() if file["partition.date"] in wanted],
-            catalog.INVENTORY: [file["path"] for file in Standing.of(store, catalog.INVENTORY).files()],
+            catalog.CLIENTS: [file["path"] for file in clients.files],
+            catalog.ACTIVITY: [file["path"] for file in activity.files if file["partition.date"] in wanted],
+            catalog.INVENTORY: [file["path"] for file in Standing.of(store, catalog.INVENTORY).files],
         }
         task = OfClients(
             pushes=pushes,
@@ -99,8 +99,8 @@ class Answers:
             to_activity=store.files_of(catalog.ACTIVITY),
             to_inventory=store.files_of(catalog.INVENTORY),
         )
-        of_days = sum(file["num_records"] for file in pushes.files() if file["partition.date"] in wanted)
-        made = self._map(task, clients.log.size().rows + of_days // _PUSHES_A_CLIENT)
+        of_days = sum(file["num_records"] for file in pushes.files if file["partition.date"] in wanted)
+        made = self._map(task, clients.count + of_days // _PUSHES_A_CLIENT)
         for table, files in old.items():
             store.change(table, add=made, remove=files)
 
@@ -157,7 +157,7 @@ class Answers:
         """About how many rows of `windows` these spans have."""
         wanted, window = set(days(spans)), timedelta(seconds=self._window_s)
         found = 0.0
-        for file in rows.files():
+        for file in rows.files:
             first, last = file["min.window_start"], file["max.window_start"]
             if file["partition.date"] in wanted and meets(spans, first, last):
                 found += file["num_records"] * part_in(spans, first, last + window)

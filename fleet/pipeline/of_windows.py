@@ -7,7 +7,7 @@ these again, into files of their own, which later runs leave alone; the old file
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from fleet import shards
 from fleet.decode.arrow import Table, pa, pc
@@ -53,16 +53,16 @@ class Target:
         rows, wanted = Standing.of(store, table), set(days(spans))
         old = [
             file["path"]
-            for file in rows.files()
+            for file in rows.files
             if file["partition.date"] in wanted
             and (file[f"min.{_START}"] is None or meets(spans, file[f"min.{_START}"], file[f"max.{_START}"]))
         ]
         return cls(rows, store.files_of(table), frozenset(old))
 
-    def keep(self, writer: FileWriter, spans: list[Span], where: object) -> None:
+    def keep(self, writer: FileWriter, spans: list[Span], where: Any) -> None:
         """Writes the old files' rows of other windows again."""
         if self.old:
-            for batch in self.rows.batches(where & ~within(spans, _START), files=self.old):
+            for batch in self.rows.batches(where & ~within(spans, _START), paths=self.old):
                 writer.write(batch)
 
 

@@ -1,19 +1,18 @@
-"""`fleet run`: what is new of a source into the standing tables, from the start of Spark to the summary."""
+"""`fleet run`: what is new of a source into the standing tables."""
 
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from deltalake.exceptions import CommitFailedError, DeltaError
 from rich.console import Console
 
 from base.clock import Time
+from fleet.engine import Engine, InProcess, OnSpark
 from fleet.errors import FleetError, TableError
 from fleet.pipeline import pending
 from fleet.pipeline.answers import Answers
@@ -21,17 +20,25 @@ from fleet.pipeline.batch import BatchReport, BatchWriter
 from fleet.pipeline.ledger import Ledger, Plan
 from fleet.pipeline.progress import RunProgress
 from fleet.pipeline.report import RunReport, Size
-from fleet.pipeline.source import Bounds, LandingSource, TopicStretch, source_name
+from fleet.pipeline.spans import days
+from fleet.pipeline.source import Bounds, LandingSource, source_name
 from fleet.selection import Days
-from fleet.session import SessionSettings, conf_for, session_conf, start_session
-from fleet.sources import Source
-from fleet.spark_errors import what_failed
-from fleet.tables import catalog, delta
+from fleet.tables import catalog
 from fleet.tables.lock import only_run
 from fleet.tables.maintain import Upkeep, maintain
-from fleet.tables.paths import qualified
+from fleet.tables.paths import qualified, storage_options
 from fleet.tables.store import Store
-from fleet.topic.source import TopicSource
+from fleet.topic.source import Source, TopicSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from fleet.pipeline.topic_source import TopicStretch
+    from fleet.session import SessionSettings
+
+IN_PROCESS_BYTES: Final = 16 * 1024 * 1024
+"""New Parquet files of a landing zone that are read faster here than Spark starts [B]: of real clients about a million
+points, whose payloads are some twenty times as large, and held in memory."""
 
 _COLOURS: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 """What delta-rs has in its messages for terminals."""
@@ -58,12 +65,23 @@ class RunRequest:
     redecode: date | None = None
 
 
-def run(request: RunRequest, settings: SessionSettings, *, clock: Time, notes: Console, progress: bool) -> RunReport:
+def run(
+    request: RunRequest,
+    settings: Callable[[], "SessionSettings"],
+    *,
+    on_spark: bool = False,
+    conf: Mapping[str, str] | None = None,
+    clock: Time,
+    notes: Console,
+    progress: bool,
+) -> RunReport:
     """Reads what is new and writes it to the tables.
 
     Args:
         request: what was asked.
-        settings: how to start Spark; see `fleet.tables.session`.
+        settings: how to start Spark, where it is needed.
+        on_spark: whatever the size of what is new; else Spark starts for what this process should not hold.
+        conf: settings of Spark, for object stores.
         clock: the time.
         notes: where progress goes, and a line on what was lost.
         progress: show it.
@@ -73,9 +91,15 @@ def run(request: RunRequest, settings: SessionSettings, *, clock: Time, notes: C
     """
     began_ms = clock.hi_res_clock_ms()
     with explained(f"fleet run of {request.source}"):
-        store = _store(request.tables, settings)
+        store = Store(qualified(request.tables), storage_options(conf or {}))
         with only_run(store.root), RunProgress(notes, enabled=progress) as shown:
-            return _Run(store, request, clock, began_ms, shown).run()
+            return _Run(store, request, OnSpark(lambda: _started(settings)), on_spark, clock, began_ms, shown).run()
+
+
+def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
+    from fleet.session import start_session
+
+    return start_session(settings())
 
 
 def keep_up(
@@ -99,17 +123,6 @@ def keep_up(
             return maintain(store, keep_from=keep_from, vacuum_after_hours=vacuum_after_hours, stage=shown.stage)
 
 
-def _store(tables: str, settings: SessionSettings) -> Store:
-    """The tables; Spark starts when it is first needed, which takes longer than to find that nothing is new."""
-
-    def start() -> SparkSession:
-        spark = start_session(settings)
-        delta.check_session(spark)
-        return spark
-
-    return Store(start, qualified(tables), settings.options)
-
-
 @contextmanager
 def explained(what: str) -> Iterator[None]:
     """Turns what Spark and the JVM throw into one sentence."""
@@ -117,23 +130,48 @@ def explained(what: str) -> Iterator[None]:
         yield
     except FleetError:
         raise
-    except (PySparkException, Py4JError, DeltaError, OSError) as error:
-        if delta.is_conflict(error):
-            raise TableError(
-                f"{what} gave way to another run that wrote the same tables meanwhile: let only one run at a time; "
-                "nothing was written twice, and the next run goes on from here"
-            ) from error
-        if isinstance(error, PySparkException | Py4JError):
-            raise FleetError(f"{what} failed in Spark: {what_failed(error)}") from error
+    except CommitFailedError as error:
+        raise TableError(
+            f"{what} gave way to another run that wrote the same tables meanwhile: let only one run at a time; "
+            "nothing was written twice, and the next run goes on from here"
+        ) from error
+    except (DeltaError, OSError) as error:
         raise FleetError(f"{what} failed: {' '.join(_COLOURS.sub('', str(error)).split())}") from error
+    except Exception as error:
+        if said := _said_by_spark(error):
+            raise FleetError(f"{what} failed in Spark: {said}") from error
+        raise
+
+
+def _said_by_spark(error: Exception) -> str | None:
+    """None of an exception that is not Spark's."""
+    if "pyspark" not in sys.modules:
+        return None
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from fleet.spark_errors import what_failed
+
+    return what_failed(error) if isinstance(error, PySparkException | Py4JError) else None
 
 
 class _Run:
     """One run."""
 
-    def __init__(self, store: Store, request: RunRequest, clock: Time, began_ms: int, progress: RunProgress) -> None:
+    def __init__(
+        self,
+        store: Store,
+        request: RunRequest,
+        spark: OnSpark,
+        on_spark: bool,
+        clock: Time,
+        began_ms: int,
+        progress: RunProgress,
+    ) -> None:
         self._store = store
         self._request = request
+        self._spark = spark
+        self._engine: Engine = spark if on_spark else InProcess()
         self._clock = clock
         self._progress = progress
         self._began_ms = began_ms
@@ -145,6 +183,8 @@ class _Run:
         ledger = Ledger(self._store, source_name(self._request.source))
         ledger.check_others()
         source = self._open(ledger)
+        if self._is_large(source):
+            self._engine = self._spark
         self._write(source, ledger, ledger.unfinished())
         self._redecode(source, ledger)
         news = source.news()
@@ -155,11 +195,21 @@ class _Run:
         sizes = self._sizes() if self._reports or days else {}
         return replace(self._report(), lost=news.lost, changed=news.changed, days=days, sizes=sizes)
 
-    def _open(self, ledger: Ledger) -> LandingSource | TopicStretch:
-        source, store = self._request.source, self._store
+    def _open(self, ledger: Ledger) -> "LandingSource | TopicStretch":
+        source = self._request.source
         if isinstance(source, TopicSource):
-            return TopicStretch(store.spark, source, ledger, catalog.LEDGER.path(store.root))
-        return LandingSource(lambda: store.spark, source, ledger)
+            from fleet.pipeline.topic_source import TopicStretch
+
+            return TopicStretch(self._spark.spark, source, ledger, catalog.LEDGER.path(self._store.root))
+        return LandingSource(lambda: self._spark.spark, source, ledger)
+
+    def _is_large(self, source: "LandingSource | TopicStretch") -> bool:
+        """True for what this process should not hold: topics, other file systems, and much at once."""
+        if not isinstance(source, LandingSource) or not source.is_local:
+            return True
+        anew = self._request.rebuild is not None and self._store.has(catalog.WINDOWS)
+        rebuilt = self._store.log(catalog.WINDOWS).size().size_bytes if anew else 0
+        return source.bytes_to_read() + rebuilt > IN_PROCESS_BYTES
 
     def _report(self) -> RunReport:
         """What was read so far."""
@@ -168,10 +218,12 @@ class _Run:
             source=str(self._request.source), tables=self._store.root, took_s=took_s, batches=tuple(self._reports)
         )
 
-    def _write(self, source: LandingSource | TopicStretch, ledger: Ledger, plans: Iterable[Plan]) -> None:
+    def _write(self, source: "LandingSource | TopicStretch", ledger: Ledger, plans: Iterable[Plan]) -> None:
         """Writes one batch after the other."""
         request = self._request
-        writer = BatchWriter(self._store, ledger.app_id, str(request.source), request.window_s, self._progress.stage)
+        writer = BatchWriter(
+            self._store, self._engine, ledger.app_id, str(request.source), request.window_s, self._progress.stage
+        )
         for plan in plans:
             self._progress.begin(plan.number)
             report = writer.write(source.batch(plan))
@@ -179,7 +231,7 @@ class _Run:
                 self._reports.append(report)
                 self._progress.done(report, report.amount)
 
-    def _redecode(self, source: LandingSource | TopicStretch, ledger: Ledger) -> None:
+    def _redecode(self, source: "LandingSource | TopicStretch", ledger: Ledger) -> None:
         """Takes away what the tables have of days that are to be read again, also of one that was cut off here."""
         day, name = self._request.redecode, str(self._request.source)
         if day is not None:
@@ -202,12 +254,11 @@ class _Run:
         now = datetime.fromtimestamp(self._clock.milliseconds() / 1000, UTC)
         found = pending.pending(self._store, window_s=request.window_s, now=now, days=request.rebuild)
         if found.spans:
-            answers = Answers(self._store, request.window_s, self._progress.stage)
-            with session_conf(self._store.spark, conf_for(found.points)):
-                answers.refresh(found.spans, found.read_up_to, found.remade)
+            answers = Answers(self._store, self._engine, request.window_s, self._progress.stage)
+            answers.refresh(found.spans, found.read_up_to, found.remade)
         if found.spans or self._reports:
             pending.close(self._store, self._row(found, now))
-        return len(found.spans)
+        return len(days(found.spans))
 
     def _row(self, found: pending.Pending, now: datetime) -> dict[str, Any]:
         report = self._report()

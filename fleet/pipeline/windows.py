@@ -69,7 +69,7 @@ def _write_anew(
 ) -> None:
     rows = dict.fromkeys(days, 0)
     given = Standing.of(store, source)
-    for file in given.files():
+    for file in given.files:
         if file[_DAY] in rows:
             rows[file[_DAY]] += file["num_records"]
     parts = [
@@ -80,7 +80,7 @@ def _write_anew(
     ]
     task = _WriteAnew(source=given, make=make, to=store.files_of(catalog.WINDOWS))
     made = [file for files in engine.map(task, parts) for file in files]
-    old = [file["path"] for file in Standing.of(store, catalog.WINDOWS).files() if file[_DAY] in rows]
+    old = [file["path"] for file in Standing.of(store, catalog.WINDOWS).files if file[_DAY] in rows]
     store.change(catalog.WINDOWS, add=made, remove=old)
 
 

@@ -1,349 +1,184 @@
-"""Silver: everything that a batch's pushes give, in one pass over their payloads on Spark's executors.
+"""Silver: everything that a batch's pushes give, in one pass over their payloads.
 
-The pushes of one client instance come to one task, in the order of their receipt, and before them what earlier runs
-remembered of its series. The task decodes a chunk of them at a time and compares the points (`silver.deltas`). An
-instance of which a push was received no later than what is remembered is late: its pushes are handed back unread, and
-a second pass (`make_late`) compares them together with its points that stand in the table. So nothing is read for the
-others, which are nearly all.
-
-Points are written as files of their table on the spot where that can be, since Spark's own writer, a row at a time,
-takes several times as long for a point as all else together; otherwise they go to Spark with the rest.
+A task has all pushes of some client instances, in `repeats.ORDER`. It decodes a chunk of them at a time, compares the
+points with what is remembered of their series (`silver.deltas`), makes wide rows of them (`fleet.measures`), and writes
+files of the tables where it is: to hand rows to somebody else takes longer than to make them. An instance of which a
+push was received no later than what is remembered is late: its points are compared with those that stand in the table
+(`silver.late`), which is not read for the others, nearly all.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.decode.arrow import Array, RecordBatch, pa, pc
+from fleet.decode.arrow import Array, RecordBatch, Table, pa, pc
 from fleet.decode.attributes import TextMap
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import decode_and_count
 from fleet.decode.rows import (
-    CHECKED_ROWS,
-    COUNTED_ROWS,
     DECODED_ROWS,
     POINT_ROWS,
     SERIES_ROWS,
-    as_bytes,
     batch_of,
+    day_of_receipt,
     decoded_rows,
     encoded,
+    reject_rows,
 )
-from fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, Unpack, regroup
+from fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
 from fleet.dialects import library_of
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
-from fleet.measures.rows import ROWS
-from fleet.schemas import CHECKED, COUNTED, INSTANCE, PACKED, POINTS, SERIES, conform
-from fleet.silver.deltas import LABELS, LOOKED_AT, ORDER, Comparison, Numbers, changes, distinct_maps, joined
-from fleet.spark_schema import spark_schema
+from fleet.schemas import COUNTED, INSTANCE, PUSHES, REJECTS
+from fleet.silver.check import checked
+from fleet.silver.correct import CORRECTED, MARKS
+from fleet.silver.deltas import LOOKED_AT, ORDER, Comparison, Numbers, changes, differ, distinct_maps, joined, last_rows
+from fleet.silver.late import Late, Standing, micros
+from fleet.silver.repeats import WithoutRepeats
+from fleet.tables import catalog
+from fleet.tables.log import Snapshot
 from fleet.tables.parquet_files import FileWriter, WriteFiles
-from fleet.workers import forget_archives
+from fleet.tables.written_file import WrittenFile
 
-_TASKS_AT_LEAST: Final = 8
-_DAY_US: Final = 86_400_000_000
-_REMEMBERED: Final = pa.schema([each for each in SERIES if each.name not in (*INSTANCE, *LABELS)])
-_TABLES: Final = {
-    "counted": COUNTED,
-    "marked": POINTS,
-    "windows": ROWS,
-    "series": SERIES,
-    "late": CHECKED,
-    "corrected_from": POINTS,
-    "corrected_to": POINTS,
-}
+_QUOTED: Final = re.compile(r"'[^']*'|\d{3,}")
+
+Write = Callable[[str, RecordBatch], None]
 
 
-@dataclass(frozen=True, slots=True)
-class InRows:
-    """Points go to Spark, in `marked`."""
+@dataclass(slots=True, kw_only=True)
+class Made:
+    """What a task made of its pushes.
+
+    Attributes:
+        pushes, points, repeats: how many.
+        rejects: rows set aside, by reason without what it quotes.
+        schema_version: the newest of any row, or 0.
+        windows: where the windows begin that have pushes or corrected points [us].
+        files: of all tables.
+        shards: that SERIES were written of, each as a whole.
+        corrected: rows of CORRECTED.
+    """
+
+    pushes: int = 0
+    points: int = 0
+    repeats: int = 0
+    rejects: Counter[str] = field(default_factory=Counter)
+    schema_version: int = 0
+    windows: set[int] = field(default_factory=set)
+    files: list[WrittenFile] = field(default_factory=list)
+    shards: set[str] = field(default_factory=set)
+    corrected: list[RecordBatch] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Nowhere:
-    """Points are there already, from the same batch before it was cut off."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeSilver:
+    """The task.
 
-
-PointsTo = WriteFiles | InRows | Nowhere
-
-
-def make(
-    checked: DataFrame,
-    previous: DataFrame | None = None,
-    points_to: PointsTo = InRows(),
-    window_s: int = DEFAULT_WINDOW_S,
-) -> DataFrame:
-    """CHECKED of one batch, without repeats, and the SERIES of earlier ones -> PACKED; see `unpack`.
-
-    Args:
-        checked: the pushes.
-        previous: at least the series of the instances that have pushes here.
-        points_to: where the points go.
+    Attributes:
+        write: the tables that rows go to, by name; those are missing that an earlier try of the batch has written.
+        standing: the tables as they were before the batch, by name; those are missing that are not there.
         window_s: length of the windows of wide rows [s].
     """
-    rows = conform(checked, CHECKED)
-    if previous is not None:
-        rows = rows.unionByName(_by_instance(previous), allowMissingColumns=True)
-    return _made(rows, points_to, window_s)
 
-
-def make_late(
-    late: DataFrame,
-    previous: DataFrame,
-    standing: DataFrame,
-    points_to: PointsTo = InRows(),
-    window_s: int = DEFAULT_WINDOW_S,
-) -> DataFrame:
-    """CHECKED of late instances (`late` of PACKED), with what stands of these -> PACKED.
-
-    Of each instance, with its pushes here received from `first` to `last`, that is:
-
-    Args:
-        late: the pushes.
-        previous: SERIES that stood within HORIZON_US before `first`; of several of one series the last one counts.
-        standing: POINTS from `first` on to HORIZON_US after `last`, without those of `late`; without gauges if need be.
-        points_to: where the points go.
-        window_s: length of the windows of wide rows [s].
-    """
-    at = standing.select(*INSTANCE, "received_at", "push_id", F.struct(*POINTS.names).alias("standing"))
-    rows = conform(late, CHECKED).unionByName(_by_instance(previous), allowMissingColumns=True)
-    return _made(rows.unionByName(at, allowMissingColumns=True), points_to, window_s)
-
-
-def _made(rows: DataFrame, points_to: PointsTo, window_s: int) -> DataFrame:
-    # What is remembered has no time of receipt, and comes before the pushes.
-    ordered = rows.repartition(_tasks(rows), *INSTANCE).sortWithinPartitions(*INSTANCE, "received_at", "push_id")
-    return ordered.mapInArrow(MakeBatch(points_to, window_s), spark_schema(PACKED))
-
-
-def _tasks(rows: DataFrame) -> int:
-    """One for each core, and so many at least that each one's share is small; each writes files of its own.
-
-    Spark's own choice on a cluster is 200, however few the pushes and cores: of a frame that is kept it joins none.
-    """
-    session = rows.sparkSession
-    configured = int(session.conf.get("spark.sql.shuffle.partitions") or 0)
-    return max(session.sparkContext.defaultParallelism, min(configured, _TASKS_AT_LEAST))
-
-
-def _by_instance(series: DataFrame) -> DataFrame:
-    one = F.struct(*_REMEMBERED.names)  # the key first and then what orders its points
-    return conform(series, SERIES).groupBy(*INSTANCE).agg(F.sort_array(F.collect_list(one)).alias("remembered"))
-
-
-Packed = Literal["counted", "marked", "windows", "series", "late", "corrected_from", "corrected_to"]
-
-
-def unpack(packed: DataFrame, column: Packed) -> DataFrame:
-    """What is in one of the columns: PACKED -> COUNTED with the rows set aside, -> POINTS, -> wide rows,
-    -> SERIES, or -> CHECKED.
-
-    >>> from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
-    >>> def total(value):
-    ...     data = MetricsData()
-    ...     metric = data.resource_metrics.add().scope_metrics.add().metrics.add(name="request.total")
-    ...     metric.sum.is_monotonic = True
-    ...     metric.sum.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
-    ...     metric.sum.data_points.add(as_double=value)
-    ...     return data.SerializeToString()
-    >>> columns = "push_id received_at metrics reason"
-    >>> sent = table(spark, CHECKED, columns, ("a", "12:00:00", total(10), None), ("b", "12:01:00", total(15), None))
-    >>> first = make(sent)
-    >>> show(unpack(first, "marked"), "received_at value delta reset covers_gap before_subscription")
-    received_at  value  delta  reset  covers_gap  before_subscription
-    12:00:00     10     10     no     no          yes
-    12:01:00     15     5      no     no          no
-    >>> show(unpack(first, "series"), "metric_name received_at amount")
-    metric_name    received_at  amount
-    request.total  12:01:00     15
-
-    In the next run the client had begun again:
-
-    >>> later = table(spark, CHECKED, columns, ("d", "12:20:00", total(3), None))
-    >>> second = make(later, unpack(first, "series"))
-    >>> show(unpack(second, "marked"), "received_at value delta reset covers_gap")
-    received_at  value  delta  reset  covers_gap
-    12:20:00     3      3      yes    yes
-
-    Then an old push came late. The point after it in its series is corrected:
-
-    >>> late = table(spark, CHECKED, columns, ("c", "12:00:30", total(12), None))
-    >>> handed_back = unpack(make(late, unpack(second, "series")), "late")
-    >>> show(handed_back, "push_id received_at")
-    push_id  received_at
-    c        12:00:30
-    >>> from fleet.silver.deltas import LastOfSeries
-    >>> stood = unpack(first, "marked").union(unpack(second, "marked"))
-    >>> before, after = stood.where("push_id = 'a'"), stood.where("push_id != 'a'")
-    >>> third = make_late(handed_back, before.mapInArrow(LastOfSeries(), spark_schema(SERIES)), after)
-    >>> show(unpack(third, "marked"), "received_at value delta")
-    received_at  value  delta
-    12:00:30     12     2
-    >>> show(unpack(third, "corrected_from"), "received_at value delta")
-    received_at  value  delta
-    12:01:00     15     5
-    >>> show(unpack(third, "corrected_to"), "received_at value delta")
-    received_at  value  delta
-    12:01:00     15     3
-    """
-    schema = _TABLES[column]
-    return packed.select(column).mapInArrow(Unpack(tuple(schema.names)), spark_schema(schema))
-
-
-@dataclass(frozen=True, slots=True)
-class MakeBatch:
-    """The step of `make`: one row of PACKED a chunk, and one at the end with what had to wait for it."""
-
-    points_to: PointsTo
+    write: Mapping[str, WriteFiles]
+    standing: Mapping[str, Snapshot]
     window_s: int = DEFAULT_WINDOW_S
 
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """Of the pushes of any number of instances, in their order."""
-        forget_archives()
+    def __call__(self, batches: Iterable[RecordBatch]) -> Made:
+        """BRONZE of all pushes of some instances, in ORDER, -> what was made and written."""
         with ExitStack() as stack:
-            to = self.points_to
-            writer = stack.enter_context(to.open()) if isinstance(to, WriteFiles) else None
-            maker = _Maker(writer, in_rows=isinstance(to, InRows), window_s=self.window_s)
-            for chunk in regroup(batches, MAX_CHUNK_BYTES):
-                yield maker.make(chunk)
-            yield maker.finish()
+            writers = {name: stack.enter_context(to.open()) for name, to in self.write.items()}
+            task = _Task(_to(writers), self.standing, self.window_s)
+            repeats = WithoutRepeats()
+            for chunk in regroup(repeats(checked(batches)), MAX_CHUNK_BYTES):
+                task.take(chunk)
+            task.finish()
+            task.made.repeats += repeats.repeats
+            for writer in writers.values():
+                writer.finish()
+                task.made.files += writer.take_finished()
+            return task.made
 
 
-class _Maker:
+def _to(writers: Mapping[str, FileWriter]) -> Write:
+    def write(table: str, rows: RecordBatch) -> None:
+        if table in writers:
+            writers[table].write(rows)
+            if table == catalog.SERIES.name:
+                writers[table].finish()  # a file a shard
+
+    return write
+
+
+def points_of(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """CHECKED of all pushes of some instances, in ORDER and without repeats -> POINTS, compared with one another."""
+    found: list[RecordBatch] = []
+
+    def write(table: str, rows: RecordBatch) -> None:
+        if table == catalog.POINTS.name:
+            found.append(rows)
+
+    task = _Task(write, {}, DEFAULT_WINDOW_S)
+    for chunk in regroup(batches, MAX_CHUNK_BYTES):
+        task.take(chunk)
+        yield from found
+        found.clear()
+
+
+class _Task:
     """What one task knows."""
 
-    def __init__(self, writer: FileWriter | None, *, in_rows: bool, window_s: int) -> None:
-        self._writer = writer
-        self._in_rows = in_rows
+    def __init__(self, write: Write, standing: Mapping[str, Snapshot], window_s: int) -> None:
+        self.made = Made()
+        self._write = write
+        self._standing = standing
         self._window_s = window_s
         self._comparison = Comparison()
+        self._series = _Series(standing.get(catalog.SERIES.name))
+        self._late: dict[str, list[RecordBatch]] = {}  # pushes, by shard
+        self._shards: dict[str, int] = {}  # those not written yet, and the number of the last instance of each
         self._last: tuple[Any, ...] | None = None
         self._number = 0
+        self._remembered_up_to = -1  # an instance
         self._remembered_until: dict[int, int] = {}  # of instances to come, in us
-        self._late = (-1, False)  # an instance, and whether it is late
+        self._of_late = (-1, False)  # an instance, and whether it is late
 
-    def make(self, chunk: RecordBatch) -> RecordBatch:
-        """A row of PACKED of the next rows: pushes, what is remembered, and points that stand."""
+    def take(self, chunk: RecordBatch) -> None:
+        """CHECKED rows, after those before them."""
+        self.made.schema_version = max(self.made.schema_version, pc.max(chunk.column("schema_version")).as_py() or 0)
+        chunk = self._without_known(chunk)
+        if not len(chunk):
+            return
         instance_of = self._numbered(chunk)
-        remembered, standing = (_given(chunk, name) for name in ("remembered", "standing"))
-        if len(remembered):
-            lists = chunk.column("remembered").take(pa.array(remembered))
-            self._remember(int(instance_of[0]), lists, instance_of[remembered])
-        stood = _standing(chunk, standing, instance_of)
-        is_push = np.ones(len(chunk), dtype=np.bool_)
-        is_push[remembered] = is_push[standing] = False
-        is_late = self._are_late(chunk, instance_of, is_push)
-        late = chunk.filter(pa.array(is_late)) if is_late.any() else None
-        is_push &= ~is_late
-        if not is_push.all():
-            chunk, instance_of = chunk.filter(pa.array(is_push)), instance_of[is_push]
-        pushes = CountedPushes(chunk)
-        sent, row_of = _sent(chunk, pushes, instance_of)
-        return self._row(pushes, late, self._compared(sent, stood, _dialects(chunk, row_of, sent.rows)))
+        good = np.flatnonzero(chunk.column("reason").is_null().to_numpy(zero_copy_only=False))
+        if len(good):
+            self._meet(chunk.take(pa.array(good)), instance_of[good])
+            is_late = np.zeros(len(chunk), np.bool_)
+            is_late[good] = self._are_late(chunk.take(pa.array(good)), instance_of[good])
+            if is_late.any():
+                self._put_aside(chunk.filter(pa.array(is_late)))
+                chunk, instance_of = chunk.filter(pa.array(~is_late)), instance_of[~is_late]
+        self._make(chunk, instance_of)
+        self._write_shards(all_of_them=False)
 
-    def _compared(self, sent: "_Points", standing: "_Points", dialects: Array) -> "_Compared":
-        count = len(sent.rows)
-        if not count and not len(standing.rows):
-            return _Compared()
-        if not len(standing.rows):
-            compared = self._comparison.mark(sent.rows, sent.instance_of, sent.set_of, sent.sets)
-            return _Compared([_point_rows(sent.rows, compared.marks, dialects)], [compared.settled])
-        both = sent.looked_at().followed_by(standing.looked_at())
-        order = both.order()
-        compared = self._comparison.mark(
-            both.rows.take(pa.array(order)), both.instance_of[order], both.set_of[order], both.sets, order >= count
-        )
-        of_sent = pa.array(np.argsort(order)[:count])
-        marks = {name: column.take(of_sent) for name, column in compared.marks.items()}
-        corrected = standing.rows.take(pa.array(order[compared.corrected] - count))
-        marks_after = {name: column.take(pa.array(compared.corrected)) for name, column in compared.marks.items()}
-        return _Compared(
-            [_point_rows(sent.rows, marks, dialects)],
-            [compared.settled],
-            _with_marks(corrected, compared.marks_before),
-            _with_marks(corrected, marks_after),
-        )
+    def finish(self) -> None:
+        """Once there are no more."""
+        self._series.take(self._comparison.finish())
+        self._write_shards(all_of_them=True)
 
-    def _row(self, pushes: CountedPushes, late: RecordBatch | None, compared: "_Compared") -> RecordBatch:
-        if self._writer is not None:
-            for rows in compared.points:
-                self._writer.write(rows)
-        corrected = compared.corrected_to
-        values = {
-            "pushes": pushes.chunk.num_rows - pushes.rejects,
-            "points": int(pushes.points.sum()),
-            "rejects": pushes.rejects,
-            "seen_at": _seen_at(pushes, corrected),
-            "counted": as_bytes(COUNTED_ROWS, pushes.rows()),
-            "marked": as_bytes(POINT_ROWS, compared.points) if self._in_rows else None,
-            "windows": as_bytes(ROWS, self._wide(compared)),
-            "series": as_bytes(SERIES_ROWS, compared.series),
-            "files": self._finished(),
-        }
-        if late is not None:
-            columns = {name: late.column(name) for name in CHECKED_ROWS.names}
-            values |= {
-                "late_pushes": len(late),
-                "late": as_bytes(CHECKED_ROWS, [batch_of(CHECKED_ROWS, len(late), columns)]),
-            }
-        if corrected is not None and compared.corrected_from is not None:
-            values |= {
-                "corrected_points": len(corrected),
-                "corrected_from": as_bytes(POINT_ROWS, [compared.corrected_from]),
-                "corrected_to": as_bytes(POINT_ROWS, [corrected]),
-            }
-        return pa.RecordBatch.from_pylist([values], schema=PACKED)
-
-    def _wide(self, compared: "_Compared") -> list[RecordBatch]:
-        """Partial wide rows of the points of a chunk, which has all points of each push, and of corrections."""
-        points = pa.Table.from_batches(compared.points, POINT_ROWS)
-        rows: list[RecordBatch] = aggregate(points, self._window_s).to_batches()
-        if compared.corrected_from is not None and compared.corrected_to is not None:
-            before, after = (pa.Table.from_batches([each]) for each in (compared.corrected_from, compared.corrected_to))
-            rows += correction(before, after, self._window_s).to_batches()
-        return rows
-
-    def finish(self) -> RecordBatch:
-        """The last row, once there are no more."""
-        if self._writer is not None:
-            self._writer.finish()
-        series = as_bytes(SERIES_ROWS, [self._comparison.finish()])
-        values = {"pushes": 0, "points": 0, "rejects": 0, "series": series, "files": self._finished()}
-        return pa.RecordBatch.from_pylist([values], schema=PACKED)
-
-    def _finished(self) -> list[dict[str, Any]]:
-        return [asdict(file) for file in self._writer.take_finished()] if self._writer is not None else []
-
-    def _remember(self, current: int, lists: Array, instance_of: Indices) -> None:
-        of_list = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
-        series = pa.RecordBatch.from_struct_array(lists.flatten())
-        self._comparison.remember(current, instance_of[of_list], series)
-        received_us = series.column("received_at").cast(pa.int64()).to_numpy(zero_copy_only=False)
-        until = np.zeros(len(lists), dtype=np.int64)
-        np.maximum.at(until, of_list, received_us)
-        self._remembered_until |= dict(zip(instance_of.tolist(), until.tolist(), strict=True))
-
-    def _are_late(self, chunk: RecordBatch, instance_of: Indices, is_push: Numbers) -> Numbers:
-        """True for the good pushes of late instances, each of which its first good push tells."""
-        is_late = np.zeros(len(chunk), dtype=np.bool_)
-        if not self._remembered_until and not self._late[1]:
-            return is_late
-        good = np.flatnonzero(is_push & chunk.column("reason").is_null().to_numpy(zero_copy_only=False))
-        received_us = chunk.column("received_at").take(pa.array(good)).cast(pa.int64()).to_numpy(zero_copy_only=False)
-        numbers, first = np.unique(instance_of[good], return_index=True)
-        of_instance = [self._is_late(*pair) for pair in zip(numbers.tolist(), received_us[first].tolist(), strict=True)]
-        is_late[good] = np.repeat(np.array(of_instance, np.bool_), np.diff(np.append(first, len(good))))
-        return is_late
-
-    def _is_late(self, instance: int, received_us: int) -> bool:
-        if instance != self._late[0]:
-            # Of pushes of one moment the later id is later; they are rare enough to have both compared again.
-            self._late = instance, received_us <= self._remembered_until.pop(instance, -1)
-        return self._late[1]
+    def _write_shards(self, *, all_of_them: bool) -> None:
+        """Those whose instances have no more pushes: all but the last, unless series are held of them."""
+        current, held = next(reversed(self._shards), None), self._comparison.held
+        for shard, last in list(self._shards.items()):
+            if all_of_them or (shard != current and (held is None or held > last)):
+                self._make_late(self._late.pop(shard, []))
+                self._write(catalog.SERIES.name, self._series.merged(shard))
+                self.made.shards.add(shard)
+                del self._shards[shard]
 
     def _numbered(self, chunk: RecordBatch) -> Indices:
         """The number of each row's instance, which goes on from the chunk before."""
@@ -356,15 +191,216 @@ class _Maker:
         self._last = tuple(column[-1].as_py() for column in columns)
         return numbered
 
+    def _meet(self, pushes: RecordBatch, instance_of: Indices) -> None:
+        """Remembers the series of instances that are new among these good pushes."""
+        numbers, first = np.unique(instance_of, return_index=True)
+        is_new = numbers > self._remembered_up_to
+        if not is_new.any():
+            return
+        numbers, first = numbers[is_new], first[is_new]
+        instances = pushes.select(INSTANCE).take(pa.array(first))
+        self._remembered_up_to = int(instance_of[-1])
+        for instance, number in zip(instances.column("client_instance_id").to_pylist(), numbers.tolist(), strict=True):
+            self._shards[instance[:1]] = number
+        series, of = self._series.of(instances)
+        if not len(series):
+            return
+        self._comparison.remember(int(instance_of[0]), numbers[of], series)
+        until = np.full(len(numbers), -1, dtype=np.int64)
+        np.maximum.at(until, of, micros(series.column("received_at")))
+        self._remembered_until |= dict(zip(numbers.tolist(), until.tolist(), strict=True))
 
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """What the points of a chunk give: POINTS, SERIES, and the standing POINTS that change, before and after."""
+    def _are_late(self, pushes: RecordBatch, instance_of: Indices) -> Numbers:
+        """True for the good pushes of late instances, each of which its first one tells."""
+        if catalog.POINTS.name not in self._standing:
+            return np.zeros(len(pushes), np.bool_)
+        received_us = micros(pushes.column("received_at"))
+        numbers, first = np.unique(instance_of, return_index=True)
+        of_instance = [self._is_late(*pair) for pair in zip(numbers.tolist(), received_us[first].tolist(), strict=True)]
+        return np.repeat(np.array(of_instance, np.bool_), np.diff(np.append(first, len(pushes))))
 
-    points: Sequence[RecordBatch] = ()
-    series: Sequence[RecordBatch] = ()
-    corrected_from: RecordBatch | None = None
-    corrected_to: RecordBatch | None = None
+    def _is_late(self, instance: int, received_us: int) -> bool:
+        if instance != self._of_late[0]:
+            # Of pushes of one moment the later id is later; they are rare enough to have both compared again.
+            self._of_late = instance, received_us <= self._remembered_until.pop(instance, -1)
+        return self._of_late[1]
+
+    def _put_aside(self, pushes: RecordBatch) -> None:
+        shards = pc.utf8_slice_codeunits(pushes.column("client_instance_id"), 0, 1)
+        for shard in pc.unique(shards):
+            self._late.setdefault(shard.as_py(), []).append(pushes.filter(pc.equal(shards, shard)))
+
+    def _without_known(self, chunk: RecordBatch) -> RecordBatch:
+        """Without pushes that an earlier batch had. A push id names a time of receipt, and repeats have the same."""
+        pushes, good = self._standing.get(catalog.PUSHES.name), chunk.filter(chunk.column("reason").is_null())
+        if pushes is None or not len(good):
+            return chunk
+        condition = pc.scalar(True)
+        for name, values in (
+            ("date", day_of_receipt(good)),
+            *((name, good.column(name)) for name in ("received_at", "client_instance_id")),
+        ):
+            ends = pc.min_max(values)
+            condition = condition & (pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"])
+        found = [batch.column(0) for batch in pushes.scan(["push_id"], condition)]
+        known = pc.is_in(chunk.column("push_id"), value_set=pa.chunked_array(found, pa.string()).combine_chunks())
+        known = pc.and_(known, chunk.column("reason").is_null())
+        self.made.repeats += pc.sum(known).as_py() or 0
+        return chunk.filter(pc.invert(known))
+
+    def _make(self, chunk: RecordBatch, instance_of: Indices) -> None:
+        pushes = CountedPushes(chunk)
+        sent, row_of = _sent(chunk, pushes, instance_of)
+        if len(sent.rows):
+            compared = self._comparison.mark(sent.rows, sent.instance_of, sent.set_of, sent.sets)
+            self._write_points(_point_rows(sent.rows, compared.marks, _dialects(chunk, row_of, sent.rows)))
+            self._series.take(compared.settled)
+        self._write_pushes(pushes)
+
+    def _make_late(self, waiting: Sequence[RecordBatch]) -> None:
+        """The late pushes of a shard."""
+        if not waiting:
+            return
+        late = Late(self._standing[catalog.POINTS.name])
+        for chunk, number_of, stands in late.groups(joined(waiting, waiting[0].schema)):
+            pushes = CountedPushes(chunk)
+            sent, row_of = _sent(chunk, pushes, number_of)
+            if len(sent.rows):
+                self._compare_late(sent, stands, _dialects(chunk, row_of, sent.rows))
+            self._write_pushes(pushes)
+
+    def _compare_late(self, sent: "_Points", stands: Standing, dialects: Array) -> None:
+        comparison = Comparison()
+        if len(stands.series):
+            comparison.remember(0, stands.series_of, stands.series)
+        standing = _Points(stands.points, stands.points_of, *distinct_maps(stands.points.column("attributes")))
+        count = len(sent.rows)
+        both = sent.looked_at().followed_by(standing.looked_at())
+        order = both.order()
+        compared = comparison.mark(
+            both.rows.take(pa.array(order)), both.instance_of[order], both.set_of[order], both.sets, order >= count
+        )
+        of_sent = pa.array(np.argsort(order)[:count])
+        marks = {name: column.take(of_sent) for name, column in compared.marks.items()}
+        self._write_points(_point_rows(sent.rows, marks, dialects))
+        self._series.take(compared.settled)
+        self._series.take(comparison.finish())
+        moved = standing.rows.take(pa.array(order[compared.moved] - count))
+        after = _with_marks(moved, {name: each.take(pa.array(compared.moved)) for name, each in compared.marks.items()})
+        is_other = pa.array(differ(moved.select(MARKS), after.select(MARKS)))
+        self._correct(moved.filter(is_other), after.filter(is_other))
+
+    def _correct(self, before: RecordBatch, after: RecordBatch) -> None:
+        if not len(before):
+            return
+        self.made.corrected.append(after.select(CORRECTED.names))
+        self._see(after.column("received_at"))
+        self._write_wide(correction(*(pa.Table.from_batches([each]) for each in (before, after)), self._window_s))
+
+    def _write_points(self, points: RecordBatch) -> None:
+        """Points of a chunk, which has all points of each push."""
+        self.made.points += len(points)
+        self._write(catalog.POINTS.name, points)
+        self._write_wide(aggregate(pa.Table.from_batches([points]), self._window_s))
+
+    def _write_wide(self, rows: Table) -> None:
+        for batch in rows.to_batches():
+            self._write(catalog.WINDOWS.name, batch)
+
+    def _write_pushes(self, pushes: CountedPushes) -> None:
+        good = pushes.good_rows()
+        self.made.pushes += len(good)
+        self._see(good.column("received_at"))
+        self._write(catalog.PUSHES.name, push_rows(good))
+        for bad in reject_rows(pushes.chunk, pushes.reasons, COUNTED):
+            self.made.rejects.update(_QUOTED.sub("...", reason) for reason in bad.column("reason").to_pylist())
+            self._write(catalog.REJECTS.name, self._new_rejects(reject_rows_of(bad)))
+
+    def _new_rejects(self, rejects: RecordBatch) -> RecordBatch:
+        """What lies where an earlier ledger has had it set aside already is not set aside again."""
+        table = self._standing.get(catalog.REJECTS.name)
+        if table is None:
+            return rejects
+        places = ["source_file", "source_row"]
+        files = pc.unique(rejects.column("source_file"))
+        known = {
+            tuple(row.values())
+            for batch in table.scan(places, pc.field("source_file").isin(files))
+            for row in batch.to_pylist()
+        }
+        return rejects.filter(
+            pa.array([tuple(row.values()) not in known for row in rejects.select(places).to_pylist()], pa.bool_())
+        )
+
+    def _see(self, times: Array) -> None:
+        window_us = self._window_s * 1_000_000
+        self.made.windows.update(np.unique(micros(times) // window_us * window_us).tolist())
+
+
+class _Series:
+    """What is remembered of series, and what is to be, shard by shard: instances come in the order of their ids."""
+
+    def __init__(self, table: Snapshot | None) -> None:
+        self._table = table
+        self._known: dict[str, RecordBatch] = {}
+        self._places: dict[tuple[str, ...], tuple[int, int]] = {}
+        self._new: dict[str, list[RecordBatch]] = {}
+
+    def of(self, instances: RecordBatch) -> tuple[RecordBatch, Indices]:
+        """SERIES of instances, and for each the place of its instance among these."""
+        found, of = [], []
+        for place, instance in enumerate(zip(*(instances.column(name).to_pylist() for name in INSTANCE), strict=True)):
+            rows = self._load(instance[-1][:1])
+            begin, end = self._places.get(instance, (0, 0))
+            found.append(rows.slice(begin, end - begin))
+            of.append(np.full(end - begin, place))
+        return joined(found, SERIES_ROWS), np.concatenate(of)
+
+    def _load(self, shard: str) -> RecordBatch:
+        if shard not in self._known:
+            self._known[shard] = rows = self._read(shard)
+            begins = np.flatnonzero(changes([rows.column(name) for name in INSTANCE]))
+            keys = zip(*(rows.column(name).take(pa.array(begins)).to_pylist() for name in INSTANCE), strict=True)
+            ends = np.append(begins[1:], len(rows))[: len(begins)]
+            self._places = dict(zip(keys, zip(begins.tolist(), ends.tolist(), strict=True), strict=True))
+        return self._known[shard]
+
+    def _read(self, shard: str) -> RecordBatch:
+        if self._table is None:
+            return pa.RecordBatch.from_pylist([], schema=SERIES_ROWS)
+        rows = joined(list(self._table.scan(SERIES_ROWS.names, of_shard(shard))), SERIES_ROWS)
+        return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in INSTANCE]))
+
+    def take(self, rows: RecordBatch) -> None:
+        """Last points of series, as they are from now on."""
+        shards = pc.utf8_slice_codeunits(rows.column("client_instance_id"), 0, 1)
+        for shard in pc.unique(shards).to_pylist():
+            self._new.setdefault(shard, []).append(rows.filter(pc.equal(shards, shard)))
+
+    def merged(self, shard: str) -> RecordBatch:
+        """All SERIES of a shard, of which no more come."""
+        return last_rows([self._known.pop(shard), *self._new.pop(shard, [])])
+
+
+def of_shard(shard: str) -> Array:
+    """A condition: ids that begin with this character."""
+    of_id = pc.field("client_instance_id")
+    return (of_id >= shard) & (of_id < chr(ord(shard) + 1))
+
+
+def push_rows(counted: RecordBatch) -> RecordBatch:
+    """Good rows of COUNTED -> PUSHES: one row a push, heartbeats too."""
+    names, versions = (counted.column(f"client_software_{name}").to_pylist() for name in ("name", "version"))
+    known = {kind: library_of(*kind) for kind in set(zip(names, versions, strict=True))}
+    dialects = pa.array([known[kind] for kind in zip(names, versions, strict=True)], pa.string())
+    columns = {name: counted.column(name) for name in PUSHES.names if name in counted.schema.names}
+    return batch_of(PUSHES, len(counted), columns | {"dialect": dialects, "date": day_of_receipt(counted)})
+
+
+def reject_rows_of(counted: RecordBatch) -> RecordBatch:
+    """Rows of COUNTED or DECODED that have a reason -> REJECTS."""
+    columns = {name: counted.column(name) for name in REJECTS.names if name in counted.schema.names}
+    return batch_of(REJECTS, len(counted), columns | {"date": day_of_receipt(counted)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,21 +437,6 @@ class _Points:
 _NOTHING: Final = np.empty(0, np.int64)
 
 
-def _given(chunk: RecordBatch, name: str) -> Indices:
-    """The rows that have a value in a column that may be missing."""
-    if name not in chunk.schema.names:
-        return _NOTHING
-    return np.flatnonzero(chunk.column(name).is_valid().to_numpy(zero_copy_only=False))
-
-
-def _standing(chunk: RecordBatch, rows: Indices, instance_of: Indices) -> _Points:
-    if not len(rows):
-        return _Points(pa.RecordBatch.from_pylist([], schema=POINT_ROWS), _NOTHING, _NOTHING, ())
-    found = pa.RecordBatch.from_struct_array(chunk.column("standing").take(pa.array(rows)))
-    points = batch_of(POINT_ROWS, len(found), {name: found.column(name) for name in POINT_ROWS.names})
-    return _Points(points, instance_of[rows], *distinct_maps(points.column("attributes")))
-
-
 def _sent(chunk: RecordBatch, pushes: CountedPushes, instance_of: Indices) -> tuple[_Points, Indices]:
     """DECODED of the pushes of a chunk, which are counted too, and for each point the row of its push."""
     sent = _Points(pa.RecordBatch.from_pylist([], schema=DECODED_ROWS), _NOTHING, _NOTHING, ())
@@ -433,7 +454,7 @@ def _point_rows(decoded: RecordBatch, marks: dict[str, Array], dialects: Array) 
     """POINTS of rows of DECODED."""
     columns = {name: decoded.column(name) for name in POINT_ROWS.names if name in decoded.schema.names}
     columns["distribution"] = _only(columns["distribution"])
-    columns["date"] = decoded.column("received_at").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+    columns["date"] = day_of_receipt(decoded)
     return batch_of(POINT_ROWS, len(decoded), columns | marks | {"dialect": dialects})
 
 
@@ -462,15 +483,3 @@ def _dialects(chunk: RecordBatch, row_of: Indices, points: RecordBatch) -> Array
     places = zip(*(digits.tolist() for digits in np.unravel_index(kinds, shape)), strict=True)
     found = [library_of(names[name], versions[version], scopes[scope]) for name, version, scope in places]
     return pa.array(found, pa.string()).take(pa.array(number_of))
-
-
-def _seen_at(pushes: CountedPushes, corrected: RecordBatch | None) -> list[int]:
-    """First and last time of receipt of each day, of pushes and corrected points [us]."""
-    is_good = pa.array([reason is None for reason in pushes.reasons], pa.bool_())
-    times = pushes.chunk.column("received_at").filter(is_good).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    if corrected is not None:
-        times = np.append(times, corrected.column("received_at").cast(pa.int64()).to_numpy(zero_copy_only=False))
-    times = np.sort(times)
-    _, begins = np.unique(times // _DAY_US, return_index=True)
-    of_days = np.split(times, begins[1:]) if len(times) else []
-    return [int(time) for of_day in of_days for time in (of_day[0], of_day[-1])]

@@ -1,9 +1,11 @@
 """Silver: the rules that push records are checked by, and the check of rows in Arrow."""
 
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 from fleet.decode.arrow import Array, RecordBatch, pa, pc
-from fleet.schemas import CHECKED
+from fleet.schemas import CHECKED, TIME
 from telemetry.push_record import SCHEMA_VERSION
 
 FORMS: Final = (
@@ -19,17 +21,36 @@ KEYS: Final = ("cluster_id", "principal")
 """Columns that tell an instance and may be null in what is read."""
 
 
+TIMES: Final = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))
+"""Between which a push can have been received: no clock of a broker says another time, and a day of its own for every
+such row would drown the tables."""
+
+
+def checked(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """BRONZE -> CHECKED, batch by batch; a step of `mapInArrow`."""
+    return map(check, batches)
+
+
 def check(bronze: RecordBatch) -> RecordBatch:
     """BRONZE -> CHECKED: `reason` says why a row is set aside; null for a good one.
 
-    A `cluster_id` or `principal` that is not known becomes '', since it is part of every key.
+    A `cluster_id` or `principal` that is not known becomes '', since it is part of every key; a `received_at` that
+    cannot be is null.
     """
-    own = {"reason": _reason(bronze)} | {name: bronze.column(name).fill_null("") for name in KEYS}
+    received_at = bronze.column("received_at")
+    is_time = pc.and_(
+        *(compare(received_at, pa.scalar(end, TIME)) for compare, end in zip(_WITHIN, TIMES, strict=True))
+    )
+    own = {"reason": _reason(bronze, is_time), "received_at": pc.if_else(is_time, received_at, None)}
+    own |= {name: bronze.column(name).fill_null("") for name in KEYS}
     columns = [own[name] if name in own else bronze.column(name) for name in CHECKED.names]
     return pa.RecordBatch.from_arrays(columns, schema=CHECKED)
 
 
-def _reason(bronze: RecordBatch) -> Array:
+_WITHIN: Final = (pc.greater_equal, pc.less_equal)
+
+
+def _reason(bronze: RecordBatch, is_time: Array) -> Array:
     """The first thing that is wrong; the version early, since a newer one may have other rules for the rest."""
     version = bronze.column("schema_version")
     newer = pc.binary_join_element_wise(
@@ -37,6 +58,7 @@ def _reason(bronze: RecordBatch) -> Array:
     )
     reasons = [
         bronze.column("fault"),
+        _where(pc.invert(is_time), f"received_at is not between the years {TIMES[0].year} and {TIMES[1].year}"),
         _where(version.is_null(), "schema_version is null"),
         pc.if_else(pc.greater(version, SCHEMA_VERSION), newer, None),
     ]

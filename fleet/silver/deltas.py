@@ -4,7 +4,7 @@ Points of a series are compared in the order of their receipt (`received_at`, `p
 pushes come one after the other, while its clock may be set back or forth. A point is compared with the one before it,
 if that was received less than a day earlier (`HORIZON_US`); a series that was away for longer begins again. So the
 marks follow from the set of points alone, in whatever order and in however many runs they are read: a point that comes
-late changes the marks of the next one in its series at most, and `Comparison` returns that one as corrected.
+late changes the marks of the next one in its series at most, and `Comparison` names that one.
 
 Each instance's points come to one task, which compares a chunk of them at a time (`fleet.silver.batch`).
 
@@ -19,7 +19,7 @@ Each instance's points come to one task, which compares a chunk of them at a tim
 Gauges have none of them, and neither has a sum of unknown temporality.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
@@ -33,7 +33,6 @@ from fleet.decode.flat import Indices
 from fleet.decode.rows import POINT_ROWS, SERIES_ROWS, batch_of, encoded
 from fleet.schemas import INSTANCE
 from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, LONGEST_INTERVALS
-from fleet.workers import forget_archives
 
 _SLACK_NANO: Final = 100_000_000
 """A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
@@ -47,13 +46,13 @@ _KEYS_AT_MOST: Final = 100_000
 _ROWS_AT_ONCE: Final = 100_000
 _TEXTS: Final = ("metric_name", "metric_type", "temporality")
 
-LABELS: Final = (*_TEXTS, "attributes", "occurrence")
-"""The columns of SERIES that tell one series of an instance from another, and that `series_key` is a hash of."""
+_LABELS: Final = (*_TEXTS, "attributes", "occurrence")
+"""What tells one series of an instance from another: `series_key` is a hash of them."""
 
 LOOKED_AT: Final = [
     name
     for name in POINT_ROWS.names
-    if name in SERIES_ROWS.names or name in ("push_interval_ms", "is_monotonic", "value", "count", "sum")
+    if name in (*SERIES_ROWS.names, *_LABELS, "push_interval_ms", "is_monotonic", "value", "count", "sum")
 ]
 """The columns of DECODED and of POINTS that are compared."""
 
@@ -90,14 +89,12 @@ class Compared:
     Attributes:
         marks: by name, the columns of POINTS that tell how each point compares.
         settled: SERIES of the instances that no more points come of.
-        corrected: the standing points whose marks differ from what they were without the new points.
-        marks_before: of each of `corrected` the marks without the new points.
+        moved: the standing points that a new one comes right before.
     """
 
     marks: dict[str, Array]
     settled: RecordBatch
-    corrected: Numbers
-    marks_before: dict[str, Array]
+    moved: Numbers
 
 
 class Comparison:
@@ -117,11 +114,9 @@ class Comparison:
         Args:
             current: the number of the first instance that more points may come of.
             instance_of: for each series the number of its instance.
-            series: rows of SERIES, at least one, which may lack INSTANCE and LABELS. Of several of one series the last
-                one counts.
+            series: rows of SERIES, at least one. Of several of one series the last one counts.
         """
-        rows = batch_of(SERIES_ROWS, len(series), {name: series.column(name) for name in series.schema.names})
-        new = _Known(rows, instance_of, np.zeros(len(series), dtype=np.bool_))
+        new = _Known(series, instance_of, np.zeros(len(series), dtype=np.bool_))
         # Some may have had no points after all, only heartbeats.
         is_over = ~self._known.is_new & (self._known.instance < current)
         self._known = self._known.take(np.flatnonzero(~is_over)).followed_by(new)
@@ -148,25 +143,17 @@ class Comparison:
         is_new = np.ones(len(own), dtype=np.bool_) if is_standing is None else ~is_standing[own]
         everything = self._known.followed_by(_Known(rows, instance_of[own], is_new))
         series = _Series.of(everything)
-        judge = _Judge(everything.rows, known, taken)
-        before = series.before(np.ones(len(everything.is_new), dtype=np.bool_))[known:]
-        marks = judge.marks(np.arange(len(own)), before)
-        alone = series.before(~everything.is_new)[known:]
-        moved = np.flatnonzero(~is_new & (before != alone))
-        marks_before = judge.marks(moved, alone[moved])
-        differs = _differ(marks_before, {name: said[moved] for name, said in marks.items()})
-        corrected = moved[differs]
-        settled = self._go_on(everything.take(series.lasts(~everything.is_new)), int(instance_of[-1]))
-        return Compared(
-            marks=_columns(len(points), own, marks),
-            settled=settled,
-            corrected=own[corrected],
-            marks_before=_columns(
-                len(corrected),
-                np.arange(len(corrected)),
-                {name: said[differs] for name, said in marks_before.items()},
-            ),
-        )
+        row_before = series.before()[known:]
+        marks = _Judge(everything.rows, known, taken).marks(np.arange(len(own)), row_before)
+        moved = np.flatnonzero(~is_new & everything.is_new[row_before] & (row_before >= 0))
+        settled = self._go_on(everything.take(series.lasts()), int(instance_of[-1]))
+        return Compared(marks=_columns(len(points), own, marks), settled=settled, moved=own[moved])
+
+    @property
+    def held(self) -> int | None:
+        """The first instance that points came of and whose SERIES are not told yet."""
+        held = self._known.instance[self._known.is_new]
+        return int(held.min()) if len(held) else None
 
     def finish(self) -> RecordBatch:
         """SERIES of the instance that came last."""
@@ -180,23 +167,23 @@ class Comparison:
 
 
 class LastOfSeries:
-    """POINTS of any instances, in any order -> SERIES: the last point of each series. A step of `mapInArrow`."""
+    """Finds the last point of each series among POINTS of any instances, in any order."""
 
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """One batch; its INSTANCE are those of the points."""
-        forget_archives()
-        keys = SeriesKeys()
-        waiting: list[RecordBatch] = []
-        waiting_rows, enough = 0, _ROWS_AT_ONCE
-        for points in batches:
-            waiting.append(_series_rows(points, *distinct_maps(points.column("attributes")), keys)[2])
-            waiting_rows += len(points)
-            if waiting_rows >= enough:
-                waiting = [_last_rows(waiting)]
-                waiting_rows = len(waiting[0])
-                enough = 2 * waiting_rows + _ROWS_AT_ONCE
-        if waiting:
-            yield _last_rows(waiting)
+    def __init__(self) -> None:
+        self._keys = SeriesKeys()
+        self._waiting: list[RecordBatch] = []
+        self._enough = _ROWS_AT_ONCE
+
+    def add(self, points: RecordBatch) -> None:
+        """Takes LOOKED_AT of some points."""
+        self._waiting.append(_series_rows(points, *distinct_maps(points.column("attributes")), self._keys)[2])
+        if sum(map(len, self._waiting)) >= self._enough:
+            self._waiting = [last_rows(self._waiting)]
+            self._enough = 2 * len(self._waiting[0]) + _ROWS_AT_ONCE
+
+    def rows(self) -> RecordBatch:
+        """SERIES of the points that were taken, whose INSTANCE are those of the points."""
+        return last_rows(self._waiting)
 
 
 def _series_rows(
@@ -212,7 +199,8 @@ def _series_rows(
     return own, taken, batch_of(SERIES_ROWS, len(own), columns)
 
 
-def _last_rows(batches: list[RecordBatch]) -> RecordBatch:
+def last_rows(batches: Sequence[RecordBatch]) -> RecordBatch:
+    """SERIES -> the last row of each series, by INSTANCE; of rows of the same point the last one."""
     rows = joined(batches, SERIES_ROWS)
     series = (*INSTANCE, "series_key")
     order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in (*series, *ORDER)])
@@ -329,27 +317,18 @@ class _Series:
         begins[1:] = (key[1:] != key[:-1]) | (instance[1:] != instance[:-1])
         return cls(order=order, begin=np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0)))
 
-    def before(self, counts: Numbers) -> Numbers:
-        """For each row the last one before it in its series that counts, -1 for none."""
-        place = np.full(len(self.order), -1, dtype=np.int64)
-        place[1:] = self._latest(counts)[:-1]
+    def before(self) -> Numbers:
+        """For each row the one before it in its series, -1 for none."""
+        place = np.arange(len(self.order)) - 1
         before = np.empty(len(self.order), dtype=np.int64)
         before[self.order] = np.where(place >= self.begin, self.order[place], -1)
         return before
 
-    def lasts(self, counts: Numbers) -> Numbers:
-        """The last row of each series, and the last one that counts."""
+    def lasts(self) -> Numbers:
+        """The last row of each series."""
         is_last = np.ones(len(self.order), dtype=np.bool_)
         is_last[:-1] = self.begin[1:] != self.begin[:-1]
-        ends = np.flatnonzero(is_last)
-        latest = self._latest(counts)[ends]
-        rows: Numbers = self.order[np.union1d(ends, latest[latest >= self.begin[ends]])]
-        return rows
-
-    def _latest(self, counts: Numbers) -> Numbers:
-        """For each place the last one up to it whose row counts, in whatever series; -1 for none."""
-        found: Numbers = np.maximum.accumulate(np.where(counts[self.order], np.arange(len(self.order)), -1))
-        return found
+        return self.order[is_last]
 
 
 class _Judge:
@@ -415,12 +394,13 @@ class _Judge:
         return marks
 
 
-def _differ(marks: dict[str, Numbers], others: dict[str, Numbers]) -> Numbers:
-    """True for each point of which any mark differs."""
-    differs = np.zeros(len(marks["delta"]), dtype=np.bool_)
-    for name, said in marks.items():
-        same = said == others[name]
-        differs |= ~(same | (np.isnan(said) & np.isnan(others[name])) if said.dtype == np.float64 else same)
+def differ(marks: RecordBatch, others: RecordBatch) -> Numbers:
+    """True for each row of which any mark differs; they have the same columns."""
+    differs = np.zeros(len(marks), dtype=np.bool_)
+    for name in marks.schema.names:
+        same = pc.equal(marks.column(name), others.column(name)).fill_null(False)
+        both_null = pc.and_(marks.column(name).is_null(), others.column(name).is_null())
+        differs |= ~pc.or_(same, both_null).to_numpy(zero_copy_only=False)
     return differs
 
 

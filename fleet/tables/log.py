@@ -7,14 +7,13 @@ commit here makes these part of the table.
 import json
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake import Transaction as AppTransaction
 from deltalake.transaction import AddAction, RemoveAction
-from pyarrow.dataset import FileSystemDataset
 
 from fleet.decode.arrow import RecordBatch, Table, pa
 from fleet.decode.arrow import Schema as ArrowSchema
@@ -198,63 +197,19 @@ class TableLog:
             )
         return sum(file.rows for file in added)
 
-    def update(
-        self, rows: Table, key: Iterable[str], columns: Iterable[str], where: str, transaction: Transaction
-    ) -> int:
-        """Sets columns of the rows that have the key of one of `rows`, unless the transaction or a later one has.
-
-        Args:
-            rows: with the key and the columns.
-            key: their names.
-            columns: their names.
-            where: a condition (SQL) that all of them meet in the table `t`, by which files are passed over.
-            transaction: of the batch.
-
-        Returns:
-            The rows that were changed.
-        """
-        table = self.open()
-        if _is_done(table, transaction):
-            return 0
-        same = " AND ".join(f"t.{name} = s.{name}" for name in key)
-        changed = {f"t.{name}": f"s.{name}" for name in columns}
-        merger = table.merge(
-            rows.select([*key, *columns]),
-            predicate=f"{where} AND {same}",
-            source_alias="s",
-            target_alias="t",
-            commit_properties=_properties(transaction),
-        )
-        return int(merger.when_matched_update(changed).execute()["num_target_rows_updated"])
-
     def replace(self, rows: Any) -> int:
         """Replaces all rows by those of a `pyarrow.Table` or `RecordBatchReader`; how many these are."""
         table = self.open()
         write_deltalake(table, rows, mode="overwrite")
         return self.size().rows
 
-    def scan(
-        self,
-        columns: Iterable[str] | None = None,
-        where: Any = None,
-        version: int | None = None,
-        files: Container[str] | None = None,
-    ) -> Iterator[RecordBatch]:
-        """Rows, some at a time.
+    def scan(self, columns: Iterable[str] | None = None, where: Any = None) -> Iterator[RecordBatch]:
+        """Rows as they are now; see `Snapshot.scan`."""
+        return self.snapshot().scan(columns, where)
 
-        Args:
-            columns: their names; None for all.
-            where: a `pyarrow.compute.Expression` that they meet, by which files and row groups are passed over.
-            version: as a commit left the table; None for now.
-            files: paths of files, as `files` names them, of which alone; None for all.
-        """
-        table = DeltaTable(self._path, version=version, storage_options=self._options)
-        names = [field.name for field in table.schema().fields] if columns is None else list(columns)
-        rows = table.to_pyarrow_dataset()
-        if files is not None:
-            own = [fragment for fragment in rows.get_fragments() if fragment.path in files]
-            rows = FileSystemDataset(own, rows.schema, rows.format, rows.filesystem)
-        yield from rows.scanner(columns=names, filter=where, use_threads=False).to_batches()
+    def snapshot(self) -> "Snapshot":
+        """The table as it is now, for tasks."""
+        return Snapshot(self._path, self._options, self.open().version())
 
     def files(self) -> Table:
         """One row a file: its `path`, and as `min.NAME` and `max.NAME` what it says of columns."""
@@ -263,6 +218,63 @@ class TableLog:
     def delete(self, where: str) -> int:
         """Deletes rows; how many."""
         return int(self.open().delete(where)["num_deleted_rows"] or 0)
+
+
+class Snapshot:
+    """A table as a commit left it; goes to Spark's executors.
+
+    Args:
+        path: a path or URI.
+        options: see `fleet.tables.paths.storage_options`.
+        version: of the commit.
+    """
+
+    def __init__(self, path: str, options: Mapping[str, str], version: int) -> None:
+        self._path = path
+        self._options = dict(options)
+        self._version = version
+        self._dataset: Any = None
+
+    def __getstate__(self) -> tuple[str, dict[str, str], int]:
+        return self._path, self._options, self._version
+
+    def __setstate__(self, state: tuple[str, dict[str, str], int]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def scan(
+        self, columns: Iterable[str] | None = None, where: Any = None, paths: Collection[str] | None = None
+    ) -> Iterator[RecordBatch]:
+        """Rows, some at a time.
+
+        Args:
+            columns: their names; None for all.
+            where: a `pyarrow.compute.Expression` that they meet, by which files and row groups are passed over.
+            paths: of the files that are read; None for all.
+        """
+        schema = self._open().schema
+        names = schema.names if columns is None else list(columns)
+        for file in self._open().get_fragments(where):
+            if paths is not None and file.path not in paths:
+                continue
+            if _HAS_VIEWS.isdisjoint(map(str, file.physical_schema.types)):
+                yield from file.scanner(schema=schema, columns=names, filter=where, use_threads=False).to_batches()
+            else:  # which a filter does not know; delta-rs compacts to such
+                for rows in file.scanner(schema=schema, use_threads=False).to_batches():
+                    found = pa.Table.from_batches([rows])
+                    yield from (found if where is None else found.filter(where)).select(names).to_batches()
+
+    def paths(self, where: Any = None) -> list[str]:
+        """Of the files that may have rows that meet a `pyarrow.compute.Expression`."""
+        return [file.path for file in self._open().get_fragments(where)]
+
+    def _open(self) -> Any:
+        if self._dataset is None:
+            table = DeltaTable(self._path, version=self._version, storage_options=self._options)
+            self._dataset = table.to_pyarrow_dataset()
+        return self._dataset
+
+
+_HAS_VIEWS: Final = frozenset(("string_view", "binary_view"))
 
 
 def _is_done(table: DeltaTable, transaction: Transaction | None) -> bool:

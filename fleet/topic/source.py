@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from fleet.errors import SourceError
 
@@ -33,6 +33,10 @@ class TopicSource:
 
     def __str__(self) -> str:
         return f"{SCHEME}{self.bootstrap_servers}/{self.topic}"
+
+
+Source: TypeAlias = TopicSource | str
+"""A topic, or the path or URI of a landing zone; `kafka://...` as text is a topic too."""
 
 
 def parse_source(text: str, options: Iterable[str] = (), config: Path | None = None) -> TopicSource | str:

@@ -22,12 +22,11 @@ from fleet.pipeline.source import Bounds
 from fleet.schemas import BRONZE, INSTANCE, conform
 from fleet.session import SessionSettings, session_conf, start_session
 from fleet.silver.pushes import check
-from fleet.sources import Source
 from fleet.spark_schema import spark_schema
 from fleet.tables import delta
 from fleet.tables.lock import only_run
 from fleet.tables.paths import qualified
-from fleet.topic.source import TopicSource
+from fleet.topic.source import Source, TopicSource
 from fleet.watch.deliver import Deliverer, Receiver, Tally, ToStdout, ToTable, ToTopic, ToWebhook
 from fleet.watch.observe import OBSERVED, ObservePushes
 from fleet.watch.processor import SAID, WatchClients

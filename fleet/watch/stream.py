@@ -12,14 +12,13 @@ from fleet.bronze import with_origin
 from fleet.errors import LandingError, no_landing_zone
 from fleet.pipeline.source import MAX_BATCH_BYTES, Bounds, check_same_topic, lost_records
 from fleet.schemas import PUSH_RECORD
-from fleet.sources import Source
 from fleet.spark_errors import is_missing_path, what_failed
 from fleet.spark_schema import spark_schema
 from fleet.tables.paths import qualified
 from fleet.topic.offsets import client_options, find_bounds
 from fleet.topic.read import fetch_options
 from fleet.topic.records import to_bronze
-from fleet.topic.source import TopicSource
+from fleet.topic.source import Source, TopicSource
 
 _EVERY_FILE: Final = "36500d"
 """The stream forgets files that are older than the newest by more than this, and would pass over them in silence."""

@@ -1,0 +1,91 @@
+"""Silver: pushes that were received more than once. Delivery is at least once; a push's id tells repeats.
+
+A push has one id, whose rows are equal in all but where they lie, and one of them stays. Where another writer has them
+differ, the least row by its columns stays, wherever the rows lie. A push whose payload cannot be read is no push, and
+each of its rows is set aside for itself: of several batches each would do so.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+import numpy as np
+
+from fleet.decode.arrow import RecordBatch, Table, pa, pc
+from fleet.decode.payloads import count
+from fleet.schemas import CHECKED, INSTANCE, PUSH_RECORD
+
+ORDER: Final = ("client_instance_id", "cluster_id", "principal", "received_at", "push_id")
+"""The columns that a task has pushes in the order of: those of an instance together, and as they were received."""
+
+_ORIGIN: Final = ("source_file", "source_row")
+_DIFFERENT: Final = [name for name in PUSH_RECORD.names if name not in ORDER]
+
+
+class WithoutRepeats:
+    """CHECKED rows in ORDER, batch by batch -> those that stay.
+
+    Attributes:
+        repeats: rows that were left out so far.
+    """
+
+    def __init__(self) -> None:
+        self.repeats = 0
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        """The rows of the last push of a batch wait for the next one."""
+        waiting: Table = CHECKED.empty_table()
+        for batch in batches:
+            rows = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+            begins = np.flatnonzero(_begins(rows))
+            last = int(begins[-1]) if len(begins) else 0
+            yield from self._kept(rows.slice(0, last), begins[:-1])
+            waiting = rows.slice(last)
+        yield from self._kept(waiting, np.flatnonzero(_begins(waiting)))
+
+    def _kept(self, rows: Table, begins: Any) -> Iterator[RecordBatch]:
+        ends = np.append(begins[1:], rows.num_rows)
+        several = np.flatnonzero(ends - begins > 1)
+        if len(several):
+            left_out = [row for group in several for row in _left_out(rows, int(begins[group]), int(ends[group]))]
+            self.repeats += len(left_out)
+            rows = rows.take(pa.array(np.setdiff1d(np.arange(rows.num_rows), left_out)))
+        if rows.num_rows:
+            yield from rows.combine_chunks().to_batches()
+
+
+def _begins(rows: Table) -> Any:
+    """True for each row that is no repeat of the one before it."""
+    found = np.ones(rows.num_rows, np.bool_)
+    same = None
+    for name in ("push_id", *INSTANCE, "received_at"):
+        column = rows[name].combine_chunks()
+        equal = pc.equal(column[1:], column[:-1])
+        same = equal if same is None else pc.and_(same, equal)
+    is_good = rows["reason"].is_null().combine_chunks()
+    same = pc.and_(same, pc.and_(is_good[1:], is_good[:-1])).fill_null(False)
+    found[1:] = ~same.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _left_out(rows: Table, begin: int, end: int) -> list[int]:
+    """Of the rows of one push."""
+    stays = begin + least(rows.slice(begin, end - begin).to_pylist())
+    payload = rows["metrics"][stays]
+    if any(part.reasons for part in count([payload.as_py()])):
+        return [row for row in range(begin, end) if rows["metrics"][row] != payload]
+    return [row for row in range(begin, end) if row != stays]
+
+
+def least(rows: Sequence[dict[str, Any]]) -> int:
+    """Which of the rows of one push stays."""
+    return min(range(len(rows)), key=lambda row: _content(rows[row]))
+
+
+def _content(row: dict[str, Any]) -> tuple[Any, ...]:
+    digest = {"metrics": sha256(row["metrics"]).hexdigest()}
+    return tuple(_ordered(digest.get(name, row[name])) for name in (*_DIFFERENT, *_ORIGIN))
+
+
+def _ordered(value: Any) -> tuple[bool, Any]:
+    return value is not None, value
