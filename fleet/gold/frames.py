@@ -1,4 +1,4 @@
-"""Wide rows in Spark: its part is to bring together what belongs together; what is computed is `fleet.measures`."""
+"""Questions of whole clients on Spark: its part is to bring their rows together."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -8,55 +8,18 @@ import numpy as np
 from pyspark.sql import DataFrame
 
 from fleet.decode.arrow import RecordBatch, Schema, Table, pa, pc
-from fleet.gold.members import GROUP
-from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, check_window
-from fleet.measures.merge import merge
-from fleet.measures.rows import ROWS, WINDOW, one
+from fleet.measures.rows import one
 from fleet.schemas import INSTANCE
 from fleet.spark_schema import spark_schema
 from fleet.workers import forget_archives
 
 _ROWS_AT_ONCE: Final = 50_000
-_PUSH: Final = (*INSTANCE, "push_id")
-
-
-def partials(points: DataFrame, window_s: int = DEFAULT_WINDOW_S) -> DataFrame:
-    """POINTS, or SENT_POINTS -> partial ROWS by windows of `window_s` [s].
-
-    Raises:
-        ValueError: a day is no multiple of the window.
-    """
-    check_window(window_s)
-    together = points.repartition(*INSTANCE).sortWithinPartitions(*_PUSH)
-    return _mapped(together, lambda table: aggregate(table, window_s), ROWS, _PUSH)
-
-
-def merged(partial: DataFrame) -> DataFrame:
-    """Partial ROWS -> ROWS, one a key, those of a window in one task and one after the other."""
-    return _mapped(_together(partial, WINDOW), lambda table: merge([table]), ROWS, WINDOW)
-
-
-def projected(rows: DataFrame, project: Callable[[Table], Table], schema: Schema) -> DataFrame:
-    """ROWS as `merged` gives them -> a gold table of clients or links."""
-    return _mapped(rows, project, schema, WINDOW)
-
-
-def by_group(rows: DataFrame, project: Callable[[Table], Table], schema: Schema) -> DataFrame:
-    """Merged ROWS -> a gold table of consumer groups."""
-    return _mapped(_together(rows.where("group_id is not null"), GROUP), project, schema, GROUP)
 
 
 def overall(rows: DataFrame, project: Callable[[Table], Table], schema: Schema) -> DataFrame:
     """Partial ROWS, or others of client instances -> a table of clients or links over the whole time."""
-    return _mapped(_together(rows, INSTANCE), project, schema, INSTANCE)
-
-
-def _together(frame: DataFrame, keys: Iterable[str]) -> DataFrame:
-    return frame.repartition(*keys).sortWithinPartitions(*keys)
-
-
-def _mapped(frame: DataFrame, function: Callable[[Table], Table], schema: Schema, keys: Iterable[str]) -> DataFrame:
-    return frame.mapInArrow(_Step(function, tuple(keys)), spark_schema(schema))
+    together = rows.repartition(*INSTANCE).sortWithinPartitions(*INSTANCE)
+    return together.mapInArrow(_Step(project, INSTANCE), spark_schema(schema))
 
 
 @dataclass(frozen=True, slots=True)

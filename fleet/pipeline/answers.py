@@ -77,7 +77,8 @@ class Answers:
         if again := sorted({*others, *(day for day in wanted if day in remade)}):
             self._stage(catalog.WINDOWS.name)
             remake_windows(self._store, self._engine, again, self._window_s)
-        self._replace_windowed(bounded([*touched, *map(whole, others)]))
+        if touched:
+            self._replace_windowed(bounded([*touched, *map(whole, others)]))
 
     def _replace_clients(self, wanted: list[date], now: datetime) -> None:
         store = self._store
@@ -148,9 +149,7 @@ class Answers:
         parts = min(len(starts), max(self._engine.parts, -(-members // _MEMBERS_AT_ONCE)))
         bounds = [len(starts) * number // parts for number in range(parts + 1)]
         some = [of_windows(starts[begin:end], self._window_s) for begin, end in pairwise(bounds)]
-        made = [
-            file for files in self._engine.map(task, [(each, each is some[0]) for each in some]) for file in files
-        ]
+        made = [file for files in self._engine.map(task, [(each, each is some[0]) for each in some]) for file in files]
         self._store.change(catalog.GROUPS, add=made, remove=target.old)
 
     def _rows_within(self, rows: Standing, spans: list[Span]) -> int:

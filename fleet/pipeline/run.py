@@ -20,8 +20,8 @@ from fleet.pipeline.batch import BatchReport, BatchWriter
 from fleet.pipeline.ledger import Ledger, Plan
 from fleet.pipeline.progress import RunProgress
 from fleet.pipeline.report import RunReport, Size
-from fleet.pipeline.spans import days
 from fleet.pipeline.source import Bounds, LandingSource, source_name
+from fleet.pipeline.spans import days
 from fleet.selection import Days
 from fleet.tables import catalog
 from fleet.tables.lock import only_run

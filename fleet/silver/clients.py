@@ -152,7 +152,7 @@ def clients(found: Table, known: Table, now: datetime) -> Table:
     rows = merged(pa.concat_tables([found, before]))
     columns = {name: one(rows[name]) for name in CLIENTS.names if name in rows.schema.names}
     columns |= {name: pc.struct_field(one(rows["sender"]), name) for name in SENDER.names}
-    columns["dialect"] = _by_kind([rows[name] for name in _SOFTWARE], library_of)
+    columns["dialect"] = _by_kind([rows[name] for name in _SOFTWARE], library_of, pa.string())
     return with_state(conformed(CLIENTS, columns, rows.num_rows), now)
 
 
@@ -170,7 +170,7 @@ def with_state(rows: Table, now: datetime) -> Table:
     now_us = pa.scalar(now, TIME).cast(pa.int64()).as_py()
     is_quiet = now_us - times(rows["last_seen"]) > silent_after_us
     kinds = [*(rows[name] for name in (*_SOFTWARE, "role")), pc.is_valid(rows["group_id"])]
-    says_so = _by_kind(kinds, _says_when_it_ends).to_numpy(zero_copy_only=False)
+    says_so = _by_kind(kinds, _says_when_it_ends, pa.bool_()).to_numpy(zero_copy_only=False)
     has_ended = filled(rows["terminated"], False)
     state = np.select([has_ended, is_quiet & says_so, is_quiet], ["ended", "silent", "gone"], "live")
     at = rows.schema.get_field_index("state")
@@ -181,8 +181,8 @@ def _says_when_it_ends(name: str | None, version: str | None, role: str | None, 
     return says_when_it_ends(library_of(name, version), role, "" if has_group else None)
 
 
-def _by_kind(columns: Sequence[Array], function: Callable[..., Any]) -> Array:
+def _by_kind(columns: Sequence[Array], function: Callable[..., Any], of_type: Any) -> Array:
     """What a function says of the values of each row, asked once for all rows with the same."""
     kind_of, first, _ = numbered([codes(column) for column in columns])
     kinds = zip(*(one(column).take(pa.array(first)).to_pylist() for column in columns), strict=True)
-    return pa.array([function(*kind) for kind in kinds]).take(pa.array(kind_of))
+    return pa.array([function(*kind) for kind in kinds], of_type).take(pa.array(kind_of))
