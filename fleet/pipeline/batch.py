@@ -48,8 +48,8 @@ _READ: Final = (catalog.REJECTS, catalog.POINTS, catalog.SERIES, catalog.PUSHES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """What one batch held: `rejects` counts pushes set aside by reason, and files by theirs; `days` are those of receipt
-    of its pushes, and `windows` those that have pushes, or points that it corrects, by their beginnings.
+    """What one batch held: `rejects` counts pushes set aside by reason, and files by theirs; `days` are those that its
+    pushes were received on, and `windows` those that have pushes, or points that it corrects, by their beginnings.
     """
 
     number: int
