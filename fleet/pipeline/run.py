@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from fleet.session import SessionSettings
 
 IN_PROCESS_BYTES: Final = 64 * 1024 * 1024
-"""New Parquet files of a landing zone that are read in this process [B]: of real clients some five million points, which
-take half a minute. Spark takes longer for less, unless it has many cores."""
+"""New Parquet files of a landing zone that are read in this process [B]: of real clients some five million points, in
+half a minute. Spark takes longer for less, unless it has many cores."""
 
 _COLOURS: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 """What delta-rs has in its messages for terminals."""
