@@ -14,7 +14,7 @@ from fleet.decode.arrow import Array, RecordBatch, Schema, Table, pa, pc
 from fleet.decode.rows import batch_of, day_of_receipt, encoded
 from fleet.decode.stage import CountPoints, DecodePoints, Tally
 from fleet.dialects import library_of
-from fleet.gold.inventory import SEEN, inventory, merged, seen
+from fleet.gold.inventory import inventory
 from fleet.gold.latency import METRIC_NAMES, overall
 from fleet.measures.aggregate import DAY_S, aggregate
 from fleet.measures.merge import merge
@@ -24,6 +24,7 @@ from fleet.schemas import INVENTORY, LATENCY_OVERALL, REJECTS, SENT_POINTS
 from fleet.selection import Selection
 from fleet.silver.batch import reject_rows_of
 from fleet.silver.check import check
+from fleet.silver.clients import SEEN, merged, seen
 from fleet.silver.repeats import ORDER, repeated
 
 _MERGED_AT: Final = 200_000

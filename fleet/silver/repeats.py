@@ -51,8 +51,7 @@ class WithoutRepeats:
             left_out = [begin + row for begin, end in of_groups for row in repeated(rows[begin:end].to_pylist())]
             self.repeats += len(left_out)
             rows = rows.take(pa.array(np.setdiff1d(np.arange(rows.num_rows), left_out)))
-        if rows.num_rows:
-            yield from rows.combine_chunks().to_batches()
+        yield from rows.to_batches()
 
 
 def _begins(rows: Table) -> Any:
