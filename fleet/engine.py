@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from fleet import landing
 from fleet.decode.arrow import RecordBatch, pa, pc
@@ -180,7 +180,7 @@ class _Pickled:
         yield pa.RecordBatch.from_arrays([pa.array([made], pa.binary())], names=["made"])
 
 
-class _Prepared:
+class _Prepared(Generic[Part, Made]):
     """A task on an executor."""
 
     def __init__(self, task: Callable[[Part], Made]) -> None:

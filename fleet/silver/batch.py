@@ -299,7 +299,8 @@ class _Task:
             return
         self.made.corrected.append(after.select(CORRECTED.names))
         self._see(after.column("received_at"))
-        self._write_wide(correction(*(pa.Table.from_batches([each]) for each in (before, after)), self._window_s))
+        was, is_now = (pa.Table.from_batches([each]) for each in (before, after))
+        self._write_wide(correction(was, is_now, self._window_s))
 
     def _write_points(self, points: RecordBatch) -> None:
         """Points of a chunk, which has all points of each push."""
