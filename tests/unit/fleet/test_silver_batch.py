@@ -140,6 +140,19 @@ def test_an_instance_is_one_by_its_cluster_and_principal_too(tables: SilverTable
     assert found == [("c", 5, 10.0), ("c", 6, 1.0), ("other", 4, 19.0), ("other", 5, 1.0)]
 
 
+@pytest.mark.parametrize("batches", [1, 2])
+def test_one_id_of_two_instances_is_two_pushes_in_one_batch_and_in_two(batches: int, tables: SilverTables) -> None:
+    pushes = [of(instance, 1, total(10.0), push_id="1" * 32) for instance in "ab"]
+    pushes.append(of("a", 1, total(11.0), push_id="1" * 32, cluster_id="other"))
+    more = [of(instance, 2, total(12.0)) for instance in "ab"]
+    for batch in [[*pushes, *more]] if batches == 1 else [pushes[:1], [*pushes, *more]]:
+        report = tables.read(batch)
+    assert report is not None
+    assert report.repeats == batches - 1
+    found = [(row["client_instance_id"][0], row["cluster_id"]) for row in tables.rows(catalog.PUSHES)]
+    assert sorted(found) == [("a", "c"), ("a", "c"), ("a", "other"), ("b", "c"), ("b", "c")]
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_what_is_remembered_stays_while_the_next_instances_come(
     rows: int, tables: SilverTables, monkeypatch: pytest.MonkeyPatch
