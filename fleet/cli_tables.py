@@ -12,14 +12,12 @@ from fleet.cli_options import (
     DEFAULT_SOURCE,
     Archives,
     ClientIds,
-    DeltaJars,
     Form,
     Instances,
     KafkaConfig,
     KafkaJars,
     KafkaOptions,
     Limit,
-    Master,
     MaxFiles,
     MaxRecords,
     OptionalMaster,
@@ -147,7 +145,6 @@ def show(
 
 def maintain(
     tables: Tables = DEFAULT_TABLES,
-    jars: DeltaJars = None,
     keep: Annotated[
         str | None, typer.Option(help="Delete pushes, points, windows and clients older than this: 90d.")
     ] = None,
@@ -155,12 +152,12 @@ def maintain(
         str, typer.Option(help="Remove files that were replaced so long ago; readers and time travel need them.")
     ] = "7d",
     form: SummaryForm = SummaryFormat.TABLE,
-    master: Master = "local[*]",
-    conf: SparkConf = None,
+    conf: StoreConf = None,
     progress: ShowProgress = None,
-    spark_log_level: SparkLog = "OFF",
 ) -> None:
     """Compact the standing tables, delete what is too old, and remove files that nothing needs any more.
+
+    Needs no Java and no Spark.
 
     `fleetgauge fleet maintain --tables ./fleet --keep 90d`
     """
@@ -223,14 +220,14 @@ def _maintain(options: dict[str, Any], notes: Console) -> None:
     vacuum_after_hours = int((at - parse_time(options["vacuum_after"], at)).total_seconds() // 3600)
     if vacuum_after_hours < 0 or (keep_from is not None and keep_from > at):
         raise FleetError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")
-    with needs_extra("spark"):
+    with needs_extra("tables"):
         from fleet.pipeline.run import keep_up
         from fleet.pipeline.summary import print_json, print_upkeep, upkeep_as_json
     done = keep_up(
         options["tables"],
-        _session(options, notes),
         keep_from=keep_from,
         vacuum_after_hours=vacuum_after_hours,
+        conf=parse_conf(options["conf"] or ()),
         notes=notes,
         progress=_shows(options, notes),
     )

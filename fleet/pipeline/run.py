@@ -104,21 +104,22 @@ def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
 
 def keep_up(
     tables: str,
-    settings: SessionSettings,
     *,
     keep_from: datetime | None,
     vacuum_after_hours: int,
+    conf: Mapping[str, str],
     notes: Console,
     progress: bool,
 ) -> dict[str, Upkeep]:
     """Compaction and retention of the tables; see `fleet.tables.maintain`.
 
     Raises:
-        FleetError: with one sentence on what is wrong, whatever Spark made of it.
+        FleetError: with one sentence on what is wrong.
     """
     with explained(f"fleet maintain of {tables}"):
-        store = _store(tables, settings)
-        store.read(catalog.PUSHES)  # a lock in a directory of no tables would be left behind
+        store = Store(qualified(tables), storage_options(conf))
+        if not store.has(catalog.PUSHES):  # a lock in a directory of no tables would be left behind
+            raise TableError(f"there is no table {catalog.PUSHES.name} in {tables}: {catalog.PUSHES.made_by}")
         with only_run(store.root), RunProgress(notes, enabled=progress) as shown:
             return maintain(store, keep_from=keep_from, vacuum_after_hours=vacuum_after_hours, stage=shown.stage)
 

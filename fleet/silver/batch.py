@@ -156,9 +156,10 @@ class _Task:
         instance_of = self._numbered(chunk)
         good = np.flatnonzero(chunk.column("reason").is_null().to_numpy(zero_copy_only=False))
         if len(good):
-            self._meet(chunk.take(pa.array(good)), instance_of[good])
+            pushes = chunk.select([*INSTANCE, "received_at"]).take(pa.array(good))
+            self._meet(pushes, instance_of[good])
             is_late = np.zeros(len(chunk), np.bool_)
-            is_late[good] = self._are_late(chunk.take(pa.array(good)), instance_of[good])
+            is_late[good] = self._are_late(pushes, instance_of[good])
             if is_late.any():
                 self._put_aside(chunk.filter(pa.array(is_late)))
                 chunk, instance_of = chunk.filter(pa.array(~is_late)), instance_of[~is_late]
@@ -232,7 +233,8 @@ class _Task:
 
     def _without_known(self, chunk: RecordBatch) -> RecordBatch:
         """Without pushes that an earlier batch had. A push id names a time of receipt, and repeats have the same."""
-        pushes, good = self._standing.get(catalog.PUSHES.name), chunk.filter(chunk.column("reason").is_null())
+        pushes, is_good = self._standing.get(catalog.PUSHES.name), chunk.column("reason").is_null()
+        good = chunk.select(["push_id", "received_at", "client_instance_id"]).filter(is_good)
         if pushes is None or not len(good):
             return chunk
         condition = pc.scalar(True)
@@ -243,9 +245,11 @@ class _Task:
             ends = pc.min_max(values)
             condition = condition & (pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"])
         found = [batch.column(0) for batch in pushes.scan(["push_id"], condition)]
+        if not sum(map(len, found)):
+            return chunk
         known = pc.is_in(chunk.column("push_id"), value_set=pa.chunked_array(found, pa.string()).combine_chunks())
-        known = pc.and_(known, chunk.column("reason").is_null())
-        self.made.repeats += pc.sum(known).as_py() or 0
+        known = pc.and_(known, is_good)
+        self.made.repeats += pc.sum(known).as_py()
         return chunk.filter(pc.invert(known))
 
     def _make(self, chunk: RecordBatch, instance_of: Indices) -> None:

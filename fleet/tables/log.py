@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake import Transaction as AppTransaction
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from fleet.decode.arrow import RecordBatch, Table, pa
@@ -65,6 +66,7 @@ class TableLog:
     def __init__(self, path: str, options: Mapping[str, str]) -> None:
         self._path = plain_path(path)
         self._options = dict(options)
+        self._table: DeltaTable | None = None
 
     def exists(self) -> bool:
         """True if there is a table."""
@@ -76,7 +78,11 @@ class TableLog:
         Raises:
             TableNotFoundError: it is not there.
         """
-        return DeltaTable(self._path, storage_options=self._options)
+        if self._table is None:
+            self._table = DeltaTable(self._path, storage_options=self._options)
+        else:
+            self._table.update_incremental()  # a fifth of the time
+        return self._table
 
     def create(self, schema: ArrowSchema, layout: Layout) -> None:
         """Makes it, with no rows, where it is not there."""
@@ -137,15 +143,14 @@ class TableLog:
     def small_files(self, below_bytes: int) -> Counter[Any]:
         """How many files smaller than that each `date` has; under None for a table that is not partitioned."""
         files = self._files("size_bytes", "partition")
-        return Counter((file["partition"] or {}).get(DATE) for file in files if file["size_bytes"] < below_bytes)
+        return Counter((file.get("partition") or {}).get(DATE) for file in files if file["size_bytes"] < below_bytes)
 
     def days(self) -> set[Any]:
         """The days that a table partitioned by `date` has rows of."""
         return {file["partition"][DATE] for file in self._files("partition")}
 
     def _files(self, *columns: str) -> list[dict[str, Any]]:
-        actions = pa.table(self.open().get_add_actions())
-        return actions.select([name for name in columns if name in actions.column_names]).to_pylist() or []
+        return _columns(self.open(), *columns).to_pylist() or []
 
     def rows(self, columns: list[str] | None = None, filters: Any = None) -> Table:
         """Its rows, which are few, as a `pyarrow.Table`."""
@@ -164,7 +169,12 @@ class TableLog:
         return True
 
     def change(
-        self, add: Iterable[WrittenFile] = (), remove: Iterable[str] = (), transaction: Transaction | None = None
+        self,
+        add: Iterable[WrittenFile] = (),
+        remove: Iterable[str] = (),
+        transaction: Transaction | None = None,
+        *,
+        is_new: bool = True,
     ) -> int:
         """Makes files that lie in the table's directory part of it, and others no part any more, all in one commit.
 
@@ -172,28 +182,32 @@ class TableLog:
             add: files that were written.
             remove: paths of files, as `files` names them.
             transaction: of the batch; nothing changes if it or a later one is in the table.
+            is_new: False where files have the rows of those that are removed: readers of what is new pass over them.
 
         Returns:
             The rows that were added.
 
         Raises:
-            CommitFailedError: another writer committed the same application meanwhile, and nothing is changed.
+            CommitFailedError: another writer committed the same application meanwhile, or removed or compacted some
+                of the files; nothing is changed.
         """
         table = self.open()
         if _is_done(table, transaction):
             return 0
-        added = list(add)
+        added, removed = list(add), list(remove)
+        if removed and (gone := set(removed).difference(_columns(table, "path")["path"].to_pylist())):
+            raise CommitFailedError(f"{len(gone)} of the files to be removed are no part of the table any more")
         now_ms = time.time_ns() // 1_000_000
         partition_by = table.metadata().partition_columns
-        actions: list[AddAction | RemoveAction] = [_add_action(file, bool(partition_by)) for file in added]
-        actions += [RemoveAction(path=path, data_change=True, deletion_timestamp=now_ms) for path in remove]
+        actions: list[AddAction | RemoveAction] = [_add_action(file, bool(partition_by), is_new) for file in added]
+        actions += [RemoveAction(path=path, data_change=is_new, deletion_timestamp=now_ms) for path in removed]
         if actions or transaction:
             table.create_write_transaction(
                 actions,
                 mode="append",
                 schema=table.schema(),
                 partition_by=partition_by,
-                commit_properties=_properties(transaction),
+                commit_properties=_properties(transaction, alone=bool(removed)),
             )
         return sum(file.rows for file in added)
 
@@ -215,9 +229,17 @@ class TableLog:
         """One row a file: its `path`, and as `min.NAME` and `max.NAME` what it says of columns."""
         return pa.table(self.open().get_add_actions(flatten=True))
 
-    def delete(self, where: str) -> int:
-        """Deletes rows; how many."""
-        return int(self.open().delete(where)["num_deleted_rows"] or 0)
+    def delete(self, where: str) -> None:
+        """Deletes the rows that meet a condition (SQL); whole days without reading them."""
+        self.open().delete(where)
+
+    def compact(self, file_bytes: int) -> None:
+        """Writes files smaller than that together into larger ones."""
+        self.open().optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
+
+    def vacuum(self, keep_hours: int) -> None:
+        """Removes files from the directory that are no part of the table, and have not been for so long [h]."""
+        self.open().vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 class Snapshot:
@@ -277,6 +299,12 @@ class Snapshot:
 _HAS_VIEWS: Final = frozenset(("string_view", "binary_view"))
 
 
+def _columns(table: DeltaTable, *columns: str) -> Table:
+    """What the log has of each file; a table without files or days lacks some of it."""
+    actions = pa.table(table.get_add_actions())
+    return actions.select([name for name in columns if name in actions.column_names])
+
+
 def _is_done(table: DeltaTable, transaction: Transaction | None) -> bool:
     if transaction is None:
         return False
@@ -284,10 +312,12 @@ def _is_done(table: DeltaTable, transaction: Transaction | None) -> bool:
     return last is not None and last >= transaction.version
 
 
-def _properties(transaction: Transaction | None) -> CommitProperties | None:
-    if transaction is None:
-        return None
-    return CommitProperties(app_transactions=[AppTransaction(transaction.app_id, transaction.version)])
+def _properties(transaction: Transaction | None, *, alone: bool = False) -> CommitProperties:
+    """Of a commit; `alone` has it fail if anything was committed meanwhile, which delta-rs would else look through for
+    conflicts: it does not see that compaction removed the same file.
+    """
+    done = [AppTransaction(transaction.app_id, transaction.version)] if transaction else None
+    return CommitProperties(app_transactions=done, max_commit_retries=0 if alone else None)
 
 
 def _type_name(kind: Any) -> str:
@@ -300,12 +330,12 @@ def _type_name(kind: Any) -> str:
     return str(named if isinstance(named, str) else named["type"])
 
 
-def _add_action(file: WrittenFile, is_partitioned: bool) -> AddAction:
+def _add_action(file: WrittenFile, is_partitioned: bool, is_new: bool) -> AddAction:
     return AddAction(
         path=file.path,
         size=file.size_bytes,
         partition_values={DATE: file.date.isoformat() if file.date else None} if is_partitioned else {},
         modification_time=file.modified_at_ms,
-        data_change=True,
+        data_change=is_new,
         stats=file.statistics,
     )

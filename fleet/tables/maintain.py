@@ -1,14 +1,16 @@
-"""Compaction and retention: what keeps standing tables quick and bounded, all of it Delta's own."""
+"""Compaction and retention: what keeps standing tables quick and bounded."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final
+from datetime import date, datetime
+from typing import Any, Final
 
-from pyspark.sql import SparkSession
-
-from fleet.gold.frames import merged
-from fleet.tables import catalog, delta
+from fleet.decode.arrow import pa, pc
+from fleet.errors import TableError
+from fleet.measures.merge import merge
+from fleet.tables import catalog
+from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
 
 SMALL_FILE_BYTES: Final = 64 * 1024 * 1024
@@ -16,6 +18,9 @@ SMALL_FILE_BYTES: Final = 64 * 1024 * 1024
 
 VACUUM_AFTER_HOURS: Final = 7 * 24
 """How long files that were replaced stay [h]: for readers that began before, and for time travel (Delta's default)."""
+
+_SORTED_BYTES: Final = 256 * 1024 * 1024
+"""Rows that are sorted together in memory, in Arrow's [B]; those of one client are, however many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,9 @@ def maintain(
         keep_from: rows of earlier days, and clients last seen before that day, go; None keeps every row.
         vacuum_after_hours: age of files that were replaced, from which on they go [h].
         stage: told what is being done.
+
+    Raises:
+        CommitFailedError: another writer changed the same files meanwhile.
     """
     return {
         table.name: _maintain(store, table, keep_from, vacuum_after_hours, stage)
@@ -53,38 +61,87 @@ def _maintain(
     vacuum_after_hours: int,
     stage: Callable[[str], None],
 ) -> Upkeep:
-    spark, path = store.spark, table.path(store.root)
     log = store.log(table)
-    before = log.size().files
+    before = log.size()
     stage(f"{table.name}: retention")
-    deleted = _delete_old(spark, table, path, keep_from)
+    if (too_old := _too_old(table, keep_from)) is not None:
+        log.delete(too_old)
+    deleted = before.rows - log.size().rows
     stage(f"{table.name}: compaction")
-    _compact(store, table)
+    small = log.small_files(SMALL_FILE_BYTES) if table is not catalog.SERIES else {}  # which a run writes by shards
+    scattered = [day for day, files in small.items() if files > 1]
+    if scattered and not table.clustered_by:
+        log.compact(SMALL_FILE_BYTES)
+    elif table.clustered_by:
+        for day in scattered:
+            _write_sorted(store, table, day)
     stage(f"{table.name}: vacuum")
-    delta.vacuum(spark, path, vacuum_after_hours)
+    log.vacuum(vacuum_after_hours)
     after = log.size()
-    return Upkeep(files_before=before, files=after.files, size_bytes=after.size_bytes, deleted=deleted)
+    return Upkeep(files_before=before.files, files=after.files, size_bytes=after.size_bytes, deleted=deleted)
 
 
-def _delete_old(spark: SparkSession, table: catalog.Table, path: str, keep_from: datetime | None) -> int:
+def _too_old(table: catalog.Table, keep_from: datetime | None) -> str | None:
+    """SQL of the rows; None where none is."""
     if keep_from is None:
-        return 0
+        return None
     if table.dated:
-        return delta.delete(spark, path, f"{catalog.DATE} < DATE'{keep_from:%Y-%m-%d}'")
-    if table.seen_at is not None:
-        return delta.delete(spark, path, f"{table.seen_at} < TIMESTAMP'{keep_from:%Y-%m-%d} 00:00:00'")
-    return 0
+        return f"{catalog.DATE} < DATE '{keep_from:%Y-%m-%d}'"
+    return table.seen_at and f"{table.seen_at} < '{keep_from:%Y-%m-%d}T00:00:00Z'"
 
 
-def _compact(store: Store, table: catalog.Table) -> None:
-    scattered = [day for day, files in store.log(table).small_files(SMALL_FILE_BYTES).items() if files > 1]
-    if not scattered:
-        return
-    where = None
-    if table.dated:
-        days = ", ".join(f"DATE'{day}'" for day in scattered if day is not None)
-        named = [f"{catalog.DATE} IN ({days})"] if days else []
-        where = " OR ".join(named + ([f"{catalog.DATE} IS NULL"] if None in scattered else []))
-    if table is catalog.WINDOWS:  # each batch appends rows of the windows that it meets: here they become one
-        store.replace(table, merged(store.read(table).where(where or "true")), where)
-    delta.compact(store.spark, table.path(store.root), clustered_by=table.clustered_by, where=where)
+def _write_sorted(store: Store, table: catalog.Table, day: date | None) -> None:
+    """Writes the rows of a day (or of a table without days) anew, those of one client together.
+
+    Of `windows`, to which each batch adds rows of the windows that it meets, these become one.
+
+    delta-rs has Z-order for it, which holds all rows of the day in memory at once: 6.5 GB for files of 1 GB.
+    """
+    log = store.log(table)
+    files = log.files().to_pylist()
+    old = [file for file in files if not table.dated or file[f"partition.{catalog.DATE}"] == day]
+    rows, of_day = log.snapshot(), _of_day(table, day)
+    order = [(column, "ascending", "at_start") for column in table.indexed]
+    read = 0
+    with store.files_of(table).open() as writer:
+        for part in _parts(rows, table.clustered_by[0], of_day):
+            found = pa.Table.from_batches(rows.scan(table.schema.names, of_day & part), schema=table.schema)
+            read += found.num_rows
+            if table is catalog.WINDOWS:
+                found = merge([found])
+            for batch in found.take(pc.sort_indices(found, sort_keys=order)).combine_chunks().to_batches():
+                writer.write(batch)
+        writer.finish()
+        if read != sum(file["num_records"] for file in old):
+            raise TableError(f"the table {table.name} in {store.root} has other rows than its log counts")
+        paths = [file["path"] for file in old]
+        log.change(writer.take_finished(), paths, is_new=table is catalog.WINDOWS)
+
+
+def _of_day(table: catalog.Table, day: date | None) -> Any:
+    if not table.dated:
+        return pc.scalar(True)
+    return pc.field(catalog.DATE).is_null() if day is None else pc.field(catalog.DATE) == pa.scalar(day)
+
+
+def _parts(rows: Snapshot, key: str, of_day: Any) -> Iterator[Any]:
+    """Conditions that divide the rows by the values of a column, in their order; nulls are with the first."""
+    counts: Counter[str] = Counter()
+    for batch in rows.scan([key], of_day):
+        for found in pc.value_counts(batch.column(key).drop_null()).to_pylist():
+            counts[found["values"]] += found["counts"]
+    at_once = _SORTED_BYTES // _row_bytes(rows, of_day)
+    column, low, waiting = pc.field(key), pc.scalar(True), 0
+    above = column.is_null()
+    for value in sorted(counts):
+        if waiting and waiting + counts[value] > at_once:
+            yield above | (low & (column < value))
+            above, low, waiting = pc.scalar(False), column >= value, 0
+        waiting += counts[value]
+    yield above | low
+
+
+def _row_bytes(rows: Snapshot, of_day: Any) -> int:
+    """Of a row in Arrow's memory, as the first of them are."""
+    first = next((batch for batch in rows.scan(None, of_day) if batch.num_rows), None)
+    return 1 if first is None else max(1, first.nbytes // first.num_rows)

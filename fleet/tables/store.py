@@ -28,10 +28,11 @@ class Store:
         self.rows_written: Counter[str] = Counter()
         self._options = dict(options or {})
         self._known: set[str] = set()
+        self._logs: dict[str, TableLog] = {}
 
     def log(self, table: Table) -> TableLog:
         """Its log."""
-        return TableLog(table.path(self.root), self._options)
+        return self._logs.setdefault(table.name, TableLog(table.path(self.root), self._options))
 
     def has(self, table: Table) -> bool:
         """True if it was made.

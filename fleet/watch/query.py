@@ -21,7 +21,6 @@ from fleet.pipeline.run import explained
 from fleet.pipeline.source import Bounds
 from fleet.schemas import BRONZE, INSTANCE, conform
 from fleet.session import SessionSettings, session_conf, start_session
-from fleet.silver.pushes import check
 from fleet.spark_schema import spark_schema
 from fleet.tables import delta
 from fleet.tables.lock import only_run
@@ -138,9 +137,7 @@ def said_by_clients(bronze: DataFrame, request: WatchRequest, since: datetime) -
         F.col("received_at").isNull() | (F.col("received_at") >= F.lit(since))
     )
     metrics = frozenset(name for rule in request.rules for name in rule.metrics)
-    observed = conform(
-        check(conform(counted, BRONZE)).mapInArrow(ObservePushes(metrics), spark_schema(OBSERVED)), OBSERVED
-    )
+    observed = conform(conform(counted, BRONZE).mapInArrow(ObservePushes(metrics), spark_schema(OBSERVED)), OBSERVED)
     is_good = F.col("reason").isNull()
     named = observed.observe(
         "watch", F.count_if(is_good).alias("pushes"), F.count_if(~is_good).alias("set_aside")

@@ -1,6 +1,7 @@
 """Rows to the Parquet files of a Delta table, and what its log is told of them."""
 
 import json
+import pickle
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.written_files import written
 
-from fleet.tables.parquet_files import FileLimits, FileWriter, WriteFiles
+from fleet.tables.parquet_files import FileLimits, WriteFiles
 from fleet.tables.written_file import WrittenFile
 
 SCHEMA = pa.schema(
@@ -39,8 +40,17 @@ def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
 
 
 def write(root: Path, *batches: pa.RecordBatch, indexed: tuple[str, ...] = INDEXED, **limits: int) -> list[WrittenFile]:
-    step = WriteFiles(directory=str(root / "points"), schema=SCHEMA, statistics_of=indexed, limits=FileLimits(**limits))
-    return list(written(step, batches))
+    return list(written(points(root, indexed, **limits), batches))
+
+
+def points(root: Path, indexed: tuple[str, ...] = INDEXED, schema: pa.Schema = SCHEMA, **limits: int) -> WriteFiles:
+    return WriteFiles(
+        table="points",
+        path=str(root / "points"),
+        schema=schema,
+        statistics_of=indexed,
+        limits=FileLimits(**limits),
+    )
 
 
 def on_disk(root: Path) -> list[str]:
@@ -67,7 +77,8 @@ def test_each_day_has_its_directory_and_its_date_is_not_in_the_file(tmp_path: Pa
         assert found.read().select([*wanted[0]]).to_pylist() == wanted
         assert file.rows == 3
         stat = (tmp_path / "points" / file.path).stat()
-        assert (file.size_bytes, file.modified_at_ms) == (stat.st_size, stat.st_mtime_ns // 1_000_000)
+        assert (file.table, file.size_bytes) == ("points", stat.st_size)
+        assert file.modified_at_ms == pytest.approx(stat.st_mtime_ns // 1_000_000, abs=60_000)
 
 
 def test_files_are_of_the_form_that_spark_writes(tmp_path: Path) -> None:
@@ -85,6 +96,32 @@ def test_files_are_of_the_form_that_spark_writes(tmp_path: Path) -> None:
         "attributes.key_value.value",
         "bounds.list.element",
     }
+
+
+def test_a_table_that_is_not_partitioned_has_its_files_side_by_side(tmp_path: Path) -> None:
+    schema = SCHEMA.remove(SCHEMA.get_field_index("date"))
+    rows = batch(row(), row(NOON + timedelta(days=1), instance="b")).drop_columns(["date"])
+    (file,) = written(points(tmp_path, schema=schema), [rows])
+    assert (file.date, file.rows, file.path.startswith("part-")) == (None, 2, True)
+    assert in_file(tmp_path, file).read().equals(pa.Table.from_batches([rows]))
+    assert on_disk(tmp_path) == [file.path]
+
+
+def test_what_was_finished_and_not_taken_is_removed_and_what_was_taken_stays(tmp_path: Path) -> None:
+    with points(tmp_path).open() as writer:
+        writer.write(batch(row()))
+        writer.finish()
+        (taken,) = writer.take_finished()
+        writer.write(batch(row(), row(NOON + timedelta(days=1))))
+        writer.finish()
+        assert len(on_disk(tmp_path)) == 3
+    assert on_disk(tmp_path) == [taken.path]
+
+
+def test_what_writes_files_is_pickled_on_its_way_to_the_tasks(tmp_path: Path) -> None:
+    files = pickle.loads(pickle.dumps(points(tmp_path)))
+    (file,) = written(files, [batch(row())])
+    assert in_file(tmp_path, pickle.loads(pickle.dumps(file))).metadata.num_rows == 1
 
 
 def test_rows_without_a_date_are_hives_default_partition(tmp_path: Path) -> None:
@@ -126,7 +163,7 @@ def test_of_many_days_the_one_longest_without_rows_is_finished_first(tmp_path: P
 def test_rows_that_wait_are_written_before_they_are_too_many_for_memory(tmp_path: Path) -> None:
     days = [NOON + timedelta(days=number) for number in range(3)]
     one = batch(row())
-    with FileWriter(str(tmp_path / "points"), SCHEMA, INDEXED, FileLimits(waiting_bytes=2 * one.nbytes)) as writer:
+    with points(tmp_path, waiting_bytes=2 * one.nbytes).open() as writer:
         for day in days[:2]:
             writer.write(batch(row(day)))
         assert not (tmp_path / "points").exists(), "these may wait"
@@ -142,8 +179,7 @@ def test_an_exception_leaves_no_file_but_those_that_were_handed_out(tmp_path: Pa
         yield batch(row(), row(NOON + timedelta(days=1)))
         raise KeyError("of the source")
 
-    limits = FileLimits(row_group_rows=1, file_bytes=file_bytes)
-    files = WriteFiles(directory=str(tmp_path / "points"), schema=SCHEMA, statistics_of=(), limits=limits)
+    files = points(tmp_path, (), row_group_rows=1, file_bytes=file_bytes)
     handed_out = []
     with pytest.raises(KeyError):
         handed_out.extend(file.path for file in written(files, broken()))
@@ -153,10 +189,8 @@ def test_an_exception_leaves_no_file_but_those_that_were_handed_out(tmp_path: Pa
 
 def test_whoever_stops_reading_leaves_no_unfinished_file(tmp_path: Path) -> None:
     batches = [batch(*(row(instance=str(number)) for number in range(4)))] * 3
-    limits = FileLimits(row_group_rows=4, file_bytes=1_000_000)
     days = [batch(row(NOON + timedelta(days=number))) for number in range(9)]
-    files = WriteFiles(directory=str(tmp_path / "points"), schema=SCHEMA, statistics_of=INDEXED, limits=limits)
-    found = written(files, [*batches, *days])
+    found = written(points(tmp_path, row_group_rows=4, file_bytes=1_000_000), [*batches, *days])
     first = next(found)
     assert len(on_disk(tmp_path)) >= 1
     found.close()
@@ -218,8 +252,8 @@ def test_rows_of_another_table_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("schema", "indexed", "says"),
     [
-        (pa.schema([("a", pa.string())]), (), "no column date of type date32"),
         (SCHEMA, ("nowhere",), "no column nowhere"),
+        (SCHEMA, ("date",), "no column date"),
         (SCHEMA, ("value",), "statistics of the column value cannot be kept: it is double"),
     ],
 )
@@ -227,4 +261,4 @@ def test_what_cannot_be_a_table_is_refused(
     tmp_path: Path, schema: pa.Schema, indexed: tuple[str, ...], says: str
 ) -> None:
     with pytest.raises(ValueError, match=says):
-        FileWriter(str(tmp_path), schema, indexed)
+        points(tmp_path, indexed, schema).open()
