@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.fleet.bench_refresh [--clients 100000] [--windows 12] > refresh.json
 
 Half of the clients are producers with two links, half are consumers with two links and lags of four partitions, in
-groups of twenty. Each has a push and a partial wide row in each window, as a batch of the hour writes them, in the order
+groups of twenty. Each has a push and partial wide rows in each window, as a batch of the hour writes them, in the order
 of their ids. `first` computes all windows of empty tables, `again` the same ones, `last` the last window alone.
 """
 

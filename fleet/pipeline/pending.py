@@ -1,6 +1,5 @@
 """What the gold tables reckon with, and what they do not yet: the tables `batches` and `runs` read together."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
