@@ -74,7 +74,7 @@ class InProcess:
                     read += landing.read(Path(path), Selection())
                 except LandingError as error:
                     set_aside(bad, path, error)
-        rows = pa.Table.from_batches(read, schema=BRONZE)
+        rows = pa.Table.from_batches(read, schema=BRONZE).combine_chunks()
         for name in KEYS:
             rows = rows.set_column(rows.schema.get_field_index(name), BRONZE.field(name), rows[name].fill_null(""))
         order = pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in ORDER])

@@ -1,24 +1,27 @@
-"""The questions on Spark: read -> the steps of `fleet.questions` on the executors -> a frame and what was counted.
+"""The functions on pushes, run by Spark: one shuffle brings a client's pushes to one task, in the order of receipt.
 
 What is counted is known once the frame has been acted on, in the same pass.
 """
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
-from fleet.decode.tally import RejectTally
-from fleet.gold import frames
-from fleet.questions import Question
-from fleet.schemas import conform
+from fleet.decode.arrow import RecordBatch, Schema
+from fleet.decode.stage import CountPoints
+from fleet.decode.tally import TaskCount
+from fleet.engine import in_order
+from fleet.questions import Question, answer_rows
+from fleet.schemas import POINTS, PUSHES, conform
 from fleet.selection import Selection
-from fleet.silver import pushes as silver_pushes
+from fleet.silver.batch import points_of, push_rows
+from fleet.silver.check import checked
+from fleet.silver.repeats import WithoutRepeats
 from fleet.sources import read_bronze
 from fleet.spark_schema import spark_schema
 from fleet.topic.source import Source
-
-_FEW_REPEATS = 100_000  # 100 B each at most: what may well be broadcast
+from fleet.workers import forget_archives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,34 +31,62 @@ class SparkAnswer:
     Attributes:
         frame: the rows, in no order.
         rejects: counts what is set aside while the frame is computed.
-        repeats: pushes that were received more than once and are counted once.
+        repeats: counts pushes that were received more than once and are counted once.
     """
 
     frame: DataFrame
-    rejects: RejectTally
-    repeats: int
+    rejects: TaskCount
+    repeats: TaskCount
 
 
 def answer(spark: SparkSession, asked: Question, source: Source, selection: Selection) -> SparkAnswer:
     """The answer from a landing zone or topic."""
-    checked, repeats = read_pushes(spark, source, selection)
-    rejects = RejectTally(spark)
-    rows = checked.mapInArrow(asked.step(rejects), spark_schema(asked.partial))
-    if asked.finish is not None:
-        rows = frames.overall(rows, asked.finish, asked.schema)
-    return SparkAnswer(frame=conform(rows, asked.schema), rejects=rejects, repeats=repeats)
+    rejects, repeats = TaskCount(spark), TaskCount(spark)
+    frame = _of_pushes(
+        spark, source, selection, lambda rows: answer_rows(asked, rows, rejects), asked.schema, repeats.add
+    )
+    return SparkAnswer(frame=frame, rejects=rejects, repeats=repeats)
 
 
-def read_pushes(spark: SparkSession, source: Source, selection: Selection) -> tuple[DataFrame, int]:
-    """CHECKED without repeats, and how many there were.
+def pushes(spark: SparkSession, source: Source, selection: Selection) -> DataFrame:
+    """A source -> PUSHES, without repeats and what cannot be read."""
+    return _of_pushes(spark, source, selection, _push_rows, PUSHES)
 
-    Repeats are counted first: to know that they are few (or none) is to know that no payload need be shuffled.
-    """
-    checked = silver_pushes.check(read_bronze(spark, source, selection))
-    ids = silver_pushes.repeated_ids(checked)
-    pushes = ids.count()
-    if pushes == 0:
-        return checked, 0
-    repeats = silver_pushes.find_repeats(checked, F.broadcast(ids) if pushes <= _FEW_REPEATS else ids)
-    count = repeats.count()
-    return silver_pushes.drop_repeats(checked, F.broadcast(repeats) if count <= _FEW_REPEATS else repeats), count
+
+def points(spark: SparkSession, source: Source, selection: Selection) -> DataFrame:
+    """A source -> POINTS, compared with one another."""
+    return _of_pushes(spark, source, selection, points_of, POINTS)
+
+
+def _push_rows(rows: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    for counted in CountPoints(None)(rows):
+        yield push_rows(counted.filter(counted.column("reason").is_null()))
+
+
+Step = Callable[[Iterable[RecordBatch]], Iterator[RecordBatch]]
+
+
+def _of_pushes(
+    spark: SparkSession,
+    source: Source,
+    selection: Selection,
+    step: Step,
+    schema: Schema,
+    repeats: Callable[[int], None] = lambda _: None,
+) -> DataFrame:
+    rows = in_order(read_bronze(spark, source, selection))
+    return conform(rows.mapInArrow(_Distinct(step, repeats), spark_schema(schema)), schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Distinct:
+    """A step over CHECKED without repeats, of BRONZE in `repeats.ORDER`."""
+
+    step: Step
+    repeats: Callable[[int], None]
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        forget_archives()
+        without = WithoutRepeats()
+        yield from self.step(without(checked(batches)))
+        self.repeats(without.repeats)

@@ -7,23 +7,25 @@ of them. `answer` runs it in this process; `fleet.jobs` has Spark run the same f
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from typing import Any, Final
 
 from fleet import landing
 from fleet.decode.arrow import Array, RecordBatch, Schema, Table, pa, pc
-from fleet.decode.rows import batch_of, encoded
+from fleet.decode.rows import batch_of, day_of_receipt, encoded
 from fleet.decode.stage import CountPoints, DecodePoints, Tally
 from fleet.dialects import library_of
-from fleet.gold.inventory import SEEN, inventory, merged, seen
+from fleet.gold.inventory import inventory
 from fleet.gold.latency import METRIC_NAMES, overall
 from fleet.measures.aggregate import DAY_S, aggregate
 from fleet.measures.merge import merge
 from fleet.measures.rows import ROWS, codes
 from fleet.report.output import Rows
-from fleet.schemas import INVENTORY, LATENCY_OVERALL, PUSH_RECORD, REJECTS, SENT_POINTS
+from fleet.schemas import INVENTORY, LATENCY_OVERALL, REJECTS, SENT_POINTS
 from fleet.selection import Selection
+from fleet.silver.batch import reject_rows_of
 from fleet.silver.check import check
+from fleet.silver.clients import SEEN, merged, seen
+from fleet.silver.repeats import ORDER, repeated
 
 _MERGED_AT: Final = 200_000
 """Rows of a question that wait in memory before they are merged."""
@@ -103,17 +105,11 @@ class _RejectsStep:
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         for counted in CountPoints(self.tally)(batches):
-            bad = counted.filter(pc.is_valid(counted.column("reason")))
-            columns = {name: bad.column(name) for name in REJECTS.names if name in bad.schema.names}
-            yield batch_of(REJECTS, len(bad), columns | {"date": _day(bad)})
+            yield reject_rows_of(counted.filter(pc.is_valid(counted.column("reason"))))
 
 
 def _good(rows: RecordBatch) -> RecordBatch:
     return rows.filter(pc.is_null(rows.column("reason")))
-
-
-def _day(rows: RecordBatch) -> Array:
-    return rows.column("received_at").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
 
 
 def sent_points(decoded: RecordBatch) -> RecordBatch:
@@ -123,7 +119,9 @@ def sent_points(decoded: RecordBatch) -> RecordBatch:
     places = pc.cumulative_sum(pc.fill_null(pc.list_value_length(lists), 0))
     only = pc.if_else(pc.is_valid(lists), pc.subtract(places, 1), None)
     columns["distribution"] = pc.list_flatten(lists).take(only)
-    return batch_of(SENT_POINTS, len(decoded), columns | {"dialect": _dialect(decoded), "date": _day(decoded)})
+    return batch_of(
+        SENT_POINTS, len(decoded), columns | {"dialect": _dialect(decoded), "date": day_of_receipt(decoded)}
+    )
 
 
 def _dialect(decoded: RecordBatch) -> Array:
@@ -189,11 +187,17 @@ class Pushes:
 
 
 def answer(asked: Question, pushes: Pushes) -> Answer:
-    """Runs a question in this process; the rows that wait in memory are few whatever the zone holds."""
+    """Runs a question in this process."""
     rejects = RejectCount()
-    found = asked.step(rejects)(pushes.checked())
+    rows = Rows(schema=asked.schema, batches=answer_rows(asked, pushes.checked(), rejects))
+    return Answer(rows=rows, rejects=rejects, repeats=pushes.repeats)
+
+
+def answer_rows(asked: Question, checked: Iterable[RecordBatch], rejects: Tally) -> Iterator[RecordBatch]:
+    """CHECKED of whole clients, without repeats -> the answer; the rows that wait in memory are few."""
+    found = asked.step(rejects)(checked)
     if asked.merge is None or asked.finish is None:
-        return Answer(rows=Rows(schema=asked.schema, batches=found), rejects=rejects, repeats=pushes.repeats)
+        return found
     waiting: list[RecordBatch] = []
     count = 0
     for batch in found:
@@ -201,9 +205,7 @@ def answer(asked: Question, pushes: Pushes) -> Answer:
         count += batch.num_rows
         if count > _MERGED_AT:
             waiting, count = _of_clients(asked.merge, pa.Table.from_batches(waiting)), 0
-    finished = _of_clients(asked.finish, pa.Table.from_batches(waiting, schema=asked.partial))
-    rows = Rows(schema=asked.schema, batches=finished)
-    return Answer(rows=rows, rejects=rejects, repeats=pushes.repeats)
+    return iter(_of_clients(asked.finish, pa.Table.from_batches(waiting, schema=asked.partial)))
 
 
 def _of_clients(function: Callable[[Table], Table], rows: Table) -> list[RecordBatch]:
@@ -214,28 +216,21 @@ def _of_clients(function: Callable[[Table], Table], rows: Table) -> list[RecordB
 
 
 def _repeats(zone: landing.Zone, selection: Selection) -> dict[Any, list[int]]:
-    """By file: the rows of good pushes that are there already, as `silver.pushes.find_repeats` chooses them."""
+    """By file: the rows of good pushes that are there already, as `silver.repeats` chooses them."""
     several = _several(zone, selection)
     if not len(several):
         return {}
-    found: dict[str, list[tuple[Any, ...]]] = {}
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for path in zone.files:
         for bronze in landing.read(path, selection):
             wanted = bronze.filter(pc.is_in(bronze.column("push_id"), value_set=several))
             for row in _good(check(wanted)).to_pylist() if wanted.num_rows else ():
-                row["metrics"] = sha256(row["metrics"]).hexdigest()
-                content = tuple(_ordered(row[name]) for name in PUSH_RECORD.names if name != "push_id")
-                place = (row["source_file"], row["source_row"], path)
-                found.setdefault(row["push_id"], []).append((*content, place))
+                found.setdefault(tuple(row[name] for name in ORDER), []).append(row | {"path": path})
     left_out: dict[Any, list[int]] = {}
     for rows in found.values():
-        for *_, (_, row, path) in sorted(rows)[1:]:
-            left_out.setdefault(path, []).append(row)
+        for row in repeated(rows):
+            left_out.setdefault(rows[row]["path"], []).append(rows[row]["source_row"])
     return left_out
-
-
-def _ordered(value: Any) -> tuple[bool, Any]:
-    return value is not None, value
 
 
 def _several(zone: landing.Zone, selection: Selection) -> Array:

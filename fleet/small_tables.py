@@ -6,15 +6,13 @@ What an example does not give is that of one ordinary client; what is left then 
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
-
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
+from typing import TYPE_CHECKING, Any, Final
 
 from fleet.decode.arrow import Schema, Table, pa
-from fleet.local_rows import local_rows
 from fleet.schemas import TIME
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _DAY: Final = "2026-03-01"
 _USUAL: Final[Mapping[str, Any]] = {
@@ -34,7 +32,7 @@ _USUAL: Final[Mapping[str, Any]] = {
 }
 
 
-def table(spark: SparkSession, schema: Schema, columns: str, *rows: tuple[Any, ...]) -> DataFrame:
+def table(spark: "SparkSession", schema: Schema, columns: str, *rows: tuple[Any, ...]) -> "DataFrame":
     """A frame of `schema`.
 
     Args:
@@ -43,6 +41,8 @@ def table(spark: SparkSession, schema: Schema, columns: str, *rows: tuple[Any, .
         columns: names of those that are given, separated by blanks.
         rows: their values; a time as `12:00:30` of one day (UTC).
     """
+    from fleet.local_rows import local_rows
+
     return local_rows(spark, _given(schema, columns, rows), schema)
 
 
@@ -68,7 +68,7 @@ def _filled(schema: Schema, given: Mapping[str, Any]) -> Mapping[str, Any]:
     return values
 
 
-def show(frame: DataFrame | Table, columns: str) -> None:
+def show(frame: "DataFrame | Table", columns: str) -> None:
     """Prints some columns of all rows, which are few, in the order of these columns; null as `-`, times by the hour.
 
     Args:
@@ -82,9 +82,12 @@ def show(frame: DataFrame | Table, columns: str) -> None:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())  # noqa: T201
 
 
-def _values(frame: DataFrame | Table, names: list[str]) -> Iterable[Iterable[Any]]:
-    if not isinstance(frame, DataFrame):
+def _values(frame: "DataFrame | Table", names: list[str]) -> Iterable[Iterable[Any]]:
+    if isinstance(frame, pa.Table):
         return [row.values() for row in frame.select(names).to_pylist()]
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import types as T  # noqa: N812
+
     times = [name for name in names if isinstance(frame.schema[name].dataType, T.TimestampType)]
     return frame.select(*names).withColumns({name: F.date_format(name, "HH:mm:ss") for name in times}).collect()
 
@@ -99,6 +102,6 @@ def _text(value: Any) -> str:
             return f"{value:g}"
         case datetime():
             return f"{value:%H:%M:%S}"
-        case Row() | list():
+        case tuple() | list():
             return ",".join(_text(each) for each in value) or "none"
     return str(value)

@@ -23,7 +23,6 @@ from fleet.pipeline.show import open_table
 from fleet.schemas import conform
 from fleet.selection import Selection
 from fleet.session import options_of
-from fleet.silver import batch, points, pushes
 from fleet.spark_errors import what_failed
 from fleet.spark_schema import spark_schema
 from fleet.tables import catalog
@@ -60,7 +59,7 @@ def read_pushes(
     """
     if tables is not None:
         return _standing(spark, source, selection, tables, catalog.PUSHES)
-    return pushes.pushes(points.count(_checked(spark, source, selection)))
+    return jobs.pushes(spark, _given(source), selection or Selection())
 
 
 def read_points(
@@ -73,7 +72,7 @@ def read_points(
     """
     if tables is not None:
         return _standing(spark, source, selection, tables, catalog.POINTS)
-    return batch.unpack(batch.make(_checked(spark, source, selection)), "marked")
+    return jobs.points(spark, _given(source), selection or Selection())
 
 
 def read_windows(spark: SparkSession, name: str, selection: Selection | None = None, *, tables: str) -> DataFrame:
@@ -93,10 +92,10 @@ def read_windows(spark: SparkSession, name: str, selection: Selection | None = N
     return _standing(spark, None, selection, tables, WINDOWED[name])
 
 
-def _checked(spark: SparkSession, source: Source | None, selection: Selection | None) -> DataFrame:
+def _given(source: Source | None) -> Source:
     if source is None:
         raise ValueError("give a source, or tables=")
-    return jobs.read_pushes(spark, source, selection or Selection())[0]
+    return source
 
 
 def _standing(

@@ -1,4 +1,4 @@
-"""How many pushes a job set aside, counted on the executors in the very pass that makes its rows."""
+"""What the tasks of a job count, in the very pass that makes its rows."""
 
 from pyspark import AccumulatorParam, TaskContext
 from pyspark.sql import SparkSession
@@ -17,8 +17,8 @@ class _ByPartition(AccumulatorParam[dict[int, int]]):
         return value1
 
 
-class RejectTally:
-    """Counts what one job sets aside. Complete once an action has consumed all of the job's rows.
+class TaskCount:
+    """Counts what the tasks of one job did. Complete once an action has consumed all of the job's rows.
 
     Not an `Observation`: Spark never completes one whose node it optimised away, as it does for an empty result.
     """
@@ -26,12 +26,12 @@ class RejectTally:
     def __init__(self, spark: SparkSession) -> None:
         self._counts = spark.sparkContext.accumulator({}, _ByPartition())
 
-    def add(self, rejects: int) -> None:
-        """On an executor, once a task: what it set aside in all."""
+    def add(self, count: int) -> None:
+        """On an executor, once a task: its count in all."""
         context = TaskContext.get()
-        self._counts.add({context.partitionId() if context else 0: rejects})
+        self._counts.add({context.partitionId() if context else 0: count})
 
     @property
     def total(self) -> int:
-        """On the driver: pushes set aside so far."""
+        """On the driver: of all tasks so far."""
         return sum(self._counts.value.values())

@@ -5,7 +5,21 @@ from typing import Final
 import numpy as np
 
 from fleet.decode.arrow import Array, Schema, Table, pa, pc
-from fleet.measures.rows import GROWTH_UNITS, Numbers, codes, filled, numbered, one, rank_of, times
+from fleet.measures.merge import merge
+from fleet.measures.rows import (
+    GROWTH_UNITS,
+    KEY,
+    LAG_COLUMNS,
+    MEMBER,
+    ROWS,
+    Numbers,
+    codes,
+    filled,
+    numbered,
+    one,
+    rank_of,
+    times,
+)
 from fleet.measures.values import VALUE_COLUMNS, Wide, conformed
 from fleet.schemas import CONSUMERS, GROUPS, REBALANCES
 
@@ -73,8 +87,26 @@ def _members(rows: Table, family: str, schema: Schema) -> Table:
     return conformed(schema, columns, len(chosen))
 
 
-GROUP: Final = ("cluster_id", "group_id", "window_start")
+_GROUP: Final = ("cluster_id", "group_id", "window_start")
 """What a row of GROUPS is made by."""
+_TOTALS: Final = ("assigned_partitions", "records_consumed", "rebalances")
+
+MEMBER_COLUMNS: Final = tuple(
+    name
+    for name in ROWS.names
+    if name in ("date", "window_s", *KEY, *LAG_COLUMNS, "pushes")
+    or name.removesuffix("_at") in (*MEMBER, *_TOTALS)
+    or name.removesuffix("_sum").removesuffix("_count") in _TOTALS
+)
+"""Of ROWS, those that `members` and `groups` read."""
+
+
+def members(rows: Table) -> Table:
+    """MEMBER_COLUMNS of partial ROWS of clients -> the same, merged: those that belong to a group in the window."""
+    of_groups = pc.unique(rows["client_instance_id"].filter(pc.is_valid(rows["group_id"])))
+    some = rows.filter(pc.is_in(rows["client_instance_id"], value_set=of_groups))
+    found = merge([conformed(ROWS, {name: one(some[name]) for name in MEMBER_COLUMNS}, some.num_rows)])
+    return found.filter(pc.is_valid(found["group_id"])).select(MEMBER_COLUMNS)
 
 
 def groups(rows: Table) -> Table:
@@ -98,12 +130,12 @@ def groups(rows: Table) -> Table:
     at = pa.array(members)
     of_members = given.rows.take(at)
     group_of, first, count = numbered(
-        [times(of_members["window_start"]), *(codes(of_members[name]) for name in GROUP[:2])]
+        [times(of_members["window_start"]), *(codes(of_members[name]) for name in _GROUP[:2])]
     )
-    columns = {name: one(of_members[name]).take(pa.array(first)) for name in ("date", "window_s", *GROUP)}
+    columns = {name: one(of_members[name]).take(pa.array(first)) for name in ("date", "window_s", *_GROUP)}
     columns["members"] = pa.array(np.bincount(group_of, minlength=count))
     columns["lag_records"], columns["lag_partitions"] = _lag(of_members, group_of, count)
-    for name in ("assigned_partitions", "records_consumed", "rebalances"):
+    for name in _TOTALS:
         value = given.value(name).take(at)
         known = np.bincount(group_of, value.is_valid().to_numpy(zero_copy_only=False), minlength=count)
         total = np.zeros(count, np.int64)

@@ -1,16 +1,14 @@
 """Gold: metrics, what clients are known to send: the standard-metrics table as a table."""
 
-from pyspark.sql import DataFrame, SparkSession
-
-from fleet.local_rows import local_rows
+from fleet.decode.arrow import Table, pa
 from fleet.schemas import METRICS
 from telemetry.catalogue.standard_metrics import known_metrics
 
 
-def metrics(spark: SparkSession) -> DataFrame:
+def metrics() -> Table:
     """The standard-metrics table -> METRICS: some hundreds of rows, to be joined to POINTS by `metric_name`.
 
-    >>> known = metrics(spark).where("metric_name like '%consumer.coordinator.rebalance.total'")
+    >>> known = metrics().filter(pc.field("metric_name") == "org.apache.kafka.consumer.coordinator.rebalance.total")
     >>> show(known, "metric_type unit meaning clients")
     metric_type  unit  meaning                                             clients
     sum          1     rebalances that the consumer took part in, counted  java
@@ -28,4 +26,4 @@ def metrics(spark: SparkSession) -> DataFrame:
         }
         for metric in known_metrics()
     ]
-    return local_rows(spark, rows, METRICS)
+    return pa.Table.from_pylist(rows, schema=METRICS)

@@ -1,40 +1,35 @@
 """What is computed at the end of a run from the silver tables: clients, and the gold tables.
 
-Each is the same however often it is computed: those by window are computed anew for the windows from the first to the
-last new push of a day, and replaced; the others as a whole. So a run that was cut off here is mended by the next one.
-What it costs goes by the new pushes, their days' pushes, and the number of clients. Points are not read: the wide rows
-of `windows` hold all that gold has of them.
+Each is the same however often it is computed: those by window are computed anew for exactly the windows that something
+new falls into, activity for their days, the others as a whole. So a run that was cut off here is mended by the next
+one. Tasks read what they need, a few clients at a time, and write files; each table changes in one commit, so that
+whoever reads it sees whole windows. Points are not read: the wide rows of `windows` hold all that gold has of them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import date, datetime
-from functools import reduce
+from collections.abc import Callable, Collection, Iterable
+from datetime import date, datetime, timedelta
+from itertools import pairwise
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.storagelevel import StorageLevel
-
-from fleet.decode.arrow import Table
-from fleet.gold import frames
-from fleet.gold.inventory import by_day, total
-from fleet.gold.latency import latency
-from fleet.gold.members import consumers, groups, rebalances
+from fleet import shards
+from fleet.decode.arrow import pc
+from fleet.engine import Engine
 from fleet.gold.metrics import metrics
-from fleet.gold.throttling import throttling
-from fleet.gold.versions import versions
-from fleet.pipeline.spans import Span, of_days, of_windows, whole, within
-from fleet.silver.clients import clients
+from fleet.gold.versions import COLUMNS, versions
+from fleet.pipeline.of_clients import OfClients
+from fleet.pipeline.of_windows import OF_CLIENTS, OfGroups, OfWindows, Target
+from fleet.pipeline.spans import Span, bounded, days, meets, of_days, of_windows, part_in, whole, windows
+from fleet.pipeline.standing import Standing
+from fleet.pipeline.windows import remake_windows
 from fleet.tables import catalog
 from fleet.tables.store import Store
+from fleet.tables.written_file import WrittenFile
 
-_OF_CLIENTS: Final[tuple[tuple[catalog.Table, Callable[[Table], Table]], ...]] = (
-    (catalog.LATENCY, latency),
-    (catalog.THROTTLING, throttling),
-    (catalog.REBALANCES, rebalances),
-    (catalog.CONSUMERS, consumers),
-)
-"""Merged wide rows -> the table."""
+_PUSHES_A_CLIENT: Final = 16
+"""Of a day, about: pushes are added up as they are read, and only clients stay in memory."""
+
+_MEMBERS_AT_ONCE: Final = 4 * shards.ROWS_AT_ONCE
+"""Rows of members of groups, which are narrow, that a task holds, if a window has no more."""
 
 
 class Answers:
@@ -42,81 +37,127 @@ class Answers:
 
     Args:
         store: the tables.
+        engine: runs the tasks.
         window_s: length of a window [s].
         stage: told what is being done.
+        rows_at_once: that a task holds about.
     """
 
-    def __init__(self, store: Store, window_s: int, stage: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        window_s: int,
+        stage: Callable[[str], None],
+        rows_at_once: int = shards.ROWS_AT_ONCE,
+    ) -> None:
         self._store = store
+        self._engine = engine
         self._window_s = window_s
         self._stage = stage
+        self._rows_at_once = rows_at_once
 
-    def refresh(self, spans: Mapping[date, Span], now: datetime, remade: Collection[date] = ()) -> None:
+    def refresh(self, spans: Iterable[Span], now: datetime, remade: Collection[date] = ()) -> None:
         """Computes what the pushes of these times change.
 
         Args:
-            spans: by the day of receipt (UTC).
+            spans: whole windows; see `fleet.pipeline.spans`.
             now: when the states of clients are judged at.
             remade: days of these whose wide rows are made again from their points.
         """
-        store = self._store
-        pushes = store.read(catalog.PUSHES)
-        known = store.read(catalog.CLIENTS) if store.has(catalog.CLIENTS) else None
-        self._replace(catalog.CLIENTS, clients(pushes.where(within(spans, "received_at")), known, now))
-        self._replace_inventory(pushes, spans, now)
-        self._replace(catalog.VERSIONS, versions(store.read(catalog.CLIENTS)))
+        touched = bounded(spans)
+        wanted = days(touched)
+        self._stage("clients")
+        self._replace_clients(wanted, now)
+        self._stage(catalog.VERSIONS.name)
+        clients = Standing.of(self._store, catalog.CLIENTS)
+        self._store.replace(catalog.VERSIONS, versions(clients.batches(columns=COLUMNS)))
         self._replace_metrics()
-        store.make(catalog.WINDOWS)
-        others = self._with_other_windows(spans)
-        if days := {*(day for day in spans if day in remade), *others}:
-            self._remake_windows(sorted(days))
-        windows = {day: of_windows(span, self._window_s) for day, span in spans.items()}
-        self._replace_windowed(windows | {day: whole(day) for day in others})
+        others = self._with_other_windows(wanted)
+        if again := sorted({*others, *(day for day in wanted if day in remade)}):
+            self._stage(catalog.WINDOWS.name)
+            remake_windows(self._store, self._engine, again, self._window_s)
+        if touched:
+            self._replace_windowed(bounded([*touched, *map(whole, others)]))
 
-    def _replace_windowed(self, spans: Mapping[date, Span]) -> None:
-        where = within(spans, "window_start")
-        rows = frames.merged(self._store.read(catalog.WINDOWS).where(where)).persist(StorageLevel.DISK_ONLY)
-        try:
-            for table, project in _OF_CLIENTS:
-                self._replace(table, frames.projected(rows, project, table.schema), where)
-            self._replace(catalog.GROUPS, frames.by_group(rows, groups, catalog.GROUPS.schema), where)
-        finally:
-            rows.unpersist()
+    def _replace_clients(self, wanted: list[date], now: datetime) -> None:
+        store = self._store
+        pushes, clients, activity = (
+            Standing.of(store, table) for table in (catalog.PUSHES, catalog.CLIENTS, catalog.ACTIVITY)
+        )
+        old = {
+            catalog.CLIENTS: [file["path"] for file in clients.files],
+            catalog.ACTIVITY: [file["path"] for file in activity.files if file["partition.date"] in wanted],
+            catalog.INVENTORY: [file["path"] for file in Standing.of(store, catalog.INVENTORY).files],
+        }
+        task = OfClients(
+            pushes=pushes,
+            clients=clients,
+            activity=activity,
+            days=tuple(wanted),
+            now=now,
+            to_clients=store.files_of(catalog.CLIENTS),
+            to_activity=store.files_of(catalog.ACTIVITY),
+            to_inventory=store.files_of(catalog.INVENTORY),
+        )
+        of_days = sum(file["num_records"] for file in pushes.files if file["partition.date"] in wanted)
+        made = self._map(task, clients.count + of_days // _PUSHES_A_CLIENT)
+        for table, files in old.items():
+            store.change(table, add=made, remove=files)
 
-    def _remake_windows(self, days: Iterable[date]) -> None:
-        """Makes the wide rows of whole days from their points."""
-        where = of_days(days)
-        self._store.make(catalog.POINTS)
-        points = self._store.read(catalog.POINTS).where(where)
-        self._replace(catalog.WINDOWS, frames.partials(points, self._window_s), where)
-
-    def _with_other_windows(self, days: Iterable[date]) -> list[date]:
-        """The days that have rows of windows of another length: of an earlier run, or of one that was cut off."""
-        gold = (catalog.GROUPS, *(table for table, _ in _OF_CLIENTS))
-        tables = (catalog.WINDOWS, *(table for table in gold if self._store.has(table)))
-        is_other = F.col("window_s") != self._window_s
-        found = [self._store.read(table).where(of_days(days)).where(is_other).select("date") for table in tables]
-        return [row.date for row in reduce(DataFrame.union, found).distinct().collect()]
-
-    def _replace_inventory(self, pushes: DataFrame, spans: Mapping[date, Span], now: datetime) -> None:
-        """Adds up the days; tables of an earlier release do not have them yet."""
-        if self._store.has(catalog.ACTIVITY):
-            days = of_days(spans)
-            self._replace(catalog.ACTIVITY, by_day(pushes.where(days)), days)
-        else:
-            self._replace(catalog.ACTIVITY, by_day(pushes))
-        self._replace(catalog.INVENTORY, total(self._store.read(catalog.ACTIVITY), now))
+    def _map(self, task: Callable[[list[shards.Part]], list[WrittenFile]], rows: int) -> list[WrittenFile]:
+        ranges = shards.divided(rows, self._engine.parts, self._rows_at_once)
+        return [file for files in self._engine.map(task, ranges) for file in files]
 
     def _replace_metrics(self) -> None:
         """What clients are known to send changes with a release alone."""
-        known = metrics(self._store.spark)
-        if not self._store.has(catalog.METRICS) or _rows(self._store.read(catalog.METRICS)) != _rows(known):
-            self._replace(catalog.METRICS, known)
+        known = metrics()
+        if self._store.rows(catalog.METRICS) != known.to_pylist():
+            self._stage(catalog.METRICS.name)
+            self._store.replace(catalog.METRICS, known)
 
-    def _replace(self, table: catalog.Table, frame: DataFrame, where: str | None = None) -> None:
-        self._stage(table.name)
-        self._store.replace(table, frame, where)
+    def _with_other_windows(self, wanted: Iterable[date]) -> list[date]:
+        """The days that have rows of windows of another length: of an earlier run, or of one that was cut off."""
+        is_other = of_days(wanted) & (pc.field("window_s") != self._window_s)
+        found: set[date] = set()
+        for table in (catalog.WINDOWS, catalog.GROUPS, *(table for table, _ in OF_CLIENTS)):
+            for batch in Standing.of(self._store, table).batches(is_other, [catalog.DATE]):
+                found.update(batch.column(catalog.DATE).unique().to_pylist())
+        return sorted(found)
 
+    def _replace_windowed(self, spans: list[Span]) -> None:
+        store, rows = self._store, Standing.of(self._store, catalog.WINDOWS)
+        targets = tuple(Target.of(store, table, spans) for table, _ in OF_CLIENTS)
+        task = OfWindows(windows=rows, spans=spans, targets=targets)
+        count = self._rows_within(rows, spans)
+        made: list[WrittenFile] = []
+        members = 0
+        self._stage("windows of clients")
+        for files, found in self._engine.map(task, shards.divided(count, self._engine.parts, self._rows_at_once)):
+            made += files
+            members += found
+        for target, (table, _) in zip(targets, OF_CLIENTS, strict=True):
+            store.change(table, add=made, remove=target.old)
+        self._stage(catalog.GROUPS.name)
+        self._replace_groups(rows, spans, count, members)
 
-def _rows(few: DataFrame) -> set[str]:
-    return {str(row) for row in few.collect()}
+    def _replace_groups(self, rows: Standing, spans: list[Span], count: int, members: int) -> None:
+        target = Target.of(self._store, catalog.GROUPS, spans)
+        (ranges,) = shards.divided(count, 1, self._rows_at_once)
+        task = OfGroups(windows=rows, target=target, ranges=ranges, spans=spans)
+        starts = windows(spans, self._window_s)
+        parts = min(len(starts), max(self._engine.parts, -(-members // _MEMBERS_AT_ONCE)))
+        bounds = [len(starts) * number // parts for number in range(parts + 1)]
+        some = [of_windows(starts[begin:end], self._window_s) for begin, end in pairwise(bounds)]
+        made = [file for files in self._engine.map(task, [(each, each is some[0]) for each in some]) for file in files]
+        self._store.change(catalog.GROUPS, add=made, remove=target.old)
+
+    def _rows_within(self, rows: Standing, spans: list[Span]) -> int:
+        """About how many rows of `windows` these spans have."""
+        wanted, window = set(days(spans)), timedelta(seconds=self._window_s)
+        found = 0.0
+        for file in rows.files:
+            first, last = file["min.window_start"], file["max.window_start"]
+            if file["partition.date"] in wanted and meets(spans, first, last):
+                found += file["num_records"] * part_in(spans, first, last + window)
+        return round(found)

@@ -19,8 +19,8 @@ No batch of another source comes between two tries of one (`Ledger.check_others`
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from fleet import schemas
@@ -30,7 +30,8 @@ from fleet.errors import LandingError
 from fleet.pipeline.ledger import day_of
 from fleet.pipeline.source import Batch
 from fleet.pipeline.spans import from_micros
-from fleet.silver.batch import CORRECTED, MARKS, Made, MakeSilver
+from fleet.silver.batch import Made, MakeSilver
+from fleet.silver.correct import CORRECTED, Correct, files_with
 from fleet.tables import catalog
 from fleet.tables.log import Transaction
 from fleet.tables.store import Store
@@ -40,14 +41,15 @@ from telemetry.push_record import SCHEMA_VERSION
 MAX_REASONS: Final = 50
 """Reasons that are counted one by one."""
 
+_EPOCH: Final = date(1970, 1, 1)
 _WRITTEN: Final = (catalog.REJECTS, catalog.POINTS, catalog.WINDOWS, catalog.SERIES, catalog.PUSHES)
 _READ: Final = (catalog.REJECTS, catalog.POINTS, catalog.SERIES, catalog.PUSHES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """What one batch held: `rejects` counts pushes set aside by reason, and files by theirs, and `windows` are those
-    that have pushes, or points that it corrects, by their beginnings.
+    """What one batch held: `rejects` counts pushes set aside by reason, and files by theirs; `days` are those that its
+    pushes were received on, and `windows` those that have pushes, or points that it corrects, by their beginnings.
     """
 
     number: int
@@ -56,6 +58,7 @@ class BatchReport:
     points: int = 0
     repeats: int = 0
     rejects: dict[str, int] = field(default_factory=dict)
+    days: Sequence[date] = ()
     windows: Sequence[datetime] = ()
 
     @property
@@ -121,18 +124,25 @@ class BatchWriter:
             self._stage(table.name)
             store.change(table, files, transaction=transaction)
         store.append_rows(catalog.BATCHES, [self._batch_row(report)], transaction)
-        corrected = pa.Table.from_batches([rows for each in made for rows in each.corrected], schema=CORRECTED)
-        if corrected.num_rows:
-            self._stage("correcting points")
-            # Beside the points of the same batch, which the table counts under the source's own id.
-            own = replace(transaction, app_id=f"{self._app_id}-corrections")
-            store.update(catalog.POINTS, corrected, MARKS, _around(corrected), own)
+        self._correct(pa.Table.from_batches([rows for each in made for rows in each.corrected], schema=CORRECTED))
         self._stage(catalog.SERIES.name)
         shards = set[str]().union(*(each.shards for each in made))
         old = [] if self._has(catalog.SERIES, batch) else [path for path, shard, _ in self._series() if shard in shards]
         store.change(catalog.SERIES, files, old, transaction)
         self._stage(catalog.PUSHES.name)
         store.change(catalog.PUSHES, files, transaction=transaction)
+
+    def _correct(self, corrected: Table) -> None:
+        """Of points that have been corrected already, a second try of the batch has none."""
+        if not corrected.num_rows:
+            return
+        self._stage("correcting points")
+        points = self._store.log(catalog.POINTS).snapshot()
+        paths = files_with(points, corrected)
+        task = Correct(points, self._store.files_of(catalog.POINTS), corrected)
+        written = dict(zip(paths, self._engine.map(task, paths), strict=True))
+        files = [file for path in paths for file in written[path]]
+        self._store.change(catalog.POINTS, files, [path for path in paths if written[path]])
 
     def _written(self, table: catalog.Table, rows: list[dict[str, Any]], batch: Batch) -> list[WrittenFile]:
         if not rows or self._has(table, batch):
@@ -155,9 +165,9 @@ class BatchWriter:
         mixed = [path for path, first, last in self._series() if first != last]
         if not mixed:
             return
-        log = self._store.log(catalog.SERIES)
+        rows = self._store.log(catalog.SERIES).snapshot().scan(paths=mixed)
+        table = pa.Table.from_batches(rows, schemas.SERIES)
         with self._store.files_of(catalog.SERIES).open() as writer:
-            table = log.read_files(mixed)
             shards = pc.utf8_slice_codeunits(table["client_instance_id"], 0, 1)
             for shard in pc.unique(shards):
                 for rows in table.filter(pc.equal(shards, shard)).combine_chunks().to_batches():
@@ -185,21 +195,13 @@ class BatchWriter:
             "points": report.points,
             "repeats": report.repeats,
             "rejects": report.rejects,
-            "dates": sorted({window.date() for window in report.windows}),
+            "dates": report.days,
             "windows": report.windows,
             "window_s": self._window_s,
         }
 
 
 _FILES_SET_ASIDE: Final = pa.schema([schemas.REJECTS.field(name) for name in ("source_file", "reason")])
-
-
-def _around(corrected: Table) -> str:
-    """A condition in SQL: the days and times of these points, as rows `t`."""
-    days = ", ".join(f"DATE '{day}'" for day in sorted(pc.unique(corrected["date"]).to_pylist()))
-    ends = pc.min_max(corrected["received_at"]).as_py()
-    first, last = (f"TIMESTAMP '{ends[end]:%Y-%m-%dT%H:%M:%S.%fZ}'" for end in ("min", "max"))
-    return f"t.date IN ({days}) AND t.received_at >= {first} AND t.received_at <= {last}"
 
 
 def _refuse_newer(batch: Batch, made: Iterable[Made]) -> None:
@@ -218,6 +220,7 @@ def _bad_file(path: str, reason: str) -> dict[str, Any]:
 
 
 def _report(batch: Batch, made: Sequence[Made], bad: dict[str, str]) -> BatchReport:
+    days = set[int]().union(*(each.days for each in made))
     windows = set[int]().union(*(each.windows for each in made))
     rejects = sum((each.rejects for each in made), Counter(bad.values()))
     return BatchReport(
@@ -227,6 +230,7 @@ def _report(batch: Batch, made: Sequence[Made], bad: dict[str, str]) -> BatchRep
         points=sum(each.points for each in made),
         repeats=sum(each.repeats for each in made),
         rejects=_most(rejects),
+        days=[_EPOCH + timedelta(days=day) for day in sorted(days)],
         windows=[from_micros(window) for window in sorted(windows)],
     )
 

@@ -1,13 +1,16 @@
 """What the gold tables reckon with, and what they do not yet: the tables `batches` and `runs` read together."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
+from fleet.decode.arrow import pa, pc
 from fleet.pipeline.source import source_name
-from fleet.pipeline.spans import Span, whole
+from fleet.pipeline.spans import Span, joined, of_windows, whole
+from fleet.pipeline.spans import days as days_of
+from fleet.pipeline.standing import Standing
+from fleet.schemas import TIME
 from fleet.selection import Days
 from fleet.tables import catalog
 from fleet.tables.store import Store
@@ -22,14 +25,14 @@ class Pending:
     """What was written to the silver tables and is not in the gold ones.
 
     Attributes:
-        spans: by the day that its pushes were received on, when.
+        spans: of the windows that have something new; see `fleet.pipeline.spans`.
         remade: days whose wide rows are to be made again from points.
         points: that these pushes have, as far as the batches say.
         covered: the last batch of each source once these are computed.
         read_up_to: when the latest push of all was received; never after `now` of `pending`.
     """
 
-    spans: Mapping[date, Span]
+    spans: list[Span]
     remade: frozenset[date]
     points: int
     covered: dict[str, int]
@@ -49,44 +52,47 @@ def pending(store: Store, *, window_s: int, now: datetime, days: Days | None = N
     before = max(runs, key=lambda run: run["finished_at"], default={})
     done = dict(before.get("covered", ()))
     covered = dict(done)
-    spans: dict[date, Span] = {}
+    spans: list[Span] = []
+    wholes: set[date] = set()
     remade: set[date] = set()
     points = 0
-    seen: list[datetime] = []
     for batch in store.rows(catalog.BATCHES):
         if batch["batch_id"] <= done.get(batch["app_id"], -1):
             continue
         covered[batch["app_id"]] = max(batch["batch_id"], covered.get(batch["app_id"], -1))
         points += batch["points"]
-        seen += [span["last"] for span in batch["spans"] or ()]
-        _widen(spans, batch)
+        if batch["window_s"] == before.get("window_s", window_s) == window_s:
+            spans += of_windows(batch["windows"], window_s)
+        else:
+            wholes |= set(batch["dates"])
         if batch["app_id"].startswith(_REDECODED):
             remade |= {day + timedelta(days=late) for day in batch["dates"] for late in (0, 1)}
-    read_up_to = max([_EPOCH, *seen, *(run["read_up_to"] for run in runs)])
-    if before.get("window_s") != window_s:
-        spans = {day: whole(day) for day in spans}
     if days is not None and store.has(catalog.PUSHES):
-        spans |= {day: whole(day) for day in store.log(catalog.PUSHES).days() if day is not None and day in days}
+        chosen = {day for day in store.log(catalog.PUSHES).days() if day is not None and day in days}
         points = store.log(catalog.POINTS).size().rows
-        remade |= {day for day in spans if day in days}
+        wholes |= chosen
+        remade |= {day for day in {*chosen, *days_of(spans), *wholes} if day in days}
     # What corrects windows of the day after one that is read again is said of points that do not stand any more.
     known = set(store.log(catalog.POINTS).days()) if remade and store.has(catalog.POINTS) else set()
-    spans |= {day: whole(day) for day in remade & known}
     return Pending(
-        spans=dict(sorted(spans.items())),
+        spans=joined([*spans, *map(whole, wholes | (remade & known))]),
         remade=frozenset(remade),
         points=points,
         covered=covered,
-        read_up_to=min(read_up_to, now),
+        read_up_to=min(max([_latest(store), *(run["read_up_to"] for run in runs)]), now),
     )
 
 
-def _widen(spans: dict[date, Span], batch: Mapping[str, Any]) -> None:
-    """With the days of a batch; one without times has them as a whole."""
-    found = [(span["first"], span["last"]) for span in batch["spans"] or ()] or map(whole, batch["dates"])
-    for day, (first, last) in zip(batch["dates"], found, strict=True):
-        known = spans.get(day, (first, last))
-        spans[day] = (min(first, known[0]), max(last, known[1]))
+def _latest(store: Store) -> datetime:
+    """When the latest push was received; long ago where there is none."""
+    if not store.has(catalog.PUSHES):
+        return _EPOCH
+    pushes = Standing.of(store, catalog.PUSHES)
+    # Bounds of files are cut to the millisecond.
+    bounds = [_EPOCH if file["max.received_at"] is None else file["max.received_at"] for file in pushes.files]
+    where = pc.field("received_at") >= pa.scalar(max(bounds, default=_EPOCH) - timedelta(milliseconds=1), TIME)
+    latest = [pc.max(batch.column("received_at")).as_py() for batch in pushes.batches(where, ["received_at"])]
+    return max(latest, default=_EPOCH)
 
 
 def clear_day(store: Store, source: str, day: date) -> None:

@@ -21,6 +21,7 @@ from fleet.pipeline.ledger import Ledger, Plan
 from fleet.pipeline.progress import RunProgress
 from fleet.pipeline.report import RunReport, Size
 from fleet.pipeline.source import Bounds, LandingSource, source_name
+from fleet.pipeline.spans import days
 from fleet.selection import Days
 from fleet.tables import catalog
 from fleet.tables.lock import only_run
@@ -258,7 +259,7 @@ class _Run:
             answers.refresh(found.spans, found.read_up_to, found.remade)
         if found.spans or self._reports:
             pending.close(self._store, self._row(found, now))
-        return len(found.spans)
+        return len(days(found.spans))
 
     def _row(self, found: pending.Pending, now: datetime) -> dict[str, Any]:
         report = self._report()

@@ -1,20 +1,24 @@
-"""When pushes were received, day by day: which rows of a table new ones touch, as a condition that prunes its files."""
+"""Times of receipt that something changed in, and the condition by which files of other times are passed over.
 
-from collections.abc import Iterable, Mapping
+A span is from one time on to before another (UTC). Spans are in order, and no two of them meet.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from fleet.tables.catalog import DATE
+from fleet.decode.arrow import pa, pc
+from fleet.schemas import TIME
+from fleet.tables.written_file import DATE
 
 Span: TypeAlias = tuple[datetime, datetime]
-"""The first and the last of some times of receipt of one day."""
 
 MAX_SPANS: Final = 100
-"""Days that a condition names the times of; of more it names the days alone."""
+"""That a condition names; of more, whole days are taken."""
 
+_DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-_SQL: Final = "%Y-%m-%d %H:%M:%S.%f"
 
 
 def from_micros(micros: int) -> datetime:
@@ -23,40 +27,80 @@ def from_micros(micros: int) -> datetime:
 
 
 def whole(day: date) -> Span:
-    """All of a day (UTC)."""
+    """All of a day."""
     begin = datetime.combine(day, time(), UTC)
-    return begin, begin + timedelta(days=1) - _MICROSECOND
+    return begin, begin + _DAY
 
 
-def of_windows(span: Span, window_s: int) -> Span:
-    """From the beginning of the first window of `window_s` [s] that a span falls into to the end of the last.
+def of_windows(starts: Iterable[datetime], window_s: int) -> list[Span]:
+    """The spans of windows of `window_s` [s] that begin at these times.
 
-    >>> first, last = of_windows((datetime(2026, 3, 1, 12, 4, 10), datetime(2026, 3, 1, 12, 5)), 300)
-    >>> str(first.time()), str(last.time())
-    ('12:00:00', '12:09:59.999999')
+    >>> noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    >>> starts = [noon + timedelta(minutes=each) for each in (0, 20, 5)]
+    >>> [(f"{begin:%H:%M}", f"{end:%H:%M}") for begin, end in of_windows(starts, 300)]
+    [('12:00', '12:10'), ('12:20', '12:25')]
     """
-    begin = datetime.combine(span[0].date(), time(), span[0].tzinfo)
     window = timedelta(seconds=window_s)
-    first, last = ((at - begin) // window for at in span)
-    return begin + first * window, begin + (last + 1) * window - _MICROSECOND
+    return joined((start, start + window) for start in starts)
 
 
-def of_days(days: Iterable[date]) -> str:
-    """A condition in SQL.
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """The same times in as few spans as can be."""
+    found: list[Span] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
 
-    >>> of_days([date(2026, 3, 1)])
-    "date IN (DATE'2026-03-01')"
+
+def bounded(spans: Iterable[Span]) -> list[Span]:
+    """The same times, or, where these are more than MAX_SPANS spans, all of their days."""
+    found = joined(spans)
+    return found if len(found) <= MAX_SPANS else joined(map(whole, days(found)))
+
+
+def days(spans: Iterable[Span]) -> list[date]:
+    """The days that spans have a part of, in order."""
+    found: set[date] = set()
+    for begin, end in spans:
+        first, last = begin.date(), (end - timedelta.resolution).date()
+        found.update(first + number * _DAY for number in range((last - first).days + 1))
+    return sorted(found)
+
+
+def windows(spans: Iterable[Span], window_s: int) -> list[datetime]:
+    """Where the windows of `window_s` [s] in these spans begin."""
+    window = timedelta(seconds=window_s)
+    return [begin + number * window for begin, end in spans for number in range((end - begin) // window)]
+
+
+def within(spans: Sequence[Span], column: str) -> Any:
+    """The condition that the time in `column` is in a span: a `pyarrow.compute.Expression`."""
+    found = pc.scalar(False)
+    for begin, end in spans:
+        found |= (pc.field(column) >= pa.scalar(begin, TIME)) & (pc.field(column) < pa.scalar(end, TIME))
+    return of_days(days(spans)) & found
+
+
+def of_days(wanted: Iterable[date]) -> Any:
+    """The condition that rows are of these days."""
+    return pc.field(DATE).isin(pa.array(wanted, pa.date32()))
+
+
+def part_in(spans: Sequence[Span], first: datetime, last: datetime) -> float:
+    """How much of the time from the first on to before the last is in spans, up to 1.
+
+    >>> noon, day = datetime(2026, 3, 1, 12, tzinfo=UTC), whole(date(2026, 3, 1))
+    >>> part_in([(noon, day[1])], *day)
+    0.5
     """
-    listed = ", ".join(f"DATE'{day}'" for day in days)
-    return f"{DATE} IN ({listed})"
+    inside = sum((max(min(last, end) - max(first, begin), timedelta()) for begin, end in spans), timedelta())
+    return inside / (last - first)
 
 
-def within(spans: Mapping[date, Span], column: str) -> str:
-    """A condition in SQL, for a session in UTC: of these days, and `column` within the span of its day."""
-    if len(spans) > MAX_SPANS:
-        return of_days(spans)
-    of_each = (
-        f"{DATE} = DATE'{day}' AND {column} BETWEEN TIMESTAMP'{first:{_SQL}}' AND TIMESTAMP'{last:{_SQL}}'"
-        for day, (first, last) in spans.items()
-    )
-    return f"{of_days(spans)} AND ({' OR '.join(of_each)})"
+def meets(spans: Sequence[Span], first: datetime, last: datetime) -> bool:
+    """True if any time from the first to the last is in a span."""
+    at = bisect_right(spans, last, key=lambda span: span[0])
+    return at > 0 and spans[at - 1][1] > first

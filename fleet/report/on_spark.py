@@ -87,4 +87,4 @@ class OnSpark:
         else:
             # What was counted on the way, and what failed, is known before the first row leaves.
             frame.persist(StorageLevel.DISK_ONLY).count()
-        return Computed(finish, lambda: Counted(answer.rejects.total, answer.repeats))
+        return Computed(finish, lambda: Counted(answer.rejects.total, answer.repeats.total))

@@ -35,6 +35,7 @@ from fleet.dialects import library_of
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
 from fleet.schemas import COUNTED, INSTANCE, PUSHES, REJECTS
 from fleet.silver.check import checked
+from fleet.silver.correct import CORRECTED, MARKS
 from fleet.silver.deltas import LOOKED_AT, ORDER, Comparison, Numbers, changes, differ, distinct_maps, joined, last_rows
 from fleet.silver.late import Late, Standing, micros
 from fleet.silver.repeats import WithoutRepeats
@@ -42,12 +43,6 @@ from fleet.tables import catalog
 from fleet.tables.log import Snapshot
 from fleet.tables.parquet_files import FileWriter, WriteFiles
 from fleet.tables.written_file import WrittenFile
-
-MARKS: Final = ("delta", "delta_sum", "reset", "gap", "covers_gap", "before_subscription")
-"""The columns of POINTS that a late push may change."""
-
-CORRECTED: Final = pa.schema([POINT_ROWS.field(name) for name in (*catalog.POINTS.key, "received_at", *MARKS)])
-"""POINTS whose marks change: their keys, and what they become."""
 
 _QUOTED: Final = re.compile(r"'[^']*'|\d{3,}")
 
@@ -62,6 +57,7 @@ class Made:
         pushes, points, repeats: how many.
         rejects: rows set aside, by reason without what it quotes.
         schema_version: the newest of any row, or 0.
+        days: of receipt of its pushes, from the epoch.
         windows: where the windows begin that have pushes or corrected points [us].
         files: of all tables.
         shards: that SERIES were written of, each as a whole.
@@ -73,6 +69,7 @@ class Made:
     repeats: int = 0
     rejects: Counter[str] = field(default_factory=Counter)
     schema_version: int = 0
+    days: set[int] = field(default_factory=set)
     windows: set[int] = field(default_factory=set)
     files: list[WrittenFile] = field(default_factory=list)
     shards: set[str] = field(default_factory=set)
@@ -161,9 +158,10 @@ class _Task:
         instance_of = self._numbered(chunk)
         good = np.flatnonzero(chunk.column("reason").is_null().to_numpy(zero_copy_only=False))
         if len(good):
-            self._meet(chunk.take(pa.array(good)), instance_of[good])
+            pushes = chunk.select([*INSTANCE, "received_at"]).take(pa.array(good))
+            self._meet(pushes, instance_of[good])
             is_late = np.zeros(len(chunk), np.bool_)
-            is_late[good] = self._are_late(chunk.take(pa.array(good)), instance_of[good])
+            is_late[good] = self._are_late(pushes, instance_of[good])
             if is_late.any():
                 self._put_aside(chunk.filter(pa.array(is_late)))
                 chunk, instance_of = chunk.filter(pa.array(~is_late)), instance_of[~is_late]
@@ -237,7 +235,8 @@ class _Task:
 
     def _without_known(self, chunk: RecordBatch) -> RecordBatch:
         """Without pushes that an earlier batch had. A push id names a time of receipt, and repeats have the same."""
-        pushes, good = self._standing.get(catalog.PUSHES.name), chunk.filter(chunk.column("reason").is_null())
+        pushes, is_good = self._standing.get(catalog.PUSHES.name), chunk.column("reason").is_null()
+        good = chunk.select(["push_id", "received_at", "client_instance_id"]).filter(is_good)
         if pushes is None or not len(good):
             return chunk
         condition = pc.scalar(True)
@@ -248,9 +247,11 @@ class _Task:
             ends = pc.min_max(values)
             condition = condition & (pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"])
         found = [batch.column(0) for batch in pushes.scan(["push_id"], condition)]
+        if not sum(map(len, found)):
+            return chunk
         known = pc.is_in(chunk.column("push_id"), value_set=pa.chunked_array(found, pa.string()).combine_chunks())
-        known = pc.and_(known, chunk.column("reason").is_null())
-        self.made.repeats += pc.sum(known).as_py() or 0
+        known = pc.and_(known, is_good)
+        self.made.repeats += pc.sum(known).as_py()
         return chunk.filter(pc.invert(known))
 
     def _make(self, chunk: RecordBatch, instance_of: Indices) -> None:
@@ -316,7 +317,9 @@ class _Task:
         good = pushes.good_rows()
         self.made.pushes += len(good)
         self._see(good.column("received_at"))
-        self._write(catalog.PUSHES.name, push_rows(good))
+        rows = push_rows(good)
+        self.made.days.update(pc.unique(rows.column("date").cast(pa.int32())).to_pylist())
+        self._write(catalog.PUSHES.name, rows)
         for bad in reject_rows(pushes.chunk, pushes.reasons, COUNTED):
             self.made.rejects.update(_QUOTED.sub("...", reason) for reason in bad.column("reason").to_pylist())
             self._write(catalog.REJECTS.name, self._new_rejects(reject_rows_of(bad)))

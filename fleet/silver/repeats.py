@@ -47,11 +47,11 @@ class WithoutRepeats:
         ends = np.append(begins[1:], rows.num_rows)
         several = np.flatnonzero(ends - begins > 1)
         if len(several):
-            left_out = [row for group in several for row in _left_out(rows, int(begins[group]), int(ends[group]))]
+            of_groups = ((int(begins[group]), int(ends[group])) for group in several)
+            left_out = [begin + row for begin, end in of_groups for row in repeated(rows[begin:end].to_pylist())]
             self.repeats += len(left_out)
             rows = rows.take(pa.array(np.setdiff1d(np.arange(rows.num_rows), left_out)))
-        if rows.num_rows:
-            yield from rows.combine_chunks().to_batches()
+        yield from rows.to_batches()
 
 
 def _begins(rows: Table) -> Any:
@@ -68,18 +68,12 @@ def _begins(rows: Table) -> Any:
     return found
 
 
-def _left_out(rows: Table, begin: int, end: int) -> list[int]:
-    """Of the rows of one push."""
-    stays = begin + least(rows.slice(begin, end - begin).to_pylist())
-    payload = rows["metrics"][stays]
-    if any(part.reasons for part in count([payload.as_py()])):
-        return [row for row in range(begin, end) if rows["metrics"][row] != payload]
-    return [row for row in range(begin, end) if row != stays]
-
-
-def least(rows: Sequence[dict[str, Any]]) -> int:
-    """Which of the rows of one push stays."""
-    return min(range(len(rows)), key=lambda row: _content(rows[row]))
+def repeated(rows: Sequence[dict[str, Any]]) -> list[int]:
+    """The rows of CHECKED of one push -> the numbers of those that are left out."""
+    stays = min(range(len(rows)), key=lambda row: _content(rows[row]))
+    payload = rows[stays]["metrics"]
+    is_push = not any(part.reasons for part in count([payload]))
+    return [row for row in range(len(rows)) if row != stays and (is_push or rows[row]["metrics"] != payload)]
 
 
 def _content(row: dict[str, Any]) -> tuple[Any, ...]:

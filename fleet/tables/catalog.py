@@ -153,7 +153,7 @@ WINDOWS: Final = Table(
     statistics_of=("window_start", "window_s"),
 )
 """Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one."""
-ACTIVITY: Final = Table(name="activity", layer="state", schema=schemas.ACTIVITY, dated=True)
+ACTIVITY: Final = Table(name="activity", layer="state", schema=schemas.ACTIVITY, dated=True, clustered_by=_CLIENT)
 LEDGER: Final = Table(name="ledger", layer="state", schema=LEDGER_SCHEMA)
 BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA)
 RUNS: Final = Table(name="runs", layer="state", schema=RUNS_SCHEMA, seen_at="finished_at")

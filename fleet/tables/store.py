@@ -28,10 +28,11 @@ class Store:
         self.rows_written: Counter[str] = Counter()
         self._options = dict(options or {})
         self._known: set[str] = set()
+        self._logs: dict[str, TableLog] = {}
 
     def log(self, table: Table) -> TableLog:
         """Its log."""
-        return TableLog(table.path(self.root), self._options)
+        return self._logs.setdefault(table.name, TableLog(table.path(self.root), self._options))
 
     def has(self, table: Table) -> bool:
         """True if it was made.
@@ -90,20 +91,6 @@ class Store:
         appended = self.make(table).append(found, transaction)
         self.rows_written[table.name] += found.num_rows if appended else 0
         return appended
-
-    def update(
-        self, table: Table, rows: ArrowTable, columns: Iterable[str], where: str, transaction: Transaction
-    ) -> None:
-        """Sets columns of the rows that have the key of one of `rows`, unless the transaction has.
-
-        Args:
-            table: one that has a `key`, and is there.
-            rows: with the key and the columns.
-            columns: their names.
-            where: a condition (SQL) that all of them meet in the table `t`, by which files are passed over.
-            transaction: of the batch.
-        """
-        self.rows_written[table.name] += self.log(table).update(rows, table.key, columns, where, transaction)
 
     def replace(self, table: Table, rows: ArrowTable) -> None:
         """Replaces all rows."""

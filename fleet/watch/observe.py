@@ -1,4 +1,4 @@
-"""The step on Spark's executors that reads payloads: CHECKED batches in, OBSERVED batches out, one row a push."""
+"""The step on Spark's executors that reads payloads: BRONZE batches in, OBSERVED batches out, one row a push."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -8,6 +8,7 @@ from typing import Any, Final
 from fleet.decode.arrow import RecordBatch, pa
 from fleet.decode.stage import MAX_CHUNK_BYTES, CountPoints, DecodePoints, regroup
 from fleet.schemas import TIME
+from fleet.silver.check import checked
 from fleet.watch.identity import IDENTITY, Push, Sample, dump_push
 
 OBSERVED: Final = pa.schema(
@@ -33,13 +34,13 @@ _TIMES: Final = ("start_time_unix_nano", "time_unix_nano")
 
 @dataclass(frozen=True, slots=True)
 class ObservePushes:
-    """CHECKED -> OBSERVED, with the samples of `metric_names` alone."""
+    """BRONZE -> OBSERVED, with the samples of `metric_names` alone."""
 
     metric_names: frozenset[str]
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One or more batches out for each chunk of pushes in."""
-        for chunk in regroup(batches, MAX_CHUNK_BYTES):
+        for chunk in regroup(checked(batches), MAX_CHUNK_BYTES):
             samples = self._samples(chunk)
             for counted in CountPoints(None)([chunk]):
                 yield _observed(counted, samples)

@@ -22,7 +22,6 @@ from fleet.pipeline.run import explained
 from fleet.pipeline.source import Bounds
 from fleet.schemas import BRONZE, INSTANCE, conform
 from fleet.session import SessionSettings, options_of, session_conf, start_session
-from fleet.silver.pushes import check
 from fleet.spark_schema import spark_schema
 from fleet.tables.lock import only_run
 from fleet.tables.log import TableLog
@@ -139,9 +138,7 @@ def said_by_clients(bronze: DataFrame, request: WatchRequest, since: datetime) -
         F.col("received_at").isNull() | (F.col("received_at") >= F.lit(since))
     )
     metrics = frozenset(name for rule in request.rules for name in rule.metrics)
-    observed = conform(
-        check(conform(counted, BRONZE)).mapInArrow(ObservePushes(metrics), spark_schema(OBSERVED)), OBSERVED
-    )
+    observed = conform(conform(counted, BRONZE).mapInArrow(ObservePushes(metrics), spark_schema(OBSERVED)), OBSERVED)
     is_good = F.col("reason").isNull()
     named = observed.observe(
         "watch", F.count_if(is_good).alias("pushes"), F.count_if(~is_good).alias("set_aside")

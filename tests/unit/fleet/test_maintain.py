@@ -108,7 +108,7 @@ def test_upkeep_leaves_every_row_in_one_file_a_day_in_order_of_clients(store: St
                 max(map(client, range(CLIENTS))),
             )
             assert file["min.received_at"].date() == file["partition.date"]
-            found = store.log(table).read_files([file["path"]])
+            found = pa.Table.from_batches(store.log(table).snapshot().scan(paths=[file["path"]]))
             assert found["client_instance_id"].to_pylist() == sorted(found["client_instance_id"].to_pylist())
     assert contents(store, catalog.POINTS) == before[catalog.POINTS]
     versions = [store.log(table).version() for table in before]
@@ -129,7 +129,7 @@ def test_a_day_without_small_files_is_left_alone(store: Store) -> None:
 def test_questions_about_one_client_read_few_of_the_files(
     store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(upkeep, "_SORTED_BYTES", 40_000)
+    monkeypatch.setattr(upkeep, "_PART_BYTES", 40_000)
     before = contents(store, catalog.POINTS)
     keep_up(SmallFiles(store.root))
     assert contents(store, catalog.POINTS) == before
@@ -147,7 +147,7 @@ def test_questions_about_one_client_read_few_of_the_files(
 
 
 def test_rows_without_a_client_or_a_day_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_SORTED_BYTES", 1)
+    monkeypatch.setattr(upkeep, "_PART_BYTES", 1)
     store = Store(str(tmp_path))
     at = {"received_at": TODAY, "date": TODAY.date()}
     for number in range(2):
@@ -181,7 +181,7 @@ def test_tables_without_days_are_put_in_order_of_clients(tmp_path: Path) -> None
         add(store, catalog.CLIENTS, [{"client_instance_id": str(number), "last_seen": TODAY}])
     assert keep_up(store)["clients"].files == 1
     (file,) = store.log(catalog.CLIENTS).files().to_pylist()
-    found = store.log(catalog.CLIENTS).read_files([file["path"]])
+    found = pa.Table.from_batches(store.log(catalog.CLIENTS).snapshot().scan(paths=[file["path"]]))
     assert found["client_instance_id"].to_pylist() == ["1", "2", "3"]
 
 
