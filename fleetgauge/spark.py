@@ -112,7 +112,7 @@ def _files_of(spark: SparkSession, root: str, table: catalog.Table) -> DataFrame
     """The rows of the files that the table's log names now; null where they are older than a column."""
     path = table.path(qualified(root))
     try:
-        log = open_table(table, qualified(root), storage_options(options_of(spark)))
+        log = open_table(table, root, storage_options(options_of(spark)))
         files = [f"{path}/{name}" for name in pa.table(log.get_add_actions())["path"].to_pylist()]
         if not files:
             return local_rows(spark, [], table.schema)
