@@ -27,12 +27,12 @@ from fleet.spark_errors import what_failed
 from fleet.spark_schema import spark_schema
 from fleet.tables import catalog
 from fleet.tables.paths import qualified, storage_options
-from fleet.topic.connector import CONNECTOR
+from fleet.topic import connector
 from fleet.topic.source import Source, TopicSource
 
 __all__ = ["SESSION_OPTIONS", "Selection", "TopicSource", "read_points", "read_pushes", "read_windows"]
 
-SESSION_OPTIONS: Final = {"spark.jars.packages": CONNECTOR.coordinates}
+SESSION_OPTIONS: Final = {"spark.jars.packages": connector.COORDINATES}
 """What a session needs for topics, for `SparkSession.builder.config(map=...)`; landing zones and tables need none."""
 
 WINDOWED: Final = {
