@@ -10,7 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.bronze import with_origin
 from fleet.errors import LandingError, no_landing_zone
-from fleet.pipeline.source import MAX_BATCH_BYTES, Bounds, check_same_topic, lost_records
+from fleet.pipeline.source import MAX_BATCH_BYTES, Bounds
+from fleet.pipeline.topic_source import check_same_topic, lost_records
 from fleet.schemas import PUSH_RECORD
 from fleet.spark_errors import is_missing_path, what_failed
 from fleet.spark_schema import spark_schema
