@@ -163,7 +163,7 @@ _UNQUOTED: Final = "/=:@!$&'()*+,;~"
 def _may_have(file: Any, group: int, selection: Selection) -> bool:
     index = file.schema_arrow.get_field_index("received_at")
     statistics = file.metadata.row_group(group).column(index).statistics if index >= 0 else None
-    if statistics is None or not statistics.has_min_max or statistics.max.tzinfo is None:
+    if statistics is None or not statistics.has_min_max or getattr(statistics.max, "tzinfo", None) is None:
         return True
     is_late = selection.since is not None and statistics.max < selection.since
     is_early = selection.until is not None and statistics.min >= selection.until
