@@ -242,7 +242,6 @@ def _session(options: dict[str, Any], notes: Console, *, with_topic: bool = Fals
 
     return with_libraries(
         session_settings(options),
-        delta_jars=listed(options["jars"]),
         kafka_jars=listed(options["kafka_jars"]) if with_topic else None,
         note=sentences(notes),
     )

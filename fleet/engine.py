@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from fleet import landing
 from fleet.decode.arrow import RecordBatch, pa, pc
@@ -180,12 +180,12 @@ class _Pickled:
         yield pa.RecordBatch.from_arrays([pa.array([made], pa.binary())], names=["made"])
 
 
-class _Prepared(Generic[Part, Made]):
+@dataclass(frozen=True, slots=True)
+class _Prepared:
     """A task on an executor."""
 
-    def __init__(self, task: Callable[[Part], Made]) -> None:
-        self._task = task
+    task: Callable[[Any], Any]
 
-    def __call__(self, part: Part) -> Made:
+    def __call__(self, part: Any) -> Any:
         forget_archives()
-        return self._task(part)
+        return self.task(part)

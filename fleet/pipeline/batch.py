@@ -20,7 +20,7 @@ No batch of another source comes between two tries of one (`Ledger.check_others`
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from fleet import schemas
@@ -41,14 +41,15 @@ from telemetry.push_record import SCHEMA_VERSION
 MAX_REASONS: Final = 50
 """Reasons that are counted one by one."""
 
+_EPOCH: Final = date(1970, 1, 1)
 _WRITTEN: Final = (catalog.REJECTS, catalog.POINTS, catalog.WINDOWS, catalog.SERIES, catalog.PUSHES)
 _READ: Final = (catalog.REJECTS, catalog.POINTS, catalog.SERIES, catalog.PUSHES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """What one batch held: `rejects` counts pushes set aside by reason, and files by theirs, and `windows` are those
-    that have pushes, or points that it corrects, by their beginnings.
+    """What one batch held: `rejects` counts pushes set aside by reason, and files by theirs; `days` are those that its
+    pushes were received on, and `windows` those that have pushes, or points that it corrects, by their beginnings.
     """
 
     number: int
@@ -57,6 +58,7 @@ class BatchReport:
     points: int = 0
     repeats: int = 0
     rejects: dict[str, int] = field(default_factory=dict)
+    days: Sequence[date] = ()
     windows: Sequence[datetime] = ()
 
     @property
@@ -194,7 +196,7 @@ class BatchWriter:
             "points": report.points,
             "repeats": report.repeats,
             "rejects": report.rejects,
-            "dates": sorted({window.date() for window in report.windows}),
+            "dates": report.days,
             "windows": report.windows,
             "window_s": self._window_s,
         }
@@ -221,6 +223,7 @@ def _bad_file(path: str, reason: str) -> dict[str, Any]:
 
 
 def _report(batch: Batch, made: Sequence[Made], bad: dict[str, str]) -> BatchReport:
+    days = set[int]().union(*(each.days for each in made))
     windows = set[int]().union(*(each.windows for each in made))
     rejects = sum((each.rejects for each in made), Counter(bad.values()))
     return BatchReport(
@@ -230,6 +233,7 @@ def _report(batch: Batch, made: Sequence[Made], bad: dict[str, str]) -> BatchRep
         points=sum(each.points for each in made),
         repeats=sum(each.repeats for each in made),
         rejects=_most(rejects),
+        days=[_EPOCH + timedelta(days=day) for day in sorted(days)],
         windows=[from_micros(window) for window in sorted(windows)],
     )
 

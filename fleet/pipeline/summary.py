@@ -63,13 +63,27 @@ def print_run(out: TextIO, report: RunReport) -> None:
 
 
 def _headline(report: RunReport) -> str:
-    pushes, points, repeats = (report.total(name) for name in ("pushes", "points", "repeats"))
-    files = f"from {report.total('files'):,} files " if report.total("files") else ""
-    repeated = f", {repeats:,} repeats counted once" if repeats else ""
+    took = f"{_counted(report.days, 'day')} computed; {report.took_s:,.1f} s"
+    if not report.batches:
+        return took
+    repeats = report.total("repeats")
+    files = f"from {_counted(report.total('files'), 'file')} " if report.total("files") else ""
+    repeated = f", {_counted(repeats, 'repeat')} counted once" if repeats else ""
     return (
-        f"{pushes:,} pushes with {points:,} points {files}in {len(report.batches):,} batches{repeated}; "
-        f"{report.days:,} days computed; {report.took_s:,.1f} s"
+        f"{_counted(report.total('pushes'), 'push')} with {_counted(report.total('points'), 'point')} {files}in "
+        f"{_counted(len(report.batches), 'batch')}{repeated}; {took}"
     )
+
+
+def _counted(count: int, what: str) -> str:
+    """A number of things.
+
+    >>> _counted(1, "batch"), _counted(2_000, "push"), _counted(0, "day")
+    ('1 batch', '2,000 pushes', '0 days')
+    """
+    if count == 1:
+        return f"1 {what}"
+    return f"{count:,} {what}{'es' if what.endswith(('ch', 'sh')) else 's'}"
 
 
 def upkeep_as_json(done: Mapping[str, Upkeep]) -> dict[str, Any]:

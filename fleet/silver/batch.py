@@ -57,6 +57,7 @@ class Made:
         pushes, points, repeats: how many.
         rejects: rows set aside, by reason without what it quotes.
         schema_version: the newest of any row, or 0.
+        days: of receipt of its pushes, from the epoch.
         windows: where the windows begin that have pushes or corrected points [us].
         files: of all tables.
         shards: that SERIES were written of, each as a whole.
@@ -68,6 +69,7 @@ class Made:
     repeats: int = 0
     rejects: Counter[str] = field(default_factory=Counter)
     schema_version: int = 0
+    days: set[int] = field(default_factory=set)
     windows: set[int] = field(default_factory=set)
     files: list[WrittenFile] = field(default_factory=list)
     shards: set[str] = field(default_factory=set)
@@ -316,7 +318,9 @@ class _Task:
         good = pushes.good_rows()
         self.made.pushes += len(good)
         self._see(good.column("received_at"))
-        self._write(catalog.PUSHES.name, push_rows(good))
+        rows = push_rows(good)
+        self.made.days.update(pc.unique(rows.column("date").cast(pa.int32())).to_pylist())
+        self._write(catalog.PUSHES.name, rows)
         for bad in reject_rows(pushes.chunk, pushes.reasons, COUNTED):
             self.made.rejects.update(_QUOTED.sub("...", reason) for reason in bad.column("reason").to_pylist())
             self._write(catalog.REJECTS.name, self._new_rejects(reject_rows_of(bad)))

@@ -7,6 +7,7 @@ from fleet import schemas
 from fleet.decode.arrow import Schema, pa
 from fleet.measures.rows import ROWS
 from fleet.tables.log import Layout
+from fleet.tables.parquet_files import DEFAULT_LIMITS, FileLimits
 from fleet.tables.written_file import DATE as DATE
 from fleet.watch.identity import ALERTS as ALERTS_SCHEMA
 
@@ -27,6 +28,7 @@ class Table:
         seen_at: where it is not partitioned: the time that retention goes by; None keeps every row.
         key: columns that a row is found by when it is merged.
         newer_by: columns whose greater values make it the newer row of its key.
+        limits: of its files.
         made_by: the command that does, for whoever looks for a table that is not there.
     """
 
@@ -39,6 +41,7 @@ class Table:
     seen_at: str | None = None
     key: tuple[str, ...] = ()
     newer_by: tuple[str, ...] = ()
+    limits: FileLimits = DEFAULT_LIMITS
     made_by: str = "fleet run makes it, from --source into --tables"
 
     def path(self, root: str) -> str:
@@ -151,8 +154,10 @@ WINDOWS: Final = Table(
     dated=True,
     clustered_by=_CLIENT,
     statistics_of=("window_start", "window_s"),
+    limits=FileLimits(row_group_bytes=16 * 1024 * 1024),
 )
-"""Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one."""
+"""Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one. They are read a
+few clients at a time, so that a group has few rows."""
 ACTIVITY: Final = Table(name="activity", layer="state", schema=schemas.ACTIVITY, dated=True, clustered_by=_CLIENT)
 LEDGER: Final = Table(name="ledger", layer="state", schema=LEDGER_SCHEMA)
 BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA)

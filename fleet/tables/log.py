@@ -279,7 +279,9 @@ class Snapshot:
             if paths is not None and file.path not in paths:
                 continue
             if _HAS_VIEWS.isdisjoint(map(str, file.physical_schema.types)):
-                yield from file.scanner(schema=schema, columns=names, filter=where, use_threads=False).to_batches()
+                # A scanner reads many batches ahead: of each row group, that is one.
+                for group in file.split_by_row_group(where, schema):
+                    yield from group.scanner(schema=schema, columns=names, filter=where, use_threads=False).to_batches()
             else:  # which a filter does not know; delta-rs compacts to such
                 for rows in file.scanner(schema=schema, use_threads=False).to_batches():
                     found = pa.Table.from_batches([rows])

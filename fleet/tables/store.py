@@ -70,6 +70,7 @@ class Store:
             schema=table.schema,
             statistics_of=table.indexed,
             options=self._options,
+            limits=table.limits,
         )
 
     def change(
