@@ -101,8 +101,8 @@ def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
         from fleet.session import start_session
     except ModuleNotFoundError as error:
         raise FleetError(
-            f"{error.name} is not installed, and so much at once, a topic, another file system or --master need PySpark: "
-            "pip install 'fleetgauge[spark]'"
+            f"{error.name} is not installed, and so much at once, a topic, another file system or --master need "
+            "PySpark: pip install 'fleetgauge[spark]'"
         ) from error
     return start_session(settings())
 
