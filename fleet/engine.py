@@ -180,12 +180,12 @@ class _Pickled:
         yield pa.RecordBatch.from_arrays([pa.array([made], pa.binary())], names=["made"])
 
 
+@dataclass(frozen=True, slots=True)
 class _Prepared:
     """A task on an executor."""
 
-    def __init__(self, task: Callable[[Part], Made]) -> None:
-        self._task = task
+    task: Callable[[Any], Any]
 
-    def __call__(self, part: Part) -> Made:
+    def __call__(self, part: Any) -> Any:
         forget_archives()
-        return self._task(part)
+        return self.task(part)

@@ -133,7 +133,7 @@ def overall(rows: Table) -> Table:
     }
     columns["samples"] = pa.array(given.count("request_latency_avg_ms_count")[links])
     is_consumer = given.has_role("consumer")[links]
-    client = given.client_of()[links]
+    client = given.client_of[links]
     of_consumer = pa.array(client, mask=~is_consumer | (client < 0))
     columns |= {name: given.value(name).take(of_consumer) for name in (*_POLL, _NETWORK_THREAD)}
     columns["waits_for_poll"] = _waits_for_poll(columns, is_consumer)

@@ -1,7 +1,7 @@
 """What merged wide rows say: one value a measure, and which measures a client's library never sends."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Final
 
 import numpy as np
@@ -98,13 +98,14 @@ class Wide:
 
     def columns(self, names: Iterable[str], rows: Numbers) -> dict[str, Array]:
         """Some columns of some rows; identities are those of the row's client."""
-        of_client = self.client_of()[rows]
+        of_client = self.client_of[rows]
         taken = {
             name: pa.array(of_client, mask=of_client < 0) if name in (*IDENTITY, *MEMBER) else pa.array(rows)
             for name in names
         }
         return {name: one(self.rows[name]).take(taken[name]) for name in names}
 
+    @cached_property
     def client_of(self) -> Numbers:
         """For each row the row of its client and window; -1 for none."""
         keys = [codes(self.rows[name]) for name in WINDOW if name != "window_start"]

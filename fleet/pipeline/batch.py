@@ -99,8 +99,9 @@ class BatchWriter:
             return None
         self._stage("decoding")
         bad = {**batch.unfit, **self._known_bad(batch)}
-        made = self._engine.make(batch, bad, self._task(batch))
-        _refuse_newer(batch, made)
+        task = self._task(batch)
+        made = self._engine.make(batch, bad, task)
+        _refuse_newer(batch, task, made)
         report = _report(batch, made, bad)
         self._commit(batch, report, made, [_bad_file(path, reason) for path, reason in bad.items()])
         return report
@@ -204,10 +205,12 @@ class BatchWriter:
 _FILES_SET_ASIDE: Final = pa.schema([schemas.REJECTS.field(name) for name in ("source_file", "reason")])
 
 
-def _refuse_newer(batch: Batch, made: Iterable[Made]) -> None:
+def _refuse_newer(batch: Batch, task: MakeSilver, made: Sequence[Made]) -> None:
     """A newer sink writes the zone: to set its pushes aside for good would lose what an upgrade can read."""
     version = max((each.schema_version for each in made), default=0)
     if batch.records is None and version > SCHEMA_VERSION:
+        for to in task.write.values():
+            to.remove(file for each in made for file in each.files)
         raise LandingError(
             f"the landing zone has pushes of schema_version {version}, and this release reads up to {SCHEMA_VERSION}: "
             "upgrade Fleetgauge here, and run again; nothing of this batch was written"

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
-"""Parquet of a landing zone that one batch reads [B], unless a number of files is given: of real clients some twenty
-million data points, whose payloads are twenty times as large, and pass through a shuffle."""
+"""Parquet of a landing zone that one batch reads on Spark [B], unless a number of files is given: of real clients some
+twenty million data points, whose payloads are twenty times as large, and pass through a shuffle."""
+
+MAX_BATCH_BYTES_IN_PROCESS: Final = 16 * 1024 * 1024
+"""The same in this process, which holds a batch's payloads in memory."""
 
 MAX_BATCH_RECORDS: Final = 2_000_000
 """Records of a topic that one batch reads."""
@@ -33,10 +36,12 @@ class Bounds:
 
     Attributes:
         max_files: of a landing zone; None goes by their bytes.
+        max_bytes: of these files [B]; one that is larger is a batch.
         max_records: of a topic.
     """
 
     max_files: int | None = None
+    max_bytes: int = MAX_BATCH_BYTES
     max_records: int = MAX_BATCH_RECORDS
 
 
@@ -113,7 +118,7 @@ class LandingSource:
         for path in sorted(self._sizes.keys() - self._ledger.read_to):
             part = Part(path=path, begin=0, end=self._sizes[path])
             if batch and (
-                len(batch) == bounds.max_files if bounds.max_files else size_bytes + part.end > MAX_BATCH_BYTES
+                len(batch) == bounds.max_files if bounds.max_files else size_bytes + part.end > bounds.max_bytes
             ):
                 yield batch
                 batch, size_bytes = [], 0

@@ -1,18 +1,16 @@
-"""Wide rows of whole days written anew: the partial ones of a window as one, or all of them from points.
+"""Wide rows of whole days made again from their points.
 
 Tasks write files of a few clients' rows at a time, and one commit puts these in place of the days' old ones.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
 from fleet import shards
-from fleet.decode.arrow import Table
 from fleet.engine import Engine
 from fleet.measures.aggregate import aggregate
-from fleet.measures.merge import merge
 from fleet.pipeline.spans import of_days
 from fleet.pipeline.standing import Standing
 from fleet.tables import catalog
@@ -21,86 +19,56 @@ from fleet.tables.store import Store
 from fleet.tables.written_file import WrittenFile
 
 _POINTS_AT_ONCE: Final = 1_000_000
-_DAY: Final = "partition.date"
 
-
-def merge_windows(store: Store, engine: Engine, days: Iterable[date], rows_at_once: int = shards.ROWS_AT_ONCE) -> None:
-    """Makes the partial rows of each client, link and topic in a window one, in all windows of these days.
-
-    What gold and the verdicts read of them stays the same. Done in one commit; no other run may write meanwhile.
-
-    Args:
-        store: the tables.
-        engine: runs the tasks.
-        days: of receipt (UTC).
-        rows_at_once: that a task holds about.
-    """
-    _write_anew(store, engine, days, catalog.WINDOWS, _Merged(), rows_at_once)
+_COLUMNS: Final = tuple(
+    name for name in catalog.POINTS.schema.names if name not in ("distribution", "attributes", "resource")
+)
+"""No measure reads the others, which most of a point's memory goes to."""
 
 
 def remake_windows(
     store: Store, engine: Engine, days: Iterable[date], window_s: int, rows_at_once: int = _POINTS_AT_ONCE
 ) -> None:
-    """Makes all wide rows of these days again, from their points, in windows of `window_s` [s]; otherwise the same."""
-    _write_anew(store, engine, days, catalog.POINTS, _OfPoints(window_s), rows_at_once)
+    """Replaces all wide rows of some days.
 
-
-@dataclass(frozen=True, slots=True)
-class _Merged:
-    def __call__(self, rows: Table) -> Table:
-        return merge([rows])
-
-
-@dataclass(frozen=True, slots=True)
-class _OfPoints:
-    window_s: int
-
-    def __call__(self, rows: Table) -> Table:
-        return aggregate(rows, self.window_s)
-
-
-def _write_anew(
-    store: Store,
-    engine: Engine,
-    days: Iterable[date],
-    source: catalog.Table,
-    make: Callable[[Table], Table],
-    rows_at_once: int,
-) -> None:
-    rows = dict.fromkeys(days, 0)
-    given = Standing.of(store, source)
-    for file in given.files:
-        if file[_DAY] in rows:
-            rows[file[_DAY]] += file["num_records"]
+    Args:
+        store: the tables.
+        engine: runs the tasks.
+        days: of receipt (UTC).
+        window_s: length of the windows [s].
+        rows_at_once: points that a task holds about.
+    """
+    count = dict.fromkeys(days, 0)
+    points = Standing.of(store, catalog.POINTS)
+    for file in points.files:
+        if file["partition.date"] in count:
+            count[file["partition.date"]] += file["num_records"]
     parts = [
         (day, ranges)
-        for day, count in sorted(rows.items())
-        if count
-        for ranges in shards.divided(count, engine.parts, rows_at_once)
+        for day, rows in sorted(count.items())
+        if rows
+        for ranges in shards.divided(rows, engine.parts, rows_at_once)
     ]
-    task = _WriteAnew(source=given, make=make, to=store.files_of(catalog.WINDOWS))
+    task = _OfPoints(points=points, window_s=window_s, to=store.files_of(catalog.WINDOWS))
     made = [file for files in engine.map(task, parts) for file in files]
-    old = [file["path"] for file in Standing.of(store, catalog.WINDOWS).files if file[_DAY] in rows]
+    old = [file["path"] for file in Standing.of(store, catalog.WINDOWS).files if file["partition.date"] in count]
     store.change(catalog.WINDOWS, add=made, remove=old)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _WriteAnew:
-    """The wide rows of some clients and a day."""
+class _OfPoints:
+    """The wide rows of some clients and a day, to files."""
 
-    source: Standing
-    make: Callable[[Table], Table]
+    points: Standing
+    window_s: int
     to: WriteFiles
 
     def __call__(self, part: tuple[date, list[shards.Part]]) -> list[WrittenFile]:
         day, ranges = part
-        # No measure reads a distribution or all attributes, which most of a point's memory goes to.
-        left_out = {"distribution", "attributes", "resource"}
-        columns = [name for name in self.source.schema.names if name not in left_out]
         with self.to.open() as writer:
             for each in ranges:
-                rows = self.source.table(of_days([day]) & shards.within(each), columns)
-                for batch in self.make(rows).to_batches():
+                rows = aggregate(self.points.table(of_days([day]) & shards.within(each), _COLUMNS), self.window_s)
+                for batch in rows.to_batches():
                     writer.write(batch)
             writer.finish()
             return writer.take_finished()

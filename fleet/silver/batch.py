@@ -38,7 +38,7 @@ from fleet.silver.check import checked
 from fleet.silver.correct import CORRECTED, MARKS
 from fleet.silver.deltas import LOOKED_AT, ORDER, Comparison, Numbers, changes, differ, distinct_maps, joined, last_rows
 from fleet.silver.late import Late, Standing, micros
-from fleet.silver.repeats import WithoutRepeats
+from fleet.silver.repeats import PUSH, WithoutRepeats
 from fleet.tables import catalog
 from fleet.tables.log import Snapshot
 from fleet.tables.parquet_files import FileWriter, WriteFiles
@@ -234,9 +234,9 @@ class _Task:
             self._late.setdefault(shard.as_py(), []).append(pushes.filter(pc.equal(shards, shard)))
 
     def _without_known(self, chunk: RecordBatch) -> RecordBatch:
-        """Without pushes that an earlier batch had. A push id names a time of receipt, and repeats have the same."""
+        """Without pushes that an earlier batch had."""
         pushes, is_good = self._standing.get(catalog.PUSHES.name), chunk.column("reason").is_null()
-        good = chunk.select(["push_id", "received_at", "client_instance_id"]).filter(is_good)
+        good = chunk.select(PUSH).filter(is_good)
         if pushes is None or not len(good):
             return chunk
         condition = pc.scalar(True)
@@ -246,10 +246,10 @@ class _Task:
         ):
             ends = pc.min_max(values)
             condition = condition & (pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"])
-        found = [batch.column(0) for batch in pushes.scan(["push_id"], condition)]
+        found = [_push_keys(batch) for batch in pushes.scan(PUSH, condition)]
         if not sum(map(len, found)):
             return chunk
-        known = pc.is_in(chunk.column("push_id"), value_set=pa.chunked_array(found, pa.string()).combine_chunks())
+        known = pc.is_in(_push_keys(chunk), value_set=pa.chunked_array(found, pa.string()).combine_chunks())
         known = pc.and_(known, is_good)
         self.made.repeats += pc.sum(known).as_py()
         return chunk.filter(pc.invert(known))
@@ -301,7 +301,8 @@ class _Task:
             return
         self.made.corrected.append(after.select(CORRECTED.names))
         self._see(after.column("received_at"))
-        self._write_wide(correction(*(pa.Table.from_batches([each]) for each in (before, after)), self._window_s))
+        was, is_now = (pa.Table.from_batches([each]) for each in (before, after))
+        self._write_wide(correction(was, is_now, self._window_s))
 
     def _write_points(self, points: RecordBatch) -> None:
         """Points of a chunk, which has all points of each push."""
@@ -388,6 +389,11 @@ class _Series:
     def merged(self, shard: str) -> RecordBatch:
         """All SERIES of a shard, of which no more come."""
         return last_rows([self._known.pop(shard), *self._new.pop(shard, [])])
+
+
+def _push_keys(rows: RecordBatch) -> Array:
+    """One text for each push."""
+    return pc.binary_join_element_wise(*(rows.column(name).cast(pa.string()) for name in PUSH), "\0")
 
 
 def of_shard(shard: str) -> Array:

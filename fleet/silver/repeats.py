@@ -1,11 +1,12 @@
 """Silver: pushes that were received more than once. Delivery is at least once; a push's id tells repeats.
 
-A push has one id, whose rows are equal in all but where they lie, and one of them stays. Where another writer has them
-differ, the least row by its columns stays, wherever the rows lie. A push whose payload cannot be read is no push, and
-each of its rows is set aside for itself: of several batches each would do so.
+A push is told by its id, instance and time of receipt. Its rows are equal in all but where they lie, and one of them
+stays. Where another writer has them differ, the least row by its columns stays, wherever the rows lie. A push whose
+payload cannot be read is no push, and each of its rows is set aside for itself: of several batches each would do so.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from hashlib import sha256
 from typing import Any, Final
 
@@ -17,6 +18,9 @@ from fleet.schemas import CHECKED, INSTANCE, PUSH_RECORD
 
 ORDER: Final = ("client_instance_id", "cluster_id", "principal", "received_at", "push_id")
 """The columns that a task has pushes in the order of: those of an instance together, and as they were received."""
+
+PUSH: Final = ("push_id", *INSTANCE, "received_at")
+"""The columns that tell a push."""
 
 _ORIGIN: Final = ("source_file", "source_row")
 _DIFFERENT: Final = [name for name in PUSH_RECORD.names if name not in ORDER]
@@ -55,25 +59,23 @@ class WithoutRepeats:
 
 
 def _begins(rows: Table) -> Any:
-    """True for each row that is no repeat of the one before it."""
+    """True for each row that is of another push than the one before it."""
+    columns = [rows[name].combine_chunks() for name in PUSH]
+    same = reduce(pc.and_, (pc.equal(column[1:], column[:-1]) for column in columns))
     found = np.ones(rows.num_rows, np.bool_)
-    same = None
-    for name in ("push_id", *INSTANCE, "received_at"):
-        column = rows[name].combine_chunks()
-        equal = pc.equal(column[1:], column[:-1])
-        same = equal if same is None else pc.and_(same, equal)
-    is_good = rows["reason"].is_null().combine_chunks()
-    same = pc.and_(same, pc.and_(is_good[1:], is_good[:-1])).fill_null(False)
-    found[1:] = ~same.to_numpy(zero_copy_only=False)
+    found[1:] = ~same.fill_null(False).to_numpy(zero_copy_only=False)
     return found
 
 
 def repeated(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """The rows of CHECKED of one push -> the numbers of those that are left out."""
-    stays = min(range(len(rows)), key=lambda row: _content(rows[row]))
+    """The rows of CHECKED of one push -> the numbers of those that are left out; what is set aside is none of them."""
+    good = [row for row in range(len(rows)) if rows[row]["reason"] is None]
+    if len(good) < 2:
+        return []
+    stays = min(good, key=lambda row: _content(rows[row]))
     payload = rows[stays]["metrics"]
     is_push = not any(part.reasons for part in count([payload]))
-    return [row for row in range(len(rows)) if row != stays and (is_push or rows[row]["metrics"] != payload)]
+    return [row for row in good if row != stays and (is_push or rows[row]["metrics"] != payload)]
 
 
 def _content(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ that counts.
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -78,6 +78,13 @@ class WriteFiles:
             ValueError: statistics cannot be kept of such columns.
         """
         return FileWriter(self)
+
+    def remove(self, files: Iterable[WrittenFile]) -> None:
+        """Removes files of the table that no commit names."""
+        directory = _directory(self.path, self.options)
+        for file in files:
+            if file.table == self.table:
+                directory.remove(file.path)
 
 
 class FileWriter:

@@ -108,7 +108,7 @@ class Tables:
         now: datetime = NOW,
     ) -> None:
         """With so few rows at a time that there are several ranges of ids."""
-        Answers(self.store, engine, window_s, lambda _: None, rows_at_once=20).refresh(spans, now, set(remade))
+        Answers(self.store, engine, window_s, lambda _: None, rows_at_once=60).refresh(spans, now, set(remade))
 
     def rows(self, table: catalog.Table) -> list[Row]:
         found = self.store.log(table).rows().select(table.schema.names).to_pylist()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fleet.decode.rows import DECODED_ROWS, POINT_ROWS, SERIES_ROWS
-from fleet.silver.deltas import HORIZON_US, Comparison, LastOfSeries, distinct_maps
+from fleet.silver.deltas import HORIZON_US, LOOKED_AT, Comparison, LastOfSeries, differ, distinct_maps
 
 SECOND_NANO: Final = 1_000_000_000
 MARKS: Final = ("delta", "reset", "gap", "before_subscription", "covers_gap")
@@ -242,17 +242,31 @@ def remembering(*points: Point) -> tuple[Comparison, pa.RecordBatch]:
 
 
 def compare_again(standing: list[Point], new: list[Point]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """The marks of new points, and of the standing ones that they correct what they were and are."""
+    """The marks of new points, and of the standing ones that they change what these were and are."""
     points = sorted([point | ONE for point in (*standing, *new)], key=lambda point: point["received_at"])
     is_standing = np.array([point["received_at"] in {each["received_at"] for each in standing} for point in points])
+    stood = [point for point, stands in zip(points, is_standing, strict=True) if stands]
+    before = dict(zip(np.flatnonzero(is_standing).tolist(), marks(compare(Comparison(), stood)[0]), strict=True))
     rows = decoded(points)
     instance_of, set_of = np.zeros(len(points), dtype=np.int64), np.arange(len(points))
     compared = Comparison().mark(rows, instance_of, set_of, [point["attributes"] for point in points], is_standing)
     now = list(zip(*(compared.marks[name].to_pylist() for name in MARKS), strict=True))
-    before = list(zip(*(compared.marks_before[name].to_pylist() for name in MARKS), strict=True))
+    moved = compared.moved.tolist()
+    for row in before.keys() - set(moved):
+        assert now[row] == before[row], "a point that no new one comes before is as it was"
+    changed = [row for row in moved if before[row] != now[row]]
+    differs = differ(of_marks(before, moved), of_marks(now, moved))
+    assert [row for row, is_other in zip(moved, differs, strict=True) if is_other] == changed
     return (
-        [said for said, stood in zip(now, is_standing, strict=True) if not stood],
-        [pair for row, was in zip(compared.corrected, before, strict=True) for pair in (was, now[row])],
+        [said for said, stands in zip(now, is_standing, strict=True) if not stands],
+        [each for row in changed for each in (before[row], now[row])],
+    )
+
+
+def of_marks(said: Any, rows: list[int]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(
+        [dict(zip(MARKS, said[row], strict=True)) for row in rows],
+        schema=pa.schema([POINT_ROWS.field(name) for name in MARKS]),
     )
 
 
@@ -307,13 +321,14 @@ def test_of_pushes_of_one_moment_the_later_id_is_later() -> None:
     assert [found for found, *_ in marks(compare(Comparison(), points)[0])] == [10.0, 2.0]
 
 
-def test_what_is_remembered_needs_no_labels_and_is_not_written_again_unless_it_went_on() -> None:
-    _, series = remembering(total("12:00:00", 10.0), total("12:00:00", 20.0, metric_name="n"))
-    later = Comparison()
-    without = series.drop_columns(["principal", "client_instance_id", "metric_name", "attributes"])
-    later.remember(0, np.zeros(2, dtype=np.int64), without)
+def test_what_is_remembered_is_not_written_again_unless_it_went_on() -> None:
+    later, series = remembering(total("12:00:00", 10.0), total("12:00:00", 20.0, metric_name="n"))
+    assert later.held is None
     assert [found for found, *_ in marks(compare(later, [total("12:01:00", 14.0, **ONE)])[0])] == [4.0]
-    assert [(row["metric_name"], row["amount"]) for row in later.finish().to_pylist()] == [("m", 14.0)]
+    assert later.held == 0
+    (row,) = later.finish().to_pylist()
+    (before,) = [row for row in series.to_pylist() if row["amount"] == 10.0]
+    assert (row["series_key"], row["amount"], row["client_instance_id"]) == (before["series_key"], 14.0, "one")
 
 
 def test_what_is_remembered_of_instances_to_come_stays_until_their_points_come() -> None:
@@ -357,15 +372,17 @@ def test_the_last_point_of_each_series_is_found_in_points_of_any_order(monkeypat
         total("12:00:00", 1.0, **ONE),
         total("12:00:30", 9.0, client_instance_id="two"),
     ]
-    batches = [decoded([point]) for point in points]
-    (found,) = LastOfSeries()(batches)
+    last = LastOfSeries()
+    assert len(last.rows()) == 0
+    for point in points:
+        last.add(decoded([point]).select(LOOKED_AT))
+    found = last.rows()
     assert found.schema == SERIES_ROWS
     assert sorted((row["client_instance_id"], row["amount"]) for row in found.to_pylist()) == [
         ("one", 2.0),
         ("one", 4.0),
         ("two", 9.0),
     ]
-    assert list(LastOfSeries()([])) == []
 
 
 def test_equal_maps_have_one_number() -> None:

@@ -36,7 +36,10 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
         (["summary", "--format", "json"], "with --format add --output"),
         (["run", "--window", "7m"], "'7m' is no window that divides a day"),
         (["run", "--conf", "executor.memory=2g"], "'executor.memory=2g' is no setting of Spark"),
-        (["run", "--jars", "/nosuch"], "there is no jar at /nosuch, which --jars names"),
+        (
+            ["run", "--source", "kafka://a:1/t", "--kafka-jars", "/nosuch"],
+            "there is no jar at /nosuch, which --kafka-jars names",
+        ),
         (["run", "--source", "kafka://nobody"], "has no bootstrap server of the form host:port"),
         (["show", "nosuch"], "there is no table nosuch: tables are points, pushes"),
         (["show", "points", "--output", "somewhere"], "a table goes to the terminal"),

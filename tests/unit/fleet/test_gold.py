@@ -1,13 +1,10 @@
 """What gold makes of the corners: zeros, clients that nobody knows, share consumers, midnight, groups."""
 
-import itertools
-import random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from fleet.gold.frames import whole
 from fleet.gold.latency import latency, overall
 from fleet.gold.members import consumers, groups, rebalances
 from fleet.gold.throttling import throttling
@@ -169,14 +166,3 @@ def test_wide_rows_to_be_read_have_every_measure_in_its_unit() -> None:
 def test_no_rows_make_a_table_of_none(project: Any, schema: pa.Schema) -> None:
     found = project(merge([]))
     assert (found.num_rows, found.schema) == (0, schema)
-
-
-def test_rows_of_a_key_are_never_divided() -> None:
-    chance = random.Random(7)
-    keys = sorted(chance.randrange(30) for _ in range(500))
-    table = pa.table({"key": pa.array([key or None for key in keys], pa.int32()), "n": range(500)})
-    found = list(whole(table.to_batches(max_chunksize=7), ("key",), rows=20))
-    assert pa.concat_tables(found).equals(table)
-    assert len(found) > 5
-    ends = [set(each["key"].to_pylist()) for each in found]
-    assert all(not one & two for one, two in itertools.pairwise(ends))

@@ -8,7 +8,8 @@ import pytest
 
 from fleet.errors import LandingError, TableError, TopicError
 from fleet.pipeline.ledger import Ledger, Part, Plan
-from fleet.pipeline.source import MAX_BAD_FILES, MAX_BATCH_BYTES, Bounds, LandingSource, TopicStretch, source_name
+from fleet.pipeline.source import MAX_BAD_FILES, MAX_BATCH_BYTES, Bounds, LandingSource, source_name
+from fleet.pipeline.topic_source import TopicStretch
 from fleet.selection import parse_day
 from fleet.tables import catalog
 from fleet.tables.log import Transaction
@@ -25,7 +26,7 @@ def no_spark() -> NoReturn:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return Store(no_spark, f"file:{tmp_path}/tables")
+    return Store(f"file:{tmp_path}/tables")
 
 
 @pytest.fixture
@@ -201,8 +202,8 @@ def test_a_day_is_read_again_only_if_all_of_it_is_there(store: Store, zone: Path
 def topic_of(store: Store, monkeypatch: pytest.MonkeyPatch, **bounds: tuple[int, int]) -> tuple[Ledger, TopicStretch]:
     """A topic whose partitions `p0`, `p1`, ... hold these offsets."""
     spans = {int(name[1:]): Span(start=start, end=end) for name, (start, end) in bounds.items()}
-    monkeypatch.setattr("fleet.pipeline.source.client_options", lambda *_: {})
-    monkeypatch.setattr("fleet.pipeline.source.find_bounds", lambda *_: spans)
+    monkeypatch.setattr("fleet.pipeline.topic_source.client_options", lambda *_: {})
+    monkeypatch.setattr("fleet.pipeline.topic_source.find_bounds", lambda *_: spans)
     source = TopicSource(bootstrap_servers="a:1", topic="t")
     ledger = Ledger(store, source_name(source))
     return ledger, TopicStretch(Any, source, ledger, "the ledger")

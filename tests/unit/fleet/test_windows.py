@@ -1,6 +1,5 @@
-"""Wide rows written anew: partial ones merged, or all made from points, day by day and a few clients at a time."""
+"""Wide rows made again from points, day by day and a few clients at a time."""
 
-import random
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -11,9 +10,7 @@ import pytest
 
 from fleet.engine import InProcess
 from fleet.measures.aggregate import aggregate
-from fleet.measures.merge import merge
-from fleet.measures.rows import ROWS
-from fleet.pipeline.windows import merge_windows, remake_windows
+from fleet.pipeline.windows import remake_windows
 from fleet.schemas import POINTS
 from fleet.small_tables import rows
 from fleet.tables import catalog
@@ -77,38 +74,12 @@ def paths(store: Store) -> set[str]:
 
 
 @pytest.mark.parametrize("engine", [InProcess(), SideBySide()])
-def test_partial_rows_of_a_window_become_one_and_those_of_other_days_stay(store: Store, engine: InProcess) -> None:
-    expected = {
-        day: listed(merge(store.log(catalog.WINDOWS).scan(where=pa.compute.field("date") == day))) for day in DAYS
-    }
-    untouched, before = windows(store, DAYS[1]), store.log(catalog.WINDOWS).version()
-    merge_windows(store, engine, [DAYS[0]], rows_at_once=10)
-    assert windows(store, DAYS[0]) == expected[DAYS[0]]
-    assert len(expected[DAYS[0]]) == 2 * 2 * len(IDS) < len(untouched) == 4 * 2 * len(IDS)
-    assert windows(store, DAYS[1]) == untouched != expected[DAYS[1]]
-    assert store.log(catalog.WINDOWS).version() == before + 1, "one commit: no reader sees a part of it"
-
-
-def test_merging_again_changes_no_row(store: Store) -> None:
-    merge_windows(store, InProcess(), DAYS)
-    once = windows(store)
-    merge_windows(store, InProcess(), DAYS)
-    assert windows(store) == once
-
-
-def test_windows_of_two_lengths_stay_apart(store: Store) -> None:
-    append(store, catalog.WINDOWS, aggregate(points(DAYS[0], range(8)), 3600))
-    merge_windows(store, InProcess(), DAYS)
-    lengths = [row["window_s"] for row in windows(store, DAYS[0])]
-    assert (lengths.count(300), lengths.count(3600)) == (4 * len(IDS), 2 * len(IDS))
-
-
-@pytest.mark.parametrize("engine", [InProcess(), SideBySide()])
 @pytest.mark.parametrize("window_s", [300, 3600])
 def test_windows_are_made_again_from_the_points_of_their_day(store: Store, engine: InProcess, window_s: int) -> None:
-    untouched = windows(store, DAYS[1])
+    untouched, before = windows(store, DAYS[1]), store.log(catalog.WINDOWS).version()
     remake_windows(store, engine, [DAYS[0]], window_s, rows_at_once=20)
     assert windows(store, DAYS[0]) == listed(aggregate(points(DAYS[0], range(8)), window_s))
+    assert store.log(catalog.WINDOWS).version() == before + 1, "one commit: no reader sees a part of it"
     assert windows(store, DAYS[1]) == untouched
 
 
@@ -119,14 +90,6 @@ def test_a_day_without_points_has_no_windows_left(store: Store) -> None:
     assert windows(store, DAYS[1])
 
 
-def test_tables_that_are_not_there_yet_have_nothing_to_merge(tmp_path: Path) -> None:
-    merge_windows(Store(str(tmp_path)), InProcess(), DAYS)
+def test_tables_that_are_not_there_yet_have_no_windows(tmp_path: Path) -> None:
     remake_windows(Store(str(tmp_path)), InProcess(), DAYS, 300)
     assert Store(str(tmp_path)).rows(catalog.WINDOWS) == []
-
-
-def test_merged_rows_do_not_depend_on_the_order_of_partial_ones(store: Store) -> None:
-    partial = list(store.log(catalog.WINDOWS).scan(columns=ROWS.names))
-    random.Random(7).shuffle(partial)
-    merge_windows(store, InProcess(), DAYS)
-    assert windows(store) == listed(merge(partial))
