@@ -71,7 +71,7 @@ class InProcess:
         for path in batch.files:
             if path not in bad:
                 try:
-                    read += landing.read(Path(path), Selection())
+                    read += list(landing.read(Path(path), Selection()))  # all of it or nothing
                 except LandingError as error:
                     set_aside(bad, path, error)
         rows = pa.Table.from_batches(read, schema=BRONZE).combine_chunks()

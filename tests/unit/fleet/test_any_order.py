@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from support.fleet_in_disorder import CONSUMED, INTERVAL_US, NOON_US, SECOND_US, fleet_pushes, shuffled_batches, sums
 from support.silver_tables import SilverTables
 
+from fleet.decode.stage import regroup
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate
 from fleet.pipeline.batch import BatchWriter
 from fleet.schemas import POINTS
@@ -67,7 +69,7 @@ def test_any_order_split_and_repetition_of_pushes_gives_the_same_tables(
     pushes = fleet_pushes(chance)
     if seed % 5 == 0:
         monkeypatch.setattr("fleet.engine._ROWS_AT_ONCE", 25)
-        monkeypatch.setattr("fleet.decode.stage.MAX_CHUNK_ROWS", 25)
+        monkeypatch.setattr("fleet.silver.batch.regroup", partial(regroup, max_rows=25))
         monkeypatch.setattr("fleet.silver.late._FIRST_INSTANCES", 1)
     found = SilverTables(tmp_path)
     for batch in shuffled_batches(chance, pushes, batches=chance.choice([2, 5, 20])):
