@@ -50,7 +50,9 @@ class Table:
 
     @property
     def indexed(self) -> tuple[str, ...]:
-        """Columns whose least and largest value each file says; all that Delta has a mind to where there are none."""
+        """Columns whose least and largest value each file says: some of every table, as delta-rs takes a column that it
+        looks for in vain for one that no value is in.
+        """
         return tuple(name for name in (*self.clustered_by, *self.statistics_of, self.seen_at) if name is not None)
 
     @property
@@ -58,7 +60,7 @@ class Table:
         """How it is laid out when it is made."""
         return Layout(
             partition_by=(DATE,) if self.dated else (),
-            properties={_STATISTICS: ",".join(self.indexed)} if self.indexed else {},
+            properties={_STATISTICS: ",".join(self.indexed)},
         )
 
 
@@ -159,12 +161,12 @@ WINDOWS: Final = Table(
 """Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one. They are read a
 few clients at a time, so that a group has few rows."""
 ACTIVITY: Final = Table(name="activity", layer="state", schema=schemas.ACTIVITY, dated=True, clustered_by=_CLIENT)
-LEDGER: Final = Table(name="ledger", layer="state", schema=LEDGER_SCHEMA)
-BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA)
+LEDGER: Final = Table(name="ledger", layer="state", schema=LEDGER_SCHEMA, statistics_of=("source",))
+BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA, statistics_of=("app_id",))
 RUNS: Final = Table(name="runs", layer="state", schema=RUNS_SCHEMA, seen_at="finished_at")
 INVENTORY: Final = Table(name="inventory", layer="gold", schema=schemas.INVENTORY, clustered_by=_CLIENT)
-VERSIONS: Final = Table(name="versions", layer="gold", schema=schemas.VERSIONS)
-METRICS: Final = Table(name="metrics", layer="gold", schema=schemas.METRICS)
+VERSIONS: Final = Table(name="versions", layer="gold", schema=schemas.VERSIONS, statistics_of=("client_software_name",))
+METRICS: Final = Table(name="metrics", layer="gold", schema=schemas.METRICS, statistics_of=("metric_name",))
 
 
 def _windowed(name: str, schema: Schema, *clustered_by: str) -> Table:
@@ -214,6 +216,7 @@ ALERTS: Final = Table(
     name="alerts",
     layer="",
     schema=ALERTS_SCHEMA,
+    statistics_of=("alert_id", "opened_at"),
     made_by="fleet watch makes it, with --alerts TABLES/alerts, when the first alert opens",
 )
 """Where `fleet watch` was told to put it beside the others. Not one of TABLES: a watch writes it at any time, and
