@@ -78,6 +78,11 @@ def start_session(settings: SessionSettings | None = None) -> SparkSession:
     return session
 
 
+def options_of(session: SparkSession) -> dict[str, str]:
+    """What it was started with, from wherever, under Spark's names."""
+    return dict(session.sparkContext.getConf().getAll())
+
+
 def conf_for(points: int) -> Mapping[str, str]:
     """For `session_conf`: what makes plans for so many data points quick; other rows go by theirs."""
     return _FOR_FEW if points <= FEW_POINTS else {}

@@ -211,6 +211,27 @@ class TableLog:
             )
         return sum(file.rows for file in added)
 
+    def upsert(self, rows: Table, key: str, is_newer: str, transaction: Transaction) -> None:
+        """Adds rows of new keys, and replaces rows by newer ones, unless the transaction or a later one has.
+
+        Args:
+            rows: one of each key.
+            key: the column that tells rows.
+            is_newer: a condition (SQL) that a new row `s` of the key of a row `t` meets.
+            transaction: of the batch.
+        """
+        table = self.open()
+        if _is_done(table, transaction):
+            return
+        merger = table.merge(
+            rows,
+            predicate=f"t.{key} = s.{key}",
+            source_alias="s",
+            target_alias="t",
+            commit_properties=_properties(transaction),
+        )
+        merger.when_matched_update_all(is_newer).when_not_matched_insert_all().execute()
+
     def replace(self, rows: Any) -> int:
         """Replaces all rows by those of a `pyarrow.Table` or `RecordBatchReader`; how many these are."""
         table = self.open()

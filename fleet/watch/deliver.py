@@ -45,7 +45,7 @@ class ToTable:
 
     def deliver(self, said: DataFrame, batch: int) -> None:
         """Once, however often the batch runs."""
-        self.table.write(said, batch)
+        self.table.write([row.alert for row in said.select("alert").collect()], batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

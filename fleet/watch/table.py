@@ -1,17 +1,20 @@
 """The table of alerts: one row an alert, which says whether it is open, and when and why it cleared."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-
-from fleet.spark_schema import spark_schema
-from fleet.tables import delta
-from fleet.tables.log import TableLog, Transaction
-from fleet.tables.paths import storage_options
+from fleet.decode.arrow import pa
+from fleet.tables.log import Layout, TableLog, Transaction
 from fleet.watch.identity import ALERTS
+
+_TIMES: Final = [field.name for field in ALERTS if pa.types.is_timestamp(field.type)]
+_IS_NEWER: Final = """
+    s.changed_at > t.changed_at
+    OR s.changed_at = t.changed_at AND (t.cleared_at IS NULL OR s.cleared_at >= t.cleared_at)
+"""
+"""SQL. An alert of the same times is written again: it was made again, and may say more."""
 
 
 def as_json(alert: Mapping[str, Any]) -> str:
@@ -19,38 +22,39 @@ def as_json(alert: Mapping[str, Any]) -> str:
     return json.dumps({name: alert[name] for name in ALERTS.names})
 
 
-def check_table(spark: SparkSession, path: str) -> None:
-    """Adds the columns that a table of an earlier release lacks; raises TableError if another table is there."""
-    log = _log(spark, path)
-    if log.exists():
-        log.check_columns(ALERTS)
-
-
-def _log(spark: SparkSession, path: str) -> TableLog:
-    return TableLog(path, storage_options(dict(spark.sparkContext.getConf().getAll())))
-
-
 class AlertTable:
     """The Delta table that alerts go to, made by the first of them.
 
     Args:
-        path: a whole URI.
+        log: of the table.
         app_id: the checkpoint's own id, which transactions are counted under.
     """
 
-    def __init__(self, path: str, app_id: str) -> None:
-        self._path = path
+    def __init__(self, log: TableLog, app_id: str) -> None:
+        self._log = log
         self._app_id = app_id
 
-    def write(self, said: DataFrame, batch: int) -> None:
-        """Adds the alerts that opened and changes those that cleared, once however often the batch runs."""
-        columns = said.select(F.from_json("alert", spark_schema(ALERTS)).alias("alert"))
-        last = F.max_by("alert", F.struct("alert.changed_at", "alert.cleared_at"))
-        rows = columns.groupBy("alert.alert_id").agg(last.alias("alert")).select("alert.*")
+    def write(self, alerts: Iterable[str], batch: int) -> None:
+        """Adds the alerts that opened and changes those that cleared, once however often the batch runs.
+
+        Args:
+            alerts: as JSON, in any order.
+            batch: its number.
+        """
+        last: dict[str, dict[str, Any]] = {}
+        for alert in sorted(map(_row, alerts), key=_order):
+            last[alert["alert_id"]] = alert
+        self._log.create(ALERTS, Layout())
+        rows = pa.Table.from_pylist(list(last.values()), schema=ALERTS)
         transaction = Transaction(app_id=self._app_id, version=batch)
-        if _log(said.sparkSession, self._path).exists():
-            delta.merge(
-                rows, self._path, key=["alert_id"], newer_by=["changed_at", "cleared_at"], transaction=transaction
-            )
-        else:
-            delta.append(rows, self._path, transaction=transaction)
+        self._log.upsert(rows, "alert_id", _IS_NEWER, transaction)
+
+
+def _row(alert: str) -> dict[str, Any]:
+    row: dict[str, Any] = json.loads(alert)
+    return row | {name: datetime.fromisoformat(row[name]) for name in _TIMES if row[name] is not None}
+
+
+def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    cleared_at = row["cleared_at"]
+    return row["changed_at"], cleared_at is not None, cleared_at

@@ -8,11 +8,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
 from pyspark.sql import SparkSession
-from pyspark.sql.types import BooleanType, StructField, StructType
 from support.killed_runs import QUICK_SPARK
 from support.standing_tables import assert_equal, contents, for_every_table, rows
 from typer.testing import CliRunner, Result
@@ -20,7 +20,6 @@ from typer.testing import CliRunner, Result
 from fleet import schemas
 from fleet.cli import app
 from fleet.errors import FleetError
-from fleet.spark_schema import spark_schema
 from fleet.tables import catalog
 from fleet.tables.lock import only_run
 from fleet.tables.store import Store
@@ -61,7 +60,7 @@ def run(zone: LandingZone, tables: Path, *more: str) -> Result:
 
 
 @pytest.fixture(scope="module")
-def scenario(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Scenario:
+def scenario(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Scenario:
     root = tmp_path_factory.mktemp("scenario")
     zone, tables = LandingZone(root / "landing"), root / "tables"
     zone.write([FIRST, FIRST, push(dialect.MALFORMED), push(for_every_table(5.0), client_id="t")])
@@ -145,12 +144,12 @@ def test_the_gold_tables_answer_for_all_runs(scenario: Scenario) -> None:
 
 
 def test_tables_of_many_runs_equal_those_of_one_on_any_file_system(
-    delta_lake: SparkSession, scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hadoop's viewfs stands for the file systems that only Spark can list, and executors do not have as a path; the
     tables are where delta-rs reaches them, but points are written by Spark as on an object store.
     """
-    context: Any = delta_lake.sparkContext._jsc
+    context: Any = spark.sparkContext._jsc
     context.hadoopConfiguration().set("fs.viewfs.mounttable.lake.link./landing", scenario.zone.root.as_uri())
     monkeypatch.setattr("fleet.tables.store.local_path", lambda _: None)
     source = ("--source", "viewfs://lake/landing", "--tables", str(tmp_path / "tables"))
@@ -208,7 +207,7 @@ def test_a_second_run_on_the_same_tables_is_refused_in_a_sentence(scenario: Scen
 
 
 def test_a_newer_schema_stops_the_run_before_anything_is_written(
-    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
 ) -> None:
     zone.write([push(), push(schema_version=2)])
     result = run(zone, tmp_path / "tables")
@@ -216,7 +215,7 @@ def test_a_newer_schema_stops_the_run_before_anything_is_written(
     assert rows(tmp_path / "tables", "rejects") == rows(tmp_path / "tables", "pushes") == []
 
 
-def test_an_empty_zone_has_nothing_new(delta_lake: SparkSession, zone: LandingZone, tmp_path: Path) -> None:
+def test_an_empty_zone_has_nothing_new(spark: SparkSession, zone: LandingZone, tmp_path: Path) -> None:
     zone.root.mkdir()
     result = run(zone, tmp_path / "tables")
     assert (result.exit_code, result.stdout) == (0, f"nothing new in {zone.root}\n")
@@ -234,7 +233,7 @@ def test_an_empty_zone_has_nothing_new(delta_lake: SparkSession, zone: LandingZo
     ],
 )
 def test_what_is_not_there_is_one_sentence(
-    delta_lake: SparkSession, tmp_path: Path, arguments: list[str], sentence: str
+    spark: SparkSession, tmp_path: Path, arguments: list[str], sentence: str
 ) -> None:
     assert sentence in said_in_a_sentence(fleet(*arguments, "--tables", str(tmp_path / "tables"), *QUICK_SPARK))
 
@@ -245,24 +244,23 @@ def said_in_a_sentence(result: Result) -> str:
     return sentence
 
 
-def test_a_table_of_somebody_else_is_left_alone(delta_lake: SparkSession, zone: LandingZone, tmp_path: Path) -> None:
+def test_a_table_of_somebody_else_is_left_alone(spark: SparkSession, zone: LandingZone, tmp_path: Path) -> None:
     zone.write([push()])
     path = tmp_path / "tables" / "silver" / "pushes"
-    delta_lake.range(1).write.format("delta").save(str(path))
+    write_deltalake(path, pa.table({"id": [1]}))
     result = run(zone, tmp_path / "tables")
     assert "has columns that this release does not know (id)" in said_in_a_sentence(result)
 
 
 def test_tables_of_an_earlier_release_are_refused_and_left_alone(
-    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
 ) -> None:
     """Rows of clusters that their keys do not name cannot be told apart any more."""
     zone.write([FIRST])
     tables = tmp_path / "tables"
-    earlier = [field for field in spark_schema(schemas.POINTS).fields if field.name != "cluster_id"]
-    earlier += [StructField("dropped_since", BooleanType())]
-    points = delta_lake.createDataFrame([], StructType(earlier))
-    points.write.format("delta").partitionBy("date").save(str(tables / "silver" / "points"))
+    earlier = [field for field in schemas.POINTS if field.name != "cluster_id"]
+    points = pa.schema([*earlier, pa.field("dropped_since", pa.bool_())]).empty_table()
+    write_deltalake(tables / "silver" / "points", points, partition_by=["date"])
     for result in (
         run(zone, tables),
         fleet("show", "points", "--tables", str(tables)),
@@ -275,7 +273,7 @@ def test_tables_of_an_earlier_release_are_refused_and_left_alone(
 
 
 def test_two_clusters_with_the_same_ids_nodes_and_groups_stay_apart_in_every_table(
-    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
 ) -> None:
     """Both send the same, so that every table says the same of both unless it takes them together."""
     tables = tmp_path / "tables"

@@ -57,7 +57,7 @@ def found(root: Path) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def files(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Files:
+def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Files:
     chance = random.Random(20)
     pushes = shuffled_batches(chance, fleet_pushes(chance, pushes_each=25), batches=FILES - 1)
     pushes[1] += pushes[0][:5]
@@ -106,7 +106,7 @@ def consumed(at_s: int, records: float) -> dict[str, Any]:
 
 
 def test_records_of_a_late_push_count_and_its_gap_is_closed(
-    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
 ) -> None:
     def consumers() -> list[tuple[float, bool, bool]]:
         table = rows(tmp_path / "tables", "consumers")
@@ -121,7 +121,7 @@ def test_records_of_a_late_push_count_and_its_gap_is_closed(
 
 
 def test_a_late_push_into_a_day_of_other_windows_has_all_of_it_computed_again(
-    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
 ) -> None:
     def windows(day: int) -> list[tuple[int, float]]:
         table = rows(tmp_path / "tables", "consumers")

@@ -86,7 +86,7 @@ class Clean:
 
 
 @pytest.fixture(scope="module")
-def clean(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Clean:
+def clean(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Clean:
     root = tmp_path_factory.mktemp("clean")
     zone = LandingZone(root / "landing")
     fill(zone, 2)
@@ -112,7 +112,7 @@ def test_a_run_cut_off_after_any_write_is_mended_by_the_next(
 
 @pytest.mark.timeout(7_200)
 def test_a_run_killed_ten_times_at_random_moments_leaves_the_tables_of_a_clean_one(
-    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
 ) -> None:
     fill(zone, 6)
     result = run(zone, tmp_path / "clean")

@@ -23,7 +23,7 @@ FEW = 50
 
 @pytest.mark.timeout(600)
 def test_the_rows_that_reach_the_driver_are_few_however_many_clients_there_are(
-    delta_lake: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collected: list[list[Any]] = []
     collect = DataFrame.collect

@@ -5,9 +5,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
+from fleet.decode.arrow import Schema, Table
 from fleet.engine import InProcess
 from fleet.gold.latency import latency
 from fleet.gold.members import consumers, groups, rebalances
@@ -92,7 +92,7 @@ class Tables:
         starts = aggregate(points, window_s)["window_start"].to_pylist()
         return of_windows({start.astimezone(UTC) for start in starts}, window_s)
 
-    def append(self, table: catalog.Table, given: pa.Table) -> None:
+    def append(self, table: catalog.Table, given: Table) -> None:
         with self.store.files_of(table).open() as writer:
             for batch in given.to_batches():
                 writer.write(batch)
@@ -124,18 +124,18 @@ class Tables:
         return set(self.store.log(table).files()["path"].to_pylist())
 
 
-def _table(schema: pa.Schema, given: list[Row]) -> pa.Table:
+def _table(schema: Schema, given: list[Row]) -> Table:
     names = " ".join(given[0])
     return rows(schema, names, *(tuple(row.values()) for row in given))
 
 
-def points_of(given: list[Row]) -> pa.Table:
+def points_of(given: list[Row]) -> Table:
     """Latency, throttling and, of members of a group, lags of each push."""
     columns = ("client_instance_id", "client_id", "received_at", "push_id", "group_id")
     found = []
     for row in given:
         value = float(row["received_at"].minute + IDS.index(row["client_instance_id"]))
-        measured = [(NODE, 1, None, None, value), (THROTTLE, None, None, None, value)]
+        measured: list[tuple[Any, ...]] = [(NODE, 1, None, None, value), (THROTTLE, None, None, None, value)]
         if row["client_instance_id"] in GROUPED:
             measured += [(LAG, None, "t", partition, value) for partition in (0, 1)]
             measured.append((ASSIGNED, None, None, None, 2.0))

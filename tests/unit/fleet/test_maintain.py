@@ -129,7 +129,7 @@ def test_a_day_without_small_files_is_left_alone(store: Store) -> None:
 def test_questions_about_one_client_read_few_of_the_files(
     store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(upkeep, "_SORTED_BYTES", 40_000)
+    monkeypatch.setattr(upkeep, "_PART_BYTES", 40_000)
     before = contents(store, catalog.POINTS)
     keep_up(SmallFiles(store.root))
     assert contents(store, catalog.POINTS) == before
@@ -147,7 +147,7 @@ def test_questions_about_one_client_read_few_of_the_files(
 
 
 def test_rows_without_a_client_or_a_day_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_SORTED_BYTES", 1)
+    monkeypatch.setattr(upkeep, "_PART_BYTES", 1)
     store = Store(str(tmp_path))
     at = {"received_at": TODAY, "date": TODAY.date()}
     for number in range(2):
