@@ -27,7 +27,6 @@ class Table:
         statistics_of: further columns whose least and largest value each file says, so that it may be passed over.
         seen_at: where it is not partitioned: the time that retention goes by; None keeps every row.
         key: columns that a row is found by when it is merged.
-        newer_by: columns whose greater values make it the newer row of its key.
         limits: of its files.
         made_by: the command that does, for whoever looks for a table that is not there.
     """
@@ -40,7 +39,6 @@ class Table:
     statistics_of: tuple[str, ...] = ()
     seen_at: str | None = None
     key: tuple[str, ...] = ()
-    newer_by: tuple[str, ...] = ()
     limits: FileLimits = DEFAULT_LIMITS
     made_by: str = "fleet run makes it, from --source into --tables"
 
@@ -147,7 +145,6 @@ SERIES: Final = Table(
     clustered_by=_CLIENT,
     seen_at="received_at",
     key=(*schemas.INSTANCE, "series_key"),
-    newer_by=("received_at", "push_id", "point_index"),
 )
 WINDOWS: Final = Table(
     name="windows",

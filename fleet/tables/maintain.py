@@ -20,9 +20,6 @@ from fleet.tables.store import Store
 SMALL_FILE_BYTES: Final = 64 * 1024 * 1024
 """A day (or a table without days) with two files smaller than this is written anew."""
 
-VACUUM_AFTER_HOURS: Final = 7 * 24
-"""How long files that were replaced stay [h]: for readers that began before, and for time travel (Delta's default)."""
-
 _PART_BYTES: Final = 256 * 1024 * 1024
 """Of rows that are sorted together in memory, in Arrow's form [B]; those of one client are, however many."""
 
