@@ -21,6 +21,7 @@ from fleet.silver.clients import clients, seen
 from fleet.small_tables import rows
 from fleet.tables import catalog
 from fleet.tables.store import Store
+from tests.support.side_by_side import SideBySide
 
 DAY = date(2026, 3, 1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -43,12 +44,6 @@ WINDOWED = {
 ANSWERED = (catalog.CLIENTS, catalog.ACTIVITY, catalog.INVENTORY, catalog.VERSIONS, *WINDOWED)
 
 Row = dict[str, Any]
-
-
-class SideBySide(InProcess):
-    """Divides as a cluster would."""
-
-    parts = 64
 
 
 def pushes(times: Iterable[datetime], ids: Iterable[str] = IDS) -> list[Row]:

@@ -15,17 +15,12 @@ from fleet.schemas import POINTS
 from fleet.small_tables import rows
 from fleet.tables import catalog
 from fleet.tables.store import Store
+from tests.support.side_by_side import SideBySide
 
 DAYS = [date(2026, 3, 1), date(2026, 3, 2)]
 NODE = "org.apache.kafka.producer.node.request.latency.avg"
 CONSUMED = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
 IDS = ["one", "", "-a", "_z", "~", "é", "\U0010ffff", *(f"{letter}{7 * letter}" for letter in "09AMZamz")]
-
-
-class SideBySide(InProcess):
-    """Divides as a cluster would."""
-
-    parts = 64
 
 
 def points(day: date, minutes: Iterable[int]) -> Table:
