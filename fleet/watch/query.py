@@ -9,7 +9,6 @@ from datetime import datetime
 from types import FrameType
 from typing import Any, Final, TextIO
 
-from deltalake.exceptions import CommitFailedError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +16,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from base.clock import Time
-from fleet.errors import FleetError
 from fleet.pipeline.run import explained
 from fleet.pipeline.source import Bounds
 from fleet.schemas import BRONZE, INSTANCE, conform
@@ -234,8 +232,8 @@ class _Watch:
             if self._stop.is_set():
                 return  # told to stop: the JVM may have been told too, or a receiver gave up waiting
             failure = self._deliverer.failure
-            if failure is not None and (isinstance(failure, FleetError | CommitFailedError)):
-                raise failure from None
+            if failure is not None and _SLOW_WORKER not in str(failure):
+                raise failure from None  # Spark has its text alone
             raise
         finally:
             _stop(query)
