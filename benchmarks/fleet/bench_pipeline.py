@@ -52,9 +52,8 @@ from support.spark_cluster import ON_LOOPBACK, cluster, shipped_code
 from benchmarks.fleet.bench_decode import about
 from benchmarks.fleet.generate_landing import Size, generate
 from fleet.bronze import read_landing
-from fleet.decode.rows import POINT_ROWS
 from fleet.decode.stage import DecodePoints
-from fleet.schemas import CHECKED, DECODED
+from fleet.schemas import CHECKED, DECODED, POINTS
 from fleet.session import SessionSettings, start_session
 from fleet.silver import batch as silver
 from fleet.silver import pushes
@@ -132,7 +131,7 @@ def decode_part(work: Path, count: int, rounds: int) -> Rows:
     spark = start_session(SessionSettings(master="local[2]", log_level="OFF"))
     udf = F.udf(lambda payload: rows_of(bytes(payload)), _UDF_TYPE)
     out = work / "out"
-    files = WriteFiles(directory=str(out / "points"), schema=POINT_ROWS, statistics_of=catalog.POINTS.indexed)
+    files = WriteFiles(directory=str(out / "points"), schema=POINTS, statistics_of=catalog.POINTS.indexed)
 
     def decoded() -> DataFrame:
         return checked(spark, zone).mapInArrow(DecodePoints(None, None), spark_schema(DECODED))

@@ -16,7 +16,7 @@ from fleet.gold.members import MEMBER_COLUMNS, consumers, groups, members, rebal
 from fleet.gold.throttling import throttling
 from fleet.measures.merge import merge
 from fleet.pipeline.spans import Span, days, meets, within
-from fleet.pipeline.standing import Standing
+from fleet.pipeline.standing import Standing, files_of
 from fleet.tables import catalog
 from fleet.tables.parquet_files import FileWriter, WriteFiles
 from fleet.tables.store import Store
@@ -31,6 +31,12 @@ OF_CLIENTS: Final[tuple[tuple[catalog.Table, Callable[[Table], Table]], ...]] = 
 """Merged wide rows -> the table."""
 
 _START: Final = "window_start"
+
+
+def files_within(store: Store, table: catalog.Table, spans: list[Span]) -> list[dict[str, Any]]:
+    """The files of a table by window that may have rows of windows in these spans."""
+    found = files_of(store, table, days(spans))
+    return [file for file in found if meets(spans, file[f"min.{_START}"], file[f"max.{_START}"])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +56,8 @@ class Target:
     @classmethod
     def of(cls, store: Store, table: catalog.Table, spans: list[Span]) -> "Target":
         """A table, which is made if need be."""
-        rows, wanted = Standing.of(store, table), set(days(spans))
-        old = [
-            file["path"]
-            for file in rows.files
-            if file["partition.date"] in wanted
-            and (file[f"min.{_START}"] is None or meets(spans, file[f"min.{_START}"], file[f"max.{_START}"]))
-        ]
-        return cls(rows, store.files_of(table), frozenset(old))
+        old = files_within(store, table, spans)
+        return cls(Standing.of(store, table), store.files_of(table), frozenset(file["path"] for file in old))
 
     def keep(self, writer: FileWriter, spans: list[Span], where: Any) -> None:
         """Writes the old files' rows of other windows again."""

@@ -1,7 +1,8 @@
 """The rows of a standing table, as tasks read them."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from fleet.decode.arrow import RecordBatch, Schema, Table, pa
@@ -17,23 +18,15 @@ class Standing:
     Attributes:
         snapshot: of the table.
         schema: of its rows.
-        files: one each, as `TableLog.files` has them.
     """
 
     snapshot: Snapshot
     schema: Schema
-    files: list[dict[str, Any]]
 
     @classmethod
     def of(cls, store: Store, table: catalog.Table) -> "Standing":
         """A table, which is made if need be."""
-        log = store.make(table)
-        return cls(log.snapshot(), table.schema, log.files().to_pylist())
-
-    @property
-    def count(self) -> int:
-        """Rows that it has."""
-        return sum(file["num_records"] for file in self.files)
+        return cls(store.make(table).snapshot(), table.schema)
 
     def batches(
         self, where: Any = None, columns: Iterable[str] | None = None, paths: Collection[str] | None = None
@@ -50,3 +43,9 @@ class Standing:
 
     def _only(self, columns: Iterable[str] | None) -> Schema:
         return self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
+
+
+def files_of(store: Store, table: catalog.Table, days: Container[date] | None = None) -> list[dict[str, Any]]:
+    """The files of a table, as `TableLog.files` has them; those of some days, if it is partitioned by days."""
+    found: list[dict[str, Any]] = store.make(table).files().to_pylist()
+    return found if days is None else [file for file in found if file[f"partition.{catalog.DATE}"] in days]

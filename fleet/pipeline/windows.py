@@ -12,7 +12,7 @@ from fleet import shards
 from fleet.engine import Engine
 from fleet.measures.aggregate import aggregate
 from fleet.pipeline.spans import of_days
-from fleet.pipeline.standing import Standing
+from fleet.pipeline.standing import Standing, files_of
 from fleet.tables import catalog
 from fleet.tables.parquet_files import WriteFiles
 from fleet.tables.store import Store
@@ -39,20 +39,18 @@ def remake_windows(
         rows_at_once: points that a task holds about.
     """
     count = dict.fromkeys(days, 0)
-    points = Standing.of(store, catalog.POINTS)
-    for file in points.files:
-        if file["partition.date"] in count:
-            count[file["partition.date"]] += file["num_records"]
+    for file in files_of(store, catalog.POINTS, count):
+        count[file["partition.date"]] += file["num_records"]
     parts = [
         (day, ranges)
         for day, rows in sorted(count.items())
         if rows
         for ranges in shards.divided(rows, engine.parts, rows_at_once)
     ]
-    task = _OfPoints(points=points, window_s=window_s, to=store.files_of(catalog.WINDOWS))
+    task = _OfPoints(points=Standing.of(store, catalog.POINTS), window_s=window_s, to=store.files_of(catalog.WINDOWS))
     made = [file for files in engine.map(task, parts) for file in files]
-    old = [file["path"] for file in Standing.of(store, catalog.WINDOWS).files if file["partition.date"] in count]
-    store.change(catalog.WINDOWS, add=made, remove=old)
+    old = files_of(store, catalog.WINDOWS, count)
+    store.change(catalog.WINDOWS, add=made, remove=[file["path"] for file in old])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from deltalake import Transaction as AppTransaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from fleet.decode.arrow import RecordBatch, Table, pa
+from fleet.decode.arrow import RecordBatch, Table, pa, pq
 from fleet.decode.arrow import Schema as ArrowSchema
 from fleet.errors import TableError
 from fleet.tables.paths import plain_path
@@ -117,6 +117,12 @@ class TableLog:
         if missing := [field for field in ours if field.name not in found]:
             table.alter.add_columns(missing)
 
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Gives a table of an earlier release the properties that it lacks."""
+        table = self.open()
+        if missing := dict(properties.items() - table.metadata().configuration.items()):
+            table.alter.set_table_properties(missing)
+
     def check_cluster(self, schema: ArrowSchema) -> None:
         """Raises TableError where the rows of the table do not say their cluster, which `schema` has."""
         found = {field.name for field in self.open().schema().fields}
@@ -154,7 +160,9 @@ class TableLog:
 
     def rows(self, columns: list[str] | None = None, filters: Any = None) -> Table:
         """Its rows, which are few, as a `pyarrow.Table`."""
-        return self.open().to_pyarrow_table(columns=columns, filters=filters)
+        where = pq.filters_to_expression(filters) if filters else None
+        rows = self.snapshot()
+        return pa.Table.from_batches(rows.scan(columns, where), schema=rows.schema(columns))
 
     def append(self, rows: Table, transaction: Transaction | None) -> bool:
         """Appends rows to a table that is there; False if the transaction or a later one has.
@@ -211,27 +219,6 @@ class TableLog:
             )
         return sum(file.rows for file in added)
 
-    def upsert(self, rows: Table, key: str, is_newer: str, transaction: Transaction) -> None:
-        """Adds rows of new keys, and replaces rows by newer ones, unless the transaction or a later one has.
-
-        Args:
-            rows: one of each key.
-            key: the column that tells rows.
-            is_newer: a condition (SQL) that a new row `s` of the key of a row `t` meets.
-            transaction: of the batch.
-        """
-        table = self.open()
-        if _is_done(table, transaction):
-            return
-        merger = table.merge(
-            rows,
-            predicate=f"t.{key} = s.{key}",
-            source_alias="s",
-            target_alias="t",
-            commit_properties=_properties(transaction),
-        )
-        merger.when_matched_update_all(is_newer).when_not_matched_insert_all().execute()
-
     def replace(self, rows: Any) -> int:
         """Replaces all rows by those of a `pyarrow.Table` or `RecordBatchReader`; how many these are."""
         table = self.open()
@@ -253,10 +240,6 @@ class TableLog:
     def delete(self, where: str) -> None:
         """Deletes the rows that meet a condition (SQL); whole days without reading them."""
         self.open().delete(where)
-
-    def compact(self, file_bytes: int) -> None:
-        """Writes files smaller than that together into larger ones."""
-        self.open().optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
 
     def vacuum(self, keep_hours: int) -> None:
         """Removes files from the directory that are no part of the table, and have not been for so long [h]."""
@@ -307,6 +290,11 @@ class Snapshot:
                 for rows in file.scanner(schema=schema, use_threads=False).to_batches():
                     found = pa.Table.from_batches([rows])
                     yield from (found if where is None else found.filter(where)).select(names).to_batches()
+
+    def schema(self, columns: Iterable[str] | None = None) -> ArrowSchema:
+        """Of the rows that `scan` gives."""
+        schema = self._open().schema
+        return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
     def paths(self, where: Any = None) -> list[str]:
         """Of the files that may have rows that meet a `pyarrow.compute.Expression`."""

@@ -20,9 +20,6 @@ from fleet.tables.store import Store
 SMALL_FILE_BYTES: Final = 64 * 1024 * 1024
 """A day (or a table without days) with two files smaller than this is written anew."""
 
-VACUUM_AFTER_HOURS: Final = 7 * 24
-"""How long files that were replaced stay [h]: for readers that began before, and for time travel (Delta's default)."""
-
 _PART_BYTES: Final = 256 * 1024 * 1024
 """Of rows that are sorted together in memory, in Arrow's form [B]; those of one client are, however many."""
 
@@ -71,50 +68,52 @@ def _maintain(
     log = store.log(table)
     before = log.size()
     stage(f"{table.name}: retention")
-    if (too_old := _too_old(table, keep_from)) is not None:
-        log.delete(too_old)
+    if keep_from is not None:
+        _delete_old(store, table, keep_from)
     deleted = before.rows - log.size().rows
     stage(f"{table.name}: compaction")
-    small = log.small_files(SMALL_FILE_BYTES) if table is not catalog.SERIES else {}  # which a run writes by shards
-    scattered = [day for day, files in small.items() if files > 1]
-    if scattered and not table.clustered_by:
-        log.compact(SMALL_FILE_BYTES)
-    elif table.clustered_by:
-        for day in scattered:
-            _write_sorted(store, table, day)
+    for day in [day for day, files in log.small_files(SMALL_FILE_BYTES).items() if files > 1]:
+        _compact(store, table, day)
     stage(f"{table.name}: vacuum")
     log.vacuum(vacuum_after_hours)
     after = log.size()
     return Upkeep(files_before=before.files, files=after.files, size_bytes=after.size_bytes, deleted=deleted)
 
 
-def _too_old(table: catalog.Table, keep_from: datetime | None) -> str | None:
-    """SQL of the rows; None where none is."""
-    if keep_from is None:
-        return None
+def _delete_old(store: Store, table: catalog.Table, keep_from: datetime) -> None:
+    log = store.log(table)
     if table.dated:
-        return f"{catalog.DATE} < DATE '{keep_from:%Y-%m-%d}'"
-    return table.seen_at and f"{table.seen_at} < '{keep_from:%Y-%m-%d}T00:00:00Z'"
+        log.delete(f"{catalog.DATE} < DATE '{keep_from:%Y-%m-%d}'")
+    elif table.seen_at is not None:
+        midnight = keep_from.replace(hour=0, minute=0, second=0, microsecond=0)
+        least = f"min.{table.seen_at}"
+        old = [file["path"] for file in log.files().to_pylist() if (file.get(least) or midnight) < midnight]
+        seen = pc.field(table.seen_at)
+        rows = log.snapshot().scan(table.schema.names, seen.is_null() | (seen >= midnight), old)
+        with store.files_of(table).open() as writer:
+            for batch in rows:
+                writer.write(batch.cast(table.schema))
+            writer.finish()
+            log.change(writer.take_finished(), old)
 
 
-def _write_sorted(store: Store, table: catalog.Table, day: date | None) -> None:
+def _compact(store: Store, table: catalog.Table, day: date | None) -> None:
     """Writes the rows of a day (or of a table without days) anew, those of one client together.
 
     Of `windows`, to which each batch adds rows of the windows that it meets, these become one.
 
-    delta-rs has Z-order for it, which takes 6.5 GB of memory for files of 1 GB, and fails where it is given too little.
+    What delta-rs has for it is not used: its Z-order takes 6.5 GB of memory for files of 1 GB, and fails where it is
+    given too little; its compaction writes texts as Arrow's views, which filters of pyarrow's readers do not know.
     """
     log = store.log(table)
     files = log.files().to_pylist()
     old = [file for file in files if not table.dated or file[f"partition.{catalog.DATE}"] == day]
     paths = [file["path"] for file in old]
-    order = [(column, "ascending", "at_start") for column in table.indexed]
     read = 0
     with TemporaryDirectory(prefix="fleetgauge-") as scratch, store.files_of(table).open() as writer:
         for part in _parts(log.snapshot(), table, paths, Path(scratch)):
             read += part.num_rows
-            found = merge([part]) if table is catalog.WINDOWS else part
-            for batch in found.take(pc.sort_indices(found, sort_keys=order)).combine_chunks().to_batches():
+            for batch in _in_order(table, part).combine_chunks().to_batches():
                 writer.write(batch)
         writer.finish()
         if read != sum(file["num_records"] for file in old):
@@ -122,8 +121,19 @@ def _write_sorted(store: Store, table: catalog.Table, day: date | None) -> None:
         log.change(writer.take_finished(), paths, is_new=table is catalog.WINDOWS)
 
 
+def _in_order(table: catalog.Table, part: Table) -> Table:
+    if not table.clustered_by:
+        return part
+    rows = merge([part]) if table is catalog.WINDOWS else part
+    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in table.indexed]))
+
+
 def _parts(rows: Snapshot, table: catalog.Table, paths: list[str], scratch: Path) -> Iterator[Table]:
     """The rows of files, divided by clients in their order: one part is held in memory, and each file is read once."""
+    batches = (batch.cast(table.schema) for batch in rows.scan(table.schema.names, paths=paths))
+    if not table.clustered_by:
+        yield from (pa.Table.from_batches([batch]) for batch in batches)
+        return
     key = table.clustered_by[0]
     bounds = _bounds(rows, key, paths)
     with ExitStack() as opened:
@@ -132,12 +142,12 @@ def _parts(rows: Snapshot, table: catalog.Table, paths: list[str], scratch: Path
             opened.enter_context(pa.ipc.new_file(str(scratch / f"{part}"), table.schema, options=options))
             for part in range(len(bounds) + 1)
         ]
-        for batch in rows.scan(table.schema.names, paths=paths):
+        for batch in batches:
             values = pc.dictionary_encode(batch.column(key), null_encoding="encode")
             part_of = [0 if value is None else bisect(bounds, value) for value in values.dictionary.to_pylist()]
             of_row = pa.array(part_of, pa.int32()).take(values.indices)
             for part in sorted(set(part_of)):
-                parts[part].write_batch(batch.filter(pc.equal(of_row, part)).cast(table.schema))
+                parts[part].write_batch(batch.filter(pc.equal(of_row, part)))
     for part in range(len(bounds) + 1):
         yield pa.ipc.open_file(str(scratch / f"{part}")).read_all()
         (scratch / f"{part}").unlink()

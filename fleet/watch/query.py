@@ -24,11 +24,9 @@ from fleet.schemas import BRONZE, INSTANCE, conform
 from fleet.session import SessionSettings, options_of, session_conf, start_session
 from fleet.spark_schema import spark_schema
 from fleet.tables.lock import only_run
-from fleet.tables.log import TableLog
 from fleet.tables.paths import qualified, storage_options
 from fleet.topic.source import Source, TopicSource
 from fleet.watch.deliver import Deliverer, Receiver, Tally, ToStdout, ToTable, ToTopic, ToWebhook
-from fleet.watch.identity import ALERTS
 from fleet.watch.observe import OBSERVED, ObservePushes
 from fleet.watch.processor import SAID, WatchClients
 from fleet.watch.progress import read_step
@@ -115,7 +113,7 @@ def watch(
     with explained(f"fleet watch of {request.source}"):
         spark = start_session(settings)
         if request.alerts is not None:
-            _check_table(_alerts(spark, request.alerts))
+            _alerts(spark, request.alerts).check()
         checkpoint = qualified(request.checkpoint)
         with (
             only_run(checkpoint, what="watch keeps its checkpoint"),
@@ -215,7 +213,7 @@ class _Watch:
         receivers: list[Receiver] = []
         if request.alerts is not None:
             (query,) = self._spark.streams.active
-            receivers.append(ToTable(table=AlertTable(_alerts(self._spark, request.alerts), str(query.id))))
+            receivers.append(ToTable(table=_alerts(self._spark, request.alerts), app_id=str(query.id)))
         receivers.append(ToStdout(out=self._out, is_json=request.as_json))
         if request.topic is not None:
             receivers.append(ToTopic(topic=request.topic))
@@ -260,14 +258,8 @@ class _Watch:
             self._step(read_step(progress, self._deliverer.tallies.pop(batch, Tally())).line())
 
 
-def _alerts(spark: SparkSession, path: str) -> TableLog:
-    return TableLog(qualified(path), storage_options(options_of(spark)))
-
-
-def _check_table(log: TableLog) -> None:
-    """Adds the columns that a table of an earlier release lacks; raises TableError if another table is there."""
-    if log.exists():
-        log.check_columns(ALERTS)
+def _alerts(spark: SparkSession, path: str) -> AlertTable:
+    return AlertTable(qualified(path), storage_options(options_of(spark)))
 
 
 def _milliseconds(request: WatchRequest) -> str:

@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
-from fleet.tables.log import Layout, TableLog
+from fleet.tables import catalog
+from fleet.tables.log import Layout, TableLog, Transaction
 from fleet.watch.identity import ALERTS
 from fleet.watch.table import AlertTable, as_json
 
@@ -36,8 +39,8 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "alerts")
 
 
-def table(path: str, app_id: str = "watch") -> AlertTable:
-    return AlertTable(TableLog(path, {}), app_id)
+def write(path: str, alerts: list[str], batch: int, app_id: str = "watch") -> None:
+    AlertTable(path, {}).write(alerts, Transaction(app_id=app_id, version=batch))
 
 
 def rows(path: str) -> dict[str, dict[str, Any]]:
@@ -51,7 +54,7 @@ def states(path: str) -> dict[str, tuple[str, int]]:
 
 
 def test_the_first_alerts_make_the_table_with_every_column(path: str) -> None:
-    table(path).write([alert("a", 5, text="too slow")], 0)
+    write(path, [alert("a", 5, text="too slow")], 0)
     (row,) = rows(path).values()
     assert [*row] == ALERTS.names
     assert (row["text"], row["value"], row["topic"], row["cleared_at"]) == ("too slow", 1.5, None, None)
@@ -62,31 +65,31 @@ def test_the_first_alerts_make_the_table_with_every_column(path: str) -> None:
 
 
 def test_an_alert_that_clears_changes_its_row_and_others_stay(path: str) -> None:
-    table(path).write([alert("a", 1), alert("b", 2)], 0)
-    table(path).write([alert("a", 9, cleared=9), alert("c", 3)], 1)
+    write(path, [alert("a", 1), alert("b", 2)], 0)
+    write(path, [alert("a", 9, cleared=9), alert("c", 3)], 1)
     assert states(path) == {"a": ("cleared", 9), "b": ("open", 2), "c": ("open", 3)}
 
 
 def test_a_batch_that_runs_again_changes_nothing(path: str) -> None:
-    table(path).write([alert("a", 1)], 3)
+    write(path, [alert("a", 1)], 3)
     version = DeltaTable(path).version()
     for batch in (3, 2):
-        table(path).write([alert("a", 8, cleared=8), alert("b", 1)], batch)
+        write(path, [alert("a", 8, cleared=8), alert("b", 1)], batch)
     assert (states(path), DeltaTable(path).version()) == ({"a": ("open", 1)}, version)
-    table(path, "another watch").write([alert("b", 1)], 3)
+    write(path, [alert("b", 1)], 3, "another watch")
     assert states(path) == {"a": ("open", 1), "b": ("open", 1)}
 
 
 def test_a_watch_that_was_cut_off_before_its_first_commit_makes_good_for_it(path: str) -> None:
-    TableLog(path, {}).create(ALERTS, Layout())
-    table(path).write([alert("a", 1)], 0)
+    TableLog(path, {}).create(catalog.ALERTS.schema, catalog.ALERTS.layout)
+    write(path, [alert("a", 1)], 0)
     assert states(path) == {"a": ("open", 1)}
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_a_batch_the_last_word_on_an_alert_counts(path: str, order: int) -> None:
     said = [alert("a", 1), alert("a", 4), alert("a", 4, cleared=4), alert("b", 4, cleared=3), alert("b", 4, cleared=4)]
-    table(path).write(said[::order], 0)
+    write(path, said[::order], 0)
     assert states(path) == {"a": ("cleared", 4), "b": ("cleared", 4)}
     assert rows(path)["b"]["cleared_at"].second == 4
 
@@ -108,8 +111,8 @@ def test_of_a_batch_the_last_word_on_an_alert_counts(path: str, order: int) -> N
 def test_an_alert_that_is_there_is_replaced_by_one_that_is_no_older(
     path: str, before: tuple[int, int | None], after: tuple[int, int | None], is_newer: bool
 ) -> None:
-    table(path).write([alert("a", *before, text="before")], 0)
-    table(path).write([alert("a", *after, text="after")], 1)
+    write(path, [alert("a", *before, text="before")], 0)
+    write(path, [alert("a", *after, text="after")], 1)
     assert rows(path)["a"]["text"] == ("after" if is_newer else "before")
 
 
@@ -117,6 +120,36 @@ def test_a_table_of_an_earlier_release_takes_alerts_once_its_columns_are_added(p
     fewer = pa.schema([field for field in ALERTS if field.name != "connections"])
     log = TableLog(path, {})
     log.create(fewer, Layout())
-    log.check_columns(ALERTS)
-    table(path).write([alert("a", 1)], 0)
+    AlertTable(path, {}).check()
+    write(path, [alert("a", 1)], 0)
     assert len(rows(path)["a"]["connections"]) == 1
+
+
+def test_alerts_are_found_by_a_filter_of_any_reader(path: str) -> None:
+    """What delta-rs merges it writes as Arrow's views, which filters of pyarrow do not know."""
+    write(path, [alert("a", 1), alert("b", 1)], 0)
+    write(path, [alert("a", 2, cleared=2)], 1)
+    found = DeltaTable(path).to_pyarrow_dataset().to_table(filter=pc.field("state") == "open")
+    assert found["alert_id"].to_pylist() == ["b"]
+
+
+def test_the_files_of_many_batches_are_written_together_now_and_then(path: str) -> None:
+    for batch in range(40):
+        write(path, [alert(f"a{batch}", 1)], batch)
+    assert len(rows(path)) == 40
+    assert len(DeltaTable(path).file_uris()) == 40 - 32
+
+
+def test_of_two_watches_that_write_at_once_the_second_loses(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(path, [alert("a", 1)], 0)
+    change = TableLog.change
+
+    def after_another(*given: Any, **named: Any) -> int:
+        monkeypatch.setattr(TableLog, "change", change)
+        write(path, [alert("a", 2, cleared=2)], 0, "another")
+        return change(*given, **named)
+
+    monkeypatch.setattr(TableLog, "change", after_another)
+    with pytest.raises(CommitFailedError):
+        write(path, [alert("a", 3)], 1)
+    assert states(path) == {"a": ("cleared", 2)}

@@ -268,7 +268,11 @@ def test_a_client_without_points_or_group_is_a_client(tables: Tables) -> None:
     assert [tables.rows(table) for table in WINDOWED] == [[]] * len(WINDOWED)
 
 
-def test_clients_are_added_up_from_run_to_run_and_counts_are_of_all_pushes(tables: Tables) -> None:
+@pytest.mark.parametrize("merged_at", [3, 200_000])
+def test_clients_are_added_up_from_run_to_run_and_counts_are_of_all_pushes(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, merged_at: int
+) -> None:
+    monkeypatch.setattr("fleet.pipeline.of_clients._MERGED_AT", merged_at)
     times = [NOON, NOON + MINUTE, NOON + timedelta(days=1), NOON + 2 * MINUTE, NOON + 3 * MINUTE]
     for at in times:
         spans = tables.read(at)

@@ -202,6 +202,30 @@ def test_days_and_clients_that_are_too_old_are_deleted(store: Store) -> None:
     assert [row["client_instance_id"] for row in rows(Path(store.root), "clients")] == ["0203"]
 
 
+def test_what_upkeep_wrote_is_found_by_a_filter_of_any_reader(store: Store) -> None:
+    """What delta-rs deletes from or compacts it writes as Arrow's views, which filters of pyarrow do not know."""
+    add(store, catalog.CLIENTS, *([{"client_instance_id": f"{n}", "last_seen": TODAY - n * DAY}] for n in range(3)))
+    add(
+        store,
+        catalog.RUNS,
+        [{"source": "old", "finished_at": TODAY - 9 * DAY}, {"source": "new", "finished_at": TODAY}],
+    )
+    for number in range(2):
+        store.append_rows(catalog.LEDGER, [{"source": f"s{number}", "path": "p"}])
+    store.log(catalog.LEDGER).delete("path = 'q'")
+    keep_up(store, keep_from=TODAY - DAY)
+    assert [row["source"] for row in store.rows(catalog.LEDGER, [("source", "=", "s1")])] == ["s1"]
+    for table, where, count in (
+        (catalog.POINTS, pc.field("client_instance_id") == client(5), 2 * 3 * POINTS_EACH),
+        (catalog.CLIENTS, pc.field("client_instance_id") == "1", 1),
+        (catalog.RUNS, pc.field("source") == "new", 1),
+        (catalog.RUNS, pc.field("source") == "old", 0),
+        (catalog.LEDGER, pc.field("source") == "s1", 1),
+    ):
+        dataset = DeltaTable(table.path(store.root)).to_pyarrow_dataset()
+        assert dataset.to_table(filter=where).num_rows == count, table.name
+
+
 def test_partial_wide_rows_of_a_window_become_one(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "tables"))
     columns = "client_instance_id received_at metric_name node_id value"
