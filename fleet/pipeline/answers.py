@@ -19,9 +19,9 @@ from fleet.gold.versions import COLUMNS, versions
 from fleet.pipeline.of_clients import OfClients
 from fleet.pipeline.of_windows import OF_CLIENTS, OfGroups, OfWindows, Target, files_within
 from fleet.pipeline.spans import Span, bounded, days, of_days, of_windows, part_in, whole, windows
-from fleet.pipeline.standing import Standing, files_of
 from fleet.pipeline.windows import remake_windows
 from fleet.tables import catalog
+from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
 from fleet.tables.written_file import WrittenFile
 
@@ -73,8 +73,8 @@ class Answers:
         self._stage("clients")
         self._replace_clients(wanted, now)
         self._stage(catalog.VERSIONS.name)
-        clients = Standing.of(self._store, catalog.CLIENTS)
-        self._store.replace(catalog.VERSIONS, versions(clients.batches(columns=COLUMNS)))
+        clients = self._store.snapshot(catalog.CLIENTS)
+        self._store.replace(catalog.VERSIONS, versions(clients.scan(COLUMNS)))
         self._replace_metrics()
         others = self._with_other_windows(wanted)
         if again := sorted({*others, *(day for day in wanted if day in remade)}):
@@ -86,21 +86,21 @@ class Answers:
     def _replace_clients(self, wanted: list[date], now: datetime) -> None:
         store = self._store
         old = {
-            catalog.CLIENTS: files_of(store, catalog.CLIENTS),
-            catalog.ACTIVITY: files_of(store, catalog.ACTIVITY, wanted),
-            catalog.INVENTORY: files_of(store, catalog.INVENTORY),
+            catalog.CLIENTS: store.files(catalog.CLIENTS),
+            catalog.ACTIVITY: store.files(catalog.ACTIVITY, wanted),
+            catalog.INVENTORY: store.files(catalog.INVENTORY),
         }
         task = OfClients(
-            pushes=Standing.of(store, catalog.PUSHES),
-            clients=Standing.of(store, catalog.CLIENTS),
-            activity=Standing.of(store, catalog.ACTIVITY),
+            pushes=store.snapshot(catalog.PUSHES),
+            clients=store.snapshot(catalog.CLIENTS),
+            activity=store.snapshot(catalog.ACTIVITY),
             days=tuple(wanted),
             now=now,
             to_clients=store.files_of(catalog.CLIENTS),
             to_activity=store.files_of(catalog.ACTIVITY),
             to_inventory=store.files_of(catalog.INVENTORY),
         )
-        pushes = sum(file["num_records"] for file in files_of(store, catalog.PUSHES, wanted))
+        pushes = sum(file["num_records"] for file in store.files(catalog.PUSHES, wanted))
         known = sum(file["num_records"] for file in old[catalog.CLIENTS])
         ranges = self._divided(known + pushes // _PUSHES_A_CLIENT)
         made = [file for files in self._engine.map(task, ranges) for file in files]
@@ -122,12 +122,12 @@ class Answers:
         is_other = of_days(wanted) & (pc.field("window_s") != self._window_s)
         found: set[date] = set()
         for table in (catalog.WINDOWS, catalog.GROUPS, *(table for table, _ in OF_CLIENTS)):
-            for batch in Standing.of(self._store, table).batches(is_other, [catalog.DATE]):
+            for batch in self._store.snapshot(table).scan([catalog.DATE], is_other):
                 found.update(batch.column(catalog.DATE).unique().to_pylist())
         return sorted(found)
 
     def _replace_windowed(self, spans: list[Span]) -> None:
-        store, rows = self._store, Standing.of(self._store, catalog.WINDOWS)
+        store, rows = self._store, self._store.snapshot(catalog.WINDOWS)
         targets = tuple(Target.of(store, table, spans) for table, _ in OF_CLIENTS)
         task = OfWindows(windows=rows, spans=spans, targets=targets)
         count = self._rows_within(spans)
@@ -142,7 +142,7 @@ class Answers:
         self._stage(catalog.GROUPS.name)
         self._replace_groups(rows, spans, count, members)
 
-    def _replace_groups(self, rows: Standing, spans: list[Span], count: int, members: int) -> None:
+    def _replace_groups(self, rows: Snapshot, spans: list[Span], count: int, members: int) -> None:
         target = Target.of(self._store, catalog.GROUPS, spans)
         (ranges,) = shards.divided(count, 1, _CLIENTS_A_ROW * self._rows_at_once)
         task = OfGroups(windows=rows, target=target, ranges=ranges, spans=spans)

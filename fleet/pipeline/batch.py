@@ -113,7 +113,7 @@ class BatchWriter:
     def _task(self, batch: Batch) -> MakeSilver:
         store = self._store
         self._part_series()
-        standing = {table.name: store.log(table).snapshot() for table in _READ if store.has(table)}
+        standing = {table.name: store.snapshot(table) for table in _READ if store.has(table)}
         write = {table.name: store.files_of(table) for table in _WRITTEN if not self._has(table, batch)}
         return MakeSilver(write=write, standing=standing, window_s=self._window_s)
 
@@ -138,7 +138,7 @@ class BatchWriter:
         if not corrected.num_rows:
             return
         self._stage("correcting points")
-        points = self._store.log(catalog.POINTS).snapshot()
+        points = self._store.snapshot(catalog.POINTS)
         paths = files_with(points, corrected)
         task = Correct(points, self._store.files_of(catalog.POINTS), corrected)
         written = dict(zip(paths, self._engine.map(task, paths), strict=True))
@@ -169,7 +169,7 @@ class BatchWriter:
         mixed = [path for path, first, last in self._series() if first != last]
         if not mixed:
             return
-        rows = self._store.log(catalog.SERIES).snapshot().scan(paths=mixed)
+        rows = self._store.snapshot(catalog.SERIES).scan(paths=mixed)
         table = pa.Table.from_batches(rows, schemas.SERIES)
         with self._store.files_of(catalog.SERIES).open() as writer:
             shards = pc.utf8_slice_codeunits(table["client_instance_id"], 0, 1)

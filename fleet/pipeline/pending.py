@@ -9,7 +9,6 @@ from fleet.decode.arrow import pa, pc
 from fleet.pipeline.source import source_name
 from fleet.pipeline.spans import Span, joined, of_windows, whole
 from fleet.pipeline.spans import days as days_of
-from fleet.pipeline.standing import Standing, files_of
 from fleet.schemas import TIME
 from fleet.selection import Days
 from fleet.tables import catalog
@@ -88,9 +87,9 @@ def _latest(store: Store) -> datetime:
     if not store.has(catalog.PUSHES):
         return _EPOCH
     # Bounds of files are rounded up to the millisecond.
-    bound = max((file["max.received_at"] for file in files_of(store, catalog.PUSHES)), default=_EPOCH)
+    bound = max((file["max.received_at"] for file in store.files(catalog.PUSHES)), default=_EPOCH)
     where = pc.field("received_at") >= pa.scalar(bound - timedelta(milliseconds=1), TIME)
-    pushes = Standing.of(store, catalog.PUSHES).batches(where, ["received_at"])
+    pushes = store.snapshot(catalog.PUSHES).scan(["received_at"], where)
     return max((pc.max(batch.column("received_at")).as_py() for batch in pushes), default=_EPOCH)
 
 

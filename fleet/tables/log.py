@@ -229,9 +229,9 @@ class TableLog:
         """Rows as they are now; see `Snapshot.scan`."""
         return self.snapshot().scan(columns, where)
 
-    def snapshot(self) -> "Snapshot":
-        """The table as it is now, for tasks."""
-        return Snapshot(self._path, self._options, self.open().version())
+    def snapshot(self, schema: ArrowSchema | None = None) -> "Snapshot":
+        """The table as it is now, for tasks; see `Snapshot`."""
+        return Snapshot(self._path, self._options, self.open().version(), schema)
 
     def files(self) -> Table:
         """One row a file: its `path`, and as `min.NAME` and `max.NAME` what it says of columns."""
@@ -253,18 +253,20 @@ class Snapshot:
         path: a path or URI.
         options: see `fleet.tables.paths.storage_options`.
         version: of the commit.
+        schema: that rows are given in; None for the table's own.
     """
 
-    def __init__(self, path: str, options: Mapping[str, str], version: int) -> None:
+    def __init__(self, path: str, options: Mapping[str, str], version: int, schema: ArrowSchema | None = None) -> None:
         self._path = path
         self._options = dict(options)
         self._version = version
+        self._schema = schema
         self._dataset: Any = None
 
-    def __getstate__(self) -> tuple[str, dict[str, str], int]:
-        return self._path, self._options, self._version
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._path, self._options, self._version, self._schema
 
-    def __setstate__(self, state: tuple[str, dict[str, str], int]) -> None:
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     def scan(
@@ -277,8 +279,18 @@ class Snapshot:
             where: a `pyarrow.compute.Expression` that they meet, by which files and row groups are passed over.
             paths: of the files that are read; None for all.
         """
-        schema = self._open().schema
-        names = schema.names if columns is None else list(columns)
+        schema, wanted = self._open().schema, self.schema(columns)
+        for rows in self._scanned(schema, wanted.names, where, paths):
+            if rows.num_rows:
+                yield rows.cast(wanted)
+
+    def table(self, columns: Iterable[str] | None = None, where: Any = None) -> Table:
+        """Rows, all in memory; see `scan`."""
+        return pa.Table.from_batches(self.scan(columns, where), schema=self.schema(columns))
+
+    def _scanned(
+        self, schema: ArrowSchema, names: list[str], where: Any, paths: Collection[str] | None
+    ) -> Iterator[RecordBatch]:
         for file in self._open().get_fragments(where):
             if paths is not None and file.path not in paths:
                 continue
@@ -293,7 +305,7 @@ class Snapshot:
 
     def schema(self, columns: Iterable[str] | None = None) -> ArrowSchema:
         """Of the rows that `scan` gives."""
-        schema = self._open().schema
+        schema = self._schema or self._open().schema
         return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
     def paths(self, where: Any = None) -> list[str]:
