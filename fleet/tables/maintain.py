@@ -72,8 +72,9 @@ def _maintain(
         _delete_old(store, table, keep_from)
     deleted = before.rows - log.size().rows
     stage(f"{table.name}: compaction")
-    for day in [day for day, files in log.small_files(SMALL_FILE_BYTES).items() if files > 1]:
-        _compact(store, table, day)
+    if table is not catalog.SERIES:  # a run writes the file of each shard of clients anew as a whole
+        for day in [day for day, files in log.small_files(SMALL_FILE_BYTES).items() if files > 1]:
+            _compact(store, table, day)
     stage(f"{table.name}: vacuum")
     log.vacuum(vacuum_after_hours)
     after = log.size()
@@ -89,11 +90,12 @@ def _delete_old(store: Store, table: catalog.Table, keep_from: datetime) -> None
         least = f"min.{table.seen_at}"
         old = [file["path"] for file in log.files().to_pylist() if (file.get(least) or midnight) < midnight]
         seen = pc.field(table.seen_at)
-        rows = log.snapshot().scan(table.schema.names, seen.is_null() | (seen >= midnight), old)
+        rows = log.snapshot()
         with store.files_of(table).open() as writer:
-            for batch in rows:
-                writer.write(batch.cast(table.schema))
-            writer.finish()
+            for path in old:
+                for batch in rows.scan(table.schema.names, seen.is_null() | (seen >= midnight), [path]):
+                    writer.write(batch.cast(table.schema))
+                writer.finish()  # a file stays one of its clients alone
             log.change(writer.take_finished(), old)
 
 

@@ -202,6 +202,20 @@ def test_days_and_clients_that_are_too_old_are_deleted(store: Store) -> None:
     assert [row["client_instance_id"] for row in rows(Path(store.root), "clients")] == ["0203"]
 
 
+def test_the_files_of_series_stay_those_of_a_shard_each(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    for shard in "ab":
+        rows = [{"client_instance_id": f"{shard}{day}", "received_at": TODAY - day * DAY} for day in (0, 3)]
+        add(store, catalog.SERIES, rows)
+    done = keep_up(store, keep_from=TODAY - DAY)["series"]
+    assert (done.files_before, done.files, done.deleted) == (2, 2, 2)
+    files = store.log(catalog.SERIES).files().to_pylist()
+    assert sorted((file["min.client_instance_id"], file["max.client_instance_id"]) for file in files) == [
+        ("a0", "a0"),
+        ("b0", "b0"),
+    ]
+
+
 def test_what_upkeep_wrote_is_found_by_a_filter_of_any_reader(store: Store) -> None:
     """What delta-rs deletes from or compacts it writes as Arrow's views, which filters of pyarrow do not know."""
     add(store, catalog.CLIENTS, *([{"client_instance_id": f"{n}", "last_seen": TODAY - n * DAY}] for n in range(3)))
