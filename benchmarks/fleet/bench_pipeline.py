@@ -5,20 +5,22 @@
 Landing zones come from `generate_landing`, into DIR, which may be removed afterwards. Parts:
 
 - `decode`: points a second, on `local[2]` and in one process without Spark. `nowhere` is what silver's decoding gives,
-  with every column, handed to Spark; `parquet` the same, written by Spark. `silver` is all that `fleet run` does with a
-  batch's payloads (clients' pushes brought together, decoded, compared), `silver to parquet` its files of points, too.
-  `udf` is the obvious way, a Python UDF a payload and `explode`; `one process` reads the files by pyarrow and decodes,
-  and writes Parquet by pyarrow. The ways take turns in one session, `--rounds` times; medians. The UDF gets a tenth of
-  the points, since it would take all the time.
+  with every column, handed to Spark; `parquet` the same, written by Spark. `compared` are points of clients' pushes
+  that a shuffle brought together, handed to Spark; `silver` is all that `fleet run` does with a batch's pushes up to
+  the files of its tables. `udf` is the obvious way, a Python UDF a payload and `explode`; `one process` reads the files
+  by pyarrow and decodes, writes Parquet by pyarrow, and makes silver. The ways take turns in one session, `--rounds`
+  times; medians. The UDF gets a tenth of the points, since it would take all the time.
 - `growth`: `fleet run` over a hundredth, a tenth and all of the points, each into new tables, and then once more over
   a hundredth of other clients into the last ones; bytes on disk a point.
-- `little`: `fleet run` over the points, then with nothing new, then with two late pushes of four points: seconds on the
-  clock, of CPU of all its processes, jobs' stages and executions of SQL (from Spark's event log).
-- `masters`: the same zone by `local[1]`, `local[2]`, and a standalone cluster of two workers of one core each.
+- `little`: `fleet run` over the points, then with nothing new, then with two late pushes of four points, as it chooses
+  its engine and by `local[2]`: seconds on the clock, of CPU of all its processes, jobs' stages and executions of SQL
+  (from Spark's event log).
+- `masters`: the same zone by one process, `local[1]`, `local[2]`, and a standalone cluster of two workers of one core
+  each.
 - `memory`: the same number of pushes from 1,000 instances, and from one instance each, on that cluster, where the
   driver is alone in its JVM: the most that its heap held after a collection [MiB].
 
-Every `fleet run` is a process of its own and starts a JVM: its time says so.
+Every `fleet run` is a process of its own; where it is given a master it starts a JVM: its time says so.
 """
 
 import argparse
@@ -51,15 +53,19 @@ from support.spark_cluster import ON_LOOPBACK, cluster, shipped_code
 
 from benchmarks.fleet.bench_decode import about
 from benchmarks.fleet.generate_landing import Size, generate
+from fleet import jobs
 from fleet.bronze import read_landing
 from fleet.decode.stage import DecodePoints
-from fleet.schemas import CHECKED, DECODED, POINTS
+from fleet.engine import Engine, InProcess, OnSpark
+from fleet.pipeline.source import Batch
+from fleet.schemas import CHECKED, DECODED
+from fleet.selection import Selection
 from fleet.session import SessionSettings, start_session
-from fleet.silver import batch as silver
-from fleet.silver import pushes
+from fleet.silver import check
+from fleet.silver.batch import MakeSilver
 from fleet.spark_schema import spark_schema
 from fleet.tables import catalog
-from fleet.tables.parquet_files import WriteFiles
+from fleet.tables.store import Store
 from telemetry.catalogue.dialects import text_of
 
 INSTANCES: Final = 1_000
@@ -117,7 +123,7 @@ def of_points(work: Path, count: int, **others: Any) -> Path:
 
 def checked(spark: SparkSession, zone: Path) -> DataFrame:
     """CHECKED of a zone."""
-    return pushes.check(read_landing(spark, str(zone)))
+    return read_landing(spark, str(zone)).mapInArrow(check.checked, spark_schema(CHECKED))
 
 
 def nowhere(frame: DataFrame) -> None:
@@ -131,7 +137,6 @@ def decode_part(work: Path, count: int, rounds: int) -> Rows:
     spark = start_session(SessionSettings(master="local[2]", log_level="OFF"))
     udf = F.udf(lambda payload: rows_of(bytes(payload)), _UDF_TYPE)
     out = work / "out"
-    files = WriteFiles(directory=str(out / "points"), schema=POINTS, statistics_of=catalog.POINTS.indexed)
 
     def decoded() -> DataFrame:
         return checked(spark, zone).mapInArrow(DecodePoints(None, None), spark_schema(DECODED))
@@ -140,10 +145,11 @@ def decode_part(work: Path, count: int, rounds: int) -> Rows:
         "udf": (lambda: nowhere(checked(spark, tenth).select(F.inline(udf("metrics")))), tenth),
         "nowhere": (lambda: nowhere(decoded()), zone),
         "parquet": (lambda: decoded().write.mode("overwrite").parquet(str(out / "spark")), zone),
-        "silver": (lambda: nowhere(silver.make(checked(spark, zone), points_to=silver.Nowhere())), zone),
-        "silver to parquet": (lambda: nowhere(silver.make(checked(spark, zone), points_to=files)), zone),
+        "compared": (lambda: nowhere(jobs.points(spark, str(zone), Selection())), zone),
+        "silver": (lambda: silver(OnSpark(lambda: spark), zone, out), zone),
         "one process": (lambda: one_process(zone, None), zone),
         "one process to parquet": (lambda: one_process(zone, out / "pyarrow.parquet"), zone),
+        "one process, silver": (lambda: silver(InProcess(), zone, out), zone),
     }
     sizes = {each: one_process(each, None) for each in (zone, tenth)}
     found: dict[str, list[float]] = {way: [] for way in ways}
@@ -159,6 +165,17 @@ def decode_part(work: Path, count: int, rounds: int) -> Rows:
         {"way": way, "points_per_second": round(rate), "to_udf": round(rate / rates["udf"], 1)}
         for way, rate in rates.items()
     ]
+
+
+def silver(engine: Engine, zone: Path, out: Path) -> None:
+    """Makes a batch of a landing zone, and writes the files of its tables, which no commit names."""
+    store = Store(f"file:{out / 'tables'}")
+    tables = (catalog.REJECTS, catalog.POINTS, catalog.WINDOWS, catalog.SERIES, catalog.PUSHES)
+    task = MakeSilver(write={table.name: store.files_of(table) for table in tables}, standing={})
+    files = tuple(map(str, sorted(zone.rglob("*.parquet"))))
+    made = engine.make(Batch(number=0, files=files), {}, task)
+    if not sum(each.points for each in made):
+        raise SystemExit(f"no points came of {zone}")
 
 
 def one_process(zone: Path, target: Path | None) -> int:
@@ -192,15 +209,15 @@ def with_columns_of_checked(batch: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, names=list(CHECKED.names))
 
 
-def fleet_run(zone: Path, tables: Path, master: str = "local[2]", *more: str) -> dict[str, Any]:
-    """`fleet run` in a process of its own."""
+def fleet_run(zone: Path, tables: Path, master: str | None = None, *more: str) -> dict[str, Any]:
+    """`fleet run` in a process of its own; without a master as it chooses."""
     gc_log = tables.with_name(f"{tables.name}-gc.log")
     gc_log.unlink(missing_ok=True)
     began = time.perf_counter()
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "fleet.cli", "run", "--format", "json", "--master", master),
-            *("--source", str(zone), "--tables", str(tables), *more),
+            *(sys.executable, "-m", "fleet.cli", "run", "--format", "json"),
+            *("--source", str(zone), "--tables", str(tables), *(("--master", master) if master else ()), *more),
         ],
         env={**os.environ, "JDK_JAVA_OPTIONS": f"-Xlog:gc:file={gc_log}:uptime"},
         capture_output=True,
@@ -210,11 +227,11 @@ def fleet_run(zone: Path, tables: Path, master: str = "local[2]", *more: str) ->
     )
     took_s = time.perf_counter() - began
     if done.returncode:
-        raise SystemExit(f"fleet run by {master} failed: {done.stderr or done.stdout}")
+        raise SystemExit(f"fleet run by {master or 'itself'} failed: {done.stderr or done.stdout}")
     report = json.loads(done.stdout.splitlines()[-1])
     heaps = [int(found) for found in _TO_HEAP_MIB.findall(gc_log.read_text())] if gc_log.exists() else []
     silver_points = report["sizes"].get("points", {"bytes": 0, "rows_written": 0})
-    print(f"{took_s:9.1f} s  {master}, {zone.name}", file=sys.stderr, flush=True)
+    print(f"{took_s:9.1f} s  {master or 'as it chooses'}, {zone.name}", file=sys.stderr, flush=True)
     return {
         "pushes": report["pushes"],
         "points": report["points"],
@@ -227,17 +244,19 @@ def fleet_run(zone: Path, tables: Path, master: str = "local[2]", *more: str) ->
 
 def little_part(work: Path, count: int, _: int) -> Rows:
     """What a run costs apart from its points."""
-    zone, tables = work / "zone-little", emptied(work / "tables-little")
-    shutil.rmtree(zone, ignore_errors=True)
-    shutil.copytree(of_points(work, count), zone)
-    found = [{"new": "everything"} | cost_of_run(work, zone, tables)]
-    found.append({"new": "nothing"} | cost_of_run(work, zone, tables))
-    add_late_pushes(zone)
-    found.append({"new": "4 points"} | cost_of_run(work, zone, tables))
+    found = []
+    for master in (None, "local[2]"):
+        zone, tables = work / "zone-little", emptied(work / "tables-little")
+        shutil.rmtree(zone, ignore_errors=True)
+        shutil.copytree(of_points(work, count), zone)
+        for new in ("everything", "nothing", "4 points"):
+            if new == "4 points":
+                add_late_pushes(zone)
+            found.append({"new": new, "master": master or "as it chooses"} | cost_of_run(work, zone, tables, master))
     return found
 
 
-def cost_of_run(work: Path, zone: Path, tables: Path) -> dict[str, Any]:
+def cost_of_run(work: Path, zone: Path, tables: Path, master: str | None) -> dict[str, Any]:
     """`fleet run`, with an event log."""
     events = emptied(work / "events")
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # so that the JVM, too, is waited for, and its CPU time known
@@ -247,7 +266,7 @@ def cost_of_run(work: Path, zone: Path, tables: Path) -> dict[str, Any]:
         f"spark.eventLog.dir={events.as_uri()}",
         "spark.eventLog.rolling.enabled=false",
     )
-    report = fleet_run(zone, tables, "local[2]", *(part for conf in log for part in ("--conf", conf)))
+    report = fleet_run(zone, tables, master, *(part for conf in log for part in ("--conf", conf)))
     while has_children():
         time.sleep(0.05)
     kinds = Counter(json.loads(line)["Event"] for path in events.iterdir() for line in path.open())
@@ -303,7 +322,9 @@ def growth_part(work: Path, count: int, _: int) -> Rows:
 def masters_part(work: Path, count: int, _: int) -> Rows:
     """The same zone by more and more cores, and by other processes."""
     zone, tables = of_points(work, count), work / "tables-masters"
-    found = [{"master": master} | fleet_run(zone, emptied(tables), master) for master in ("local[1]", "local[2]")]
+    found: Rows = []
+    for local in (None, "local[1]", "local[2]"):
+        found.append({"master": local or "as it chooses"} | fleet_run(zone, emptied(tables), local))
     with cluster(emptied(work / "cluster")) as master:
         found.append({"master": "cluster"} | fleet_run(zone, emptied(tables), master, *on_cluster(work)))
     return found
