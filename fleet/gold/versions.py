@@ -24,7 +24,7 @@ def versions(clients: Iterable[RecordBatch]) -> Table:
     >>> columns = "client_instance_id client_id client_software_name client_software_version state"
     >>> clients = rows(CLIENTS, columns, ("one", "billing", "apache-kafka-java", "4.4.0", "live"),
     ...     ("two", "billing", "apache-kafka-java", "4.4.0", "gone"), ("three", "audit", "kgo", "v1.22.2", "silent"))
-    >>> found = versions(clients.to_batches())
+    >>> found = versions(clients.to_batches(max_chunksize=1))
     >>> show(found, "client_software_name client_software_version instances clients live silent gone")
     client_software_name  client_software_version  instances  clients  live  silent  gone
     apache-kafka-java     4.4.0                    2          1        1     0       1
@@ -49,4 +49,5 @@ def _counted(clients: RecordBatch) -> Table:
 def _added_up(rows: Table, by: Iterable[str], sums: Iterable[str]) -> Table:
     rules = {**dict.fromkeys(sums, "sum"), "first_seen": "min", "last_seen": "max"}
     found = rows.group_by([*by], use_threads=False).aggregate([*rules.items()])
-    return found.rename_columns({f"{name}_{rule}": name for name, rule in rules.items()})
+    found = found.rename_columns({f"{name}_{rule}": name for name, rule in rules.items()})
+    return found.select([name for name in rows.column_names if name in found.column_names])
