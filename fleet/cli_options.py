@@ -62,7 +62,7 @@ OptionalMaster = Annotated[
     typer.Option(
         "--master",
         help="Where Spark runs: local[*], local[2], spark://host:port, yarn, ... Without it Spark is used only for "
-        "topics, for zones elsewhere and for those of more than 512 MiB.",
+        "topics, for zones elsewhere and for much at once: 512 MiB of a zone, or 64 MiB that fleet run has not read.",
     ),
 ]
 Form = Annotated[Format, typer.Option("--format", "-f", help="JSON is one object a line.")]
