@@ -109,6 +109,38 @@ def test_ten_million_changed_payloads_are_judged_and_read_as_by_protobuf(install
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_changed_payloads_touch_no_memory_but_their_own(tmp_path: Path) -> None:
+    """The modules that read strangers' bytes, built with AddressSanitizer: what it finds ends the process."""
+    sanitizer = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    library = Path(sanitizer.stdout.strip())
+    if not library.is_absolute():
+        pytest.skip("needs the compiler's AddressSanitizer (Debian: libgcc-12-dev)")
+    flags = "-fsanitize=address -fno-omit-frame-pointer -O1"
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")],
+        cwd=ROOT,
+        env={**os.environ, "FLEETGAUGE_COMPILE": "1", "CFLAGS": flags, "LDFLAGS": "-fsanitize=address"},
+        check=True,
+        timeout=3_600,
+    )
+    checked = unpacked(tmp_path / "dist", tmp_path / "installed")
+    assert all(b"__asan_init" in path.read_bytes() for path in checked.rglob("*.so"))
+    ran = python(
+        checked,
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "7000"),
+        *("tests/property/telemetry/test_check_of_mutations.py", "tests/property/fleet/test_columns_of_mutations.py"),
+        timeout=7_100,
+        LD_PRELOAD=str(library),
+        ASAN_OPTIONS="detect_leaks=0",  # CPython keeps memory to its end
+        PYTHONMALLOC="malloc",  # each object's memory is known to the sanitizer
+        FLEETGAUGE_MUTATED_INPUTS="200000",
+    )
+    assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-8000:]
+    assert " passed" in ran.stdout
+
+
+@pytest.mark.soak
 def test_an_isolated_build_compiles_the_same_modules(installed: Path, tmp_path: Path) -> None:
     """As `pip install .` and `uv pip install .` build: only with what the build itself requires."""
     environment = {**os.environ, "FLEETGAUGE_COMPILE": "1"}
