@@ -1,0 +1,64 @@
+"""Consumers whose applications hardly poll, or that fetch next to nothing at a time."""
+
+from typing import Final
+
+import numpy as np
+
+from verdicts.arrow import Numbers
+from verdicts.declare import Finding, Test, Verdict, of_clients
+from verdicts.memory import Memory
+from verdicts.rules import Figures
+from verdicts.window import Window
+
+
+def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rows, share = window.rows, figures["poll_interval_share"]
+    allowed_ms = share * _max_poll_interval_ms(window, memory, figures)
+    between_ms = np.fmax(rows.number("time_between_poll_max_ms"), rows.number("last_poll_seconds_ago") * 1000)
+    return of_clients(
+        window,
+        [
+            Test(
+                metric="poll_idle_ratio_avg",
+                unit="ratio",
+                observed=rows.number("poll_idle_ratio_avg"),
+                bound=figures["idle_ratio"],
+                is_upper=False,
+                says="{subject} waits in poll() {observed} of the time, which leaves less than {bound} to spare",
+            ),
+            Test(
+                metric="time_between_poll_max_ms",
+                unit="ms",
+                observed=between_ms,
+                bound=allowed_ms,
+                says="{subject} takes up to {observed} between two calls of poll(), more than {bound}",
+            ),
+        ],
+    )
+
+
+def _max_poll_interval_ms(window: Window, memory: Memory, figures: Figures) -> Numbers:
+    """`max.poll.interval.ms` of each row: the default, or what the rules say of its client id."""
+    found = np.full(len(window), figures["max_poll_interval_ms"])
+    own = figures.table("max_poll_interval_ms_of")
+    if own:
+        ids = window.rows.column("client_id").to_pylist()
+        found = np.array([own.get(client_id, figures["max_poll_interval_ms"]) for client_id in ids])
+    return found
+
+
+VERDICTS: Final = (
+    Verdict(
+        id="slow-processing",
+        kind="client",
+        side="client",
+        find=_slow_processing,
+        action="Make {subject} faster per record, lower max.poll.records, or add members and partitions.",
+        needs={
+            "java": ("poll_idle_ratio_avg", "time_between_poll_max_ms"),
+            "librdkafka": ("poll_idle_ratio_avg",),
+        },
+        roles=("consumer", "share-consumer"),
+        explains=("rebalance-storm", "lagging", "stalled", "uneven-group"),
+    ),
+)

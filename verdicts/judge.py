@@ -1,0 +1,177 @@
+"""The judge: windows in their order, one after the other, into cases that open and clear.
+
+A bad window raises a case's level by its length, a good one lowers it; above `for_s` of the rules the verdict opens, at
+0 it clears. So the outcome follows from the windows alone, not from how runs cut them.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from verdicts.arrow import Numbers, Table, pa
+from verdicts.catalogue import VERDICTS
+from verdicts.declare import Finding, Test, Verdict, amount
+from verdicts.memory import Case, Memory
+from verdicts.rules import Figures, Rules
+from verdicts.window import Window, windows
+
+MOST_INSTANCES: Final = 100
+"""That a row names."""
+
+_CLEARS_WITHIN_S: Final = 600
+"""Good windows that clear a verdict, however long it takes to open [s]."""
+
+_UNJUDGED_S: Final = 3600
+"""A case of which nothing is heard for so long is cleared [s]."""
+
+_MOST_EVIDENCE: Final = 6
+
+
+def judge(rows: Table, clients: Table, memory: Memory, rules: Rules) -> None:
+    """Takes further windows into a memory.
+
+    Args:
+        rows: `window.COLUMNS` of whole windows, all later than what was judged: a merged wide row per instance and
+            window, and per instance, role, node and window.
+        clients: CLIENTS; `terminated`, `last_seen` and `role` are read.
+        memory: of the windows before, which is changed.
+        rules: the figures.
+    """
+    memory.clients = clients
+    for window in windows(rows, memory.registry):
+        for verdict in VERDICTS:
+            figures = rules[verdict.id]
+            finding = verdict.find(window, memory, figures) if figures.is_enabled else None
+            if finding is not None and len(finding.subjects):
+                _Round(verdict, finding, window, memory, figures).take()
+        for case in list(memory.cases.values()):
+            if window.end_us - case.judged_us > _UNJUDGED_S * 1_000_000:
+                _clear(case, case.good_us or case.judged_us, memory)
+        memory.judged_to_us = window.end_us
+
+
+def _clear(case: Case, at_us: int, memory: Memory) -> None:
+    del memory.cases[case.key]
+    if case.is_open:
+        case.cleared_us = at_us
+        memory.cleared.append(case)
+
+
+class _Round:
+    """One verdict and one window."""
+
+    def __init__(self, verdict: Verdict, finding: Finding, window: Window, memory: Memory, figures: Figures) -> None:
+        self._verdict, self._finding, self._window = verdict, finding, window
+        self._memory, self._figures = memory, figures
+
+    def take(self) -> None:
+        """Raises and lowers the cases of the subjects that are judged."""
+        finding = self._finding
+        judged = np.logical_or.reduce([test.is_known for test in finding.tests])
+        if finding.judged is not None:
+            judged &= finding.judged
+        judged &= finding.unit_of >= 0
+        bad = judged & np.logical_or.reduce([test.is_bad for test in finding.tests])
+        codes = finding.subjects.codes
+        bad_units = np.flatnonzero(bad)
+        bad_units = bad_units[np.argsort(finding.unit_of[bad_units], kind="stable")]
+        places, begins = np.unique(finding.unit_of[bad_units], return_index=True)
+        for place, units in zip(places.tolist(), np.split(bad_units, begins[1:]), strict=False):
+            self._raise(place, units)
+        is_good = np.bincount(finding.unit_of[judged], minlength=len(codes)) > 0
+        is_good[places] = False
+        for case in [case for case in self._memory.cases.values() if case.verdict == self._verdict.id]:
+            at = min(int(np.searchsorted(codes, case.code)), len(codes) - 1)
+            if codes[at] == case.code and is_good[at]:
+                self._lower(case)
+
+    def _raise(self, place: int, units: Numbers) -> None:
+        window, memory, finding = self._window, self._memory, self._finding
+        code = int(finding.subjects.codes[place])
+        case = memory.cases.get((self._verdict.id, code))
+        unit, test = self._worst(units)
+        of = None if finding.of is None else int(finding.of[unit])
+        if case is not None and case.of != of:  # another member: it begins again
+            _clear(case, window.begin_us, memory)
+            case = None
+        if case is None:
+            identity = memory.registry.identity(self._verdict.kind, code)
+            case = Case(verdict=self._verdict.id, subject_kind=self._verdict.kind, code=code, of=of, **identity)
+            case.first_bad_us = window.begin_us
+            memory.cases[case.key] = case
+        for_s = self._figures["for_s"]
+        case.level_s = min(case.level_s + window.length_s, for_s + window.length_s)
+        case.bad_windows += 1
+        case.last_bad_us = case.judged_us = window.end_us
+        case.good_us = None
+        case.is_open = case.is_open or case.level_s > for_s
+        self._describe(case, place, units, unit, test)
+
+    def _worst(self, units: Numbers) -> tuple[int, Test]:
+        """The unit that is furthest beyond a bound, and the test of it."""
+        tests = self._finding.tests
+        excess = np.stack([np.where(test.is_known, test.excess, 0.0)[units] for test in tests])
+        at, unit = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        return int(units[unit]), tests[int(at)]
+
+    def _describe(self, case: Case, place: int, units: Numbers, unit: int, test: Test) -> None:
+        finding, window = self._finding, self._window
+        case.excess = max(float(test.excess[unit]), 1.0)
+        case.certainty = float(np.broadcast_to(finding.certainty, finding.unit_of.shape)[unit])
+        observed, bound = float(test.observed[unit]), float(np.broadcast_to(test.bound, test.observed.shape)[unit])
+        expected = bound if test.expected is None else float(test.expected[unit])
+        case.why = test.says.format(
+            subject=case.subject,
+            observed=amount(observed, test.unit),
+            bound=amount(bound, test.unit),
+            expected=amount(expected, test.unit),
+            **{name: value[unit] for name, value in test.more.items()},
+        )
+        if finding.concerned is not None:
+            rows = finding.concerned(place)
+        elif finding.rows is not None:
+            rows = finding.rows[units]
+        else:
+            rows = np.flatnonzero(finding.subjects.of_row == place)
+        self._name(case, rows)
+        case.evidence.append(
+            {
+                "metric": test.metric,
+                "window_start": window.begin_us,
+                "window_s": window.length_s,
+                "observed": observed,
+                "expected": expected,
+                "unit": test.unit,
+                "samples": len(units),
+            }
+        )
+        if len(case.evidence) > _MOST_EVIDENCE:  # the first ones and the latest
+            del case.evidence[_MOST_EVIDENCE // 2]
+
+    def _name(self, case: Case, rows: Numbers) -> None:
+        """The instances that it concerns, their clients and groups."""
+        window, registry = self._window, self._memory.registry
+        instances = np.unique(window.instance[rows])
+        case.instance_count = max(case.instance_count, len(instances))
+        case.instances = [registry.instances.parts(code)[2] for code in instances[:MOST_INSTANCES].tolist()]
+        some = pa.array(rows[:1])
+        if case.principal is None and case.subject_kind not in ("node", "version"):
+            case.principal = next(iter(window.rows.column("principal").take(some).to_pylist()), None)
+        clients = {registry.clients.parts(code)[1] for code in np.unique(window.client[rows]).tolist()}
+        groups = np.unique(window.group[rows])
+        named = {registry.groups.parts(code)[1] for code in groups[groups >= 0].tolist()}
+        case.about["client"] = sorted(clients.union(case.about.get("client", ())))
+        case.about["group"] = sorted(named.union(case.about.get("group", ())))
+        if case.group_id is None and len(case.about["group"]) == 1:
+            case.group_id = case.about["group"][0]
+        if case.client_id is None and case.subject_kind == "instance" and len(clients) == 1:
+            case.client_id = next(iter(clients))
+
+    def _lower(self, case: Case) -> None:
+        window, for_s = self._window, self._figures["for_s"]
+        case.level_s -= window.length_s * max(1.0, for_s / _CLEARS_WITHIN_S)
+        case.judged_us = window.end_us
+        if case.good_us is None:
+            case.good_us = window.begin_us
+        if case.level_s <= 0:
+            _clear(case, case.good_us, self._memory)

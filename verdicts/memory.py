@@ -1,0 +1,198 @@
+"""What the judge remembers from one window to the next."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final
+
+import numpy as np
+
+from verdicts.arrow import Numbers, Table, pa
+from verdicts.window import Names, Registry
+
+_SETTLES_S: Final = 6 * 3600
+"""Of a history: after so long a lasting change has mostly become the expected value [s]."""
+
+_MOST: Final = 0.3
+"""Of a window's difference, what a history learns from (log): outliers move it little. So the double of what was before
+has become the expected value after some 14 hours."""
+
+_YOUNG: Final = 3
+"""Windows of which a history takes everything in."""
+
+
+class History:
+    """The expected value of each key: a running mean of the logarithm, which outliers move little."""
+
+    def __init__(self, keys: Numbers, mean: Numbers, windows: Numbers) -> None:
+        self._keys, self._mean, self._windows = keys, mean, windows
+
+    @classmethod
+    def empty(cls) -> "History":
+        """Of no keys."""
+        return cls(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
+
+    def expected(self, keys: Numbers, least_windows: float) -> Numbers:
+        """For each key the mean; NaN where fewer windows were seen."""
+        at, is_known = self._find(keys)
+        found = np.full(len(keys), np.nan)
+        is_known[is_known] = self._windows[at[is_known]] >= least_windows
+        found[is_known] = self._mean[at[is_known]]
+        return found
+
+    def learn(self, keys: Numbers, values: Numbers, window_s: int) -> None:
+        """Takes values of distinct keys in; NaN is none."""
+        keys, values = keys[~np.isnan(values)], values[~np.isnan(values)]
+        at, is_known = self._find(keys)
+        old = at[is_known]
+        step = values[is_known] - self._mean[old]
+        is_usual = (self._windows[old] < _YOUNG) | (np.abs(step) < _MOST)
+        weight = np.maximum(np.where(is_usual, 1 / (self._windows[old] + 1), 0.0), min(window_s / _SETTLES_S, 1.0))
+        self._mean[old] += weight * np.where(is_usual, step, np.clip(step, -_MOST, _MOST))
+        self._windows[old] += 1
+        if not is_known.all():
+            every = np.concatenate([self._keys, keys[~is_known]])
+            order = np.argsort(every, kind="stable")
+            ones = np.ones(np.count_nonzero(~is_known), np.int64)
+            self._keys = every[order]
+            self._mean = np.concatenate([self._mean, values[~is_known]])[order]
+            self._windows = np.concatenate([self._windows, ones])[order]
+
+    def _find(self, keys: Numbers) -> tuple[Numbers, Numbers]:
+        if not len(self._keys):
+            return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return at, self._keys[at] == keys
+
+    def table(self) -> Table:
+        """To be kept."""
+        return pa.table({"key": self._keys, "mean": self._mean, "windows": self._windows})
+
+    @classmethod
+    def of(cls, table: Table) -> "History":
+        """As it was kept."""
+        return cls(*(table[name].to_numpy().copy() for name in ("key", "mean", "windows")))
+
+
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """A verdict about a subject: one that may come to be, that is open, or that has ended.
+
+    Attributes:
+        code: the number of the subject in the registry.
+        level_s: rises by the length of a bad window and falls in good ones [s].
+        bad_windows: so far.
+        first_bad_us, last_bad_us: beginning of the first bad window, end of the last [us].
+        good_us: beginning of the first good window since the last bad one.
+        judged_us: end of the window that it was judged in last.
+        is_open: it has lasted long enough.
+        cleared_us: since when it is so no more.
+        about: subjects that it concerns, by their kinds: what it may be the cause of.
+        of: see `Finding.of`.
+    """
+
+    verdict: str
+    subject_kind: str
+    code: int
+    subject: str
+    cluster_id: str
+    principal: str | None = None
+    client_id: str | None = None
+    group_id: str | None = None
+    node_id: int | None = None
+    level_s: float = 0.0
+    bad_windows: int = 0
+    first_bad_us: int = 0
+    last_bad_us: int = 0
+    good_us: int | None = None
+    judged_us: int = 0
+    is_open: bool = False
+    cleared_us: int | None = None
+    why: str = ""
+    excess: float = 1.0
+    certainty: float = 1.0
+    of: int | None = None
+    instances: list[str] = field(default_factory=list)
+    instance_count: int = 0
+    about: dict[str, list[str]] = field(default_factory=dict)
+    evidence: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells it from others that are not cleared."""
+        return self.verdict, self.code
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """What is remembered; of the same windows always the same.
+
+    Attributes:
+        registry: names of subjects.
+        histories: by name.
+        cases: those that are not cleared, by their keys.
+        cleared: those that are.
+        facts: small things that verdicts remember, by the verdict's id; what JSON has.
+        judged_to_us: end of the last window.
+        clients: CLIENTS as the run that judges knows them; not kept.
+    """
+
+    registry: Registry = field(default_factory=Registry)
+    histories: dict[str, History] = field(default_factory=dict)
+    cases: dict[tuple[str, int], Case] = field(default_factory=dict)
+    cleared: list[Case] = field(default_factory=list)
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    judged_to_us: int = 0
+    clients: Table = None
+
+    def history(self, name: str) -> History:
+        """One of them, which is made if need be."""
+        return self.histories.setdefault(name, History.empty())
+
+    def all_cases(self) -> list[Case]:
+        """Those that are verdicts: open ones and cleared ones."""
+        return [case for case in (*self.cases.values(), *self.cleared) if case.is_open]
+
+    def parts(self) -> dict[str, bytes]:
+        """To be kept: by the name of each part."""
+        names = {each.name: getattr(self.registry, each.name).texts() for each in fields(Registry)}
+        rest = {
+            "names": names,
+            "cases": [asdict(case) for case in self.cases.values()],
+            "cleared": [asdict(case) for case in self.cleared],
+            "facts": self.facts,
+            "judged_to_us": self.judged_to_us,
+        }
+        found = {"rest": json.dumps(rest).encode()}
+        return found | {f"history {name}": _bytes(history.table()) for name, history in self.histories.items()}
+
+    @classmethod
+    def of(cls, parts: Mapping[str, bytes]) -> "Memory":
+        """As it was kept."""
+        rest = json.loads(parts["rest"])
+        cases = [Case(**case) for case in rest["cases"]]
+        return cls(
+            registry=Registry(**{name: Names(texts) for name, texts in rest["names"].items()}),
+            histories={
+                name.removeprefix("history "): History.of(_table(data))
+                for name, data in parts.items()
+                if name.startswith("history ")
+            },
+            cases={case.key: case for case in cases},
+            cleared=[Case(**case) for case in rest["cleared"]],
+            facts=rest["facts"],
+            judged_to_us=rest["judged_to_us"],
+        )
+
+
+def _bytes(table: Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def _table(data: bytes) -> Table:
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()
