@@ -34,6 +34,7 @@ from fleet.cli_options import (
     sentences,
 )
 from fleet.cli_tables import maintain, run, show
+from fleet.cli_verdicts import rules, verdicts
 from fleet.cli_watch import watch
 from fleet.metric_names import advice
 from fleet.report.form import Format
@@ -53,6 +54,8 @@ app = typer.Typer(
 app.command(cls=Command)(run)
 app.command(cls=Command)(show)
 app.command(cls=Command)(maintain)
+app.command(cls=Command)(verdicts)
+app.command(cls=Command)(rules)
 app.command(cls=Command)(watch)
 
 

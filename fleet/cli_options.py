@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fleet.session import SessionSettings
 
 DEFAULT_SOURCE = "./fleetgauge-data/landing"
+DEFAULT_TABLES = "./fleetgauge-data/fleet"
 DEFAULT_LIMIT = 50
 
 Source = Annotated[
@@ -99,14 +100,6 @@ SparkLog = Annotated[
 Metric = Annotated[str, typer.Option("--metric", "-m", help="Only metrics whose names begin with this.")]
 Tables = Annotated[
     str, typer.Option("--tables", "-t", help="Root of the standing tables: a directory, or any URI that Hadoop knows.")
-]
-DeltaJars = Annotated[
-    str | None,
-    typer.Option(
-        "--jars",
-        help="Jars of Delta Lake, or directories of them, comma-separated; without it they are fetched from Maven "
-        "Central once.",
-    ),
 ]
 SparkConf = Annotated[
     list[str] | None,
@@ -203,7 +196,7 @@ def bounds(options: Mapping[str, Any]) -> "Bounds":
 
 
 def session_settings(options: Mapping[str, Any]) -> "SessionSettings":
-    """What --master, --conf, --py-files, --archives and --spark-log-level say, for `fleet.tables.session`."""
+    """What --master, --conf, --py-files, --archives and --spark-log-level say, for `fleet.session.start_session`."""
     from fleet.session import SessionSettings
 
     conf = parse_conf(options["conf"] or ())

@@ -13,7 +13,7 @@ from verdicts.catalogue import VERDICTS
 from verdicts.declare import Finding, Test, Verdict, amount
 from verdicts.memory import Case, Memory
 from verdicts.rules import Figures, Rules
-from verdicts.window import Window, windows
+from verdicts.window import DIALECTS, Window, windows
 
 MOST_INSTANCES: Final = 100
 """That a row names."""
@@ -47,7 +47,18 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules) -> None:
         for case in list(memory.cases.values()):
             if window.end_us - case.judged_us > _UNJUDGED_S * 1_000_000:
                 _clear(case, case.good_us or case.judged_us, memory)
+        _note_sent(window, memory)
         memory.judged_to_us = window.end_us
+
+
+def _note_sent(window: Window, memory: Memory) -> None:
+    """Notes what each library sends, for coverage."""
+    for number, dialect in enumerate(DIALECTS):
+        rows, links = window.dialect == number, window.dialect[window.links.row] == number
+        for column in {column for verdict in VERDICTS for column in verdict.needs.get(dialect, ())}:
+            values = window.rows.number(column)[rows]
+            if not np.isnan(values).all() or (column == "request_latency_avg_ms" and links.any()):
+                memory.sent[f"{dialect} {column}"] = window.end_us
 
 
 def _clear(case: Case, at_us: int, memory: Memory) -> None:

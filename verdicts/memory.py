@@ -133,6 +133,7 @@ class Memory:
         cases: those that are not cleared, by their keys.
         cleared: those that are.
         facts: small things that verdicts remember, by the verdict's id; what JSON has.
+        sent: for `<library> <column>` the end of the last window that it was sent in.
         judged_to_us: end of the last window.
         clients: CLIENTS as the run that judges knows them; not kept.
     """
@@ -142,6 +143,7 @@ class Memory:
     cases: dict[tuple[str, int], Case] = field(default_factory=dict)
     cleared: list[Case] = field(default_factory=list)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
     judged_to_us: int = 0
     clients: Table = None
 
@@ -161,6 +163,7 @@ class Memory:
             "cases": [asdict(case) for case in self.cases.values()],
             "cleared": [asdict(case) for case in self.cleared],
             "facts": self.facts,
+            "sent": self.sent,
             "judged_to_us": self.judged_to_us,
         }
         found = {"rest": json.dumps(rest).encode()}
@@ -181,6 +184,7 @@ class Memory:
             cases={case.key: case for case in cases},
             cleared=[Case(**case) for case in rest["cleared"]],
             facts=rest["facts"],
+            sent=rest["sent"],
             judged_to_us=rest["judged_to_us"],
         )
 

@@ -105,6 +105,20 @@ def parse_rules(text: str, name: str = "rules") -> Rules:
     return Rules(values)
 
 
+def as_toml(rules: Rules) -> str:
+    """A rule file that says all of them."""
+    lines = []
+    for verdict, figures in rules.values.items():
+        lines += [f"[{verdict}]", *(f"{key} = {_toml(value)}" for key, value in figures.items()), ""]
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items()) + "}"
+    return json.dumps(value)
+
+
 def _checked(where: str, value: Any, default: Any) -> Any:
     if isinstance(default, bool):
         if not isinstance(value, bool):

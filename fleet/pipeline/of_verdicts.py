@@ -14,9 +14,9 @@ from fleet.measures.merge import merge
 from fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
 from fleet.measures.values import Wide, conformed
 from fleet.pipeline.spans import Span, within
-from fleet.pipeline.standing import Standing
 from fleet.schemas import CLIENTS
 from fleet.tables import catalog
+from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
 from verdicts.judge import judge
 from verdicts.memory import Memory
@@ -54,8 +54,8 @@ def replace_verdicts(store: Store, spans: list[Span], rules: Rules, window_s: in
         rules: the figures of the verdicts.
         window_s: length of the windows [s]; those of another length are not judged.
     """
-    rows = Standing.of(store, catalog.WINDOWS)
-    clients = Standing.of(store, catalog.CLIENTS).table(columns=_CLIENT_COLUMNS)
+    rows, files = store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS)
+    clients = store.snapshot(catalog.CLIENTS).table(_CLIENT_COLUMNS)
     signature = f"{rules.digest} {window_s}"
     kept = [
         each
@@ -64,7 +64,7 @@ def replace_verdicts(store: Store, spans: list[Span], rules: Rules, window_s: in
     ]
     before = max(kept, key=lambda each: each["judged_to"], default=None)
     memory = Memory() if before is None else Memory.of(dict(before["memory"]))
-    for begin, end in _hours(rows, None if before is None else before["judged_to"]):
+    for begin, end in _hours(files, None if before is None else before["judged_to"]):
         judge(_judged_rows(rows, (begin, end), window_s), clients, memory, rules)
         kept = [*kept, {"judged_to": end, "signature": signature, "memory": list(memory.parts().items())}]
         kept = [each for each in kept if _stays(each["judged_to"], kept[-1]["judged_to"])]
@@ -77,10 +77,10 @@ def _stays(at: datetime, last: datetime) -> bool:
     return last - at <= _HOURS_KEPT * _HOUR or (at.hour == 0 and (last - at).days <= _DAYS_KEPT)
 
 
-def _hours(rows: Standing, begin: datetime | None) -> Iterator[Span]:
+def _hours(files: list[dict[str, Any]], begin: datetime | None) -> Iterator[Span]:
     """The hours that rows may be of, from this time on."""
-    firsts = [file["min.window_start"] for file in rows.files if file["min.window_start"] is not None]
-    lasts = [file["max.window_start"] for file in rows.files if file["max.window_start"] is not None]
+    firsts = [file["min.window_start"] for file in files if file["min.window_start"] is not None]
+    lasts = [file["max.window_start"] for file in files if file["max.window_start"] is not None]
     if not firsts:
         return
     at = begin or min(firsts).replace(minute=0, second=0, microsecond=0)
@@ -90,10 +90,10 @@ def _hours(rows: Standing, begin: datetime | None) -> Iterator[Span]:
         at += _HOUR
 
 
-def _judged_rows(rows: Standing, span: Span, window_s: int) -> Table:
+def _judged_rows(rows: Snapshot, span: Span, window_s: int) -> Table:
     """`verdicts.window.COLUMNS` of a time."""
     where = within([span], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
-    found = rows.table(where, _SOURCES)
+    found = rows.table(_SOURCES, where)
     merged = merge([conformed(ROWS, {name: one(found[name]) for name in _SOURCES}, found.num_rows)])
     given = Wide(merged)
     columns: dict[str, Any] = {name: given.rows[name] for name in COLUMNS if name not in MEASURES}

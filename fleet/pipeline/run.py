@@ -29,6 +29,7 @@ from fleet.tables.maintain import Upkeep, maintain
 from fleet.tables.paths import qualified, storage_options
 from fleet.tables.store import Store
 from fleet.topic.source import Source, TopicSource
+from verdicts.rules import Rules, default_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,7 @@ class RunRequest:
         window_s: length of the windows of gold tables [s].
         rebuild: have clients and gold tables of these days computed anew.
         redecode: a day whose pushes are read again from the landing zone, in place of what is in the tables.
+        rules: the figures of the verdicts.
     """
 
     source: Source
@@ -63,6 +65,7 @@ class RunRequest:
     window_s: int = 300
     rebuild: Days | None = None
     redecode: date | None = None
+    rules: Rules = field(default_factory=default_rules)
 
 
 def run(
@@ -97,8 +100,13 @@ def run(
 
 
 def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
-    from fleet.session import start_session
-
+    try:
+        from fleet.session import start_session
+    except ModuleNotFoundError as error:
+        raise FleetError(
+            f"{error.name} is not installed, and so much at once, a topic, another file system or --master need "
+            "PySpark: pip install 'fleetgauge[spark]'"
+        ) from error
     return start_session(settings())
 
 
@@ -199,9 +207,10 @@ class _Run:
     def _open(self, ledger: Ledger) -> "LandingSource | TopicStretch":
         source = self._request.source
         if isinstance(source, TopicSource):
+            spark = self._spark.spark  # which says what is missing, if anything is
             from fleet.pipeline.topic_source import TopicStretch
 
-            return TopicStretch(self._spark.spark, source, ledger, catalog.LEDGER.path(self._store.root))
+            return TopicStretch(spark, source, ledger, catalog.LEDGER.path(self._store.root))
         return LandingSource(lambda: self._spark.spark, source, ledger)
 
     def _bounds(self) -> Bounds:
@@ -259,7 +268,7 @@ class _Run:
         now = datetime.fromtimestamp(self._clock.milliseconds() / 1000, UTC)
         found = pending.pending(self._store, window_s=request.window_s, now=now, days=request.rebuild)
         if found.spans:
-            answers = Answers(self._store, self._engine, request.window_s, self._progress.stage)
+            answers = Answers(self._store, self._engine, request.window_s, self._progress.stage, rules=request.rules)
             answers.refresh(found.spans, found.read_up_to, found.remade)
         if found.spans or self._reports:
             pending.close(self._store, self._row(found, now))
