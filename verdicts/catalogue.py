@@ -1,10 +1,21 @@
-"""Every verdict that telemetry alone can give, in the order of what explains what."""
+"""Every verdict that telemetry alone can give; what comes earlier may explain what comes later, never the reverse."""
 
 from typing import Final
 
 from verdicts.declare import Verdict
-from verdicts.families import consumers, latency
+from verdicts.families import consumers, groups, latency, life_cycle, producers, throttling, versions
 
-VERDICTS: Final[tuple[Verdict, ...]] = (*latency.VERDICTS, *consumers.VERDICTS)
+VERDICTS: Final[tuple[Verdict, ...]] = (
+    *versions.VERDICTS,
+    *throttling.VERDICTS,
+    *life_cycle.VERDICTS,
+    *consumers.VERDICTS,
+    *latency.VERDICTS,
+    *groups.VERDICTS,
+    *producers.VERDICTS,
+)
 
 BY_ID: Final = {verdict.id: verdict for verdict in VERDICTS}
+
+NOT_JUDGED: Final = {"deploy-regression": "this release does not judge it"}
+"""Of the contract's catalogue; coverage names them."""

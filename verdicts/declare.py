@@ -78,6 +78,7 @@ class Finding:
         judged: of each unit; None is where a test has a number.
         rows: for each unit its row of clients, where units are that; None takes all rows of the subject.
         concerned: for a subject's place the rows of the clients that it concerns; None goes by `rows`.
+        named: for a subject's place the codes of instances that it is about, where these have no rows.
         certainty: the most that `confidence` can be, of each unit or of all.
         of: for each unit a number that has to stay the same from window to window: which member, for instance.
     """
@@ -88,6 +89,7 @@ class Finding:
     judged: Numbers | None = None
     rows: Numbers | None = None
     concerned: Callable[[int], Numbers] | None = None
+    named: Callable[[int], Numbers] | None = None
     certainty: Numbers | float = PHYSICAL
     of: Numbers | None = None
 

@@ -8,10 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from verdicts.arrow import Numbers, Table, pa
+from verdicts.arrow import Numbers, Table
 from verdicts.catalogue import VERDICTS
 from verdicts.declare import Finding, Test, Verdict, amount
 from verdicts.memory import Case, Memory
+from verdicts.notes import note_clients, note_window
 from verdicts.rules import Figures, Rules
 from verdicts.window import DIALECTS, Window, windows
 
@@ -33,12 +34,13 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules) -> None:
     Args:
         rows: `window.COLUMNS` of whole windows, all later than what was judged: a merged wide row per instance and
             window, and per instance, role, node and window.
-        clients: CLIENTS; `terminated`, `last_seen` and `role` are read.
+        clients: `notes.CLIENT_COLUMNS` of CLIENTS.
         memory: of the windows before, which is changed.
         rules: the figures.
     """
-    memory.clients = clients
+    note_clients(clients, memory)
     for window in windows(rows, memory.registry):
+        note_window(window, memory)
         for verdict in VERDICTS:
             figures = rules[verdict.id]
             finding = verdict.find(window, memory, figures) if figures.is_enabled else None
@@ -131,20 +133,22 @@ class _Round:
         case.certainty = float(np.broadcast_to(finding.certainty, finding.unit_of.shape)[unit])
         observed, bound = float(test.observed[unit]), float(np.broadcast_to(test.bound, test.observed.shape)[unit])
         expected = bound if test.expected is None else float(test.expected[unit])
-        case.why = test.says.format(
-            subject=case.subject,
-            observed=amount(observed, test.unit),
-            bound=amount(bound, test.unit),
-            expected=amount(expected, test.unit),
-            **{name: value[unit] for name, value in test.more.items()},
-        )
         if finding.concerned is not None:
             rows = finding.concerned(place)
         elif finding.rows is not None:
             rows = finding.rows[units]
         else:
             rows = np.flatnonzero(finding.subjects.of_row == place)
-        self._name(case, rows)
+        named = None if finding.named is None else finding.named(place)
+        self._name(case, rows, np.unique(window.instance[rows]) if named is None else named)
+        case.why = test.says.format(
+            subject=case.subject,
+            client=case.client_id,
+            observed=amount(observed, test.unit),
+            bound=amount(bound, test.unit),
+            expected=amount(expected, test.unit),
+            **{name: value[unit] for name, value in test.more.items()},
+        )
         case.evidence.append(
             {
                 "metric": test.metric,
@@ -159,24 +163,23 @@ class _Round:
         if len(case.evidence) > _MOST_EVIDENCE:  # the first ones and the latest
             del case.evidence[_MOST_EVIDENCE // 2]
 
-    def _name(self, case: Case, rows: Numbers) -> None:
+    def _name(self, case: Case, rows: Numbers, instances: Numbers) -> None:
         """The instances that it concerns, their clients and groups."""
         window, registry = self._window, self._memory.registry
-        instances = np.unique(window.instance[rows])
         case.instance_count = max(case.instance_count, len(instances))
         case.instances = [registry.instances.parts(code)[2] for code in instances[:MOST_INSTANCES].tolist()]
-        some = pa.array(rows[:1])
         if case.principal is None and case.subject_kind not in ("node", "version"):
-            case.principal = next(iter(window.rows.column("principal").take(some).to_pylist()), None)
-        clients = {registry.clients.parts(code)[1] for code in np.unique(window.client[rows]).tolist()}
+            case.principal = next(iter(registry.instances.parts(code)[1] for code in instances[:1].tolist()), None)
+        ids = np.unique(self._memory.instances["client"][instances])
+        clients = {registry.clients.parts(code)[1] for code in ids.tolist()}
         groups = np.unique(window.group[rows])
         named = {registry.groups.parts(code)[1] for code in groups[groups >= 0].tolist()}
         case.about["client"] = sorted(clients.union(case.about.get("client", ())))
         case.about["group"] = sorted(named.union(case.about.get("group", ())))
+        if case.client_id is None and case.subject_kind == "instance":
+            case.client_id = next(iter(clients), None)
         if case.group_id is None and len(case.about["group"]) == 1:
             case.group_id = case.about["group"][0]
-        if case.client_id is None and case.subject_kind == "instance" and len(clients) == 1:
-            case.client_id = next(iter(clients))
 
     def _lower(self, case: Case) -> None:
         window, for_s = self._window, self._figures["for_s"]

@@ -50,13 +50,23 @@ class History:
         weight = np.maximum(np.where(is_usual, 1 / (self._windows[old] + 1), 0.0), min(window_s / _SETTLES_S, 1.0))
         self._mean[old] += weight * np.where(is_usual, step, np.clip(step, -_MOST, _MOST))
         self._windows[old] += 1
-        if not is_known.all():
-            every = np.concatenate([self._keys, keys[~is_known]])
-            order = np.argsort(every, kind="stable")
-            ones = np.ones(np.count_nonzero(~is_known), np.int64)
-            self._keys = every[order]
-            self._mean = np.concatenate([self._mean, values[~is_known]])[order]
-            self._windows = np.concatenate([self._windows, ones])[order]
+        self._add(keys[~is_known], values[~is_known])
+
+    def put(self, keys: Numbers, values: Numbers) -> None:
+        """Replaces the values of distinct keys; NaN is none."""
+        keys, values = keys[~np.isnan(values)], values[~np.isnan(values)]
+        at, is_known = self._find(keys)
+        self._mean[at[is_known]] = values[is_known]
+        self._add(keys[~is_known], values[~is_known])
+
+    def _add(self, keys: Numbers, values: Numbers) -> None:
+        if not len(keys):
+            return
+        every = np.concatenate([self._keys, keys])
+        order = np.argsort(every, kind="stable")
+        self._keys = every[order]
+        self._mean = np.concatenate([self._mean, values])[order]
+        self._windows = np.concatenate([self._windows, np.ones(len(keys), np.int64)])[order]
 
     def _find(self, keys: Numbers) -> tuple[Numbers, Numbers]:
         if not len(self._keys):
@@ -72,6 +82,42 @@ class History:
     def of(cls, table: Table) -> "History":
         """As it was kept."""
         return cls(*(table[name].to_numpy().copy() for name in ("key", "mean", "windows")))
+
+
+INSTANCE_FIELDS: Final = (
+    "first_us", "last_us", "terminated_us", "latest_us", "client", "dialect", "says_when_it_ends", "interval_s",
+)  # fmt: skip
+
+
+class Instances:
+    """What is known of each client instance, by its number in the registry: 0, or -1 of a code, is nothing.
+
+    Attributes:
+        first_us, last_us: receipt of its first push and its last one so far [us].
+        terminated_us: receipt of its terminating push.
+        latest_us: receipt of its latest push of all, as CLIENTS knows it.
+        client, dialect: its client id's number and its library.
+        says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
+        interval_s: of its pushes [s].
+    """
+
+    def __init__(self, table: Table | None = None) -> None:
+        self.arrays: dict[str, Numbers] = {name: np.zeros(0, np.int64) for name in INSTANCE_FIELDS}
+        if table is not None:
+            self.arrays = {name: table[name].to_numpy().copy() for name in INSTANCE_FIELDS}
+
+    def __getitem__(self, name: str) -> Numbers:
+        return self.arrays[name]
+
+    def grow(self, count: int) -> None:
+        """Makes room for all codes below `count`."""
+        more = count - len(self.arrays["first_us"])
+        if more > 0:
+            self.arrays = {name: np.append(each, np.zeros(more, np.int64)) for name, each in self.arrays.items()}
+
+    def table(self) -> Table:
+        """To be kept."""
+        return pa.table(self.arrays)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,22 +176,22 @@ class Memory:
     Attributes:
         registry: names of subjects.
         histories: by name.
+        instances: when each was seen.
         cases: those that are not cleared, by their keys.
         cleared: those that are.
         facts: small things that verdicts remember, by the verdict's id; what JSON has.
         sent: for `<library> <column>` the end of the last window that it was sent in.
         judged_to_us: end of the last window.
-        clients: CLIENTS as the run that judges knows them; not kept.
     """
 
     registry: Registry = field(default_factory=Registry)
     histories: dict[str, History] = field(default_factory=dict)
+    instances: Instances = field(default_factory=Instances)
     cases: dict[tuple[str, int], Case] = field(default_factory=dict)
     cleared: list[Case] = field(default_factory=list)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
     judged_to_us: int = 0
-    clients: Table = None
 
     def history(self, name: str) -> History:
         """One of them, which is made if need be."""
@@ -166,7 +212,7 @@ class Memory:
             "sent": self.sent,
             "judged_to_us": self.judged_to_us,
         }
-        found = {"rest": json.dumps(rest).encode()}
+        found = {"rest": json.dumps(rest).encode(), "instances": _bytes(self.instances.table())}
         return found | {f"history {name}": _bytes(history.table()) for name, history in self.histories.items()}
 
     @classmethod
@@ -181,6 +227,7 @@ class Memory:
                 for name, data in parts.items()
                 if name.startswith("history ")
             },
+            instances=Instances(_table(parts["instances"])),
             cases={case.key: case for case in cases},
             cleared=[Case(**case) for case in rest["cleared"]],
             facts=rest["facts"],

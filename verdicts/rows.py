@@ -104,8 +104,10 @@ def _explains(cause: Case, case: Case) -> bool:
     if cause.subject_kind == "node" and case.node_id is not None:
         concerns = cause.node_id == case.node_id
     else:
-        named = case.group_id if case.subject_kind == "group" else case.client_id
-        concerns = named in cause.about["group" if case.subject_kind == "group" else "client"]
+        of_group = case.subject_kind == "group"
+        concerns = (case.group_id if of_group else case.client_id) in cause.about.get(
+            "group" if of_group else "client", ()
+        )
     ends = [each.cleared_us or each.last_bad_us for each in (cause, case)]
     return concerns and cause.first_bad_us < ends[1] + _SLACK_US and case.first_bad_us < ends[0] + _SLACK_US
 

@@ -63,6 +63,9 @@ class Names:
             self._parts.append(text.split(_SEPARATOR))
         return code
 
+    def __len__(self) -> int:
+        return len(self._parts)
+
     def parts(self, code: int) -> list[str]:
         """The texts of a number."""
         return self._parts[code]
@@ -159,7 +162,7 @@ class Subjects:
         """Of each subject; NaN where none of its rows has a value."""
         has = (self.of_row >= 0) & ~np.isnan(values)
         count = np.bincount(self.of_row[has], minlength=len(self))
-        found: Numbers = np.bincount(self.of_row[has], values[has], minlength=len(self))
+        found: Numbers = np.bincount(self.of_row[has], values[has], minlength=len(self)).astype(np.float64)
         found[count == 0] = np.nan
         return found
 

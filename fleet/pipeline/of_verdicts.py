@@ -14,12 +14,12 @@ from fleet.measures.merge import merge
 from fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
 from fleet.measures.values import Wide, conformed
 from fleet.pipeline.spans import Span, within
-from fleet.schemas import CLIENTS
 from fleet.tables import catalog
 from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
 from verdicts.judge import judge
 from verdicts.memory import Memory
+from verdicts.notes import CLIENT_COLUMNS
 from verdicts.rows import ranked
 from verdicts.rules import Rules
 from verdicts.window import COLUMNS, MEASURES
@@ -27,11 +27,6 @@ from verdicts.window import COLUMNS, MEASURES
 _HOUR: Final = timedelta(hours=1)
 _HOURS_KEPT: Final = 2
 _DAYS_KEPT: Final = 7
-_CLIENT_COLUMNS: Final = tuple(
-    name
-    for name in CLIENTS.names
-    if name in ("cluster_id", "principal", "client_instance_id", "role", "group_id", "last_seen", "terminated")
-)
 
 
 def _sources() -> tuple[str, ...]:
@@ -55,7 +50,7 @@ def replace_verdicts(store: Store, spans: list[Span], rules: Rules, window_s: in
         window_s: length of the windows [s]; those of another length are not judged.
     """
     rows, files = store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS)
-    clients = store.snapshot(catalog.CLIENTS).table(_CLIENT_COLUMNS)
+    clients = store.snapshot(catalog.CLIENTS).table(CLIENT_COLUMNS)
     signature = f"{rules.digest} {window_s}"
     kept = [
         each

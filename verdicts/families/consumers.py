@@ -47,6 +47,24 @@ def _max_poll_interval_ms(window: Window, memory: Memory, figures: Figures) -> N
     return found
 
 
+def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rate, size = window.rows.number("fetch_rate_per_s"), window.rows.number("fetch_size_avg_bytes")
+    return of_clients(
+        window,
+        [
+            Test(
+                metric="fetch_size_avg_bytes",
+                unit="bytes",
+                observed=np.where(rate >= figures["fetches_per_s"], size, np.where(np.isnan(rate), np.nan, np.inf)),
+                bound=figures["bytes"],
+                is_upper=False,
+                says="{subject} fetches {rate:,.0f} times a second and gets {observed} each",
+                more={"rate": rate},
+            )
+        ],
+    )
+
+
 VERDICTS: Final = (
     Verdict(
         id="slow-processing",
@@ -60,5 +78,14 @@ VERDICTS: Final = (
         },
         roles=("consumer", "share-consumer"),
         explains=("rebalance-storm", "lagging", "stalled", "uneven-group"),
+    ),
+    Verdict(
+        id="tiny-fetches",
+        kind="client",
+        side="client",
+        find=_tiny_fetches,
+        action="Raise fetch.min.bytes of {subject}, with a fetch.max.wait.ms that it can wait.",
+        needs={"java": ("fetch_size_avg_bytes",)},
+        roles=("consumer",),
     ),
 )

@@ -31,7 +31,7 @@ _TYPES: dict[str, Any] = {
 SCHEMA = pa.schema([(name, _TYPES.get(name, pa.float64())) for name in COLUMNS])
 CLIENTS = pa.schema(
     [
-        *((name, pa.string()) for name in ("cluster_id", "principal", "client_instance_id", "client_id", "role")),
+        *((name, pa.string()) for name in ("cluster_id", "principal", "client_instance_id", "dialect", "role")),
         ("group_id", pa.string()),
         ("first_seen", _TIME),
         ("last_seen", _TIME),
