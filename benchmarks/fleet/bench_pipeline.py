@@ -14,7 +14,8 @@ Landing zones come from `generate_landing`, into DIR, which may be removed after
   a hundredth of other clients into the last ones; bytes on disk a point.
 - `little`: `fleet run` over the points, then with nothing new, then with two late pushes of four points: seconds on the
   clock, of CPU of all its processes, jobs' stages and executions of SQL (from Spark's event log).
-- `masters`: the same zone as a run chooses by itself, by `local[1]`, `local[2]`, and a standalone cluster of two workers of one core each.
+- `masters`: the same zone as a run chooses by itself, by `local[1]`, `local[2]`, and a cluster of two workers
+  of one core each.
 - `memory`: the same number of pushes from 1,000 instances, and from one instance each, on that cluster, where the
   driver is alone in its JVM: the most that its heap held after a collection [MiB].
 
