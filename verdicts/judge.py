@@ -167,9 +167,10 @@ class _Round:
         """The instances that it concerns, their clients and groups."""
         window, registry = self._window, self._memory.registry
         case.instance_count = max(case.instance_count, len(instances))
-        case.instances = [registry.instances.parts(code)[2] for code in instances[:MOST_INSTANCES].tolist()]
+        parts = [registry.instances.parts(code) for code in instances.tolist()]
+        case.instances = sorted(part[2] for part in parts)[:MOST_INSTANCES]
         if case.principal is None and case.subject_kind not in ("node", "version"):
-            case.principal = next(iter(registry.instances.parts(code)[1] for code in instances[:1].tolist()), None)
+            case.principal = min((part[1] for part in parts), default=None)
         ids = np.unique(self._memory.instances["client"][instances])
         clients = {registry.clients.parts(code)[1] for code in ids.tolist()}
         groups = np.unique(window.group[rows])

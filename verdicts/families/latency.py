@@ -246,7 +246,7 @@ VERDICTS: Final = (
         find=_slow_node,
         action="Look at broker {subject}: disk, CPU, network and request queue; move leaders away while it is slow.",
         needs=_EVERY,
-        explains=("slow-client", "slow-path", "buffer-full", "record-errors", "lagging", "connection-churn"),
+        explains=("slow-client", "slow-path", "buffer-full", "record-errors", "lagging"),
     ),
     Verdict(
         id="slow-client",

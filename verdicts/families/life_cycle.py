@@ -12,6 +12,7 @@ from verdicts.window import FRANZ_GO, Subjects, Window
 
 _US: Final = 1_000_000
 _MINUTE_S: Final = 60
+_SHORT_US: Final = 600 * _US
 _LONGEST_INTERVALS: Final = 1.75
 """Between two pushes of which none is missing."""
 
@@ -49,7 +50,6 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
         lives = short[known["client"][short] == client]
         gap_us = figures["gap_s"] * _US + 2 * interval_us[lives].max()  # when a push is seen of either
         lengths[client] = _chain(first[lives], last[lives], gap_us, window.end_us - gap_us - window.length_s * _US)
-    memory.facts["crash-loop"] = {"clients": [client for client, length in lengths.items() if length]}
     codes = np.union1d(window.clients.codes, clients)
     observed = np.array([lengths.get(code, 0) for code in codes.tolist()], np.float64)
     instances = {code: short[known["client"][short] == code] for code in clients[counts >= figures["lives"]].tolist()}
@@ -94,7 +94,7 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     quiet_s = (window.end_us - last) / _US
     judged = (known["last_us"] > 0) & (known["says_when_it_ends"] > 0) & ~is_alive
     judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory)
-    judged &= ~np.isin(known["client"], memory.facts.get("crash-loop", {}).get("clients", ()))
+    judged &= ~_is_replaced(memory)
     expected = np.count_nonzero(judged & (quiet_s < figures["kept_s"] / 24))
     judged &= len(window) >= figures["others_share"] * expected  # else it is the receiver that is silent
     return of_subjects(
@@ -113,6 +113,15 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
         judged=judged,
         named=lambda place: np.array([place]),
     )
+
+
+def _is_replaced(memory: Memory) -> Numbers:
+    """True for instances that lived shortly before another of their client id came: it crashed, and may do so again."""
+    known = memory.instances
+    newest = np.zeros(len(memory.registry.clients), np.int64)
+    np.maximum.at(newest, known["client"], known["first_us"])
+    found: Numbers = (known["last_us"] - known["first_us"] < _SHORT_US) & (newest[known["client"]] > known["last_us"])
+    return found
 
 
 def _clock_skew(window: Window, memory: Memory, figures: Figures) -> Finding:

@@ -63,7 +63,7 @@ def test_a_group_with_nothing_to_read_is_not_stalled() -> None:
 
 
 def test_a_member_without_a_partition_for_long_is_idle() -> None:
-    judged = Judged().windows(9, lambda _: [member(1), member(2, assigned_partitions=0.0, records_consumed=0.0)])
+    judged = Judged().windows(11, lambda _: [member(1), member(2, assigned_partitions=0.0, records_consumed=0.0)])
     assert judged.windows(1, quiet).found == [("idle-consumer", "bill", "open")]
     assert judged.rows[0]["instances"] == ["bill-2"]
     assert Judged().windows(5, lambda _: [member(2, assigned_partitions=0.0)]).found == []
