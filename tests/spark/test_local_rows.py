@@ -20,12 +20,11 @@ def test_every_kind_of_value_comes_back_as_it_was_and_the_rest_is_null(spark: Sp
         "points": 2**40,
         "rejects": {"malformed": 3},
         "dates": [date(2026, 3, 1)],
-        "spans": [(NOON, NOON)],
+        "windows": [NOON],
     }
     [row] = local_rows(spark, [given], BATCHES_SCHEMA).collect()
     found = row.asDict(recursive=True)
-    span = {"first": NOON.replace(tzinfo=None), "last": NOON.replace(tzinfo=None)}
-    assert found["spans"] == [span]
+    assert found["windows"] == [NOON.replace(tzinfo=None)]
     assert {name: found[name] for name in ("app_id", "points", "rejects", "dates")} == {
         name: given[name] for name in ("app_id", "points", "rejects", "dates")
     }

@@ -142,7 +142,7 @@ def test_what_cannot_be_read_is_one_sentence(spark: SparkSession, tmp_path: Path
         read_points(spark, LANDING, tables=str(tmp_path))
     with pytest.raises(FleetError, match="there is no table lags by window: give one of latency,"):
         read_windows(spark, "lags", tables=str(tmp_path))
-    with pytest.raises(FleetError, match=f"cannot read the table points in {tmp_path}: .*") as caught:
+    with pytest.raises(FleetError, match=f"there is no table points in {tmp_path}: .*") as caught:
         read_points(spark, tables=str(tmp_path))
     assert "\n" not in str(caught.value)
 
