@@ -33,6 +33,7 @@ from fleet.cli_options import (
     selection,
     sentences,
 )
+from fleet.cli_simulate import simulate
 from fleet.cli_tables import maintain, run, show
 from fleet.cli_watch import watch
 from fleet.metric_names import advice
@@ -54,6 +55,7 @@ app.command(cls=Command)(run)
 app.command(cls=Command)(show)
 app.command(cls=Command)(maintain)
 app.command(cls=Command)(watch)
+app.command(cls=Command)(simulate)
 
 
 @app.command(cls=Command)
