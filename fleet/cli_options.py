@@ -100,14 +100,6 @@ Metric = Annotated[str, typer.Option("--metric", "-m", help="Only metrics whose 
 Tables = Annotated[
     str, typer.Option("--tables", "-t", help="Root of the standing tables: a directory, or any URI that Hadoop knows.")
 ]
-DeltaJars = Annotated[
-    str | None,
-    typer.Option(
-        "--jars",
-        help="Jars of Delta Lake, or directories of them, comma-separated; without it they are fetched from Maven "
-        "Central once.",
-    ),
-]
 SparkConf = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark, as spark-submit takes it; may be repeated."),
@@ -203,7 +195,7 @@ def bounds(options: Mapping[str, Any]) -> "Bounds":
 
 
 def session_settings(options: Mapping[str, Any]) -> "SessionSettings":
-    """What --master, --conf, --py-files, --archives and --spark-log-level say, for `fleet.tables.session`."""
+    """What --master, --conf, --py-files, --archives and --spark-log-level say, for `fleet.session.start_session`."""
     from fleet.session import SessionSettings
 
     conf = parse_conf(options["conf"] or ())

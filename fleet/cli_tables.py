@@ -1,6 +1,7 @@
 """The commands of the standing tables: `fleet run`, `fleet show`, `fleet maintain`."""
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -238,13 +239,12 @@ def _maintain(options: dict[str, Any], notes: Console) -> None:
 
 
 def _session(options: dict[str, Any], notes: Console, *, with_topic: bool = False) -> "SessionSettings":
-    from fleet.tables.session import with_libraries
+    from fleet.topic.connector import connector_jars
 
-    return with_libraries(
-        session_settings(options),
-        kafka_jars=listed(options["kafka_jars"]) if with_topic else None,
-        note=sentences(notes),
-    )
+    settings = session_settings(options)
+    if not with_topic:
+        return settings
+    return replace(settings, jars=connector_jars(listed(options["kafka_jars"]), note=sentences(notes)))
 
 
 def _window_s(text: str) -> int:

@@ -12,7 +12,6 @@ from base.clock import SystemTime
 from fleet.cli_options import (
     DEFAULT_SOURCE,
     Archives,
-    DeltaJars,
     KafkaConfig,
     KafkaJars,
     KafkaOptions,
@@ -99,7 +98,6 @@ def watch(
     kafka_option: KafkaOptions = None,
     kafka_config: KafkaConfig = None,
     kafka_jars: KafkaJars = None,
-    jars: DeltaJars = None,
     max_files: MaxFiles = None,
     max_records: MaxRecords = None,
     form: SummaryForm = SummaryFormat.TABLE,
@@ -161,16 +159,13 @@ def _watch(options: dict[str, Any], notes: Console) -> None:
 
 
 def _session(options: dict[str, Any], notes: Console, *, with_topic: bool) -> "SessionSettings":
-    from fleet.tables.session import with_libraries
+    from fleet.topic.connector import connector_jars
 
     # A batch of a watch is small: each task more is a Python worker and a state store more.
     settings = replace(session_settings(options), app_name="fleetgauge-watch", local_shuffle_partitions=2)
-    return with_libraries(
-        settings,
-        delta_jars=listed(options["jars"]) if options["alerts"] is not None else None,
-        kafka_jars=listed(options["kafka_jars"]) if with_topic else None,
-        note=sentences(notes),
-    )
+    if not with_topic:
+        return settings
+    return replace(settings, jars=connector_jars(listed(options["kafka_jars"]), note=sentences(notes)))
 
 
 def _topic(options: dict[str, Any]) -> TopicSource | None:

@@ -71,7 +71,7 @@ class InProcess:
         for path in batch.files:
             if path not in bad:
                 try:
-                    read += landing.read(Path(path), Selection())
+                    read += list(landing.read(Path(path), Selection()))  # all of it or nothing
                 except LandingError as error:
                     set_aside(bad, path, error)
         rows = pa.Table.from_batches(read, schema=BRONZE).combine_chunks()
@@ -125,6 +125,7 @@ class OnSpark:
 
     def make(self, batch: "Batch", bad: dict[str, str], task: Task[Made]) -> list[Made]:
         """What a task makes of each client's pushes, which one shuffle brings together."""
+        spark = self.spark  # which says what is missing, if anything is
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -132,7 +133,7 @@ class OnSpark:
 
         while True:
             try:
-                rows = in_order(_bronze(self.spark, batch, bad)).mapInArrow(_Pickled(task), "made binary").collect()
+                rows = in_order(_bronze(spark, batch, bad)).mapInArrow(_Pickled(task), "made binary").collect()
                 return [pickle.loads(row.made) for row in rows]  # noqa: S301  # of our own executors
             except (PySparkException, Py4JError) as error:
                 path = unreadable_file(error)

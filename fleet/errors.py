@@ -37,10 +37,6 @@ class SchemaError(FleetError):
     """A frame lacks columns, or has them in another type than its schema says."""
 
 
-class PayloadError(FleetError):
-    """A payload is no well-formed OTLP `MetricsData`; the text is the reason under which it is set aside."""
-
-
 def no_landing_zone(source: str) -> str:
     """What a path that is not there is answered with, by whatever looks for a landing zone."""
     return (

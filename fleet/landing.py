@@ -164,7 +164,7 @@ def _may_have(file: Any, group: int, selection: Selection) -> bool:
     found = file.metadata.row_group(group)
     columns = (found.column(number) for number in range(found.num_columns))  # of leaves, not of top-level fields
     statistics = next((column.statistics for column in columns if column.path_in_schema == "received_at"), None)
-    if statistics is None or not statistics.has_min_max or statistics.max.tzinfo is None:
+    if statistics is None or not statistics.has_min_max or getattr(statistics.max, "tzinfo", None) is None:
         return True
     is_late = selection.since is not None and statistics.max < selection.since
     is_early = selection.until is not None and statistics.min >= selection.until

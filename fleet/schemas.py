@@ -271,7 +271,7 @@ CLIENTS: Final = _joined(
 """One row a client instance, with what its latest push said.
 
 The labels are of the latest push that has any, `sender_push_id`; `role` is told by all its pushes
-(`silver.dialect.role_of_all`). `state` is `ended` after a terminating push; when nothing came for three intervals and a
+(`silver.clients.merged`). `state` is `ended` after a terminating push; when nothing came for three intervals and a
 minute at least, `gone` for a kind of client that may end without a terminating push (`dialects.says_when_it_ends`) and
 `silent` for the others; else `live`.
 """

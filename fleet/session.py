@@ -23,14 +23,6 @@ _HOW_TO_GET_JAVA: Final = (
     f"Spark 4 needs Java {OLDEST_JAVA} or 21: install one (Debian: apt-get install openjdk-{OLDEST_JAVA}-jre-headless) "
     "or set JAVA_HOME to one"
 )
-FEW_POINTS: Final = 200_000
-"""Data points up to which Spark takes longer to compile a plan than to interpret it."""
-
-_FOR_FEW: Final = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "2",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +70,9 @@ def start_session(settings: SessionSettings | None = None) -> SparkSession:
     return session
 
 
-def conf_for(points: int) -> Mapping[str, str]:
-    """For `session_conf`: what makes plans for so many data points quick; other rows go by theirs."""
-    return _FOR_FEW if points <= FEW_POINTS else {}
+def options_of(session: SparkSession) -> dict[str, str]:
+    """What it was started with, from wherever, under Spark's names."""
+    return dict(session.sparkContext.getConf().getAll())
 
 
 @contextmanager

@@ -1,18 +1,14 @@
-"""Tables of a few rows and columns, as the examples in docstrings have them: `table` and `rows` make one, `show` prints
-one.
+"""Tables of a few rows and columns, as the examples in docstrings have them: `rows` makes one, `show` prints one.
 
 What an example does not give is that of one ordinary client; what is left then is null.
 """
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fleet.decode.arrow import Schema, Table, pa
 from fleet.schemas import TIME
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _DAY: Final = "2026-03-01"
 _USUAL: Final[Mapping[str, Any]] = {
@@ -32,22 +28,14 @@ _USUAL: Final[Mapping[str, Any]] = {
 }
 
 
-def table(spark: "SparkSession", schema: Schema, columns: str, *rows: tuple[Any, ...]) -> "DataFrame":
-    """A frame of `schema`.
+def rows(schema: Schema, columns: str, *values: tuple[Any, ...]) -> Table:
+    """A table of `schema`.
 
     Args:
-        spark: the session.
         schema: of `fleet.schemas`.
         columns: names of those that are given, separated by blanks.
-        rows: their values; a time as `12:00:30` of one day (UTC).
+        values: a row each; a time as `12:00:30` of one day (UTC).
     """
-    from fleet.local_rows import local_rows
-
-    return local_rows(spark, _given(schema, columns, rows), schema)
-
-
-def rows(schema: Schema, columns: str, *values: tuple[Any, ...]) -> Table:
-    """The same in Arrow."""
     return pa.Table.from_pylist(_given(schema, columns, values), schema=schema)
 
 
@@ -68,28 +56,18 @@ def _filled(schema: Schema, given: Mapping[str, Any]) -> Mapping[str, Any]:
     return values
 
 
-def show(frame: "DataFrame | Table", columns: str) -> None:
+def show(given: Table, columns: str) -> None:
     """Prints some columns of all rows, which are few, in the order of these columns; null as `-`, times by the hour.
 
     Args:
-        frame: any, or a table of Arrow.
+        given: the rows.
         columns: names, separated by blanks.
     """
     names = columns.split()
-    lines = [names, *sorted([_text(value) for value in row] for row in _values(frame, names))]
+    lines = [names, *sorted([_text(value) for value in row.values()] for row in given.select(names).to_pylist())]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())  # noqa: T201
-
-
-def _values(frame: "DataFrame | Table", names: list[str]) -> Iterable[Iterable[Any]]:
-    if isinstance(frame, pa.Table):
-        return [row.values() for row in frame.select(names).to_pylist()]
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql import types as T  # noqa: N812
-
-    times = [name for name in names if isinstance(frame.schema[name].dataType, T.TimestampType)]
-    return frame.select(*names).withColumns({name: F.date_format(name, "HH:mm:ss") for name in times}).collect()
 
 
 def _text(value: Any) -> str:
@@ -102,6 +80,6 @@ def _text(value: Any) -> str:
             return f"{value:g}"
         case datetime():
             return f"{value:%H:%M:%S}"
-        case tuple() | list():
+        case list():
             return ",".join(_text(each) for each in value) or "none"
     return str(value)

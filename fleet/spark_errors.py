@@ -40,11 +40,6 @@ def is_missing_path(error: Exception) -> bool:
     return _path_of(error, _MISSING_PATH) is not None
 
 
-def class_names(error: Exception) -> list[str]:
-    """Of a Java exception, and of what caused it; none of another one."""
-    return [str(each.getClass().getName()) for each in _causes(error)]
-
-
 def _path_of(error: Exception, condition: str) -> str | None:
     """The path that Spark names with an error condition, as its `SparkThrowable` has it."""
     for each in _causes(error):

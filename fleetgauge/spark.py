@@ -4,33 +4,36 @@
 Kafka's client); `tables` is the root of the tables that `fleetgauge fleet run` makes. Both give the same columns, and
 repeated pushes once; pushes that cannot be read are left out. The executors need Fleetgauge with its extra `spark`.
 
-Everything is read when an action of Spark asks for it, but for a look at a source when the frame is made: whether it is
-there, and which push ids are in it twice.
+Everything is read when an action of Spark asks for it, but for a look when the frame is made: whether a source is there
+and which push ids are in it twice; which files a table has. A frame of a table stays that of this moment.
 """
 
 from typing import Final
 
+from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from fleet import jobs
 from fleet.bronze import select_pushes
-from fleet.errors import FleetError, TableError
+from fleet.decode.arrow import pa
+from fleet.errors import FleetError, TableError, first_line
+from fleet.local_rows import local_rows
+from fleet.pipeline.show import open_table
 from fleet.schemas import conform
 from fleet.selection import Selection
+from fleet.session import options_of
 from fleet.spark_errors import what_failed
+from fleet.spark_schema import spark_schema
 from fleet.tables import catalog
-from fleet.tables.delta import DELTA, delta_options
-from fleet.topic.connector import CONNECTOR
+from fleet.tables.paths import qualified, storage_options
+from fleet.topic import connector
 from fleet.topic.source import Source, TopicSource
 
 __all__ = ["SESSION_OPTIONS", "Selection", "TopicSource", "read_points", "read_pushes", "read_windows"]
 
-SESSION_OPTIONS: Final = {
-    "spark.jars.packages": f"{DELTA.coordinates},{CONNECTOR.coordinates}",
-    **delta_options(snapshot_partitions=8),
-}
-"""What a session needs for topics and tables, for `SparkSession.builder.config(map=...)`; a landing zone needs none."""
+SESSION_OPTIONS: Final = {"spark.jars.packages": connector.COORDINATES}
+"""What a session needs for topics, for `SparkSession.builder.config(map=...)`; landing zones and tables need none."""
 
 WINDOWED: Final = {
     name: table
@@ -100,9 +103,22 @@ def _standing(
 ) -> DataFrame:
     if source is not None:
         raise ValueError("give a source or tables=, not both")
-    try:
-        rows = conform(spark.read.format("delta").load(table.path(root)), table.schema)
-    except PySparkException as error:
-        raise FleetError(f"cannot read the table {table.name} in {root}: {what_failed(error)}") from error
+    rows = _files_of(spark, root, table)
     time = next(name for name in ("received_at", "window_start") if name in rows.columns)
     return select_pushes(rows, selection or Selection(), time)
+
+
+def _files_of(spark: SparkSession, root: str, table: catalog.Table) -> DataFrame:
+    """The rows of the files that the table's log names now; null where they are older than a column."""
+    path = table.path(qualified(root))
+    try:
+        log = open_table(table, root, storage_options(options_of(spark)))
+        files = [f"{path}/{name}" for name in pa.table(log.get_add_actions())["path"].to_pylist()]
+        if not files:
+            return local_rows(spark, [], table.schema)
+        return conform(
+            spark.read.schema(spark_schema(table.schema)).option("basePath", path).parquet(*files), table.schema
+        )
+    except (PySparkException, DeltaError) as error:
+        what = what_failed(error) if isinstance(error, PySparkException) else first_line(error)
+        raise FleetError(f"cannot read the table {table.name} in {root}: {what}") from error

@@ -23,12 +23,11 @@ from fleet.decode.stage import MAX_CHUNK_BYTES
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate
 from fleet.measures.merge import merge
 from fleet.schemas import CHECKED
-from fleet.silver.batch import InRows, MakeBatch
+from fleet.silver.batch import points_of as compared
 
 ROUNDS = 3
 PUSHES_EACH = 5
 NOON_S = 1_772_366_400
-REMEMBERED = pa.struct([("series_key", pa.int64())])
 
 
 def points_of(name: str) -> pa.Table:
@@ -50,10 +49,7 @@ def points_of(name: str) -> pa.Table:
         for push in range(len(number))
     ]
     batch = pa.RecordBatch.from_pylist(rows, schema=CHECKED)
-    nothing = pa.nulls(len(batch), pa.list_(REMEMBERED))
-    batch = batch.append_column("remembered", nothing)
-    found = [row for packed in MakeBatch(InRows())([batch]) for row in packed.column("marked").drop_null()]
-    return pa.concat_tables([pa.ipc.open_stream(each.as_buffer()).read_all() for each in found]).combine_chunks()
+    return pa.Table.from_batches(compared([batch])).combine_chunks()
 
 
 def arrow_group_by(points: pa.Table) -> None:

@@ -14,11 +14,12 @@ Landing zones come from `generate_landing`, into DIR, which may be removed after
   a hundredth of other clients into the last ones; bytes on disk a point.
 - `little`: `fleet run` over the points, then with nothing new, then with two late pushes of four points: seconds on the
   clock, of CPU of all its processes, jobs' stages and executions of SQL (from Spark's event log).
-- `masters`: the same zone by `local[1]`, `local[2]`, and a standalone cluster of two workers of one core each.
+- `masters`: the same zone as a run chooses by itself, by `local[1]`, `local[2]`, and a cluster of two workers
+  of one core each.
 - `memory`: the same number of pushes from 1,000 instances, and from one instance each, on that cluster, where the
   driver is alone in its JVM: the most that its heap held after a collection [MiB].
 
-Every `fleet run` is a process of its own and starts a JVM: its time says so.
+Every `fleet run` is a process of its own; one that starts a JVM says so in its time.
 """
 
 import argparse
@@ -52,15 +53,16 @@ from support.spark_cluster import ON_LOOPBACK, cluster, shipped_code
 from benchmarks.fleet.bench_decode import about
 from benchmarks.fleet.generate_landing import Size, generate
 from fleet.bronze import read_landing
-from fleet.decode.rows import POINT_ROWS
 from fleet.decode.stage import DecodePoints
+from fleet.engine import OnSpark
+from fleet.pipeline.source import Batch
 from fleet.schemas import CHECKED, DECODED
 from fleet.session import SessionSettings, start_session
-from fleet.silver import batch as silver
-from fleet.silver import pushes
+from fleet.silver.batch import MakeSilver
+from fleet.silver.check import checked
 from fleet.spark_schema import spark_schema
 from fleet.tables import catalog
-from fleet.tables.parquet_files import WriteFiles
+from fleet.tables.store import Store
 from telemetry.catalogue.dialects import text_of
 
 INSTANCES: Final = 1_000
@@ -116,9 +118,9 @@ def of_points(work: Path, count: int, **others: Any) -> Path:
     return zone_of(work, Size(instances=INSTANCES, hours=240, points=count, **others))
 
 
-def checked(spark: SparkSession, zone: Path) -> DataFrame:
+def checked_rows(spark: SparkSession, zone: Path) -> DataFrame:
     """CHECKED of a zone."""
-    return pushes.check(read_landing(spark, str(zone)))
+    return read_landing(spark, str(zone)).mapInArrow(checked, spark_schema(CHECKED))
 
 
 def nowhere(frame: DataFrame) -> None:
@@ -132,17 +134,23 @@ def decode_part(work: Path, count: int, rounds: int) -> Rows:
     spark = start_session(SessionSettings(master="local[2]", log_level="OFF"))
     udf = F.udf(lambda payload: rows_of(bytes(payload)), _UDF_TYPE)
     out = work / "out"
-    files = WriteFiles(directory=str(out / "points"), schema=POINT_ROWS, statistics_of=catalog.POINTS.indexed)
+
+    def silver(*tables: catalog.Table) -> None:
+        """What `fleet run` does with a batch, whose rows go to some tables."""
+        store = Store(f"file:{out}")
+        task = MakeSilver(write={table.name: store.files_of(table) for table in tables}, standing={})
+        files = tuple(map(str, sorted(zone.rglob("*.parquet"))))
+        OnSpark(lambda: spark).make(Batch(number=0, files=files), {}, task)
 
     def decoded() -> DataFrame:
-        return checked(spark, zone).mapInArrow(DecodePoints(None, None), spark_schema(DECODED))
+        return checked_rows(spark, zone).mapInArrow(DecodePoints(None, None), spark_schema(DECODED))
 
     ways: dict[str, tuple[Callable[[], object], Path]] = {
-        "udf": (lambda: nowhere(checked(spark, tenth).select(F.inline(udf("metrics")))), tenth),
+        "udf": (lambda: nowhere(checked_rows(spark, tenth).select(F.inline(udf("metrics")))), tenth),
         "nowhere": (lambda: nowhere(decoded()), zone),
         "parquet": (lambda: decoded().write.mode("overwrite").parquet(str(out / "spark")), zone),
-        "silver": (lambda: nowhere(silver.make(checked(spark, zone), points_to=silver.Nowhere())), zone),
-        "silver to parquet": (lambda: nowhere(silver.make(checked(spark, zone), points_to=files)), zone),
+        "silver": (silver, zone),
+        "silver to parquet": (lambda: silver(catalog.POINTS), zone),
         "one process": (lambda: one_process(zone, None), zone),
         "one process to parquet": (lambda: one_process(zone, out / "pyarrow.parquet"), zone),
     }
@@ -193,14 +201,15 @@ def with_columns_of_checked(batch: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, names=list(CHECKED.names))
 
 
-def fleet_run(zone: Path, tables: Path, master: str = "local[2]", *more: str) -> dict[str, Any]:
-    """`fleet run` in a process of its own."""
+def fleet_run(zone: Path, tables: Path, master: str | None = None, *more: str) -> dict[str, Any]:
+    """`fleet run` in a process of its own, which starts Spark only if it wants to, or with a master."""
     gc_log = tables.with_name(f"{tables.name}-gc.log")
     gc_log.unlink(missing_ok=True)
     began = time.perf_counter()
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "fleet.cli", "run", "--format", "json", "--master", master),
+            *(sys.executable, "-m", "fleet.cli", "run", "--format", "json"),
+            *(("--master", master) if master else ()),
             *("--source", str(zone), "--tables", str(tables), *more),
         ],
         env={**os.environ, "JDK_JAVA_OPTIONS": f"-Xlog:gc:file={gc_log}:uptime"},
@@ -248,7 +257,7 @@ def cost_of_run(work: Path, zone: Path, tables: Path) -> dict[str, Any]:
         f"spark.eventLog.dir={events.as_uri()}",
         "spark.eventLog.rolling.enabled=false",
     )
-    report = fleet_run(zone, tables, "local[2]", *(part for conf in log for part in ("--conf", conf)))
+    report = fleet_run(zone, tables, None, *(part for conf in log for part in ("--conf", conf)))
     while has_children():
         time.sleep(0.05)
     kinds = Counter(json.loads(line)["Event"] for path in events.iterdir() for line in path.open())
@@ -304,7 +313,8 @@ def growth_part(work: Path, count: int, _: int) -> Rows:
 def masters_part(work: Path, count: int, _: int) -> Rows:
     """The same zone by more and more cores, and by other processes."""
     zone, tables = of_points(work, count), work / "tables-masters"
-    found = [{"master": master} | fleet_run(zone, emptied(tables), master) for master in ("local[1]", "local[2]")]
+    masters = (None, "local[1]", "local[2]")
+    found = [{"master": master} | fleet_run(zone, emptied(tables), master) for master in masters]
     with cluster(emptied(work / "cluster")) as master:
         found.append({"master": "cluster"} | fleet_run(zone, emptied(tables), master, *on_cluster(work)))
     return found

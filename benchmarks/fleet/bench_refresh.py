@@ -15,13 +15,13 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import Any
 
 from benchmarks.fleet.bench_decode import about
+from fleet.decode.arrow import Table, pa, pc
 from fleet.engine import InProcess
 from fleet.measures.aggregate import aggregate
 from fleet.pipeline.answers import Answers
@@ -41,7 +41,7 @@ OF_CONSUMER = [f"{CONSUMER}.{name}" for name in ("poll.idle.ratio.avg", "coordin
 OF_PRODUCER = [f"{PRODUCER}.{name}" for name in ("produce.throttle.time.max", "request.rate", "batch.size.avg")]
 
 
-def made(count: int, starts: list[datetime]) -> tuple[pa.Table, pa.Table]:
+def made(count: int, starts: list[datetime]) -> tuple[Table, Table]:
     """PUSHES and partial wide rows of clients whose ids are numbers."""
     pushes, points = [], []
     for number in range(count):
@@ -51,7 +51,9 @@ def made(count: int, starts: list[datetime]) -> tuple[pa.Table, pa.Table]:
             at = start + timedelta(seconds=number % 300)
             role = "consumer" if group else "producer"
             pushes.append((name, f"client-{number // 20}", at, push, group, role, 12))
-            measured = [(f"org.apache.kafka.{role}.{LATENCY}", node, None, None, 3.0) for node in (1, 2)]
+            measured: list[tuple[Any, ...]] = [
+                (f"org.apache.kafka.{role}.{LATENCY}", node, None, None, 3.0) for node in (1, 2)
+            ]
             measured += [(LAG, None, "orders", 4 * number + each, 70.0) for each in range(4) if group]
             measured += [(each, None, None, None, 0.5) for each in (OF_CONSUMER if group else OF_PRODUCER)]
             points += [(name, f"client-{number // 20}", at, push, group, *each) for each in measured]
@@ -62,7 +64,7 @@ def made(count: int, starts: list[datetime]) -> tuple[pa.Table, pa.Table]:
     return given.sort_by(order), aggregate(sent, 300).sort_by(order)
 
 
-def named(given: pa.Table, ids: list[str], block: int) -> pa.Table:
+def named(given: Table, ids: list[str], block: int) -> Table:
     """The same rows with ids and groups of their own."""
     of_id = pa.array(ids).take(given["client_instance_id"].cast(pa.int64()).combine_chunks())
     of_group = pc.binary_join_element_wise(given["group_id"], str(block), "-")
@@ -71,7 +73,7 @@ def named(given: pa.Table, ids: list[str], block: int) -> pa.Table:
     return given
 
 
-def written(count: int, starts: list[datetime]) -> Iterator[tuple[pa.Table, pa.Table]]:
+def written(count: int, starts: list[datetime]) -> Iterator[tuple[Table, Table]]:
     """PUSHES and partial wide rows of some clients after the others."""
     chance = Random(7)
     ids = sorted(urlsafe_b64encode(chance.randbytes(16)).decode().rstrip("=") for _ in range(count))
@@ -120,7 +122,7 @@ def main() -> None:
         answers = Answers(store, InProcess(), 300, lambda name: stages.append((name, time.perf_counter())))
         for name, some in (("first", starts), ("again", starts), ("last", starts[-1:])):
             stages.clear()
-            results[name] = timed(lambda some=some: answers.refresh(of_windows(some, 300), starts[-1] + WINDOW))
+            results[name] = timed(partial(answers.refresh, of_windows(some, 300), starts[-1] + WINDOW))
             ends = [at for _, at in stages[1:]] + [time.perf_counter()]
             results[f"{name}_s"] = {
                 stage: round(end - begin, 2) for (stage, begin), end in zip(stages, ends, strict=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from typing import Final
 
 import numpy as np
 
@@ -10,13 +9,7 @@ from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import DecodedPayloads
 from fleet.dialects import Sender
-from fleet.schemas import CHECKED, COUNTED, DECODED, POINTS, REJECTS, SERIES
-
-CHECKED_ROWS: Final = CHECKED
-DECODED_ROWS: Final = DECODED
-COUNTED_ROWS: Final = COUNTED
-POINT_ROWS: Final = POINTS
-SERIES_ROWS: Final = SERIES
+from fleet.schemas import COUNTED, DECODED, REJECTS
 
 
 def batch_of(schema: Schema, rows: int, columns: dict[str, Array]) -> RecordBatch:
@@ -51,7 +44,7 @@ def decoded_rows(chunk: RecordBatch, row_of: Indices, part: DecodedPayloads) -> 
             return part.columns[name]
         return chunk.column(name).take(rows) if name in of_push else None
 
-    return _batch(DECODED_ROWS, len(row_of), column)
+    return _batch(DECODED, len(row_of), column)
 
 
 def counted_rows(
@@ -68,7 +61,7 @@ def counted_rows(
             return None
         return own[name].take(rows) if name in own else chunk.column(name).take(rows)
 
-    return _batch(COUNTED_ROWS, len(rows), column)
+    return _batch(COUNTED, len(rows), column)
 
 
 def reject_rows(chunk: RecordBatch, reasons: list[str | None], schema: Schema) -> Iterator[RecordBatch]:

@@ -9,8 +9,9 @@ import numpy as np
 from fleet.decode.arrow import Array, RecordBatch, pa, pc
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import CountedPayloads, count, decode
-from fleet.decode.rows import COUNTED_ROWS, DECODED_ROWS, counted_rows, decoded_rows, reject_rows
+from fleet.decode.rows import counted_rows, decoded_rows, reject_rows
 from fleet.dialects import Sender
+from fleet.schemas import COUNTED, DECODED
 from fleet.workers import forget_archives
 
 MAX_CHUNK_BYTES: Final = 4 * 1024 * 1024
@@ -46,7 +47,7 @@ class DecodePoints:
                 _add_reasons(reasons, good, part.reasons)
                 if len(part.push_of):
                     yield decoded_rows(chunk, good[part.push_of], part)
-            yield from reject_rows(chunk, reasons, DECODED_ROWS)
+            yield from reject_rows(chunk, reasons, DECODED)
             rejects += _rejects(reasons)
         if self.tally:
             self.tally.add(rejects)
@@ -106,7 +107,7 @@ class CountedPushes:
     def rows(self) -> Iterator[RecordBatch]:
         """COUNTED, once all parts are there."""
         yield self.good_rows()
-        yield from reject_rows(self.chunk, self.reasons, COUNTED_ROWS)
+        yield from reject_rows(self.chunk, self.reasons, COUNTED)
 
 
 def _taken(payloads: Array, rows: Indices) -> Array:

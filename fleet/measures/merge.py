@@ -46,14 +46,14 @@ def merge(partials: Iterable[Table]) -> Table:
             *(codes(columns[name]) for name in KEY if name != "window_start"),
         ]
     )
-    block = Block.of(rows)
-    if count == rows.num_rows:  # as where one batch had all pushes of the windows
-        found = rows
-    else:
-        groups = Groups.by(group_of, count)
-        block = block.merged(groups)
-        found = table_of(combined(columns, groups, first), block)
-    has_any = block.has_any()
+    is_alone = np.bincount(group_of, minlength=count)[group_of] == 1
+    if is_alone.all():  # as where one batch had all pushes of the windows
+        return rows
+    if is_alone.any():
+        return pa.concat_tables([rows.filter(pa.array(is_alone)), merge([rows.filter(pa.array(~is_alone))])])
+    groups = Groups.by(group_of, count)
+    merged = Block.of(rows).merged(groups)
+    found, has_any = table_of(combined(columns, groups, first), merged), merged.has_any()
     return found if has_any.all() else found.filter(pa.array(has_any))  # corrections may leave nothing
 
 

@@ -1,6 +1,6 @@
 """What merged wide rows say: one value a measure, and which measures a client's library never sends."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from typing import Final
 
@@ -185,7 +185,3 @@ def _fills(dialect: str, roles: list[str], column: str) -> bool:
     measure = BY_COLUMN["lag_max_records" if column == LAG_RECORDS else column]
     known = [metrics_by_name()[name] for name in measure.names]
     return not known or any(dialect in metric.clients and not set(roles).isdisjoint(metric.roles) for metric in known)
-
-
-Projection = Callable[[Table], Table]
-"""Merged ROWS -> a gold table."""

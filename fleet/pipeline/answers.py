@@ -17,19 +17,22 @@ from fleet.engine import Engine
 from fleet.gold.metrics import metrics
 from fleet.gold.versions import COLUMNS, versions
 from fleet.pipeline.of_clients import OfClients
-from fleet.pipeline.of_windows import OF_CLIENTS, OfGroups, OfWindows, Target
-from fleet.pipeline.spans import Span, bounded, days, meets, of_days, of_windows, part_in, whole, windows
-from fleet.pipeline.standing import Standing
+from fleet.pipeline.of_windows import OF_CLIENTS, OfGroups, OfWindows, Target, files_within
+from fleet.pipeline.spans import Span, bounded, days, of_days, of_windows, part_in, whole, windows
 from fleet.pipeline.windows import remake_windows
 from fleet.tables import catalog
+from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
 from fleet.tables.written_file import WrittenFile
 
 _PUSHES_A_CLIENT: Final = 16
 """Of a day, about: pushes are added up as they are read, and only clients stay in memory."""
 
-_MEMBERS_AT_ONCE: Final = 4 * shards.ROWS_AT_ONCE
-"""Rows of members of groups, which are narrow, that a task holds, if a window has no more."""
+_MEMBERS_A_ROW: Final = 10
+"""Rows of members of groups, which are narrow, that a task holds in place of one wide row, if a window has no more."""
+
+_CLIENTS_A_ROW: Final = 2
+"""Rows that a task reads in place of one wide row, where it needs clients' alone, and not those of links and topics."""
 
 
 class Answers:
@@ -70,8 +73,8 @@ class Answers:
         self._stage("clients")
         self._replace_clients(wanted, now)
         self._stage(catalog.VERSIONS.name)
-        clients = Standing.of(self._store, catalog.CLIENTS)
-        self._store.replace(catalog.VERSIONS, versions(clients.batches(columns=COLUMNS)))
+        clients = self._store.snapshot(catalog.CLIENTS)
+        self._store.replace(catalog.VERSIONS, versions(clients.scan(COLUMNS)))
         self._replace_metrics()
         others = self._with_other_windows(wanted)
         if again := sorted({*others, *(day for day in wanted if day in remade)}):
@@ -82,32 +85,30 @@ class Answers:
 
     def _replace_clients(self, wanted: list[date], now: datetime) -> None:
         store = self._store
-        pushes, clients, activity = (
-            Standing.of(store, table) for table in (catalog.PUSHES, catalog.CLIENTS, catalog.ACTIVITY)
-        )
         old = {
-            catalog.CLIENTS: [file["path"] for file in clients.files],
-            catalog.ACTIVITY: [file["path"] for file in activity.files if file["partition.date"] in wanted],
-            catalog.INVENTORY: [file["path"] for file in Standing.of(store, catalog.INVENTORY).files],
+            catalog.CLIENTS: store.files(catalog.CLIENTS),
+            catalog.ACTIVITY: store.files(catalog.ACTIVITY, wanted),
+            catalog.INVENTORY: store.files(catalog.INVENTORY),
         }
         task = OfClients(
-            pushes=pushes,
-            clients=clients,
-            activity=activity,
+            pushes=store.snapshot(catalog.PUSHES),
+            clients=store.snapshot(catalog.CLIENTS),
+            activity=store.snapshot(catalog.ACTIVITY),
             days=tuple(wanted),
             now=now,
             to_clients=store.files_of(catalog.CLIENTS),
             to_activity=store.files_of(catalog.ACTIVITY),
             to_inventory=store.files_of(catalog.INVENTORY),
         )
-        of_days = sum(file["num_records"] for file in pushes.files if file["partition.date"] in wanted)
-        made = self._map(task, clients.count + of_days // _PUSHES_A_CLIENT)
+        pushes = sum(file["num_records"] for file in store.files(catalog.PUSHES, wanted))
+        known = sum(file["num_records"] for file in old[catalog.CLIENTS])
+        ranges = self._divided(known + pushes // _PUSHES_A_CLIENT)
+        made = [file for files in self._engine.map(task, ranges) for file in files]
         for table, files in old.items():
-            store.change(table, add=made, remove=files)
+            store.change(table, add=made, remove=[file["path"] for file in files])
 
-    def _map(self, task: Callable[[list[shards.Part]], list[WrittenFile]], rows: int) -> list[WrittenFile]:
-        ranges = shards.divided(rows, self._engine.parts, self._rows_at_once)
-        return [file for files in self._engine.map(task, ranges) for file in files]
+    def _divided(self, rows: int) -> list[list[shards.Part]]:
+        return shards.divided(rows, self._engine.parts, self._rows_at_once)
 
     def _replace_metrics(self) -> None:
         """What clients are known to send changes with a release alone."""
@@ -121,19 +122,19 @@ class Answers:
         is_other = of_days(wanted) & (pc.field("window_s") != self._window_s)
         found: set[date] = set()
         for table in (catalog.WINDOWS, catalog.GROUPS, *(table for table, _ in OF_CLIENTS)):
-            for batch in Standing.of(self._store, table).batches(is_other, [catalog.DATE]):
+            for batch in self._store.snapshot(table).scan([catalog.DATE], is_other):
                 found.update(batch.column(catalog.DATE).unique().to_pylist())
         return sorted(found)
 
     def _replace_windowed(self, spans: list[Span]) -> None:
-        store, rows = self._store, Standing.of(self._store, catalog.WINDOWS)
+        store, rows = self._store, self._store.snapshot(catalog.WINDOWS)
         targets = tuple(Target.of(store, table, spans) for table, _ in OF_CLIENTS)
         task = OfWindows(windows=rows, spans=spans, targets=targets)
-        count = self._rows_within(rows, spans)
+        count = self._rows_within(spans)
         made: list[WrittenFile] = []
         members = 0
         self._stage("windows of clients")
-        for files, found in self._engine.map(task, shards.divided(count, self._engine.parts, self._rows_at_once)):
+        for files, found in self._engine.map(task, self._divided(count)):
             made += files
             members += found
         for target, (table, _) in zip(targets, OF_CLIENTS, strict=True):
@@ -141,23 +142,22 @@ class Answers:
         self._stage(catalog.GROUPS.name)
         self._replace_groups(rows, spans, count, members)
 
-    def _replace_groups(self, rows: Standing, spans: list[Span], count: int, members: int) -> None:
+    def _replace_groups(self, rows: Snapshot, spans: list[Span], count: int, members: int) -> None:
         target = Target.of(self._store, catalog.GROUPS, spans)
-        (ranges,) = shards.divided(count, 1, self._rows_at_once)
+        (ranges,) = shards.divided(count, 1, _CLIENTS_A_ROW * self._rows_at_once)
         task = OfGroups(windows=rows, target=target, ranges=ranges, spans=spans)
         starts = windows(spans, self._window_s)
-        parts = min(len(starts), max(self._engine.parts, -(-members // _MEMBERS_AT_ONCE)))
+        parts = min(len(starts), max(1, -(-members // (_MEMBERS_A_ROW * self._rows_at_once))))
         bounds = [len(starts) * number // parts for number in range(parts + 1)]
         some = [of_windows(starts[begin:end], self._window_s) for begin, end in pairwise(bounds)]
         made = [file for files in self._engine.map(task, [(each, each is some[0]) for each in some]) for file in files]
         self._store.change(catalog.GROUPS, add=made, remove=target.old)
 
-    def _rows_within(self, rows: Standing, spans: list[Span]) -> int:
+    def _rows_within(self, spans: list[Span]) -> int:
         """About how many rows of `windows` these spans have."""
-        wanted, window = set(days(spans)), timedelta(seconds=self._window_s)
-        found = 0.0
-        for file in rows.files:
-            first, last = file["min.window_start"], file["max.window_start"]
-            if file["partition.date"] in wanted and meets(spans, first, last):
-                found += file["num_records"] * part_in(spans, first, last + window)
-        return round(found)
+        window = timedelta(seconds=self._window_s)
+        found: list[float] = [
+            file["num_records"] * part_in(spans, file["min.window_start"], file["max.window_start"] + window)
+            for file in files_within(self._store, catalog.WINDOWS, spans)
+        ]
+        return round(sum(found))

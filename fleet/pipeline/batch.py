@@ -18,7 +18,7 @@ No batch of another source comes between two tries of one (`Ledger.check_others`
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, Final
@@ -103,7 +103,7 @@ class BatchWriter:
         made = self._engine.make(batch, bad, task)
         _refuse_newer(batch, task, made)
         report = _report(batch, made, bad)
-        self._commit(batch, report, made, [_bad_file(path, reason) for path, reason in bad.items()])
+        self._commit(batch, report, made, bad)
         return report
 
     def _has(self, table: catalog.Table, batch: Batch) -> bool:
@@ -113,14 +113,14 @@ class BatchWriter:
     def _task(self, batch: Batch) -> MakeSilver:
         store = self._store
         self._part_series()
-        standing = {table.name: store.log(table).snapshot() for table in _READ if store.has(table)}
+        standing = {table.name: store.snapshot(table) for table in _READ if store.has(table)}
         write = {table.name: store.files_of(table) for table in _WRITTEN if not self._has(table, batch)}
         return MakeSilver(write=write, standing=standing, window_s=self._window_s)
 
-    def _commit(self, batch: Batch, report: BatchReport, made: Iterable[Made], bad_files: list[dict[str, Any]]) -> None:
+    def _commit(self, batch: Batch, report: BatchReport, made: Iterable[Made], bad: Mapping[str, str]) -> None:
         store, transaction = self._store, Transaction(app_id=self._app_id, version=batch.number)
         files = [file for each in made for file in each.files]
-        files += self._written(catalog.REJECTS, bad_files, batch)
+        files += self._bad_files(batch, bad)
         for table in (catalog.REJECTS, catalog.POINTS, catalog.WINDOWS):
             self._stage(table.name)
             store.change(table, files, transaction=transaction)
@@ -138,18 +138,21 @@ class BatchWriter:
         if not corrected.num_rows:
             return
         self._stage("correcting points")
-        points = self._store.log(catalog.POINTS).snapshot()
+        points = self._store.snapshot(catalog.POINTS)
         paths = files_with(points, corrected)
         task = Correct(points, self._store.files_of(catalog.POINTS), corrected)
         written = dict(zip(paths, self._engine.map(task, paths), strict=True))
         files = [file for path in paths for file in written[path]]
         self._store.change(catalog.POINTS, files, [path for path in paths if written[path]])
 
-    def _written(self, table: catalog.Table, rows: list[dict[str, Any]], batch: Batch) -> list[WrittenFile]:
-        if not rows or self._has(table, batch):
+    def _bad_files(self, batch: Batch, bad: Mapping[str, str]) -> list[WrittenFile]:
+        """REJECTS of whole files, without those that an earlier ledger has had set aside already."""
+        if not bad or self._has(catalog.REJECTS, batch):
             return []
-        with self._store.files_of(table).open() as writer:
-            writer.write(pa.RecordBatch.from_pylist(rows, schema=table.schema))
+        known = self._set_aside(bad)
+        rows = [_bad_file(path, reason) for path, reason in bad.items() if path not in known]
+        with self._store.files_of(catalog.REJECTS).open() as writer:
+            writer.write(pa.RecordBatch.from_pylist(rows, schema=schemas.REJECTS))
             writer.finish()
             return writer.take_finished()
 
@@ -166,7 +169,7 @@ class BatchWriter:
         mixed = [path for path, first, last in self._series() if first != last]
         if not mixed:
             return
-        rows = self._store.log(catalog.SERIES).snapshot().scan(paths=mixed)
+        rows = self._store.snapshot(catalog.SERIES).scan(paths=mixed)
         table = pa.Table.from_batches(rows, schemas.SERIES)
         with self._store.files_of(catalog.SERIES).open() as writer:
             shards = pc.utf8_slice_codeunits(table["client_instance_id"], 0, 1)
@@ -178,13 +181,15 @@ class BatchWriter:
 
     def _known_bad(self, batch: Batch) -> dict[str, str]:
         """Files that this very batch has set aside before it was cut off, even if they can be read by now."""
-        if not batch.files or not self._has(catalog.REJECTS, batch):
+        return self._set_aside(batch.files) if self._has(catalog.REJECTS, batch) else {}
+
+    def _set_aside(self, files: Iterable[str]) -> dict[str, str]:
+        """Those of the files that are set aside as a whole, and why."""
+        if not self._store.has(catalog.REJECTS):
             return {}
-        of_files = pc.field("source_row").is_null()
-        rows = pa.Table.from_batches(
-            self._store.log(catalog.REJECTS).scan(["source_file", "reason"], of_files), _FILES_SET_ASIDE
-        ).to_pylist()
-        return {row["source_file"]: row["reason"] for row in rows if row["source_file"] in batch.files}
+        of_files = pc.field("source_row").is_null() & pc.field("source_file").isin(list(files))
+        found = self._store.log(catalog.REJECTS).scan(["source_file", "reason"], of_files)
+        return {row["source_file"]: row["reason"] for rows in found for row in rows.to_pylist()}
 
     def _batch_row(self, report: BatchReport) -> dict[str, Any]:
         return {
@@ -200,9 +205,6 @@ class BatchWriter:
             "windows": report.windows,
             "window_s": self._window_s,
         }
-
-
-_FILES_SET_ASIDE: Final = pa.schema([schemas.REJECTS.field(name) for name in ("source_file", "reason")])
 
 
 def _refuse_newer(batch: Batch, task: MakeSilver, made: Sequence[Made]) -> None:

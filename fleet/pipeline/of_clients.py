@@ -10,9 +10,9 @@ from fleet import shards
 from fleet.decode.arrow import Table, pa
 from fleet.gold.inventory import activity, inventory, seen_by_day
 from fleet.pipeline.spans import of_days
-from fleet.pipeline.standing import Standing
 from fleet.schemas import INSTANCE
 from fleet.silver.clients import SEEN, SEEN_OF, clients, merged, seen, with_state
+from fleet.tables.log import Snapshot
 from fleet.tables.parquet_files import WriteFiles
 from fleet.tables.written_file import WrittenFile
 
@@ -35,9 +35,9 @@ class OfClients:
         to_inventory: the same.
     """
 
-    pushes: Standing
-    clients: Standing
-    activity: Standing
+    pushes: Snapshot
+    clients: Snapshot
+    activity: Snapshot
     days: tuple[date, ...]
     now: datetime
     to_clients: WriteFiles
@@ -59,12 +59,12 @@ class OfClients:
 
     def _rows(self, part: shards.Part) -> tuple[Table, Table, Table]:
         is_own, is_today = shards.within(part), of_days(self.days)
-        pushes = self.pushes.batches(is_own & is_today, SEEN_OF)
+        pushes = self.pushes.scan(SEEN_OF, is_own & is_today)
         found = _added_up((seen(pa.Table.from_batches([batch])) for batch in pushes), ("date", *INSTANCE))
-        days = self.activity.batches(is_own & ~is_today)
+        days = self.activity.scan(where=is_own & ~is_today)
         others = _added_up((seen_by_day(pa.Table.from_batches([batch])) for batch in days), INSTANCE)
         everything = with_state(inventory(pa.concat_tables([found, others])), self.now)
-        return clients(found, self.clients.table(is_own), self.now), activity(found), everything
+        return clients(found, self.clients.table(where=is_own), self.now), activity(found), everything
 
 
 def _added_up(tables: Iterable[Table], by: tuple[str, ...]) -> Table:

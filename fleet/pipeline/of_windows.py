@@ -16,8 +16,8 @@ from fleet.gold.members import MEMBER_COLUMNS, consumers, groups, members, rebal
 from fleet.gold.throttling import throttling
 from fleet.measures.merge import merge
 from fleet.pipeline.spans import Span, days, meets, within
-from fleet.pipeline.standing import Standing
 from fleet.tables import catalog
+from fleet.tables.log import Snapshot
 from fleet.tables.parquet_files import FileWriter, WriteFiles
 from fleet.tables.store import Store
 from fleet.tables.written_file import WrittenFile
@@ -33,6 +33,12 @@ OF_CLIENTS: Final[tuple[tuple[catalog.Table, Callable[[Table], Table]], ...]] = 
 _START: Final = "window_start"
 
 
+def files_within(store: Store, table: catalog.Table, spans: list[Span]) -> list[dict[str, Any]]:
+    """The files of a table by window that may have rows of windows in these spans."""
+    found = store.files(table, days(spans))
+    return [file for file in found if meets(spans, file[f"min.{_START}"], file[f"max.{_START}"])]
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A table by window, of which the rows of some windows are replaced.
@@ -43,26 +49,20 @@ class Target:
         old: paths of the files that may have rows of these windows.
     """
 
-    rows: Standing
+    rows: Snapshot
     to: WriteFiles
     old: frozenset[str]
 
     @classmethod
     def of(cls, store: Store, table: catalog.Table, spans: list[Span]) -> "Target":
         """A table, which is made if need be."""
-        rows, wanted = Standing.of(store, table), set(days(spans))
-        old = [
-            file["path"]
-            for file in rows.files
-            if file["partition.date"] in wanted
-            and (file[f"min.{_START}"] is None or meets(spans, file[f"min.{_START}"], file[f"max.{_START}"]))
-        ]
-        return cls(rows, store.files_of(table), frozenset(old))
+        old = files_within(store, table, spans)
+        return cls(store.snapshot(table), store.files_of(table), frozenset(file["path"] for file in old))
 
     def keep(self, writer: FileWriter, spans: list[Span], where: Any) -> None:
         """Writes the old files' rows of other windows again."""
         if self.old:
-            for batch in self.rows.batches(where & ~within(spans, _START), paths=self.old):
+            for batch in self.rows.scan(where=where & ~within(spans, _START), paths=self.old):
                 writer.write(batch)
 
 
@@ -70,7 +70,7 @@ class Target:
 class OfWindows:
     """The rows of some windows, of every table of OF_CLIENTS, to files."""
 
-    windows: Standing
+    windows: Snapshot
     spans: list[Span]
     targets: tuple[Target, ...]
 
@@ -80,7 +80,7 @@ class OfWindows:
         with ExitStack() as stack:
             writers = [stack.enter_context(target.to.open()) for target in self.targets]
             for each in ranges:
-                rows = merge(self.windows.batches(within(self.spans, _START) & shards.within(each)))
+                rows = merge(self.windows.scan(where=within(self.spans, _START) & shards.within(each)))
                 count += rows.num_rows - rows["group_id"].null_count
                 for writer, (_, project) in zip(writers, OF_CLIENTS, strict=True):
                     for batch in project(rows).to_batches():
@@ -99,7 +99,7 @@ class OfGroups:
     Members of a group may have any id: all members in a window are in memory together, in the columns that count.
     """
 
-    windows: Standing
+    windows: Snapshot
     target: Target
     ranges: list[shards.Part]
     spans: list[Span]
@@ -110,7 +110,7 @@ class OfGroups:
         is_client = pc.field("role").is_null() & pc.field("topic").is_null()
         with self.target.to.open() as writer:
             found = [
-                members(self.windows.table(within(spans, _START) & is_client & shards.within(each), MEMBER_COLUMNS))
+                members(self.windows.table(MEMBER_COLUMNS, within(spans, _START) & is_client & shards.within(each)))
                 for each in self.ranges
             ]
             for batch in groups(pa.concat_tables(found)).to_batches():

@@ -9,7 +9,6 @@ from fleet.decode.arrow import pa, pc
 from fleet.pipeline.source import source_name
 from fleet.pipeline.spans import Span, joined, of_windows, whole
 from fleet.pipeline.spans import days as days_of
-from fleet.pipeline.standing import Standing
 from fleet.schemas import TIME
 from fleet.selection import Days
 from fleet.tables import catalog
@@ -87,12 +86,11 @@ def _latest(store: Store) -> datetime:
     """When the latest push was received; long ago where there is none."""
     if not store.has(catalog.PUSHES):
         return _EPOCH
-    pushes = Standing.of(store, catalog.PUSHES)
-    # Bounds of files are cut to the millisecond.
-    bounds = [_EPOCH if file["max.received_at"] is None else file["max.received_at"] for file in pushes.files]
-    where = pc.field("received_at") >= pa.scalar(max(bounds, default=_EPOCH) - timedelta(milliseconds=1), TIME)
-    latest = [pc.max(batch.column("received_at")).as_py() for batch in pushes.batches(where, ["received_at"])]
-    return max(latest, default=_EPOCH)
+    # Bounds of files are rounded up to the millisecond.
+    bound = max((file["max.received_at"] for file in store.files(catalog.PUSHES)), default=_EPOCH)
+    where = pc.field("received_at") >= pa.scalar(bound - timedelta(milliseconds=1), TIME)
+    pushes = store.snapshot(catalog.PUSHES).scan(["received_at"], where)
+    return max((pc.max(batch.column("received_at")).as_py() for batch in pushes), default=_EPOCH)
 
 
 def clear_day(store: Store, source: str, day: date) -> None:

@@ -97,8 +97,13 @@ def run(
 
 
 def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
-    from fleet.session import start_session
-
+    try:
+        from fleet.session import start_session
+    except ModuleNotFoundError as error:
+        raise FleetError(
+            f"{error.name} is not installed, and so much at once, a topic, another file system or --master need "
+            "PySpark: pip install 'fleetgauge[spark]'"
+        ) from error
     return start_session(settings())
 
 
@@ -199,9 +204,10 @@ class _Run:
     def _open(self, ledger: Ledger) -> "LandingSource | TopicStretch":
         source = self._request.source
         if isinstance(source, TopicSource):
+            spark = self._spark.spark  # which says what is missing, if anything is
             from fleet.pipeline.topic_source import TopicStretch
 
-            return TopicStretch(self._spark.spark, source, ledger, catalog.LEDGER.path(self._store.root))
+            return TopicStretch(spark, source, ledger, catalog.LEDGER.path(self._store.root))
         return LandingSource(lambda: self._spark.spark, source, ledger)
 
     def _bounds(self) -> Bounds:

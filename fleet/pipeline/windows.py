@@ -12,8 +12,8 @@ from fleet import shards
 from fleet.engine import Engine
 from fleet.measures.aggregate import aggregate
 from fleet.pipeline.spans import of_days
-from fleet.pipeline.standing import Standing
 from fleet.tables import catalog
+from fleet.tables.log import Snapshot
 from fleet.tables.parquet_files import WriteFiles
 from fleet.tables.store import Store
 from fleet.tables.written_file import WrittenFile
@@ -39,27 +39,25 @@ def remake_windows(
         rows_at_once: points that a task holds about.
     """
     count = dict.fromkeys(days, 0)
-    points = Standing.of(store, catalog.POINTS)
-    for file in points.files:
-        if file["partition.date"] in count:
-            count[file["partition.date"]] += file["num_records"]
+    for file in store.files(catalog.POINTS, count):
+        count[file["partition.date"]] += file["num_records"]
     parts = [
         (day, ranges)
         for day, rows in sorted(count.items())
         if rows
         for ranges in shards.divided(rows, engine.parts, rows_at_once)
     ]
-    task = _OfPoints(points=points, window_s=window_s, to=store.files_of(catalog.WINDOWS))
+    task = _OfPoints(points=store.snapshot(catalog.POINTS), window_s=window_s, to=store.files_of(catalog.WINDOWS))
     made = [file for files in engine.map(task, parts) for file in files]
-    old = [file["path"] for file in Standing.of(store, catalog.WINDOWS).files if file["partition.date"] in count]
-    store.change(catalog.WINDOWS, add=made, remove=old)
+    old = store.files(catalog.WINDOWS, count)
+    store.change(catalog.WINDOWS, add=made, remove=[file["path"] for file in old])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfPoints:
     """The wide rows of some clients and a day, to files."""
 
-    points: Standing
+    points: Snapshot
     window_s: int
     to: WriteFiles
 
@@ -67,7 +65,7 @@ class _OfPoints:
         day, ranges = part
         with self.to.open() as writer:
             for each in ranges:
-                rows = aggregate(self.points.table(of_days([day]) & shards.within(each), _COLUMNS), self.window_s)
+                rows = aggregate(self.points.table(_COLUMNS, of_days([day]) & shards.within(each)), self.window_s)
                 for batch in rows.to_batches():
                     writer.write(batch)
             writer.finish()

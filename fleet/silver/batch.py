@@ -20,20 +20,11 @@ from fleet.decode.arrow import Array, RecordBatch, Table, pa, pc
 from fleet.decode.attributes import TextMap
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import decode_and_count
-from fleet.decode.rows import (
-    DECODED_ROWS,
-    POINT_ROWS,
-    SERIES_ROWS,
-    batch_of,
-    day_of_receipt,
-    decoded_rows,
-    encoded,
-    reject_rows,
-)
+from fleet.decode.rows import batch_of, day_of_receipt, decoded_rows, encoded, reject_rows
 from fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
 from fleet.dialects import library_of
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
-from fleet.schemas import COUNTED, INSTANCE, PUSHES, REJECTS
+from fleet.schemas import COUNTED, DECODED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
 from fleet.silver.check import checked
 from fleet.silver.correct import CORRECTED, MARKS
 from fleet.silver.deltas import LOOKED_AT, ORDER, Comparison, Numbers, changes, differ, distinct_maps, joined, last_rows
@@ -363,7 +354,7 @@ class _Series:
             begin, end = self._places.get(instance, (0, 0))
             found.append(rows.slice(begin, end - begin))
             of.append(np.full(end - begin, place))
-        return joined(found, SERIES_ROWS), np.concatenate(of)
+        return joined(found, SERIES), np.concatenate(of)
 
     def _load(self, shard: str) -> RecordBatch:
         if shard not in self._known:
@@ -376,8 +367,8 @@ class _Series:
 
     def _read(self, shard: str) -> RecordBatch:
         if self._table is None:
-            return pa.RecordBatch.from_pylist([], schema=SERIES_ROWS)
-        rows = joined(list(self._table.scan(SERIES_ROWS.names, of_shard(shard))), SERIES_ROWS)
+            return pa.RecordBatch.from_pylist([], schema=SERIES)
+        rows = joined(list(self._table.scan(SERIES.names, of_shard(shard))), SERIES)
         return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in INSTANCE]))
 
     def take(self, rows: RecordBatch) -> None:
@@ -453,7 +444,7 @@ _NOTHING: Final = np.empty(0, np.int64)
 
 def _sent(chunk: RecordBatch, pushes: CountedPushes, instance_of: Indices) -> tuple[_Points, Indices]:
     """DECODED of the pushes of a chunk, which are counted too, and for each point the row of its push."""
-    sent = _Points(pa.RecordBatch.from_pylist([], schema=DECODED_ROWS), _NOTHING, _NOTHING, ())
+    sent = _Points(pa.RecordBatch.from_pylist([], schema=DECODED), _NOTHING, _NOTHING, ())
     row_of = _NOTHING
     for decoded, counted in decode_and_count(pushes.payloads):
         pushes.add(counted)
@@ -466,16 +457,16 @@ def _sent(chunk: RecordBatch, pushes: CountedPushes, instance_of: Indices) -> tu
 
 def _point_rows(decoded: RecordBatch, marks: dict[str, Array], dialects: Array) -> RecordBatch:
     """POINTS of rows of DECODED."""
-    columns = {name: decoded.column(name) for name in POINT_ROWS.names if name in decoded.schema.names}
+    columns = {name: decoded.column(name) for name in POINTS.names if name in decoded.schema.names}
     columns["distribution"] = _only(columns["distribution"])
     columns["date"] = day_of_receipt(decoded)
-    return batch_of(POINT_ROWS, len(decoded), columns | marks | {"dialect": dialects})
+    return batch_of(POINTS, len(decoded), columns | marks | {"dialect": dialects})
 
 
 def _with_marks(points: RecordBatch, marks: dict[str, Array]) -> RecordBatch:
     """POINTS with other marks."""
-    columns = {name: points.column(name) for name in POINT_ROWS.names}
-    return batch_of(POINT_ROWS, len(points), columns | marks)
+    columns = {name: points.column(name) for name in POINTS.names}
+    return batch_of(POINTS, len(points), columns | marks)
 
 
 def _only(lists: Array) -> Array | None:

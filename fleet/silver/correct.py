@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fleet.decode.arrow import Array, RecordBatch, Table, pa, pc
-from fleet.decode.rows import POINT_ROWS
+from fleet.schemas import POINTS
 from fleet.tables import catalog
 from fleet.tables.log import Snapshot
 from fleet.tables.parquet_files import WriteFiles
@@ -15,7 +15,7 @@ MARKS: Final = ("delta", "delta_sum", "reset", "gap", "covers_gap", "before_subs
 """The columns of POINTS that a late push may change."""
 
 CORRECTED: Final = pa.schema(
-    [POINT_ROWS.field(name) for name in (*catalog.POINTS.key, "received_at", "client_instance_id", *MARKS)]
+    [POINTS.field(name) for name in (*catalog.POINTS.key, "received_at", "client_instance_id", *MARKS)]
 )
 """POINTS whose marks change: by what they are found, and what they become."""
 
@@ -50,7 +50,7 @@ class Correct:
         if not any(len(rows) for rows in self.points.scan(["push_id"], pc.field("push_id").isin(ids), [path])):
             return []
         with self.write.open() as writer:
-            for rows in self.points.scan(POINT_ROWS.names, None, [path]):
+            for rows in self.points.scan(POINTS.names, None, [path]):
                 writer.write(_with_marks(rows, pc.index_in(_keys(rows), value_set=keys), self.corrected))
             writer.finish()
             return writer.take_finished()
@@ -61,8 +61,8 @@ def _keys(rows: RecordBatch | Table) -> Array:
 
 
 def _with_marks(rows: RecordBatch, place: Array, corrected: Table) -> RecordBatch:
-    columns = {name: rows.column(name) for name in POINT_ROWS.names}
+    columns = {name: rows.column(name) for name in POINTS.names}
     for name in MARKS:
         said = corrected[name].combine_chunks().take(place)
         columns[name] = pc.if_else(place.is_valid(), said, columns[name])
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=POINT_ROWS)
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=POINTS)

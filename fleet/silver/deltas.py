@@ -30,8 +30,8 @@ import numpy.typing as npt
 from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
 from fleet.decode.attributes import TextMap
 from fleet.decode.flat import Indices
-from fleet.decode.rows import POINT_ROWS, SERIES_ROWS, batch_of, encoded
-from fleet.schemas import INSTANCE
+from fleet.decode.rows import batch_of, encoded
+from fleet.schemas import INSTANCE, POINTS, SERIES
 from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, LONGEST_INTERVALS
 
 _SLACK_NANO: Final = 100_000_000
@@ -51,8 +51,8 @@ _LABELS: Final = (*_TEXTS, "attributes", "occurrence")
 
 LOOKED_AT: Final = [
     name
-    for name in POINT_ROWS.names
-    if name in (*SERIES_ROWS.names, *_LABELS, "push_interval_ms", "is_monotonic", "value", "count", "sum")
+    for name in POINTS.names
+    if name in (*SERIES.names, *_LABELS, "push_interval_ms", "is_monotonic", "value", "count", "sum")
 ]
 """The columns of DECODED and of POINTS that are compared."""
 
@@ -66,7 +66,7 @@ Numbers = npt.NDArray[Any]
 class _Known:
     """Last points of series: rows of SERIES, the number of the instance of each, and whether it is of this batch."""
 
-    rows: RecordBatch = field(default_factory=lambda: pa.RecordBatch.from_pylist([], schema=SERIES_ROWS))
+    rows: RecordBatch = field(default_factory=lambda: pa.RecordBatch.from_pylist([], schema=SERIES))
     instance: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     is_new: Numbers = field(default_factory=lambda: np.empty(0, np.bool_))
 
@@ -193,15 +193,15 @@ def _series_rows(
     amount = pc.coalesce(points.column("value"), points.column("count").cast(pa.float64()))
     own = np.flatnonzero(_is_series(points, amount))
     taken = points.select(LOOKED_AT).take(pa.array(own))
-    columns = {name: taken.column(name) for name in SERIES_ROWS.names if name in taken.schema.names}
+    columns = {name: taken.column(name) for name in SERIES.names if name in taken.schema.names}
     columns["amount"], columns["amount_sum"] = amount.take(pa.array(own)), taken.column("sum")
     columns["series_key"] = keys.of(taken, set_of[own], sets)
-    return own, taken, batch_of(SERIES_ROWS, len(own), columns)
+    return own, taken, batch_of(SERIES, len(own), columns)
 
 
 def last_rows(batches: Sequence[RecordBatch]) -> RecordBatch:
     """SERIES -> the last row of each series, by INSTANCE; of rows of the same point the last one."""
-    rows = joined(batches, SERIES_ROWS)
+    rows = joined(batches, SERIES)
     series = (*INSTANCE, "series_key")
     order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in (*series, *ORDER)])
     rows = rows.take(order)
@@ -411,5 +411,5 @@ def _columns(count: int, own: Numbers, marks: dict[str, Numbers]) -> dict[str, A
         values = np.zeros(count, dtype=said.dtype)
         is_null = np.ones(count, dtype=np.bool_)
         values[own], is_null[own] = said, np.isnan(said) if said.dtype == np.float64 else False
-        columns[name] = pa.array(values, POINT_ROWS.field(name).type, mask=is_null)
+        columns[name] = pa.array(values, POINTS.field(name).type, mask=is_null)
     return columns

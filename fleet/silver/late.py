@@ -11,8 +11,7 @@ import numpy as np
 
 from fleet.decode.arrow import Array, RecordBatch, pa, pc
 from fleet.decode.flat import Indices
-from fleet.decode.rows import POINT_ROWS
-from fleet.schemas import INSTANCE, TIME
+from fleet.schemas import INSTANCE, POINTS, TIME
 from fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries, Numbers, joined
 from fleet.tables.log import Snapshot
 
@@ -78,7 +77,7 @@ class Late:
         before = LastOfSeries()
         waiting: list[RecordBatch] = []
         of: list[Indices] = []
-        for rows in self._points.scan(POINT_ROWS.names, self._condition(pushes, int(first.min()), int(last.max()))):
+        for rows in self._points.scan(POINTS.names, self._condition(pushes, int(first.min()), int(last.max()))):
             number = pc.index_in(instance_keys(rows), value_set=keys)
             is_other = pc.and_(number.is_valid(), pc.invert(pc.is_in(rows.column("push_id"), value_set=own)))
             rows, number = rows.filter(is_other), number.filter(is_other).to_numpy(zero_copy_only=False)
@@ -90,7 +89,7 @@ class Late:
             of.append(number[is_after].astype(np.int64))
         series = before.rows()
         series_of = pc.index_in(instance_keys(series), value_set=keys).to_numpy(zero_copy_only=False).astype(np.int64)
-        points = joined(waiting, POINT_ROWS)
+        points = joined(waiting, POINTS)
         points_of = np.concatenate([np.empty(0, np.int64), *of])
         return Standing(series=series, series_of=series_of, points=points, points_of=points_of)
 

@@ -27,7 +27,6 @@ class Table:
         statistics_of: further columns whose least and largest value each file says, so that it may be passed over.
         seen_at: where it is not partitioned: the time that retention goes by; None keeps every row.
         key: columns that a row is found by when it is merged.
-        newer_by: columns whose greater values make it the newer row of its key.
         limits: of its files.
         made_by: the command that does, for whoever looks for a table that is not there.
     """
@@ -40,7 +39,6 @@ class Table:
     statistics_of: tuple[str, ...] = ()
     seen_at: str | None = None
     key: tuple[str, ...] = ()
-    newer_by: tuple[str, ...] = ()
     limits: FileLimits = DEFAULT_LIMITS
     made_by: str = "fleet run makes it, from --source into --tables"
 
@@ -50,7 +48,9 @@ class Table:
 
     @property
     def indexed(self) -> tuple[str, ...]:
-        """Columns whose least and largest value each file says; all that Delta has a mind to where there are none."""
+        """Columns whose least and largest value each file says: some of every table, as delta-rs takes a column that it
+        looks for in vain for one that no value is in.
+        """
         return tuple(name for name in (*self.clustered_by, *self.statistics_of, self.seen_at) if name is not None)
 
     @property
@@ -58,7 +58,7 @@ class Table:
         """How it is laid out when it is made."""
         return Layout(
             partition_by=(DATE,) if self.dated else (),
-            properties={_STATISTICS: ",".join(self.indexed)} if self.indexed else {},
+            properties={_STATISTICS: ",".join(self.indexed)},
         )
 
 
@@ -145,7 +145,6 @@ SERIES: Final = Table(
     clustered_by=_CLIENT,
     seen_at="received_at",
     key=(*schemas.INSTANCE, "series_key"),
-    newer_by=("received_at", "push_id", "point_index"),
 )
 WINDOWS: Final = Table(
     name="windows",
@@ -159,12 +158,12 @@ WINDOWS: Final = Table(
 """Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one. They are read a
 few clients at a time, so that a group has few rows."""
 ACTIVITY: Final = Table(name="activity", layer="state", schema=schemas.ACTIVITY, dated=True, clustered_by=_CLIENT)
-LEDGER: Final = Table(name="ledger", layer="state", schema=LEDGER_SCHEMA)
-BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA)
+LEDGER: Final = Table(name="ledger", layer="state", schema=LEDGER_SCHEMA, statistics_of=("source",))
+BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA, statistics_of=("app_id",))
 RUNS: Final = Table(name="runs", layer="state", schema=RUNS_SCHEMA, seen_at="finished_at")
 INVENTORY: Final = Table(name="inventory", layer="gold", schema=schemas.INVENTORY, clustered_by=_CLIENT)
-VERSIONS: Final = Table(name="versions", layer="gold", schema=schemas.VERSIONS)
-METRICS: Final = Table(name="metrics", layer="gold", schema=schemas.METRICS)
+VERSIONS: Final = Table(name="versions", layer="gold", schema=schemas.VERSIONS, statistics_of=("client_software_name",))
+METRICS: Final = Table(name="metrics", layer="gold", schema=schemas.METRICS, statistics_of=("metric_name",))
 
 
 def _windowed(name: str, schema: Schema, *clustered_by: str) -> Table:
@@ -214,6 +213,7 @@ ALERTS: Final = Table(
     name="alerts",
     layer="",
     schema=ALERTS_SCHEMA,
+    statistics_of=("alert_id", "opened_at"),
     made_by="fleet watch makes it, with --alerts TABLES/alerts, when the first alert opens",
 )
 """Where `fleet watch` was told to put it beside the others. Not one of TABLES: a watch writes it at any time, and

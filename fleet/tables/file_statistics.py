@@ -1,8 +1,8 @@
 """What a Delta table's log says of one data file, so that a query may pass it over (Delta's protocol, Per-file
 Statistics): taken from the file's own footer.
 
-Bounds are wide where they cannot be exact: nothing of the file is below its least or above its greatest value. Without
-a bound a file is always read.
+Bounds are wide where they cannot be exact: nothing of the file is below its least or above its greatest value. Every
+column that has values has some: delta-rs takes a column without bounds for one without values.
 """
 
 import json
@@ -16,6 +16,7 @@ PREFIX_CHARACTERS: Final = 32
 """Of a text, what its bounds hold at most; as Delta's own writer has it."""
 
 _LAST_CHARACTER: Final = "\U0010ffff"
+_GREATEST: Final = 32 * _LAST_CHARACTER
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
@@ -45,7 +46,9 @@ def statistics_json(footer: Any, columns: Iterable[str]) -> str:
         found = [footer.row_group(group).column(place_of[name]).statistics for group in range(footer.num_row_groups)]
         nulls[name] = sum(group.null_count for group in found)
         bounds = [(group.min, group.max) for group in found if group.has_min_max]
-        if len(bounds) == sum(group.num_values > 0 for group in found) > 0:  # Parquet has none of very long texts
+        if len(bounds) < sum(group.num_values > 0 for group in found):  # Parquet has none of very long texts
+            bounds.append(("", _GREATEST))
+        if bounds:
             least[name] = _at_most(min(low for low, _ in bounds))
             greatest[name] = _at_least(max(high for _, high in bounds))
     told = {
@@ -77,8 +80,8 @@ def _plain(value: int | date) -> str | int:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _cut_greatest(value: str) -> str | None:
-    """A text of few characters that is not less; None where there is none.
+def _cut_greatest(value: str) -> str:
+    """A text that is not less, of few characters unless there is none.
 
     >>> _cut_greatest("short"), _cut_greatest(40 * "a") == 32 * "a" + _LAST_CHARACTER
     ('short', True)
@@ -86,7 +89,7 @@ def _cut_greatest(value: str) -> str | None:
     if len(value) <= PREFIX_CHARACTERS:
         return value
     cut = value[:PREFIX_CHARACTERS] + _LAST_CHARACTER
-    return cut if cut >= value else None  # texts compare by code points, which is UTF-8's own order
+    return max(cut, value)  # texts compare by code points, which is UTF-8's own order
 
 
 def _time_text(moment: datetime, *, up: bool = False) -> str | None:

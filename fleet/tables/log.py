@@ -16,7 +16,7 @@ from deltalake import Transaction as AppTransaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from fleet.decode.arrow import RecordBatch, Table, pa
+from fleet.decode.arrow import RecordBatch, Table, pa, pq
 from fleet.decode.arrow import Schema as ArrowSchema
 from fleet.errors import TableError
 from fleet.tables.paths import plain_path
@@ -117,6 +117,12 @@ class TableLog:
         if missing := [field for field in ours if field.name not in found]:
             table.alter.add_columns(missing)
 
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Gives a table of an earlier release the properties that it lacks."""
+        table = self.open()
+        if missing := dict(properties.items() - table.metadata().configuration.items()):
+            table.alter.set_table_properties(missing)
+
     def check_cluster(self, schema: ArrowSchema) -> None:
         """Raises TableError where the rows of the table do not say their cluster, which `schema` has."""
         found = {field.name for field in self.open().schema().fields}
@@ -154,7 +160,9 @@ class TableLog:
 
     def rows(self, columns: list[str] | None = None, filters: Any = None) -> Table:
         """Its rows, which are few, as a `pyarrow.Table`."""
-        return self.open().to_pyarrow_table(columns=columns, filters=filters)
+        where = pq.filters_to_expression(filters) if filters else None
+        rows = self.snapshot()
+        return pa.Table.from_batches(rows.scan(columns, where), schema=rows.schema(columns))
 
     def append(self, rows: Table, transaction: Transaction | None) -> bool:
         """Appends rows to a table that is there; False if the transaction or a later one has.
@@ -221,9 +229,9 @@ class TableLog:
         """Rows as they are now; see `Snapshot.scan`."""
         return self.snapshot().scan(columns, where)
 
-    def snapshot(self) -> "Snapshot":
-        """The table as it is now, for tasks."""
-        return Snapshot(self._path, self._options, self.open().version())
+    def snapshot(self, schema: ArrowSchema | None = None) -> "Snapshot":
+        """The table as it is now, for tasks; see `Snapshot`."""
+        return Snapshot(self._path, self._options, self.open().version(), schema)
 
     def files(self) -> Table:
         """One row a file: its `path`, and as `min.NAME` and `max.NAME` what it says of columns."""
@@ -232,10 +240,6 @@ class TableLog:
     def delete(self, where: str) -> None:
         """Deletes the rows that meet a condition (SQL); whole days without reading them."""
         self.open().delete(where)
-
-    def compact(self, file_bytes: int) -> None:
-        """Writes files smaller than that together into larger ones."""
-        self.open().optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
 
     def vacuum(self, keep_hours: int) -> None:
         """Removes files from the directory that are no part of the table, and have not been for so long [h]."""
@@ -249,18 +253,20 @@ class Snapshot:
         path: a path or URI.
         options: see `fleet.tables.paths.storage_options`.
         version: of the commit.
+        schema: that rows are given in; None for the table's own.
     """
 
-    def __init__(self, path: str, options: Mapping[str, str], version: int) -> None:
+    def __init__(self, path: str, options: Mapping[str, str], version: int, schema: ArrowSchema | None = None) -> None:
         self._path = path
         self._options = dict(options)
         self._version = version
+        self._schema = schema
         self._dataset: Any = None
 
-    def __getstate__(self) -> tuple[str, dict[str, str], int]:
-        return self._path, self._options, self._version
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._path, self._options, self._version, self._schema
 
-    def __setstate__(self, state: tuple[str, dict[str, str], int]) -> None:
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     def scan(
@@ -273,8 +279,18 @@ class Snapshot:
             where: a `pyarrow.compute.Expression` that they meet, by which files and row groups are passed over.
             paths: of the files that are read; None for all.
         """
-        schema = self._open().schema
-        names = schema.names if columns is None else list(columns)
+        schema, wanted = self._open().schema, self.schema(columns)
+        for rows in self._scanned(schema, wanted.names, where, paths):
+            if rows.num_rows:
+                yield rows.cast(wanted)
+
+    def table(self, columns: Iterable[str] | None = None, where: Any = None) -> Table:
+        """Rows, all in memory; see `scan`."""
+        return pa.Table.from_batches(self.scan(columns, where), schema=self.schema(columns))
+
+    def _scanned(
+        self, schema: ArrowSchema, names: list[str], where: Any, paths: Collection[str] | None
+    ) -> Iterator[RecordBatch]:
         for file in self._open().get_fragments(where):
             if paths is not None and file.path not in paths:
                 continue
@@ -286,6 +302,11 @@ class Snapshot:
                 for rows in file.scanner(schema=schema, use_threads=False).to_batches():
                     found = pa.Table.from_batches([rows])
                     yield from (found if where is None else found.filter(where)).select(names).to_batches()
+
+    def schema(self, columns: Iterable[str] | None = None) -> ArrowSchema:
+        """Of the rows that `scan` gives."""
+        schema = self._schema or self._open().schema
+        return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
     def paths(self, where: Any = None) -> list[str]:
         """Of the files that may have rows that meet a `pyarrow.compute.Expression`."""

@@ -1,15 +1,16 @@
 """The standing tables under one root, made by their first rows."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
+from datetime import date
 from typing import Any
 
 from fleet.decode.arrow import Table as ArrowTable
 from fleet.decode.arrow import pa
 from fleet.tables.catalog import Table
-from fleet.tables.log import TableLog, Transaction
+from fleet.tables.log import Snapshot, TableLog, Transaction
 from fleet.tables.parquet_files import WriteFiles
-from fleet.tables.written_file import WrittenFile
+from fleet.tables.written_file import DATE, WrittenFile
 
 
 class Store:
@@ -43,6 +44,7 @@ class Store:
         log = self.log(table)
         if table.name not in self._known and log.exists():
             log.check_columns(table.schema)
+            log.set_properties(table.layout.properties)
             self._known.add(table.name)
         return table.name in self._known
 
@@ -52,6 +54,15 @@ class Store:
         if not self.has(table):
             log.create(table.schema, table.layout)
         return log
+
+    def snapshot(self, table: Table) -> Snapshot:
+        """It as it is now, for tasks; made where it is not there."""
+        return self.make(table).snapshot(table.schema)
+
+    def files(self, table: Table, days: Container[date] | None = None) -> list[dict[str, Any]]:
+        """Its files, as `TableLog.files` has them; those of some days, if it is partitioned by days."""
+        found: list[dict[str, Any]] = self.make(table).files().to_pylist()
+        return found if days is None else [file for file in found if file[f"partition.{DATE}"] in days]
 
     def rows(self, table: Table, filters: Any = None) -> list[dict[str, Any]]:
         """Its rows, which are few; none where it is not there."""

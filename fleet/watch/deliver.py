@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleet.errors import TopicError
 from fleet.spark_errors import what_failed
+from fleet.tables.log import Transaction
 from fleet.topic.offsets import client_options
 from fleet.topic.source import TopicSource
 from fleet.watch.table import AlertTable
@@ -39,13 +40,15 @@ class Receiver(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToTable:
-    """The Delta table."""
+    """The Delta table; `app_id` is the checkpoint's own id, which its batches are counted under."""
 
     table: AlertTable
+    app_id: str
 
     def deliver(self, said: DataFrame, batch: int) -> None:
         """Once, however often the batch runs."""
-        self.table.write(said, batch)
+        alerts = [row.alert for row in said.select("alert").collect()]
+        self.table.write(alerts, Transaction(app_id=self.app_id, version=batch))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,15 +16,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from base.clock import Time
-from fleet.errors import FleetError
 from fleet.pipeline.run import explained
 from fleet.pipeline.source import Bounds
 from fleet.schemas import BRONZE, INSTANCE, conform
-from fleet.session import SessionSettings, session_conf, start_session
+from fleet.session import SessionSettings, options_of, session_conf, start_session
 from fleet.spark_schema import spark_schema
-from fleet.tables import delta
 from fleet.tables.lock import only_run
-from fleet.tables.paths import qualified
+from fleet.tables.paths import qualified, storage_options
 from fleet.topic.source import Source, TopicSource
 from fleet.watch.deliver import Deliverer, Receiver, Tally, ToStdout, ToTable, ToTopic, ToWebhook
 from fleet.watch.observe import OBSERVED, ObservePushes
@@ -33,7 +31,7 @@ from fleet.watch.progress import read_step
 from fleet.watch.rules import Rule
 from fleet.watch.start import remember_start
 from fleet.watch.stream import lost_before_start, start_stream
-from fleet.watch.table import AlertTable, check_table
+from fleet.watch.table import AlertTable
 from fleet.watch.webhook import Webhook, WebhookSettings
 
 MAX_AHEAD_S: Final = 600
@@ -113,8 +111,7 @@ def watch(
     with explained(f"fleet watch of {request.source}"):
         spark = start_session(settings)
         if request.alerts is not None:
-            delta.check_session(spark)
-            check_table(spark, qualified(request.alerts))
+            _alerts(spark, request.alerts).check()
         checkpoint = qualified(request.checkpoint)
         with (
             only_run(checkpoint, what="watch keeps its checkpoint"),
@@ -214,7 +211,7 @@ class _Watch:
         receivers: list[Receiver] = []
         if request.alerts is not None:
             (query,) = self._spark.streams.active
-            receivers.append(ToTable(table=AlertTable(qualified(request.alerts), str(query.id))))
+            receivers.append(ToTable(table=_alerts(self._spark, request.alerts), app_id=str(query.id)))
         receivers.append(ToStdout(out=self._out, is_json=request.as_json))
         if request.topic is not None:
             receivers.append(ToTopic(topic=request.topic))
@@ -235,8 +232,8 @@ class _Watch:
             if self._stop.is_set():
                 return  # told to stop: the JVM may have been told too, or a receiver gave up waiting
             failure = self._deliverer.failure
-            if failure is not None and (isinstance(failure, FleetError) or delta.is_conflict(failure)):
-                raise failure from None
+            if failure is not None and _SLOW_WORKER not in str(failure):
+                raise failure from None  # Spark has its text alone
             raise
         finally:
             _stop(query)
@@ -257,6 +254,10 @@ class _Watch:
                 continue
             self._noted = batch
             self._step(read_step(progress, self._deliverer.tallies.pop(batch, Tally())).line())
+
+
+def _alerts(spark: SparkSession, path: str) -> AlertTable:
+    return AlertTable(qualified(path), storage_options(options_of(spark)))
 
 
 def _milliseconds(request: WatchRequest) -> str:

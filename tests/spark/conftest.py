@@ -3,29 +3,19 @@
 import gc
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from fleet.errors import JarError, JavaError
+from fleet.errors import JavaError
 from fleet.session import SessionSettings, check_java, start_session
-from fleet.tables.delta import check_session, delta_jars, delta_options
 from tests.spark.landing_zone import LandingZone
 
 # pyspark.testing imports pandas-on-Spark, which wants this set before the session starts.
 os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
 
 SESSION = SessionSettings(master="local[2]", local_shuffle_partitions=2)
-
-
-def _settings() -> SessionSettings:
-    """With Delta Lake where it can be had: the session of a process cannot be changed later."""
-    try:
-        return replace(SESSION, jars=delta_jars(), options=delta_options(snapshot_partitions=1))
-    except JarError:
-        return SESSION
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,19 +39,9 @@ def spark() -> Iterator[SparkSession]:
         check_java()
     except JavaError as error:
         pytest.skip(str(error))
-    session = start_session(_settings())
+    session = start_session(SESSION)
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session")
-def delta_lake(spark: SparkSession) -> SparkSession:
-    """The session, where it knows Delta Lake."""
-    try:
-        check_session(spark)
-    except JarError as error:
-        pytest.skip(str(error))
-    return spark
 
 
 @pytest.fixture

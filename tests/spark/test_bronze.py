@@ -12,9 +12,9 @@ from exporters.landing.exporter import partition_of
 from exporters.landing.parquet import encode
 from fleet.bronze import read_landing
 from fleet.errors import LandingError
-from fleet.schemas import BRONZE, PUSH_RECORD
+from fleet.schemas import BRONZE, CHECKED, PUSH_RECORD
 from fleet.selection import Selection
-from fleet.silver.pushes import check
+from fleet.silver.check import checked
 from fleet.spark_schema import spark_schema
 from telemetry.push_record import PushRecord
 from tests.spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
@@ -124,7 +124,7 @@ def test_files_of_a_newer_form_beside_ours_leave_ours_readable(spark: SparkSessi
     newer = zone.write([push(client_id="newer", schema_version=2)], name="part-1")
     table = pq.read_table(newer)
     pq.write_table(table.append_column("what_is_new", pa.array(["?"])), newer)
-    found = check(read_landing(spark, str(zone.root))).collect()
+    found = read_landing(spark, str(zone.root)).mapInArrow(checked, spark_schema(CHECKED)).collect()
     assert {row.client_id: row.reason for row in found} == {
         "ours": None,
         "newer": "schema_version 2 is newer than 1",

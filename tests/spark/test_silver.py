@@ -1,181 +1,92 @@
-import itertools
+"""Silver rows of a source on Spark: the functions of one process, after one shuffle."""
+
+import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
+from support.fleet_in_disorder import fleet_pushes, shuffled_batches
+from support.silver_tables import SilverTables
 
+from fleet import jobs
 from fleet.bronze import read_landing
+from fleet.decode.arrow import Schema
+from fleet.engine import in_order
 from fleet.errors import SchemaError
-from fleet.jobs import read_pushes
 from fleet.questions import question
-from fleet.schemas import CHECKED, COUNTED, REJECTS, SENT_POINTS, conform
+from fleet.schemas import BRONZE, POINTS, PUSHES, REJECTS, conform
 from fleet.selection import Selection
-from fleet.silver import points as silver
-from fleet.silver.pushes import check, drop_repeats, find_repeats, repeated_ids
-from fleet.silver.rejects import rejects
+from fleet.silver.repeats import ORDER
 from fleet.spark_schema import spark_schema
-from tests.spark.landing_zone import LandingZone, push
-from tests.unit.fleet import dialect_payloads as dialect
+from fleet.tables import catalog
+from tests.spark.landing_zone import ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 
 
-def points_of(frame: DataFrame) -> DataFrame:
-    return frame.mapInArrow(question("points").step(None), spark_schema(SENT_POINTS))
+def rows_of(frame: DataFrame, schema: Schema) -> list[dict[str, Any]]:
+    assertSchemaEqual(frame.schema, spark_schema(schema))
+    rows: list[dict[str, Any]] = frame.toArrow().cast(schema).to_pylist()
+    return sorted(rows, key=repr)
 
 
-def checked(spark: SparkSession, zone: LandingZone) -> DataFrame:
-    return check(read_landing(spark, str(zone.root)))
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"push_id": None}, "push_id is null"),
-        ({"push_id": "A" * 32}, "push_id is not 32 lower-case hex digits"),
-        ({"client_instance_id": None}, "client_instance_id is null"),
-        (
-            {"client_instance_id": "Tm+1TLjmRReIm+FbmcCcIA"},
-            "client_instance_id is not 22 characters of URL-safe base64",
-        ),
-        ({"received_at": None}, "received_at is null"),
-        ({"metrics": None}, "metrics is null"),
-        ({"schema_version": None}, "schema_version is null"),
-        ({"schema_version": 2, "push_id": None}, "schema_version 2 is newer than 1"),
-        ({}, None),
-    ],
-)
-def test_a_bad_row_is_set_aside_with_its_reason(
-    spark: SparkSession, zone: LandingZone, fields: dict[str, Any], reason: str | None
+def test_pushes_and_points_of_a_source_are_those_of_the_tables(
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
 ) -> None:
-    zone.write([push() | fields])
-    frame = checked(spark, zone)
-    assertSchemaEqual(frame.schema, spark_schema(CHECKED))
-    assert [row.reason for row in frame.collect()] == [reason]
+    chance = random.Random(3)
+    pushes = fleet_pushes(chance)
+    tables = SilverTables(tmp_path)
+    tables.read(pushes)
+    for number, batch in enumerate(shuffled_batches(chance, pushes, batches=4)):
+        zone.write(batch, name=f"part-{number}")
+    source = str(zone.root)
+    assert rows_of(jobs.pushes(spark, source, Selection()), PUSHES) == tables.rows(catalog.PUSHES)
+    assert rows_of(jobs.points(spark, source, Selection()), POINTS) == tables.rows(catalog.POINTS)
 
 
-def test_repeats_are_dropped_wherever_they_lie_and_bad_rows_are_not(spark: SparkSession, zone: LandingZone) -> None:
-    one, two = push(client_id="one"), push(client_id="two")
+def test_one_shuffle_brings_all_pushes_of_an_instance_to_one_task_in_their_order(
+    spark: SparkSession, zone: LandingZone, capsys: Any
+) -> None:
+    ids = (ONE_INSTANCE, OTHER_INSTANCE, None, "-" * 22, "z" * 22)
+    for number in range(4):
+        zone.write([push(cluster_id=None) | {"client_instance_id": each} for each in ids], name=f"part-{number}")
+    frame = in_order(read_landing(spark, str(zone.root)))
+    schema = spark_schema(pa.schema([("task", pa.int64()), ("keys", pa.list_(pa.list_(pa.string())))]))
+
+    def told(batches: Any) -> Any:
+        rows = [[str(row[name]) for name in ORDER] for batch in batches for row in batch.to_pylist()]
+        context = TaskContext.get()
+        assert context is not None
+        yield pa.RecordBatch.from_pylist([{"task": context.partitionId(), "keys": rows}])
+
+    tasks = [row["keys"] for row in frame.mapInArrow(told, schema).collect()]
+    assert sum(map(len, tasks)) == 20
+    for keys in tasks:
+        assert keys == sorted(keys, key=lambda key: (key[0] != "None", key))
+        assert {key[1] for key in keys} <= {""}
+    for each in ids:
+        assert len([keys for keys in tasks if str(each) in {key[0] for key in keys}]) == 1
+    asked = question("points")
+    jobs.answer(spark, asked, str(zone.root), Selection()).frame.explain()
+    plan = capsys.readouterr().out
+    assert (plan.count("Exchange"), plan.count("Join")) == (1, 0)
+
+
+def test_repeats_are_left_out_and_counted_wherever_they_lie_and_bad_rows_are_not(
+    spark: SparkSession, zone: LandingZone
+) -> None:
+    one, two = push(client_id="one"), push(client_id="two", client_instance_id=OTHER_INSTANCE)
     bad = push() | {"push_id": None}
     zone.write([one, one, two, bad, bad])
     zone.write([two, one], name="part-1", hour="13")
-    frame, repeats = read_pushes(spark, str(zone.root), Selection())
-    assert repeats == 3
-    left = [(row.client_id, row.reason) for row in frame.orderBy("reason", "client_id").collect()]
-    assert left == [("one", None), ("two", None), ("app-1", "push_id is null"), ("app-1", "push_id is null")]
-    everything = checked(spark, zone)
-    many = drop_repeats(everything, find_repeats(everything, repeated_ids(everything)))
-    assert many.count() == frame.count()
-
-
-def test_of_rows_of_one_push_that_differ_the_same_one_stays_wherever_they_lie(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    row = push(client_id="one")
-    others = [
-        row | {"client_id": "two"},
-        row | {"metrics": dialect.franz_go({1: 1.0})},
-        row | {"push_interval_ms": None},
-    ]
-    left = []
-    for number, rows in enumerate(itertools.permutations([row, *others])):
-        zone = LandingZone(tmp_path / str(number))
-        for place, each in enumerate(rows):
-            zone.write([each], name=f"part-{place}")
-        (found,) = read_pushes(spark, str(zone.root), Selection())[0].collect()
-        left.append((found.client_id, found.push_interval_ms, bytes(found.metrics)))
-        if number == 5:
-            break
-    assert len(set(left)) == 1
-
-
-def test_without_repeats_no_payload_is_shuffled(spark: SparkSession, zone: LandingZone, capsys: Any) -> None:
-    zone.write([push(dialect.franz_go({1: 1.0}))])
-    frame, _ = read_pushes(spark, str(zone.root), Selection())
-    points_of(frame).explain()
-    assert "Exchange" not in capsys.readouterr().out
-
-
-def test_with_few_repeats_no_payload_is_shuffled(spark: SparkSession, zone: LandingZone, capsys: Any) -> None:
-    row = push(dialect.franz_go({1: 1.0}))
-    zone.write([row, row])
-    frame, repeats = read_pushes(spark, str(zone.root), Selection())
-    frame.explain()
-    plan = capsys.readouterr().out
-    assert repeats == 1
-    assert "BroadcastHashJoin" in plan
-    assert "SortMergeJoin" not in plan
-
-
-def test_a_point_carries_its_push_the_original_and_the_normalised_columns(
-    spark: SparkSession, zone: LandingZone
-) -> None:
-    row = push(dialect.java_consumer(["a.b"]), client_id="billing-1")
-    zone.write([row])
-    points = points_of(checked(spark, zone))
-    assertSchemaEqual(points.schema, spark_schema(SENT_POINTS))
-    found = points.orderBy("point_index").collect()
-    assert [(p.metric_name, p.topic, p.partition, p.twin, p.value) for p in found] == [
-        (dialect.LAG, None, None, False, 30.0),
-        (dialect.LAG, "a.b", 0, False, 10.0),
-        (dialect.LAG, "a_b", 0, True, 10.0),
-        (dialect.CONSUMER_AVG, None, None, False, None),
-    ]
-    last = found[-1]
-    assert (last.node_id, last.coordinator, last.group_id, last.group_member_id) == (1, True, "billing", "m-1")
-    assert last.attributes == {"node_id": "node-2147483646"}
-    assert last.resource == {"group_id": "billing", "group_member_id": "m-1", "client_rack": "eu-1a"}
-    assert {(p.push_id, p.client_id, p.client_instance_id) for p in found} == {
-        (row["push_id"], "billing-1", row["client_instance_id"])
-    }
-    (received,) = points.select(F.unix_micros("received_at").alias("us")).distinct().collect()
-    assert received.us == row["received_at"]
-
-
-def test_a_distribution_keeps_what_it_holds_and_a_number_has_none(spark: SparkSession, zone: LandingZone) -> None:
-    data = MetricsData.FromString(dialect.franz_go({1: 2.5}))
-    metric = data.resource_metrics[0].scope_metrics[0].metrics.add(name="size")
-    metric.histogram.data_points.add(count=3, sum=7.5, max=6.0, explicit_bounds=[1, 5], bucket_counts=[1, 1, 1])
-    zone.write([push(data.SerializeToString())])
-    number, histogram = points_of(checked(spark, zone)).orderBy("point_index").collect()
-    assert (number.value, number.distribution) == (2.5, None)
-    assert (histogram["value"], histogram["count"], histogram["sum"]) == (None, 3, 7.5)
-    found = histogram.distribution.asDict()
-    assert {name: value for name, value in found.items() if value is not None} == {
-        "max": 6.0,
-        "bounds": [1.0, 5.0],
-        "bucket_counts": [1, 1, 1],
-    }
-
-
-def test_a_malformed_payload_among_many_pushes_is_set_aside_alone(spark: SparkSession, zone: LandingZone) -> None:
-    rows = [push(dialect.librdkafka_producer([(n % 3, 1.0 + n)]), client_id=f"c-{n}") for n in range(2500)]
-    rows[1777]["metrics"] = dialect.MALFORMED
-    zone.write(rows)
-    assert points_of(checked(spark, zone)).count() == 2499 * 2
-    counted = silver.count(checked(spark, zone))
-    (reject,) = rejects(counted).collect()
-    assertSchemaEqual(rejects(counted).schema, spark_schema(REJECTS))
-    assert (reject.client_id, reject.source_row) == ("c-1777", 1777)
-    assert reject.reason.startswith("malformed OTLP MetricsData")
-    assert Path(reject.source_file).name == "part-0.parquet"
-    assert (bytes(reject.payload), str(reject.date)) == (dialect.MALFORMED, "2026-03-01")
-
-
-def test_pushes_are_counted_with_their_points_and_heartbeats(spark: SparkSession, zone: LandingZone) -> None:
-    zone.write(
-        [
-            push(dialect.franz_go({1: 1.0, 2: 2.0}), client_id="a"),
-            push(b"", client_id="b"),
-            push(dialect.MALFORMED, client_id="c"),
-        ]
-    )
-    counted = silver.count(checked(spark, zone))
-    assertSchemaEqual(counted.schema, spark_schema(COUNTED))
-    found = {row.client_id: (row.points, row.heartbeat, row.reason is None) for row in counted.collect()}
-    assert found == {"a": (2, False, True), "b": (0, True, True), "c": (None, None, False)}
+    answer = jobs.answer(spark, question("rejects"), str(zone.root), Selection())
+    assert [row.reason for row in answer.frame.collect()] == ["push_id is null"] * 2
+    assert (answer.repeats.total, answer.rejects.total) == (3, 2)
+    found = jobs.pushes(spark, str(zone.root), Selection()).collect()
+    assert sorted(row.client_id for row in found) == ["one", "two"]
 
 
 def test_conform_names_missing_columns(spark: SparkSession) -> None:
@@ -186,3 +97,9 @@ def test_conform_names_missing_columns(spark: SparkSession) -> None:
             ),
             REJECTS,
         )
+
+
+def test_a_source_of_no_rows_has_the_columns_of_one(spark: SparkSession, zone: LandingZone) -> None:
+    zone.write([])
+    assert rows_of(jobs.points(spark, str(zone.root), Selection()), POINTS) == []
+    assertSchemaEqual(read_landing(spark, str(zone.root)).schema, spark_schema(BRONZE))

@@ -27,7 +27,7 @@ CONSUMED = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
 
 
 @pytest.fixture(scope="module")
-def tables(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     root = tmp_path_factory.mktemp("analyst") / "fleet"
     done = CliRunner().invoke(app, ["run", "--source", LANDING, "--tables", str(root), *QUICK_SPARK])
     assert done.exit_code == 0, done.output
@@ -35,9 +35,9 @@ def tables(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def answers(delta_lake: SparkSession, tables: str) -> dict[str, Any]:
+def answers(spark: SparkSession, tables: str) -> dict[str, Any]:
     """The names that the page's code leaves; its paths are those of the tests, and its session is."""
-    names: dict[str, Any] = {"spark": delta_lake}
+    names: dict[str, Any] = {"spark": spark}
     text = PAGE.read_text().replace('"./fleetgauge-data/landing", "./fleet"', f"{LANDING!r}, {tables!r}")
     for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         code = compile(block, str(PAGE), "exec")
@@ -101,49 +101,49 @@ def _node(point: Any) -> int:
     return found[0] if found else -1
 
 
-def test_a_source_and_the_tables_of_it_give_the_same(delta_lake: SparkSession, tables: str) -> None:
-    pushes, points = read_pushes(delta_lake, LANDING), read_points(delta_lake, LANDING)
+def test_a_source_and_the_tables_of_it_give_the_same(spark: SparkSession, tables: str) -> None:
+    pushes, points = read_pushes(spark, LANDING), read_points(spark, LANDING)
     assert (pushes.columns, points.columns) == (PUSHES.names, POINTS.names)
-    assert _rows(pushes) == _rows(read_pushes(delta_lake, tables=tables))
-    assert _rows(points) == _rows(read_points(delta_lake, tables=tables))
-    assert read_windows(delta_lake, "consumers", tables=tables).columns == CONSUMERS.names
+    assert _rows(pushes) == _rows(read_pushes(spark, tables=tables))
+    assert _rows(points) == _rows(read_points(spark, tables=tables))
+    assert read_windows(spark, "consumers", tables=tables).columns == CONSUMERS.names
 
 
-def test_the_time_zone_of_the_session_changes_nothing(delta_lake: SparkSession) -> None:
+def test_the_time_zone_of_the_session_changes_nothing(spark: SparkSession) -> None:
     """In Auckland it was the next day when these were received."""
-    before = [_rows(read(delta_lake, LANDING)) for read in (read_pushes, read_points)]
-    delta_lake.conf.set("spark.sql.session.timeZone", "Pacific/Auckland")
+    before = [_rows(read(spark, LANDING)) for read in (read_pushes, read_points)]
+    spark.conf.set("spark.sql.session.timeZone", "Pacific/Auckland")
     try:
-        assert [_rows(read(delta_lake, LANDING)) for read in (read_pushes, read_points)] == before
+        assert [_rows(read(spark, LANDING)) for read in (read_pushes, read_points)] == before
     finally:
-        delta_lake.conf.set("spark.sql.session.timeZone", "UTC")
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_a_selection_is_of_clients_and_times_of_all_that_is_read(delta_lake: SparkSession, tables: str) -> None:
-    pushes = sorted(read_pushes(delta_lake, LANDING, Selection(client_ids=["rdkafka-producer"])).collect())
+def test_a_selection_is_of_clients_and_times_of_all_that_is_read(spark: SparkSession, tables: str) -> None:
+    pushes = sorted(read_pushes(spark, LANDING, Selection(client_ids=["rdkafka-producer"])).collect())
     assert {row.client_id for row in pushes} == {"rdkafka-producer"}
     middle = ds.dataset(LANDING).to_table().to_pylist()[40]["received_at"]
     for source in ({"source": LANDING}, {"tables": tables}):
         for read in (read_pushes, read_points):
             parts = [
-                read(delta_lake, selection=selection, **source).count()
+                read(spark, selection=selection, **source).count()
                 for selection in (Selection(), Selection(since=middle), Selection(until=middle))
             ]
             assert parts[0] == parts[1] + parts[2]
             assert min(parts) > 0
-    none = read_windows(delta_lake, "consumers", Selection(until=middle.replace(hour=0)), tables=tables)
+    none = read_windows(spark, "consumers", Selection(until=middle.replace(hour=0)), tables=tables)
     assert none.count() == 0
 
 
-def test_what_cannot_be_read_is_one_sentence(delta_lake: SparkSession, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="give a source, or tables="):
-        read_pushes(delta_lake)
+        read_pushes(spark)
     with pytest.raises(ValueError, match="not both"):
-        read_points(delta_lake, LANDING, tables=str(tmp_path))
+        read_points(spark, LANDING, tables=str(tmp_path))
     with pytest.raises(FleetError, match="there is no table lags by window: give one of latency,"):
-        read_windows(delta_lake, "lags", tables=str(tmp_path))
+        read_windows(spark, "lags", tables=str(tmp_path))
     with pytest.raises(FleetError, match=f"cannot read the table points in {tmp_path}: .*") as caught:
-        read_points(delta_lake, tables=str(tmp_path))
+        read_points(spark, tables=str(tmp_path))
     assert "\n" not in str(caught.value)
 
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from datetime import datetime
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
 
-from fleet.schemas import BRONZE
-from fleet.silver.pushes import check
+from fleet.schemas import BRONZE, CHECKED
+from fleet.silver.check import TIMES, checked
 from fleet.spark_schema import spark_schema
 from fleet.topic.records import HEADER_FIELDS, MAX_HEADER_BYTES, to_bronze
 from push_log.kafka_topic import record_codec
@@ -18,6 +18,7 @@ from tests.spark.landing_zone import NOON_US
 from tests.spark.topic_records import APPENDED_AT, Record, frame_of, good
 
 LARGEST = 2**63 - 1
+LAST_US = int(TIMES[1].timestamp()) * 1_000_000
 UNKNOWN = ("client_source_port", "subscription_id", "push_interval_ms", "compression_type", "payload_bytes")
 
 BAD: dict[str, tuple[Record, str]] = {
@@ -99,7 +100,7 @@ GOOD: dict[str, Record] = {
     "ordinary": good(client_id="app \u00fc\u4e2d\U0001f600"),
     "of the plugin": good(**dict.fromkeys(UNKNOWN)),
     "extremes": good(
-        received_at=LARGEST,
+        received_at=LAST_US,
         receiver_node_id=-1,
         subscription_id=-(2**31),
         client_source_port=0,
@@ -117,6 +118,10 @@ GOOD: dict[str, Record] = {
 }
 
 
+def check(bronze: DataFrame) -> DataFrame:
+    return bronze.mapInArrow(checked, spark_schema(CHECKED))
+
+
 def reasons(spark: SparkSession, records: list[Record]) -> list[str | None]:
     rows = check(to_bronze(frame_of(spark, records))).orderBy("source_row").select("reason").collect()
     return [row.reason for row in rows]
@@ -125,6 +130,14 @@ def reasons(spark: SparkSession, records: list[Record]) -> list[str | None]:
 def test_what_is_no_push_record_is_set_aside_with_its_reason(spark: SparkSession) -> None:
     found = reasons(spark, [record for record, _ in BAD.values()])
     assert dict(zip(BAD, found, strict=True)) == {name: reason for name, (_, reason) in BAD.items()}
+
+
+def test_a_time_that_cannot_be_is_read_and_then_set_aside(spark: SparkSession) -> None:
+    """The exporters hand it on; a day of its own would drown the tables."""
+    assert reasons(spark, [good(received_at=us) for us in (LAST_US, LAST_US + 1, 0, LARGEST)]) == [
+        None,
+        *["received_at is not between the years 2000 and 2200"] * 3,
+    ]
 
 
 def test_spark_and_the_exporters_take_the_same_records_and_read_the_same_from_them(spark: SparkSession) -> None:
@@ -178,7 +191,7 @@ def naive(moment: datetime) -> datetime:
 
 
 def test_no_filter_evaluates_the_reading_of_the_headers_once_more(spark: SparkSession) -> None:
-    filtered = check(to_bronze(frame_of(spark, [good()]))).where("reason is null and client_id = 'app-1'")
+    filtered = to_bronze(frame_of(spark, [good()])).where("fault is null and client_id = 'app-1'")
     plan = filtered._jdf.queryExecution().optimizedPlan().toString()
     assert "Filter" in plan
     assert "Filter" not in plan.partition("header_values")[2]

@@ -76,7 +76,7 @@ class Scenario:
 
 
 @pytest.fixture(scope="module")
-def scenario(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
+def scenario(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     root = tmp_path_factory.mktemp("watch")
     repeated = slow(180, 7_000)
     silent = other(
@@ -166,7 +166,7 @@ def test_a_client_that_ended_is_no_longer_remembered(scenario: Scenario) -> None
 
 
 def test_a_damaged_file_is_named_and_the_watch_goes_on_once_it_is_taken_away(
-    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
 ) -> None:
     zone.write([slow(0, 6_000), slow(120, 6_000)])
     damaged = zone.write([slow(150, 6_000)], name="part-1")
@@ -183,7 +183,7 @@ def test_a_damaged_file_is_named_and_the_watch_goes_on_once_it_is_taken_away(
 
 
 def test_a_checkpoint_of_an_earlier_release_is_refused_in_a_sentence(
-    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
 ) -> None:
     zone.write([slow(0, 6_000)])
     checkpoint = tmp_path / "checkpoint"
@@ -196,7 +196,7 @@ def test_a_checkpoint_of_an_earlier_release_is_refused_in_a_sentence(
 
 
 def test_a_second_watch_on_the_same_checkpoint_is_refused_in_a_sentence(
-    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
 ) -> None:
     with only_run(str(tmp_path / "checkpoint")):
         result = once(zone, tmp_path / "checkpoint")

@@ -117,7 +117,7 @@ class _Client:
             payload,
             received_at=at_us,
             push_id=f"{at_us:016x}{self._chance.randrange(2**64):016x}",
-            client_instance_id=f"AAAAAAAAAAAAAAAAAAAA{self._number:02d}",
+            client_instance_id=f"{'-AAz'[self._number % 4]}{self._number:A>21}",
             client_id=name,
             client_source_port=40_000 + self._chance.randrange(2),
             push_interval_ms=60_000,

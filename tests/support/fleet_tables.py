@@ -1,43 +1,51 @@
-"""What fleet's tables say of a landing zone, in a session of its own, as JSON on stdout.
+"""What fleet's tables say of a landing zone, made in this process."""
 
-Arguments: the landing zone. The tables: `clients`, one row each; `marks`, how many points of sums have which marks, by
-client; `unknown_metrics`, names of Java's metrics that the standard-metrics table lacks.
-"""
-
-import json
-import sys
+from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
-from pyspark.sql import functions as F  # noqa: N812
-
-from fleet.gold.inventory import by_day, total
+from fleet.engine import InProcess
 from fleet.gold.metrics import metrics
-from fleet.jobs import read_pushes
-from fleet.report.cells import json_lines
-from fleet.selection import Selection
-from fleet.session import SessionSettings, start_session
-from fleet.silver import batch as silver
-from fleet.silver.clients import clients
-from fleet.silver.pushes import pushes
+from fleet.pipeline.answers import Answers
+from fleet.pipeline.batch import BatchWriter
+from fleet.pipeline.pending import pending
+from fleet.pipeline.source import Batch
+from fleet.tables import catalog
+from fleet.tables.store import Store
 
 MARKS = ("gap", "covers_gap", "before_subscription", "reset")
 
-if __name__ == "__main__":
-    session = start_session(SessionSettings(master="local[2]", local_shuffle_partitions=2))
-    checked, _ = read_pushes(session, sys.argv[1], Selection())
-    packed = silver.make(checked).cache()
-    pushed, points = pushes(silver.unpack(packed, "counted")).cache(), silver.unpack(packed, "marked").cache()
-    of_java = points.where("dialect = 'java'").select("metric_name").distinct()
-    tables = {
-        "clients": clients(pushed, None, datetime.now(UTC)),
-        "inventory": total(by_day(pushed), datetime.now(UTC)),
-        "marks": points.groupBy("client_instance_id", "dialect").agg(
-            F.count("delta").alias("deltas"),
-            F.count_if(~F.col("gap")).alias("without_gap"),
-            *(F.count_if(mark).alias(mark) for mark in MARKS),
-        ),
-        "unknown_metrics": of_java.join(metrics(session), "metric_name", "left_anti"),
+
+def fleet_tables(landing: Path, root: Path) -> dict[str, list[dict[str, Any]]]:
+    """`clients` and `inventory`, one row each; `marks`, how many points of sums have which marks, by client;
+    `unknown_metrics`, names of Java's metrics that the standard-metrics table lacks.
+
+    Args:
+        landing: the zone.
+        root: of the tables, which are made.
+    """
+    store, now = Store(str(root)), datetime.now(UTC)
+    files = tuple(str(path) for path in sorted(landing.rglob("*.parquet")))
+    BatchWriter(store, InProcess(), "app", "zone", 300, lambda _: None).write(Batch(number=0, files=files))
+    found = pending(store, window_s=300, now=now)
+    Answers(store, InProcess(), 300, lambda _: None).refresh(found.spans, now)
+    points = store.rows(catalog.POINTS)
+    known = set(metrics()["metric_name"].to_pylist())
+    of_java = {row["metric_name"] for row in points if row["dialect"] == "java"}
+    return {
+        "clients": store.rows(catalog.CLIENTS),
+        "inventory": store.rows(catalog.INVENTORY),
+        "marks": _marks(points),
+        "unknown_metrics": [{"metric_name": name} for name in sorted(of_java - known)],
     }
-    found = {name: frame.toArrow().to_batches() for name, frame in tables.items()}
-    print(json.dumps({name: [json.loads(line) for each in found[name] for line in json_lines(each)] for name in found}))
-    session.stop()
+
+
+def _marks(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for row in points:
+        count = counts.setdefault((row["client_instance_id"], row["dialect"]), Counter(dict.fromkeys(MARKS, 0)))
+        count["deltas"] += row["delta"] is not None
+        for mark in MARKS:
+            count[mark] += bool(row[mark])
+    return [{"client_instance_id": name, "dialect": dialect, **count} for (name, dialect), count in counts.items()]

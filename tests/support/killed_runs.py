@@ -14,6 +14,7 @@ QUICK_SPARK = (
     *("--conf", "spark.sql.shuffle.partitions=2"),
     *("--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
 )
+ON_SPARK = ("--master", "local[2]", *QUICK_SPARK)
 ENDED_WITHIN_S = 900.0
 _POLL_S = 0.02
 
@@ -22,7 +23,7 @@ def start_run(source: str, tables: Path, *more: str) -> subprocess.Popen[str]:
     """In a process group of its own."""
     return subprocess.Popen(
         [
-            *(sys.executable, "-m", "fleet.cli", "run", "--master", "local[2]", *QUICK_SPARK),
+            *(sys.executable, "-m", "fleet.cli", "run"),
             *("--source", source, "--tables", str(tables), *more),
         ],
         env={**os.environ, **QUICK_JVM},
@@ -34,14 +35,17 @@ def start_run(source: str, tables: Path, *more: str) -> subprocess.Popen[str]:
     )
 
 
-def kill_at_random(process: subprocess.Popen[str], tables: Path, chance: random.Random, *, with_jvm: bool) -> bool:
+def kill_at_random(
+    process: subprocess.Popen[str], tables: Path, chance: random.Random, *, with_jvm: bool, linger_s: float
+) -> bool:
     """Kills a run a little after it has committed a few times more; False if it came through before.
 
     Args:
         process: the run.
         tables: that it writes.
         chance: decides when.
-        with_jvm: kill Spark's JVM in the same moment, as a power cut does; else it is left to notice.
+        with_jvm: kill Spark's JVM in the same moment, if there is one, as a power cut does; else it is left to notice.
+        linger_s: for how long it is left alive then at most [s].
     """
     goal = _commits(tables) + chance.randint(0, 3)
     deadline = time.monotonic() + ENDED_WITHIN_S
@@ -49,7 +53,7 @@ def kill_at_random(process: subprocess.Popen[str], tables: Path, chance: random.
     while process.poll() is None and (_began(tables) == began or _commits(tables) < goal):
         assert time.monotonic() < deadline, "the run hangs"
         time.sleep(_POLL_S)
-    time.sleep(chance.random())
+    time.sleep(linger_s * chance.random())
     alive = process.poll() is None
     if alive:
         (os.killpg if with_jvm else os.kill)(process.pid, signal.SIGKILL)

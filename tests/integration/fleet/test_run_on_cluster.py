@@ -11,9 +11,8 @@ from support.killed_runs import QUICK_JVM, QUICK_SPARK
 from support.spark_cluster import ON_LOOPBACK, cluster, packed_environment, shipped_code
 from support.standing_tables import assert_equal, contents, for_every_table
 
-from fleet.errors import JarError, JavaError
+from fleet.errors import JavaError
 from fleet.session import check_java
-from fleet.tables.delta import delta_jars
 from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
@@ -26,8 +25,7 @@ ENDED_WITHIN_S = 1_200.0
 def master(tmp_path: Path) -> Iterator[str]:
     try:
         check_java()
-        delta_jars()
-    except (JavaError, JarError) as error:
+    except JavaError as error:
         pytest.skip(str(error))
     with cluster(tmp_path) as address:
         yield address

@@ -1,14 +1,10 @@
 """Real clients of three libraries push to `fleetgauge serve`, and silver tells them and what they sent."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.client_fleet import ALL_EACH_SECOND
-from support.kafka_jars import ROOT
+from support.fleet_tables import fleet_tables
 from support.node import Node
 from support.telemetry_clients import (
     FranzGoProcess,
@@ -18,12 +14,8 @@ from support.telemetry_clients import (
     wait_until,
 )
 
-from fleet.errors import JavaError
-from fleet.session import check_java
-
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.spark,
     pytest.mark.skipif(bool(missing_tools()), reason=missing_tools()),
     # The first test on a machine has the clients fetched and built, which takes minutes there.
     pytest.mark.timeout(1200),
@@ -33,22 +25,8 @@ PUSHES_EACH = 3
 LIBRARIES = ((JavaProcess, "4.4.0"), (LibrdkafkaProcess, LibrdkafkaProcess.NEWEST), (FranzGoProcess, "1.22.2"))
 
 
-def tables(landing: Path) -> dict[str, list[dict[str, Any]]]:
-    program = ROOT / "tests" / "support" / "fleet_tables.py"
-    done = subprocess.run(
-        [sys.executable, str(program), str(landing)], capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
-    return found
-
-
 @pytest.mark.soak
 def test_every_client_is_told_by_its_own_id_and_its_sums_are_whole(tmp_path: Path) -> None:
-    try:
-        check_java()
-    except JavaError as error:
-        pytest.skip(str(error))
     landing = tmp_path / "landing"
     exporters = f'[exporters.landing]\ntype = "landing"\npath = "{landing}"\nlinger.ms = 500\n'
     processes = []
@@ -66,7 +44,7 @@ def test_every_client_is_told_by_its_own_id_and_its_sums_are_whole(tmp_path: Pat
             for process in processes:
                 process.kill()
         assert node.stop() == 0, node.output()
-    found = tables(landing)
+    found = fleet_tables(landing, tmp_path / "tables")
     ids = {client.instance_id(): client for client in pushing}
     clients = {row["client_instance_id"]: row for row in found["clients"]}
     assert {key: row["dialect"] for key, row in clients.items()} == {

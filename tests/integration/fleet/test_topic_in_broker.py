@@ -20,7 +20,6 @@ from support.standing_tables import rows
 from exporters.landing.parquet import encode
 from fleet.errors import JarError, JavaError
 from fleet.session import check_java
-from fleet.tables.delta import delta_jars
 from fleet.topic.connector import connector_jars
 from push_log.kafka_topic.record_codec import encode_record
 from telemetry.push_record import PushIds, PushRecord
@@ -252,10 +251,6 @@ def test_standing_tables_take_what_is_new_on_a_topic_and_say_what_retention_took
 ) -> None:
     topic, tables = f"kafka://{broker.bootstrap}/{STANDING}", tmp_path / "of topic"
     common = ("--tables", tables, "--format", "json")
-    try:
-        delta_jars()
-    except JarError as error:
-        pytest.skip(str(error))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(STANDING, 3, 1)])[STANDING].result(20)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.metrics.push": False})

@@ -5,9 +5,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
+from fleet.decode.arrow import Schema, Table
 from fleet.engine import InProcess
 from fleet.gold.latency import latency
 from fleet.gold.members import consumers, groups, rebalances
@@ -21,6 +21,7 @@ from fleet.silver.clients import clients, seen
 from fleet.small_tables import rows
 from fleet.tables import catalog
 from fleet.tables.store import Store
+from tests.support.side_by_side import SideBySide
 
 DAY = date(2026, 3, 1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -43,12 +44,6 @@ WINDOWED = {
 ANSWERED = (catalog.CLIENTS, catalog.ACTIVITY, catalog.INVENTORY, catalog.VERSIONS, *WINDOWED)
 
 Row = dict[str, Any]
-
-
-class SideBySide(InProcess):
-    """Divides as a cluster would."""
-
-    parts = 64
 
 
 def pushes(times: Iterable[datetime], ids: Iterable[str] = IDS) -> list[Row]:
@@ -92,7 +87,7 @@ class Tables:
         starts = aggregate(points, window_s)["window_start"].to_pylist()
         return of_windows({start.astimezone(UTC) for start in starts}, window_s)
 
-    def append(self, table: catalog.Table, given: pa.Table) -> None:
+    def append(self, table: catalog.Table, given: Table) -> None:
         with self.store.files_of(table).open() as writer:
             for batch in given.to_batches():
                 writer.write(batch)
@@ -124,18 +119,18 @@ class Tables:
         return set(self.store.log(table).files()["path"].to_pylist())
 
 
-def _table(schema: pa.Schema, given: list[Row]) -> pa.Table:
+def _table(schema: Schema, given: list[Row]) -> Table:
     names = " ".join(given[0])
     return rows(schema, names, *(tuple(row.values()) for row in given))
 
 
-def points_of(given: list[Row]) -> pa.Table:
+def points_of(given: list[Row]) -> Table:
     """Latency, throttling and, of members of a group, lags of each push."""
     columns = ("client_instance_id", "client_id", "received_at", "push_id", "group_id")
     found = []
     for row in given:
         value = float(row["received_at"].minute + IDS.index(row["client_instance_id"]))
-        measured = [(NODE, 1, None, None, value), (THROTTLE, None, None, None, value)]
+        measured: list[tuple[Any, ...]] = [(NODE, 1, None, None, value), (THROTTLE, None, None, None, value)]
         if row["client_instance_id"] in GROUPED:
             measured += [(LAG, None, "t", partition, value) for partition in (0, 1)]
             measured.append((ASSIGNED, None, None, None, 2.0))
@@ -268,7 +263,11 @@ def test_a_client_without_points_or_group_is_a_client(tables: Tables) -> None:
     assert [tables.rows(table) for table in WINDOWED] == [[]] * len(WINDOWED)
 
 
-def test_clients_are_added_up_from_run_to_run_and_counts_are_of_all_pushes(tables: Tables) -> None:
+@pytest.mark.parametrize("merged_at", [3, 200_000])
+def test_clients_are_added_up_from_run_to_run_and_counts_are_of_all_pushes(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, merged_at: int
+) -> None:
+    monkeypatch.setattr("fleet.pipeline.of_clients._MERGED_AT", merged_at)
     times = [NOON, NOON + MINUTE, NOON + timedelta(days=1), NOON + 2 * MINUTE, NOON + 3 * MINUTE]
     for at in times:
         spans = tables.read(at)

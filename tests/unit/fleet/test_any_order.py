@@ -1,133 +1,51 @@
-"""Silver tables are the same in whatever order, split and repetition pushes are read, and however runs are cut off."""
+"""Silver tables are the same in whatever order, split and repetition pushes are read, and however runs are cut off.
+
+Some orders, which take seconds; `tests/property/fleet/test_any_order_of_pushes.py` has more.
+"""
 
 import random
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from support.fleet_in_disorder import CONSUMED, INTERVAL_US, NOON_US, SECOND_US, fleet_pushes, shuffled_batches, sums
+from support.silver_in_disorder import WRITES, read_cut_off, read_in_disorder, read_in_order, same
 from support.silver_tables import SilverTables
 
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate
-from fleet.pipeline.batch import BatchWriter
 from fleet.schemas import POINTS
 from fleet.tables import catalog
-from fleet.tables.store import Store
 from tests.spark.landing_zone import push
 
 MARKS = ("delta", "reset", "gap", "covers_gap", "before_subscription")
 
 
-class CutOffError(Exception):
-    """In place of a power cut."""
-
-
-@pytest.fixture(scope="module")
-def in_order(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The tables of all pushes of a seed, read at once in their order."""
-    known: dict[int, SilverTables] = {}
-
-    def tables_of(seed: int) -> SilverTables:
-        if seed not in known:
-            known[seed] = SilverTables(tmp_path_factory.mktemp("in-order"))
-            known[seed].read(fleet_pushes(random.Random(seed)))
-        return known[seed]
-
-    return tables_of
-
-
-@pytest.fixture
-def corrected(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How many standing points are corrected."""
-    found: Counter[str] = Counter()
-    correct = BatchWriter._correct
-
-    def counted(writer: BatchWriter, rows: pa.Table) -> None:
-        found["points"] += rows.num_rows
-        correct(writer, rows)
-
-    monkeypatch.setattr(BatchWriter, "_correct", counted)
-    return found
-
-
-def same(found: SilverTables, expected: SilverTables) -> None:
-    for name, rows in expected.tables().items():
-        assert rows, f"{name} is empty: nothing would be compared"
-        assert found.tables()[name] == rows, name
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("seed", "batches", "rows_at_once"), [(0, 5, 25), (1, 2, 1024), (2, 7, 1024)])
 def test_any_order_split_and_repetition_of_pushes_gives_the_same_tables(
-    seed: int, in_order: Any, corrected: Counter[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, batches: int, rows_at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = in_order(seed)
-    chance = random.Random(seed)
-    pushes = fleet_pushes(chance)
-    if seed % 5 == 0:
-        monkeypatch.setattr("fleet.engine._ROWS_AT_ONCE", 25)
-        monkeypatch.setattr("fleet.decode.stage.MAX_CHUNK_ROWS", 25)
-        monkeypatch.setattr("fleet.silver.late._FIRST_INSTANCES", 1)
-    found = SilverTables(tmp_path)
-    for batch in shuffled_batches(chance, pushes, batches=chance.choice([2, 5, 20])):
-        found.read(batch)
-    assert corrected["points"]
-    same(found, expected)
+    found = read_in_disorder(tmp_path / "found", seed, monkeypatch, batches=batches, rows_at_once=rows_at_once)
+    same(found, read_in_order(tmp_path / "expected", seed))
 
 
-def test_wide_rows_kept_by_batch_are_those_of_all_points_at_once(in_order: Any, tmp_path: Path) -> None:
+def test_wide_rows_kept_by_batch_are_those_of_all_points_at_once(tmp_path: Path) -> None:
     chance = random.Random(5)
     found = SilverTables(tmp_path)
-    for batch in shuffled_batches(chance, fleet_pushes(chance), batches=7):
+    for batch in shuffled_batches(chance, fleet_pushes(chance), batches=4):
         found.read(batch)
-    points = pa.Table.from_pylist(in_order(5).points, schema=POINTS)
+    points = pa.Table.from_pylist(read_in_order(tmp_path / "in-order", 5).points, schema=POINTS)
     assert found.rows(catalog.WINDOWS) == sorted(aggregate(points, DEFAULT_WINDOW_S).to_pylist(), key=repr)
 
 
-WRITES = ("rejects", "points", "windows", "batches", "points corrected", "series", "pushes")
+def test_batches_that_are_cut_off_each_before_another_write_are_whole_when_they_ran_again(tmp_path: Path) -> None:
+    found = read_cut_off(tmp_path / "found", 7, WRITES)
+    same(found, read_in_order(tmp_path / "expected", 7))
 
 
-@pytest.mark.parametrize("cut_off_before", WRITES)
-def test_a_batch_that_is_cut_off_before_any_write_is_whole_when_it_ran_again(
-    cut_off_before: str, in_order: Any, tmp_path: Path
-) -> None:
-    chance = random.Random(7)
-    found = SilverTables(tmp_path)
-    reports = []
-    for batch in shuffled_batches(chance, fleet_pushes(chance), batches=4):
-        with pytest.MonkeyPatch.context() as patched:
-            if found.store.has(catalog.PUSHES):  # the first batch corrects nothing
-                cut_off(patched, cut_off_before)
-                with pytest.raises(CutOffError):
-                    found.read(batch)
-                patched.undo()
-                reports.append(found.read_again())
-            else:
-                found.read(batch)
-    assert len(reports) == 3
-    same(found, in_order(7))
-    windows = {row["batch_id"]: row["windows"] for row in found.rows(catalog.BATCHES)}
-    assert len(windows) == 4
-
-
-def cut_off(monkeypatch: pytest.MonkeyPatch, before: str) -> None:
-    def cutting(write: Any) -> Any:
-        def cut(store: Store, table: catalog.Table, add: Any, *more: Any, **named: Any) -> Any:
-            corrects = table is catalog.POINTS and "transaction" not in named
-            if before == table.name + (" corrected" if corrects else ""):
-                raise CutOffError
-            return write(store, table, add, *more, **named)
-
-        return cut
-
-    for name in ("change", "append_rows"):
-        monkeypatch.setattr(Store, name, cutting(getattr(Store, name)))
-
-
-def test_the_pushes_hold_everything_that_neighbours_matter_for(in_order: Any) -> None:
+def test_the_pushes_hold_everything_that_neighbours_matter_for(tmp_path: Path) -> None:
     """Else the tests above would show nothing."""
-    points = in_order(1).points
+    points = read_in_order(tmp_path, 1).points
     for mark in MARKS[1:]:
         assert {point[mark] for point in points} == {True, False, None}, mark
     assert {point["temporality"] for point in points} == {"delta", "cumulative", None}

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fleet.decode.rows import DECODED_ROWS, POINT_ROWS, SERIES_ROWS
+from fleet.schemas import DECODED, POINTS, SERIES
 from fleet.silver.deltas import HORIZON_US, LOOKED_AT, Comparison, LastOfSeries, differ, distinct_maps
 
 SECOND_NANO: Final = 1_000_000_000
@@ -147,7 +147,7 @@ def decoded(points: list[Point]) -> pa.RecordBatch:
     for point in points:
         at = datetime.combine(DAY, time.fromisoformat(point["received_at"]), UTC)
         rows.append({"push_id": at.isoformat(), "point_index": 0, **point, "received_at": at})
-    return pa.RecordBatch.from_pylist(rows, schema=DECODED_ROWS)
+    return pa.RecordBatch.from_pylist(rows, schema=DECODED)
 
 
 def instances(rows: pa.RecordBatch) -> Any:
@@ -162,10 +162,8 @@ def compare(comparison: Comparison, points: list[Point]) -> tuple[list[Point], p
     sets = [point["attributes"] for point in points]
     compared = comparison.mark(rows, instances(rows), np.arange(len(sets)), sets)
     marks, settled = compared.marks, compared.settled
-    assert {name: column.type for name, column in marks.items()} == {
-        name: POINT_ROWS.field(name).type for name in marks
-    }
-    assert settled.schema == SERIES_ROWS
+    assert {name: column.type for name, column in marks.items()} == {name: POINTS.field(name).type for name in marks}
+    assert settled.schema == SERIES
     said = {name: column.to_pylist() for name, column in marks.items()}
     return [point | {name: said[name][row] for name in said} for row, point in enumerate(points)], settled
 
@@ -266,7 +264,7 @@ def compare_again(standing: list[Point], new: list[Point]) -> tuple[list[tuple[A
 def of_marks(said: Any, rows: list[int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(
         [dict(zip(MARKS, said[row], strict=True)) for row in rows],
-        schema=pa.schema([POINT_ROWS.field(name) for name in MARKS]),
+        schema=pa.schema([POINTS.field(name) for name in MARKS]),
     )
 
 
@@ -377,7 +375,7 @@ def test_the_last_point_of_each_series_is_found_in_points_of_any_order(monkeypat
     for point in points:
         last.add(decoded([point]).select(LOOKED_AT))
     found = last.rows()
-    assert found.schema == SERIES_ROWS
+    assert found.schema == SERIES
     assert sorted((row["client_instance_id"], row["amount"]) for row in found.to_pylist()) == [
         ("one", 2.0),
         ("one", 4.0),

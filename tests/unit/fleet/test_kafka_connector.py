@@ -5,9 +5,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from fleet import jars
 from fleet.errors import JarError
-from fleet.topic.connector import CONNECTOR, connector_jars
+from fleet.topic import connector
+from fleet.topic.connector import cache_directory, connector_jars
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_what_cannot_be_fetched_is_one_sentence_with_the_reason_and_the_way_out(
 
 def test_a_fetch_without_an_answer_ends(tmp_path: Path, pretend_spark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     says(pretend_spark, "exec sleep 30")
-    monkeypatch.setattr(jars, "_FETCHED_WITHIN_S", 0.1)
+    monkeypatch.setattr(connector, "_FETCHED_WITHIN_S", 0.1)
     with pytest.raises(JarError, match="no answer within"):
         connector_jars(cache=tmp_path / "kept")
 
@@ -104,4 +104,4 @@ def test_fetched_jars_are_kept_for_each_version_of_spark_where_caches_belong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert CONNECTOR.cache_directory == tmp_path / "fleetgauge" / f"spark-kafka-{pyspark.__version__}"
+    assert cache_directory() == tmp_path / "fleetgauge" / f"spark-kafka-{pyspark.__version__}"

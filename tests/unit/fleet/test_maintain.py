@@ -129,7 +129,7 @@ def test_a_day_without_small_files_is_left_alone(store: Store) -> None:
 def test_questions_about_one_client_read_few_of_the_files(
     store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(upkeep, "_SORTED_BYTES", 40_000)
+    monkeypatch.setattr(upkeep, "_PART_BYTES", 40_000)
     before = contents(store, catalog.POINTS)
     keep_up(SmallFiles(store.root))
     assert contents(store, catalog.POINTS) == before
@@ -147,7 +147,7 @@ def test_questions_about_one_client_read_few_of_the_files(
 
 
 def test_rows_without_a_client_or_a_day_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_SORTED_BYTES", 1)
+    monkeypatch.setattr(upkeep, "_PART_BYTES", 1)
     store = Store(str(tmp_path))
     at = {"received_at": TODAY, "date": TODAY.date()}
     for number in range(2):
@@ -200,6 +200,44 @@ def test_days_and_clients_that_are_too_old_are_deleted(store: Store) -> None:
     }
     assert {row["date"] for row in rows(Path(store.root), "points")} == {date(2026, 3, 2)}
     assert [row["client_instance_id"] for row in rows(Path(store.root), "clients")] == ["0203"]
+
+
+def test_the_files_of_series_stay_those_of_a_shard_each(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    for shard in "ab":
+        rows = [{"client_instance_id": f"{shard}{day}", "received_at": TODAY - day * DAY} for day in (0, 3)]
+        add(store, catalog.SERIES, rows)
+    done = keep_up(store, keep_from=TODAY - DAY)["series"]
+    assert (done.files_before, done.files, done.deleted) == (2, 2, 2)
+    files = store.log(catalog.SERIES).files().to_pylist()
+    assert sorted((file["min.client_instance_id"], file["max.client_instance_id"]) for file in files) == [
+        ("a0", "a0"),
+        ("b0", "b0"),
+    ]
+
+
+def test_what_upkeep_wrote_is_found_by_a_filter_of_any_reader(store: Store) -> None:
+    """What delta-rs deletes from or compacts it writes as Arrow's views, which filters of pyarrow do not know."""
+    add(store, catalog.CLIENTS, *([{"client_instance_id": f"{n}", "last_seen": TODAY - n * DAY}] for n in range(3)))
+    add(
+        store,
+        catalog.RUNS,
+        [{"source": "old", "finished_at": TODAY - 9 * DAY}, {"source": "new", "finished_at": TODAY}],
+    )
+    for number in range(2):
+        store.append_rows(catalog.LEDGER, [{"source": f"s{number}", "path": "p"}])
+    store.log(catalog.LEDGER).delete("path = 'q'")
+    keep_up(store, keep_from=TODAY - DAY)
+    assert [row["source"] for row in store.rows(catalog.LEDGER, [("source", "=", "s1")])] == ["s1"]
+    for table, where, count in (
+        (catalog.POINTS, pc.field("client_instance_id") == client(5), 2 * 3 * POINTS_EACH),
+        (catalog.CLIENTS, pc.field("client_instance_id") == "1", 1),
+        (catalog.RUNS, pc.field("source") == "new", 1),
+        (catalog.RUNS, pc.field("source") == "old", 0),
+        (catalog.LEDGER, pc.field("source") == "s1", 1),
+    ):
+        dataset = DeltaTable(table.path(store.root)).to_pyarrow_dataset()
+        assert dataset.to_table(filter=where).num_rows == count, table.name
 
 
 def test_partial_wide_rows_of_a_window_become_one(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.decode.rows import POINT_ROWS
 from fleet.measures.aggregate import aggregate, correction
 from fleet.measures.catalogue import FAMILIES, LAG, LAG_OF_CLIENT, MARKED, MARKS, MEASURES, ROLES_OF_NODES, family_names
 from fleet.measures.merge import merge
 from fleet.measures.rows import KEY, ROWS
+from fleet.schemas import POINTS
 from telemetry.catalogue.standard_metrics import known_metrics, telemetry_name
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -60,7 +60,7 @@ def total(metric: str, at: float, delta: float | None, **marks: Any) -> Point:
 
 
 def table(points: Iterable[Point]) -> pa.Table:
-    return pa.Table.from_pylist(list(points), schema=POINT_ROWS)
+    return pa.Table.from_pylist(list(points), schema=POINTS)
 
 
 def rows(*tables: pa.Table) -> list[dict[str, Any]]:
@@ -408,10 +408,8 @@ def test_a_window_that_does_not_divide_a_day_is_refused(window_s: int) -> None:
 
 def test_points_may_be_encoded_as_dictionaries() -> None:
     points = table([*lag(0, (0, 5.0)), total(CONSUMED, 0, 20.0, topic="c"), point(LATENCY, 0, 1.0, node_id=1)])
-    kinds = [pa.dictionary(pa.int32(), each.type) if each.type == pa.string() else each.type for each in POINT_ROWS]
-    encoded = pa.table(
-        [points[each.name].cast(kind) for each, kind in zip(POINT_ROWS, kinds, strict=True)], POINT_ROWS.names
-    )
+    kinds = [pa.dictionary(pa.int32(), each.type) if each.type == pa.string() else each.type for each in POINTS]
+    encoded = pa.table([points[each.name].cast(kind) for each, kind in zip(POINTS, kinds, strict=True)], POINTS.names)
     assert aggregate(encoded, 300).equals(aggregate(points, 300))
 
 

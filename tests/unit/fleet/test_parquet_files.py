@@ -238,9 +238,17 @@ def test_bounds_of_long_texts_are_short_and_hold_them(tmp_path: Path, text: str)
     assert len(greatest) <= 33
 
 
-def test_a_text_that_no_short_one_is_above_has_no_greatest(tmp_path: Path) -> None:
+def test_a_text_that_no_short_one_is_above_is_its_own_bound(tmp_path: Path) -> None:
     (file,) = write(tmp_path, batch(row(instance="\U0010ffff" * 34)), indexed=("client_instance_id",))
-    assert json.loads(file.statistics)["maxValues"] == {}
+    assert json.loads(file.statistics)["maxValues"] == {"client_instance_id": "\U0010ffff" * 34}
+
+
+def test_texts_too_long_for_parquet_have_bounds_that_hold_all(tmp_path: Path) -> None:
+    """Of a column without bounds delta-rs thinks that it has no values, and passes over its file."""
+    (file,) = write(tmp_path, batch(row(instance="x" * 1_000_000), row(instance="b")), indexed=("client_instance_id",))
+    told = json.loads(file.statistics)
+    assert told["minValues"] == {"client_instance_id": ""}
+    assert told["maxValues"]["client_instance_id"] > "z" * 100
 
 
 def test_rows_of_another_table_are_refused(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from datetime import UTC, date, datetime, timedelta
 
-import pyarrow as pa
 import pytest
 
+from fleet.decode.arrow import pa
 from fleet.pipeline.spans import MAX_SPANS, Span, bounded, days, meets, of_windows, whole, windows, within
 from fleet.schemas import TIME
 

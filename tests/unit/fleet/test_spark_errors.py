@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PythonException, StreamingQueryException
 
 from fleet.spark_errors import is_missing_path, unreadable_file, what_failed
-from fleet.tables import delta
 
 REPORT = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -41,12 +39,6 @@ class JavaException:
     def getCause(self) -> "JavaException | None":  # noqa: N802
         return self._cause
 
-    def getClass(self) -> "JavaException":  # noqa: N802
-        return self
-
-    def getName(self) -> str:  # noqa: N802
-        return self._name
-
     def getCondition(self) -> str:  # noqa: N802
         if not self._condition:
             raise Py4JError("Method getCondition([]) does not exist")
@@ -71,8 +63,3 @@ def test_a_file_that_a_stream_cannot_read_is_named_from_what_caused_its_end() ->
     assert not is_missing_path(error)
     missing = captured(JavaException("AnalysisException", None, "PATH_NOT_FOUND", path="s3a://a/b"))
     assert (unreadable_file(missing), is_missing_path(missing)) == ("s3a://a/b", True)
-
-
-@pytest.mark.parametrize(("name", "is_one"), [("io.delta.exceptions.ConcurrentAppendException", True), ("a.B", False)])
-def test_a_conflict_is_told_by_the_class_of_its_cause(name: str, is_one: bool) -> None:
-    assert delta.is_conflict(captured(JavaException("org.apache.spark.SparkException", JavaException(name)))) is is_one

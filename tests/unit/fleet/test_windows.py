@@ -5,9 +5,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
+from fleet.decode.arrow import Table
 from fleet.engine import InProcess
 from fleet.measures.aggregate import aggregate
 from fleet.pipeline.windows import remake_windows
@@ -15,6 +15,7 @@ from fleet.schemas import POINTS
 from fleet.small_tables import rows
 from fleet.tables import catalog
 from fleet.tables.store import Store
+from tests.support.side_by_side import SideBySide
 
 DAYS = [date(2026, 3, 1), date(2026, 3, 2)]
 NODE = "org.apache.kafka.producer.node.request.latency.avg"
@@ -22,13 +23,7 @@ CONSUMED = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
 IDS = ["one", "", "-a", "_z", "~", "é", "\U0010ffff", *(f"{letter}{7 * letter}" for letter in "09AMZamz")]
 
 
-class SideBySide(InProcess):
-    """Divides as a cluster would."""
-
-    parts = 64
-
-
-def points(day: date, minutes: Iterable[int]) -> pa.Table:
+def points(day: date, minutes: Iterable[int]) -> Table:
     """A push of each client in each of these minutes, with a node's latency and what it consumed."""
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
     given = [
@@ -52,7 +47,7 @@ def store(tmp_path: Path) -> Store:
     return found
 
 
-def append(store: Store, table: catalog.Table, given: pa.Table) -> None:
+def append(store: Store, table: catalog.Table, given: Table) -> None:
     with store.files_of(table).open() as writer:
         for batch in given.to_batches():
             writer.write(batch)
@@ -65,7 +60,7 @@ def windows(store: Store, *days: date) -> list[dict[str, Any]]:
     return sorted((row for row in found if row["date"] in (days or DAYS)), key=repr)
 
 
-def listed(table: pa.Table) -> list[dict[str, Any]]:
+def listed(table: Table) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=repr)
 
 

@@ -6,22 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 from support.fleet_in_disorder import CONSUMED, sums
-from support.killed_runs import ENDED_WITHIN_S, QUICK_SPARK, kill_at_random, start_run
+from support.killed_runs import ENDED_WITHIN_S, ON_SPARK, kill_at_random, start_run
 from support.standing_tables import assert_equal, contents, for_every_table
 from typer.testing import CliRunner, Result
 
 from fleet.cli import app
-from fleet.tables.catalog import Table
+from fleet.tables.catalog import POINTS, Table
 from fleet.tables.store import Store
 from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
-pytestmark = pytest.mark.soak  # minutes
-
 WRITES = (
-    *("rejects", "points", "points corrected", "windows", "series", "batches", "pushes"),
+    *("ledger", "rejects", "points", "windows", "batches", "points corrected", "series", "pushes"),
     *("clients", "activity", "inventory", "versions", "metrics"),
     *("latency", "throttling", "rebalances", "consumers", "groups", "runs"),
 )
@@ -37,24 +34,30 @@ class Saboteur:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waiting = list(WRITES)
         self.cut_off_after: list[str] = []
-        for name in ("append", "append_rows", "add_files", "merge", "replace"):
+        for name in ("change", "append_rows", "replace"):
             monkeypatch.setattr(Store, name, self._cutting(getattr(Store, name)))
-        monkeypatch.setattr(Store, "update", self._cutting(Store.update, " corrected"))
 
-    def _cutting(self, write: Any, what: str = "") -> Any:
-        def cut_off(store: Store, table: Table, frame: DataFrame, *more: Any) -> None:
-            write(store, table, frame, *more)
-            if self.waiting and self.waiting[0] == table.name + what:
+    def _cutting(self, write: Any) -> Any:
+        def cut_off(store: Store, table: Table, *more: Any, **named: Any) -> Any:
+            found = write(store, table, *more, **named)
+            corrects = table is POINTS and "transaction" not in named
+            if self.waiting and self.waiting[0] == table.name + (" corrected" if corrects else ""):
                 self.cut_off_after.append(self.waiting.pop(0))
                 raise CutOffError
+            return found
 
         return cut_off
 
 
+@pytest.fixture
+def zone(tmp_path: Path) -> LandingZone:
+    return LandingZone(tmp_path / "landing")
+
+
 def run(zone: LandingZone, tables: Path) -> Result:
-    return CliRunner().invoke(
-        app, ["run", "--source", str(zone.root), "--tables", str(tables), "--max-files", "1", *QUICK_SPARK]
-    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("fleet.pipeline.run._started", lambda _: pytest.fail("Spark was started"))
+        return CliRunner().invoke(app, ["run", "--source", str(zone.root), "--tables", str(tables), "--max-files", "1"])
 
 
 def fill(zone: LandingZone, files: int) -> None:
@@ -86,7 +89,7 @@ class Clean:
 
 
 @pytest.fixture(scope="module")
-def clean(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Clean:
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Clean:
     root = tmp_path_factory.mktemp("clean")
     zone = LandingZone(root / "landing")
     fill(zone, 2)
@@ -95,7 +98,6 @@ def clean(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     return Clean(zone, contents(root / "tables"))
 
 
-@pytest.mark.timeout(4 * ENDED_WITHIN_S)
 def test_a_run_cut_off_after_any_write_is_mended_by_the_next(
     clean: Clean, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,28 +112,36 @@ def test_a_run_cut_off_after_any_write_is_mended_by_the_next(
     assert_equal(contents(tmp_path / "mended"), clean.tables)
 
 
+def test_runs_killed_at_random_moments_leave_the_tables_of_a_clean_one(zone: LandingZone, tmp_path: Path) -> None:
+    kill_and_compare(zone, tmp_path, rounds=5)
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(7_200)
-def test_a_run_killed_ten_times_at_random_moments_leaves_the_tables_of_a_clean_one(
-    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+@pytest.mark.parametrize("engine", [(), ON_SPARK], ids=["in-process", "on-spark"])
+def test_many_runs_killed_at_random_moments_leave_the_tables_of_a_clean_one(
+    zone: LandingZone, tmp_path: Path, engine: tuple[str, ...]
 ) -> None:
+    kill_and_compare(zone, tmp_path, *engine, rounds=10 if engine else 20)
+
+
+def kill_and_compare(zone: LandingZone, root: Path, *more: str, rounds: int) -> None:
+    """At least half of the runs are killed before their end; the last one is left alone."""
     fill(zone, 6)
-    result = run(zone, tmp_path / "clean")
+    result = run(zone, root / "clean")
     assert result.exit_code == 0, result.output
-    kills = kill_and_finish(zone, tmp_path / "mended", rounds=10, seed=random.randrange(2**32))
-    print(f"{kills} of 10 runs were killed before their end")
-    assert kills >= 5
-    assert_equal(contents(tmp_path / "mended"), contents(tmp_path / "clean"))
-
-
-def kill_and_finish(zone: LandingZone, tables: Path, *, rounds: int, seed: int) -> int:
-    """How many of the runs were killed before their end; the last one is left alone."""
+    seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
     kills = 0
     for number in range(rounds):
-        process = start_run(str(zone.root), tables, "--max-files", "1")
-        kills += kill_at_random(process, tables, chance, with_jvm=number % 2 == 0)
-    last = start_run(str(zone.root), tables, "--max-files", "1")
+        process = start_run(str(zone.root), root / "mended", "--max-files", "1", *more)
+        kills += kill_at_random(
+            process, root / "mended", chance, with_jvm=number % 2 == 0, linger_s=1.0 if more else 0.1
+        )
+    last = start_run(str(zone.root), root / "mended", "--max-files", "1", *more)
     out, err = last.communicate(timeout=ENDED_WITHIN_S)
     assert last.returncode == 0, err or out
-    return kills
+    print(f"{kills} of {rounds} runs were killed before their end")
+    assert kills >= rounds // 2
+    assert_equal(contents(root / "mended"), contents(root / "clean"))

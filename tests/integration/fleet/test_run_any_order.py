@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 from support.fleet_in_disorder import (
     CONSUMED,
     INTERVAL_US,
@@ -18,21 +17,23 @@ from support.fleet_in_disorder import (
     shuffled_batches,
     sums,
 )
-from support.killed_runs import QUICK_SPARK
 from support.standing_tables import assert_equal, contents, rows
 from typer.testing import CliRunner
 
 from fleet.cli import app
 from tests.spark.landing_zone import LandingZone, push
 
-pytestmark = pytest.mark.timeout(1_800)  # many runs, on a machine that may be busy
-
 FILES = 6
 HERE = "landing"
 
 
+@pytest.fixture
+def zone(tmp_path: Path) -> LandingZone:
+    return LandingZone(tmp_path / "landing")
+
+
 def run(zone: LandingZone, tables: Path, *more: str) -> None:
-    result = CliRunner().invoke(app, ["run", "--source", str(zone.root), "--tables", str(tables), *more, *QUICK_SPARK])
+    result = CliRunner().invoke(app, ["run", "--source", str(zone.root), "--tables", str(tables), *more])
     assert result.exit_code == 0, result.output
 
 
@@ -57,7 +58,7 @@ def found(root: Path) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def files(delta_lake: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Files:
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     chance = random.Random(20)
     pushes = shuffled_batches(chance, fleet_pushes(chance, pushes_each=25), batches=FILES - 1)
     pushes[1] += pushes[0][:5]
@@ -86,16 +87,15 @@ def read_in_disorder(files: Files, root: Path, seed: int) -> None:
     assert_equal(found(root), files.tables)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_three_orders_of_files_give_the_same_tables(files: Files, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(8))
+def test_any_order_of_files_gives_the_same_tables(files: Files, tmp_path: Path, seed: int) -> None:
     read_in_disorder(files, tmp_path, seed)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(7_200)
-def test_twenty_orders_of_files_give_the_same_tables(files: Files, tmp_path: Path) -> None:
-    for seed in range(3, 23):
-        read_in_disorder(files, tmp_path / str(seed), seed)
+@pytest.mark.parametrize("seed", range(8, 28))
+def test_twenty_more_orders_of_files_give_the_same_tables(files: Files, tmp_path: Path, seed: int) -> None:
+    read_in_disorder(files, tmp_path, seed)
 
 
 def consumed(at_s: int, records: float) -> dict[str, Any]:
@@ -105,9 +105,7 @@ def consumed(at_s: int, records: float) -> dict[str, Any]:
     return push(payload, received_at=at_us, push_interval_ms=60_000)
 
 
-def test_records_of_a_late_push_count_and_its_gap_is_closed(
-    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
-) -> None:
+def test_records_of_a_late_push_count_and_its_gap_is_closed(zone: LandingZone, tmp_path: Path) -> None:
     def consumers() -> list[tuple[float, bool, bool]]:
         table = rows(tmp_path / "tables", "consumers")
         return [(row["records_consumed"], row["gap"], row["covers_gap"]) for row in table]
@@ -121,7 +119,7 @@ def test_records_of_a_late_push_count_and_its_gap_is_closed(
 
 
 def test_a_late_push_into_a_day_of_other_windows_has_all_of_it_computed_again(
-    delta_lake: SparkSession, zone: LandingZone, tmp_path: Path
+    zone: LandingZone, tmp_path: Path
 ) -> None:
     def windows(day: int) -> list[tuple[int, float]]:
         table = rows(tmp_path / "tables", "consumers")
