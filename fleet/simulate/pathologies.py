@@ -78,7 +78,7 @@ def _fits(verdict: str, app: App) -> bool:
         "uncompressed": is_producer and library == "java",
         "buffer-full": is_producer and library != "franz-go" and app.compression < 1,
         "record-errors": is_producer and library == "java",
-        "tiny-fetches": not is_producer and library == "java" and app.region != FAR and app.record_bytes < 650,
+        "tiny-fetches": not is_producer and library == "java" and app.region != FAR and app.record_bytes < 500,
         "connection-churn": True,
         "crash-loop": True,
         "silent": not (is_producer and library == "java"),
@@ -267,11 +267,12 @@ def _record_errors(plan: Plan, app: App, times: Times, _: str | None) -> str:
 
 def _tiny_fetches(plan: Plan, app: App, times: Times, _: str | None) -> str:
     """Records trickle in one by one, and `fetch.min.bytes` is 1."""
-    wanted = float(plan.random.uniform(120, 200)) * app.size / len(app.partitions)
+    wanted = float(plan.random.uniform(200, 280)) * app.size / len(app.partitions)
     surge = max(1.0, wanted / (app.rate * 0.8))
+    load = app.cost_s * app.rate * len(app.partitions) / app.size
     plan.cause("singles", _at_work(app), times, 1.0)
     plan.cause("arrival", app.partitions, times, surge)
-    plan.cause("cost", _at_work(app), times, 1 / surge)
+    plan.cause("cost", _at_work(app), times, min(1.0, 0.12 / load) / surge)
     return app.name
 
 

@@ -396,7 +396,8 @@ class Physics:
         held_ms = np.where(behind[:, :, None], 0, 1000 * held_s(batches, self._holds_s[:, None]))
         eaten = consumed.sum(axis=2)
         busy = np.clip(eaten * cost_s / TICK_S, 0, 1)
-        per_poll_ms = np.minimum(eaten / TICK_S, MAX_POLL_RECORDS) * cost_s * 1000
+        waits_ms = (latency_ms + held_ms).sum(axis=2, where=arrives > 0) / np.maximum((arrives > 0).sum(axis=2), 1)
+        per_poll_ms = np.where(behind, 1000 * MAX_POLL_RECORDS * cost_s, waits_ms * busy / np.maximum(1 - busy, 0.02))
         reads_late_ms = np.where(
             self._is_java & (busy > 0.5) & (per_poll_ms > _JAVA_READS_EVERY_MS), busy * _JAVA_READS_EVERY_MS / 2, 0
         )

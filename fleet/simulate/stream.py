@@ -151,13 +151,13 @@ class Stream:
             return [b""] * len(time_us)
         measured = measure(ticks, pushes)
         if app.software.library != "franz-go":
-            shape = self._shape(pushes, (), True)
+            shape = self._shape(pushes, None, True)
             values = values_of(measured, shape.points)
             if app.software.library == "librdkafka":
                 values = np.nan_to_num(values)
             self.points += values.size
             return [row.tobytes() for row in shape.fill(values, time_us, start_us)]
-        every = self._shape(pushes, (), True)
+        every = self._shape(pushes, None, True)
         values = np.nan_to_num(values_of(measured, every.points))
         values = np.where(every.ints, np.rint(values), values)
         found = []
@@ -169,15 +169,15 @@ class Stream:
             found.append(shape.fill(values[one, present], time_us[one], start_us[one])[0].tobytes())
         return found
 
-    def _shape(self, pushes: Pushes, present: tuple[int, ...], has_start: bool) -> Shape:
-        """The shape of these pushes; of franz-go, with these points of all."""
+    def _shape(self, pushes: Pushes, present: tuple[int, ...] | None, has_start: bool) -> Shape:
+        """The shape of these pushes; of franz-go, with these points of all; None stands for all."""
         process = pushes.process
         key = (process.instance_id, pushes.nodes.tobytes(), pushes.partitions.tobytes(), present, has_start)
         found = self._shapes.get(key) or self._used.get(key) or self._make_shape(pushes, present, has_start)
         self._used[key] = found
         return found
 
-    def _make_shape(self, pushes: Pushes, present: tuple[int, ...], has_start: bool) -> Shape:
+    def _make_shape(self, pushes: Pushes, present: tuple[int, ...] | None, has_start: bool) -> Shape:
         app, process = pushes.app, pushes.process
         node_ids = self.plan.world.clusters[app.cluster].node_ids
         columns = list(range(len(pushes.nodes)))
@@ -189,7 +189,7 @@ class Stream:
             resource = (("group_id", app.group_id), (member, process.member_id))
         if app.software.library == "franz-go":
             points = franz_go_points(app, columns, used)
-            points = [points[index] for index in present] if present or not has_start else points
+            points = points if present is None else [points[index] for index in present]
             return franz_go(points, resource, version, has_start=has_start)
         if app.software.library == "librdkafka":
             of_group = app.group_id is not None

@@ -72,7 +72,7 @@ def recorded_forms(client_id: str) -> dict[str, set[tuple[Any, ...]]]:
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, str], list[bytes]]:
     """Payloads by library, version and role; the first pushes of an instance among them."""
     root = tmp_path_factory.mktemp("sim") / "out"
-    simulate(root, Fleet(clients=300, hours=0.2, seed=3))
+    simulate(root, Fleet(clients=200, hours=0.2, seed=4))
     found: dict[tuple[str, str, str], list[bytes]] = {}
     for row in rows_of(root):
         library = LIBRARIES.get(row["client_software_name"], "librdkafka")
