@@ -19,6 +19,9 @@ HISTORY: Final = 36
 
 _BUSIEST: Final = 0.93
 """Utilisation beyond which a broker's queue does not grow: its clients wait for responses before they send more."""
+_OURS: Final = 0.2
+_MOST_OF_OURS: Final = 2.0
+"""Share of a broker's work that comes from the fleet's own clients, and how far that can rise above its mean."""
 _IN_FLIGHT: Final = 5
 _BATCH_BYTES: Final = 16_384
 _FETCH_BYTES: Final = 1_048_576
@@ -241,8 +244,9 @@ class Physics:
     def _latencies(self, times: Numbers, rate: Numbers, load: Numbers) -> tuple[Numbers, Numbers]:
         """[tick, slot, node]: what a request takes [ms] on average and at most, but for what a fetch is held.
 
-        A broker is a queue with one server: it takes `service / (1 - utilisation)`. Half of its work comes from clients
-        that are not simulated; what a restarting broker led is work of the others.
+        A broker is a queue with one server: it takes `service / (1 - utilisation)`. Most of its work comes from clients
+        that are not simulated, so that no application overloads a cluster; what a restarting broker led is work of the
+        others.
         """
         random = self._plan.random
         shape = (len(times), len(self._service_ms), self._nodes)
@@ -250,7 +254,8 @@ class Physics:
         down = self._quantity("down", times, shape[1] * shape[2]).reshape(shape)
         nodes = (self._service_ms > 0).sum(axis=1)
         moved = nodes[None, :, None] / np.maximum(1, nodes[None, :, None] - down.sum(axis=2, keepdims=True))
-        relative = 0.5 * load[:, None, None] + 0.5 * self._load(rate) / np.maximum(self._base_load, 1e-9)
+        ours = np.minimum(self._load(rate) / np.maximum(self._base_load, 1e-9), _MOST_OF_OURS)
+        relative = (1 - _OURS) * load[:, None, None] + _OURS * ours
         busy = np.clip(self._utilisation * relative * moved, 0.02, _BUSIEST)
         queue_ms = self._service_ms / (1 - busy) + disk_ms
         of_slot = queue_ms[:, self._cluster]

@@ -166,7 +166,8 @@ class Plan:
         queue = cluster.service_ms[node] / (1 - cluster.utilisation[node])
         held = 0.0
         if app.role == "consumer":
-            arrivals = app.rate * len(app.partitions) / app.size / app.batch_records / len(cluster.node_ids)
+            partitions = len(app.partitions) / app.size
+            arrivals = app.rate * partitions / app.batch_records / min(partitions, len(cluster.node_ids))
             held = 1000 * float(held_s(np.array(arrivals), 5.0 if app.software.library == "franz-go" else 0.5))
         return float(self.world.rtt_ms[slot, node] + queue + held)
 
