@@ -33,6 +33,7 @@ from fleet.cli_options import (
     selection,
     sentences,
 )
+from fleet.cli_simulate import simulate
 from fleet.cli_tables import maintain, run, show
 from fleet.cli_verdicts import rules, verdicts
 from fleet.cli_watch import watch
@@ -57,6 +58,7 @@ app.command(cls=Command)(maintain)
 app.command(cls=Command)(verdicts)
 app.command(cls=Command)(rules)
 app.command(cls=Command)(watch)
+app.command(cls=Command)(simulate)
 
 
 @app.command(cls=Command)
