@@ -144,7 +144,7 @@ class _Round:
         else:
             rows = np.flatnonzero(finding.subjects.of_row == place)
         named = None if finding.named is None else finding.named(place)
-        self._name(case, rows, np.unique(window.instance[rows]) if named is None else named)
+        self._name(case, np.unique(window.instance[rows]) if named is None else named)
         case.why = test.says.format(
             subject=case.subject,
             client=case.client_id,
@@ -167,17 +167,17 @@ class _Round:
         if len(case.evidence) > _MOST_EVIDENCE:  # the first ones and the latest
             del case.evidence[_MOST_EVIDENCE // 2]
 
-    def _name(self, case: Case, rows: Numbers, instances: Numbers) -> None:
+    def _name(self, case: Case, instances: Numbers) -> None:
         """The instances that it concerns, their clients and groups."""
-        window, registry = self._window, self._memory.registry
+        registry = self._memory.registry
         case.instance_count = max(case.instance_count, len(instances))
         parts = [registry.instances.parts(code) for code in instances.tolist()]
         case.instances = sorted(part[2] for part in parts)[:MOST_INSTANCES]
         if case.principal is None and case.subject_kind not in ("node", "version"):
             case.principal = min((part[1] for part in parts), default=None)
-        ids = np.unique(self._memory.instances["client"][instances])
+        known = self._memory.instances
+        ids, groups = (np.unique(known[name][instances]) for name in ("client", "group"))
         clients = {registry.clients.parts(code)[1] for code in ids.tolist()}
-        groups = np.unique(window.group[rows])
         named = {registry.groups.parts(code)[1] for code in groups[groups >= 0].tolist()}
         case.about["client"] = sorted(clients.union(case.about.get("client", ())))
         case.about["group"] = sorted(named.union(case.about.get("group", ())))

@@ -86,7 +86,18 @@ class History:
 
 INSTANCE_FIELDS: Final = {
     **dict.fromkeys(
-        ("first_us", "last_us", "terminated_us", "latest_us", "client", "version", "dialect", "says_when_it_ends"),
+        (
+            "first_us",
+            "last_us",
+            "terminated_us",
+            "latest_us",
+            "client",
+            "group",
+            "version",
+            "dialect",
+            "says_when_it_ends",
+            "may_say_nothing",
+        ),
         np.int64,
     ),
     **dict.fromkeys(("interval_s", "windows", "latency", "failed", "throughput"), np.float64),
@@ -100,8 +111,10 @@ class Instances:
         first_us, last_us: receipt of its first push and its last one so far [us].
         terminated_us: receipt of its terminating push.
         latest_us: receipt of its latest push of all, as CLIENTS knows it.
-        client, version, dialect: its client id's and its software's number, and its library.
+        client, group, version, dialect: its client id's number, its group's (-1 for none), that of its software, and
+            its library.
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
+        may_say_nothing: 1 for a kind of client whose pushes are empty while it does nothing.
         interval_s: of its pushes [s].
         windows, latency, failed, throughput: see `verdicts.families.deploys`.
     """

@@ -10,7 +10,7 @@ import numpy as np
 from verdicts.arrow import Array, Numbers, Table, pa, pc
 
 DIALECTS: Final = ("java", "librdkafka", "franz-go")
-JAVA, LIBRDKAFKA, FRANZ_GO = range(3)
+JAVA, LIBRDKAFKA = range(2)
 ROLES: Final = ("producer", "consumer")
 PRODUCER, CONSUMER = range(2)
 
@@ -31,7 +31,7 @@ MEASURES: Final = (
     "fetch_throttled", "lag_records", "records_consumed", "fetch_rate_per_s", "fetch_size_avg_bytes",
     "fetch_latency_avg_ms", "poll_idle_ratio_avg", "last_poll_seconds_ago", "time_between_poll_avg_ms",
     "time_between_poll_max_ms", "network_thread_poll_avg_ms", "commits", "assigned_partitions", "rebalances",
-    "rebalance_latency_total_ms", "clock_skew_min_ms", "clock_skew_max_ms",
+    "rebalance_latency_total_ms", "rebalance_latency_avg_ms", "clock_skew_min_ms", "clock_skew_max_ms",
 )  # fmt: skip
 COLUMNS: Final = (*_KEYS, *MEASURES)
 """The columns that the judge reads: one merged wide row per (instance, window) and per (instance, role, node, window).

@@ -16,6 +16,7 @@ from fleet.simulate.pathologies import (
     heat_partition,
     link_latencies,
     scale_out,
+    send_uncompressed,
     slow_down_node,
 )
 from fleet.simulate.plan import Plan, daily_load
@@ -127,11 +128,11 @@ def _slow_path(plan: Plan, app: App, times: Times) -> None:
 
 
 def _throttled(plan: Plan, app: App, times: Times) -> None:
-    """Held back for a fifth of 20 s, every seven minutes: a little of what it sends waits, and is sent after."""
+    """Held back a little for 20 s, every seven minutes: a second's records wait, and are sent after."""
     usual = app.rate * app.record_bytes * app.compression * float(daily_load(times[0]))
     at = times[0]
     while at < times[1]:
-        plan.cause("rate", _at_work(app), (at, at + 20), 1.35)
+        plan.cause("rate", _at_work(app), (at, at + 20), 1.15)
         plan.cause("quota", _at_work(app), (at, at + 20), usual * 1.1)
         at += 420
 
@@ -171,8 +172,7 @@ def _small_batches(plan: Plan, app: App, times: Times) -> None:
 
 
 def _uncompressed(plan: Plan, app: App, times: Times) -> None:
-    plan.cause("compression", _at_work(app), times, 1.0)
-    plan.cause("rate", _at_work(app), times, 0.55e6 / (app.rate * app.record_bytes * app.size))
+    send_uncompressed(plan, app, times, 0.55e6 / app.size)
 
 
 def _buffer_full(plan: Plan, app: App, times: Times) -> None:

@@ -8,7 +8,7 @@ from verdicts.arrow import Numbers
 from verdicts.declare import Finding, Test, Verdict, of_clients, of_subjects
 from verdicts.memory import Memory
 from verdicts.rules import Figures
-from verdicts.window import FRANZ_GO, Subjects, Window
+from verdicts.window import Subjects, Window
 
 _US: Final = 1_000_000
 _MINUTE_S: Final = 60
@@ -97,8 +97,8 @@ def _has_terminated(window: Window, memory: Memory) -> Numbers:
 def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     known = memory.instances
     later = known["latest_us"]
-    # franz-go sends nothing where all is 0: such a push has no row, and only the time of the latest is known.
-    is_alive = (known["dialect"] == FRANZ_GO) & (later > window.end_us)
+    # A push without any point has no row: only the time of the latest of all is known.
+    is_alive = (known["may_say_nothing"] > 0) & (later > window.end_us)
     last = np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0))
     quiet_s = (window.end_us - last) / _US
     judged = (known["last_us"] > 0) & (known["says_when_it_ends"] > 0) & ~is_alive
@@ -210,6 +210,7 @@ VERDICTS: Final = (
         action="See whether the process of {client} still runs, and whether it reaches its brokers.",
         needs=dict.fromkeys(_LIBRARIES, ()),
         roles=("producer", "consumer", "share-consumer", "streams"),
+        explains=("slow-processing", "rebalance-storm", "stalled", "uneven-group", "lagging"),
     ),
     Verdict(
         id="clock-skew",
