@@ -221,9 +221,7 @@ class Memory:
 
     def parts(self) -> dict[str, bytes]:
         """To be kept: by the name of each part."""
-        names = {each.name: getattr(self.registry, each.name).texts() for each in fields(Registry)}
         rest = {
-            "names": names,
             "cases": [asdict(case) for case in self.cases.values()],
             "cleared": [asdict(case) for case in self.cleared],
             "facts": self.facts,
@@ -231,6 +229,7 @@ class Memory:
             "judged_to_us": self.judged_to_us,
         }
         found = {"rest": json.dumps(rest).encode(), "instances": _bytes(self.instances.table())}
+        found |= {f"names {each.name}": _bytes(getattr(self.registry, each.name).table()) for each in fields(Registry)}
         return found | {f"history {name}": _bytes(history.table()) for name, history in self.histories.items()}
 
     @classmethod
@@ -239,7 +238,9 @@ class Memory:
         rest = json.loads(parts["rest"])
         cases = [Case(**case) for case in rest["cases"]]
         return cls(
-            registry=Registry(**{name: Names(texts) for name, texts in rest["names"].items()}),
+            registry=Registry(
+                **{each.name: Names.of(_table(parts[f"names {each.name}"])) for each in fields(Registry)}
+            ),
             histories={
                 name.removeprefix("history "): History.of(_table(data))
                 for name, data in parts.items()

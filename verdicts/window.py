@@ -39,40 +39,50 @@ Averages and growth are in their unit; null where nothing is known."""
 
 
 class Names:
-    """Numbers for texts that last over windows."""
+    """Numbers for texts that last over windows.
 
-    def __init__(self, texts: Sequence[str] = ()) -> None:
-        self._codes = {text: code for code, text in enumerate(texts)}
-        self._parts = [text.split(_SEPARATOR) for text in texts]
+    Args:
+        texts: of the numbers from 0 on.
+        seen_us: when each was asked for last [us].
+    """
 
-    def codes(self, *columns: Array) -> Numbers:
-        """For each row the number of its texts; null is ''."""
-        encoded = [column.fill_null("").dictionary_encode() for column in columns]
-        number = np.zeros(len(encoded[0]), np.int64)
-        for column in encoded:
-            number = number * max(len(column.dictionary), 1) + column.indices.to_numpy(zero_copy_only=False)
-        _, first, place = np.unique(number, return_index=True, return_inverse=True)
-        texts = zip(*(column.take(pa.array(first)).to_pylist() for column in encoded), strict=True)
-        found: Numbers = np.array([self._code(parts) for parts in texts], np.int64)[place]
-        return found
+    def __init__(self, texts: Array | None = None, seen_us: Numbers | None = None) -> None:
+        self._texts = pa.array([], pa.string()) if texts is None else texts
+        self.seen_us: Numbers = np.zeros(len(self._texts), np.int64) if seen_us is None else seen_us
 
-    def _code(self, parts: Sequence[str]) -> int:
-        text = _SEPARATOR.join(parts)
-        if (code := self._codes.get(text)) is None:
-            code = self._codes[text] = len(self._codes)
-            self._parts.append(text.split(_SEPARATOR))
-        return code
+    def codes(self, *columns: Array, at_us: int = 0) -> Numbers:
+        """For each row the number of its texts, which are seen at this time; null is ''."""
+        filled = [column.fill_null("") for column in columns]
+        text = pc.binary_join_element_wise(*filled, _SEPARATOR) if len(filled) > 1 else filled[0]
+        encoded = text.dictionary_encode()
+        found = pc.index_in(encoded.dictionary, value_set=self._texts)
+        is_new = pc.is_null(found)
+        new = encoded.dictionary.filter(is_new)
+        number = found.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        if len(new):
+            number[is_new.to_numpy(zero_copy_only=False)] = len(self._texts) + np.arange(len(new))
+            self._texts = pa.concat_arrays([self._texts, new])
+            self.seen_us = np.append(self.seen_us, np.zeros(len(new), np.int64))
+        self.seen_us[number] = np.maximum(self.seen_us[number], at_us)
+        codes: Numbers = number[encoded.indices.to_numpy(zero_copy_only=False)]
+        return codes
 
     def __len__(self) -> int:
-        return len(self._parts)
+        return len(self._texts)
 
     def parts(self, code: int) -> list[str]:
         """The texts of a number."""
-        return self._parts[code]
+        text: str = self._texts[code].as_py()
+        return text.split(_SEPARATOR)
 
-    def texts(self) -> list[str]:
-        """All texts in the order of their numbers; `Names(texts)` has the same."""
-        return list(self._codes)
+    def table(self) -> Table:
+        """To be kept."""
+        return pa.table({"text": self._texts, "seen_us": self.seen_us})
+
+    @classmethod
+    def of(cls, table: Table) -> "Names":
+        """As it was kept."""
+        return cls(table["text"].combine_chunks(), table["seen_us"].to_numpy().copy())
 
 
 @dataclass(slots=True)
@@ -107,30 +117,35 @@ class Registry:
 
 
 class Rows:
-    """Some rows: numbers by column."""
+    """Some rows of a table: numbers by column, taken out when they are asked for.
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    Args:
+        table: in one piece.
+        at: which rows.
+    """
+
+    def __init__(self, table: Table, at: Numbers) -> None:
+        self._table, self._at = table, at
+        self._indices = pa.array(at)
         self._numbers: dict[str, Numbers] = {}
 
     def __len__(self) -> int:
-        count: int = self._table.num_rows
-        return count
+        return len(self._at)
 
     def column(self, name: str) -> Array:
         """A column in one piece."""
         column = self._table[name]
-        if not isinstance(column, pa.ChunkedArray):
-            return column
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return whole.take(self._indices)
 
     def number(self, name: str) -> Numbers:
         """Numbers; NaN for null and for what is not finite, or below 0 where that means nothing."""
         if name not in self._numbers:
-            found = self.column(name).cast(pa.float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False).copy()
-            found[~np.isfinite(found)] = np.nan
-            if not name.startswith("clock_skew"):
-                found[found < 0] = np.nan
+            column = self.column(name).cast(pa.float64())
+            found = np.array(column.to_numpy(zero_copy_only=False))
+            with np.errstate(invalid="ignore"):
+                least = -np.inf if name.startswith("clock_skew") else 0.0
+                found[~((found >= least) & (np.abs(found) < np.inf))] = np.nan
             self._numbers[name] = found
         return self._numbers[name]
 
@@ -184,6 +199,9 @@ class Subjects:
         return medians(self.of_row, values, len(self))
 
 
+_SMALL: Final = 32
+
+
 def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) -> Numbers:
     """The median of the values of each group, NaN where there is none; groups below 0 and NaN do not count.
 
@@ -191,15 +209,30 @@ def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) 
     """
     has = (groups >= 0) & ~np.isnan(values)
     groups, values = groups[has], values[has]
-    order = np.lexsort((values, groups))
-    ordered = values[order]
+    order = order_of(groups, count)
     sizes = np.bincount(groups, minlength=count)
     begins = np.cumsum(sizes) - sizes
     found = np.full(count, np.nan)
-    some = sizes > 0
-    first, last = begins[some] + (sizes[some] - 1) // 2, begins[some] + (sizes[some] - int(low)) // 2
-    found[some] = (ordered[first] + ordered[last]) / 2
+    values = values[order]
+    # Most groups are small: those of a size are sorted together, as the rows of a matrix.
+    for size in np.unique(sizes[(sizes > 0) & (sizes <= _SMALL)]).tolist():
+        at = np.flatnonzero(sizes == size)
+        rows = np.sort(values[begins[at][:, None] + np.arange(size)], axis=1)
+        found[at] = (rows[:, (size - 1) // 2] + rows[:, (size - int(low)) // 2]) / 2
+    for at in np.flatnonzero(sizes > _SMALL).tolist():
+        size = int(sizes[at])
+        middle = (size - 1) // 2, (size - int(low)) // 2
+        part = np.partition(values[begins[at] : begins[at] + size], middle)
+        found[at] = (part[middle[0]] + part[middle[1]]) / 2
     return found
+
+
+def order_of(groups: Numbers, count: int) -> Numbers:
+    """Rows in the order of these numbers from 0 to `count`; sorts 16 bits at a time, which NumPy does by counting."""
+    order: Numbers = np.argsort((groups & 0xFFFF).astype(np.uint16), kind="stable")
+    if count > 0xFFFF:
+        order = order[np.argsort((groups[order] >> 16).astype(np.uint16), kind="stable")]
+    return order
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,23 +257,26 @@ class Window:
         shared: what several verdicts compute of it once, by name.
     """
 
-    def __init__(self, table: Table, registry: Registry) -> None:
-        is_client = pc.and_(pc.is_null(table["role"]), pc.is_null(table["topic"]))
-        self.rows = Rows(table.filter(is_client).combine_chunks())
-        self._links = Rows(table.filter(pc.is_valid(table["role"])).combine_chunks())
+    def __init__(self, table: Table, at: Numbers, registry: Registry) -> None:
+        role, topic = (_is_null(table[name])[at] for name in ("role", "topic"))
+        self.rows, self._links = Rows(table, at[role & topic]), Rows(table, at[~role])
         self._registry = registry
         self.shared: dict[str, Any] = {}
-        self.length_s = int(table["window_s"][0].as_py())
-        self.begin_us = int(table["window_start"].cast(pa.int64())[0].as_py())
-        self.end_us = self.begin_us + self.length_s * 1_000_000
+        first = int(at[0])
+        self.length_s = int(table["window_s"][first].as_py())
+        self.begin_us = int(table["window_start"][first].cast(pa.int64()).as_py())
+        self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
         rows, cluster = self.rows, self.rows.column("cluster_id")
-        self.client = registry.clients.codes(cluster, rows.column("client_id"))
-        self.instance = registry.instances.codes(cluster, rows.column("principal"), rows.column("client_instance_id"))
-        in_group = pc.fill_null(pc.not_equal(rows.column("group_id"), ""), False).to_numpy(zero_copy_only=False)
-        group = registry.groups.codes(cluster, rows.column("group_id")) if len(rows) else np.zeros(0, np.int64)
-        self.group = np.where(in_group, group, -1)
+        self._ids = rows.column("client_instance_id")
+        self.client = registry.clients.codes(cluster, rows.column("client_id"), at_us=at_us)
+        self.instance = registry.instances.codes(cluster, rows.column("principal"), self._ids, at_us=at_us)
+        group_id = rows.column("group_id")
+        in_group = pc.fill_null(pc.not_equal(group_id, ""), False).to_numpy(zero_copy_only=False)
+        self.group = np.full(len(rows), -1)
+        some = pa.array(np.flatnonzero(in_group))
+        self.group[in_group] = registry.groups.codes(cluster.take(some), group_id.take(some), at_us=at_us)
         software = (rows.column("client_software_name"), rows.column("client_software_version"))
-        self.version = registry.versions.codes(cluster, *software)
+        self.version = registry.versions.codes(cluster, *software, at_us=at_us)
         self.dialect = place_in(rows.column("dialect"), DIALECTS)
 
     def __len__(self) -> int:
@@ -288,26 +324,32 @@ class Window:
         if not len(links) or not len(self.rows):
             empty = np.zeros(0, np.int64)
             return Links(empty, empty, empty, np.zeros(0))
-        cluster = links.column("cluster_id")
-        instance = self._registry.instances.codes(
-            cluster, links.column("principal"), links.column("client_instance_id")
-        )
-        order = np.argsort(self.instance, kind="stable")
-        place = np.minimum(np.searchsorted(self.instance[order], instance), len(order) - 1)
-        row = order[place]
+        row = pc.index_in(*self._keys(links)).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         role, latency = place_in(links.column("role"), ROLES), links.number("request_latency_avg_ms")
         coordinator = links.column("coordinator").fill_null(False).to_numpy(zero_copy_only=False)
-        kept = (self.instance[row] == instance) & (role >= 0) & ~coordinator & ~np.isnan(latency)
+        kept = (row >= 0) & (role >= 0) & ~coordinator & ~np.isnan(latency)
         kept &= links.number("node_id") >= 0  # NaN, as below 0 is, for bootstrap servers
         at = np.flatnonzero(kept)
-        node = (
-            self._registry.nodes.codes(
-                cluster.take(pa.array(at)), links.column("node_id").cast(pa.string()).take(pa.array(at))
-            )
-            if len(at)
-            else np.zeros(0, np.int64)
-        )
+        some = pa.array(at)
+        cluster, node_id = links.column("cluster_id").take(some), links.column("node_id").take(some)
+        node = self._registry.nodes.codes(cluster, node_id.cast(pa.string()), at_us=self.end_us)
         return Links(row[at], node, role[at], latency[at])
+
+    def _keys(self, links: Rows) -> tuple[Array, Array]:
+        """What tells the instance of each link, and of each row: ids alone, unless clients share one."""
+        of_link = links.column("client_instance_id")
+        if pc.count_distinct(self._ids).as_py() == len(self.rows):
+            return of_link, self._ids
+        both = (
+            pc.binary_join_element_wise(*(rows.column(name) for name in ("cluster_id", "principal")), ids, _SEPARATOR)
+            for rows, ids in ((links, of_link), (self.rows, self._ids))
+        )
+        return next(both), next(both)
+
+
+def _is_null(column: Array) -> Numbers:
+    found: Numbers = column.is_null().to_numpy()
+    return found
 
 
 def place_in(column: Array, known: Sequence[str]) -> Numbers:
@@ -324,7 +366,7 @@ def windows(table: Table, registry: Registry) -> Iterator[Window]:
         return
     table = table.combine_chunks()
     starts = table["window_start"].cast(pa.int64()).to_numpy()
-    order = np.argsort(starts, kind="stable")
+    order = np.arange(len(starts)) if (starts == starts[0]).all() else np.argsort(starts, kind="stable")
     cuts = np.flatnonzero(np.diff(starts[order])) + 1
-    for rows in np.split(order, cuts):
-        yield Window(table.take(pa.array(rows)), registry)
+    for at in np.split(order, cuts):
+        yield Window(table, at, registry)

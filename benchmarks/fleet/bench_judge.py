@@ -1,12 +1,12 @@
-"""Seconds and memory of the judge alone: a day of five-minute windows of a large fleet, of which one in `--every` is timed.
+"""Seconds and memory of the judge alone, for a day of five-minute windows of a large fleet.
 
     .venv/bin/python benchmarks/fleet/bench_judge.py --clients 10000 100000
 
 Wide rows (`verdicts.window.COLUMNS`) are made window by window, as `fleet run` hands them to `verdicts.judge`: one row
 per instance and one per instance and broker, of clusters with 1,000 instances and nine brokers, five instances a client
 id, 60 % Java, 25 % librdkafka, 15 % franz-go. One instance in a hundred is replaced an hour, and one client id in two
-hundred is ill. Each fleet is judged in a process of its own. Prints one JSON object per fleet: seconds a window (median and most, of the windows
-after the first hour), their sum for a day, the parts that are kept, and the largest resident set less what making rows takes.
+hundred is ill half of the time. Each fleet is judged in a process of its own. Prints one JSON object per fleet: seconds
+a window (median and most, after the first hour) and their sum for a day, and the largest resident set.
 """
 
 import argparse

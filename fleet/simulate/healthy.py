@@ -145,7 +145,7 @@ def _rebalances(plan: Plan, app: App, times: Times) -> None:
 
 def _slow_processing(plan: Plan, app: App, times: Times) -> None:
     """Three quarters of the time are at work."""
-    load = app.cost_s * app.rate * len(app.partitions) / app.size * float(np.max(daily_load(np.array(times))))
+    load = app.cost_s * app.rate * app.most_partitions * float(np.max(daily_load(np.array(times))))
     plan.cause("cost", _at_work(app), times, 0.75 / load)
 
 
@@ -161,7 +161,7 @@ def _paused(plan: Plan, app: App, times: Times) -> None:
 def _uneven(plan: Plan, app: App, times: Times) -> None:
     """One member has nearly twice as much to do as the others, and can do it."""
     heat_partition(plan, app, times, 1.9)
-    load = app.cost_s * app.rate * len(app.partitions) / app.size
+    load = app.cost_s * app.rate * app.most_partitions
     plan.cause("cost", _at_work(app), times, min(1.0, 0.3 / load))
 
 

@@ -285,7 +285,7 @@ def _tiny_fetches(plan: Plan, app: App, times: Times, _: str | None) -> str:
     """Records trickle in one by one, and `fetch.min.bytes` is 1."""
     wanted = float(plan.random.uniform(200, 280)) * app.size / len(app.partitions)
     surge = max(1.0, wanted / (app.rate * 0.8))
-    load = app.cost_s * app.rate * len(app.partitions) / app.size
+    load = app.cost_s * app.rate * app.most_partitions
     plan.cause("singles", _at_work(app), times, 1.0)
     plan.cause("arrival", app.partitions, times, surge)
     plan.cause("cost", _at_work(app), times, min(1.0, 0.12 / load) / surge)
