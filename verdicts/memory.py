@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -181,11 +181,6 @@ class Case:
     about: dict[str, list[str]] = field(default_factory=dict)
     evidence: list[dict[str, Any]] = field(default_factory=list)
 
-    @property
-    def key(self) -> tuple[str, int]:
-        """What tells it from others that are not cleared."""
-        return self.verdict, self.code
-
 
 @dataclass(slots=True, kw_only=True)
 class Memory:
@@ -195,7 +190,7 @@ class Memory:
         registry: names of subjects.
         histories: by name.
         instances: when each was seen.
-        cases: those that are not cleared, by their keys.
+        cases: those that are not cleared, by their verdict and the number of their subject.
         cleared: those that are.
         facts: small things that verdicts remember, by the verdict's id; what JSON has.
         sent: for `<library> <column>` the end of the last window that it was sent in.
@@ -205,7 +200,7 @@ class Memory:
     registry: Registry = field(default_factory=Registry)
     histories: dict[str, History] = field(default_factory=dict)
     instances: Instances = field(default_factory=Instances)
-    cases: dict[tuple[str, int], Case] = field(default_factory=dict)
+    cases: dict[str, dict[int, Case]] = field(default_factory=dict)
     cleared: list[Case] = field(default_factory=list)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
@@ -217,13 +212,22 @@ class Memory:
 
     def all_cases(self) -> list[Case]:
         """Those that are verdicts: open ones and cleared ones."""
-        return [case for case in (*self.cases.values(), *self.cleared) if case.is_open]
+        return [case for case in (*self.present_cases(), *self.cleared) if case.is_open]
+
+    def present_cases(self) -> list[Case]:
+        """Those that are not cleared, and may not be open yet."""
+        return [case for cases in self.cases.values() for case in cases.values()]
+
+    def codes(self, verdict: str) -> Numbers:
+        """The numbers of its subjects that have a case."""
+        cases = self.cases.get(verdict, {})
+        return np.fromiter(cases, np.int64, len(cases))
 
     def parts(self) -> dict[str, bytes]:
         """To be kept: by the name of each part."""
         rest = {
-            "cases": [asdict(case) for case in self.cases.values()],
-            "cleared": [asdict(case) for case in self.cleared],
+            "cases": [_plain(case) for case in self.present_cases()],
+            "cleared": [_plain(case) for case in self.cleared],
             "facts": self.facts,
             "sent": self.sent,
             "judged_to_us": self.judged_to_us,
@@ -236,7 +240,9 @@ class Memory:
     def of(cls, parts: Mapping[str, bytes]) -> "Memory":
         """As it was kept."""
         rest = json.loads(parts["rest"])
-        cases = [Case(**case) for case in rest["cases"]]
+        cases: dict[str, dict[int, Case]] = {}
+        for case in (Case(**case) for case in rest["cases"]):
+            cases.setdefault(case.verdict, {})[case.code] = case
         return cls(
             registry=Registry(
                 **{each.name: Names.of(_table(parts[f"names {each.name}"])) for each in fields(Registry)}
@@ -247,12 +253,16 @@ class Memory:
                 if name.startswith("history ")
             },
             instances=Instances(_table(parts["instances"])),
-            cases={case.key: case for case in cases},
+            cases=cases,
             cleared=[Case(**case) for case in rest["cleared"]],
             facts=rest["facts"],
             sent=rest["sent"],
             judged_to_us=rest["judged_to_us"],
         )
+
+
+def _plain(case: Case) -> dict[str, Any]:
+    return {each.name: getattr(case, each.name) for each in fields(Case)}
 
 
 def _bytes(table: Table) -> bytes:

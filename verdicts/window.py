@@ -121,12 +121,13 @@ class Rows:
 
     Args:
         table: in one piece.
-        at: which rows.
+        at: which rows, in their order.
     """
 
     def __init__(self, table: Table, at: Numbers) -> None:
         self._table, self._at = table, at
         self._indices = pa.array(at)
+        self._is_slice = len(at) > 0 and at[-1] - at[0] + 1 == len(at)
         self._numbers: dict[str, Numbers] = {}
 
     def __len__(self) -> int:
@@ -136,16 +137,18 @@ class Rows:
         """A column in one piece."""
         column = self._table[name]
         whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if self._is_slice:
+            return whole.slice(int(self._at[0]), len(self._at))
         return whole.take(self._indices)
 
     def number(self, name: str) -> Numbers:
         """Numbers; NaN for null and for what is not finite, or below 0 where that means nothing."""
         if name not in self._numbers:
-            column = self.column(name).cast(pa.float64())
-            found = np.array(column.to_numpy(zero_copy_only=False))
-            with np.errstate(invalid="ignore"):
-                least = -np.inf if name.startswith("clock_skew") else 0.0
-                found[~((found >= least) & (np.abs(found) < np.inf))] = np.nan
+            found = np.array(self.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False))
+            is_wrong = np.isinf(found)
+            if not name.startswith("clock_skew"):
+                is_wrong |= found < 0
+            found[is_wrong] = np.nan
             self._numbers[name] = found
         return self._numbers[name]
 
@@ -169,7 +172,7 @@ class Subjects:
     @classmethod
     def by(cls, kind: str, codes: Numbers) -> "Subjects":
         """Of the code of each row; -1 is no subject."""
-        distinct, place = np.unique(codes, return_inverse=True)
+        distinct, place = numbered(codes)
         none = int(np.searchsorted(distinct, 0))
         return cls(kind, distinct[none:], place - none)
 
@@ -197,6 +200,16 @@ class Subjects:
     def median(self, values: Numbers) -> Numbers:
         """Of each subject; NaN where none of its rows has a value."""
         return medians(self.of_row, values, len(self))
+
+
+def numbered(keys: Numbers) -> tuple[Numbers, Numbers]:
+    """The distinct keys in their order, and of each key its place among them: `numpy.unique`, by hashing."""
+    encoded = pa.array(keys).dictionary_encode()
+    distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
+    order = np.argsort(distinct)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
 _SMALL: Final = 32
@@ -259,7 +272,10 @@ class Window:
 
     def __init__(self, table: Table, at: Numbers, registry: Registry) -> None:
         role, topic = (_is_null(table[name])[at] for name in ("role", "topic"))
-        self.rows, self._links = Rows(table, at[role & topic]), Rows(table, at[~role])
+        is_client, is_link = role & topic, ~role
+        self.rows, self._links = Rows(table, at[is_client]), Rows(table, at[is_link])
+        ids = Rows(table, at).column("client_instance_id").dictionary_encode().indices.to_numpy(zero_copy_only=False)
+        self._ids = ids[is_client], ids[is_link]
         self._registry = registry
         self.shared: dict[str, Any] = {}
         first = int(at[0])
@@ -267,9 +283,10 @@ class Window:
         self.begin_us = int(table["window_start"][first].cast(pa.int64()).as_py())
         self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
         rows, cluster = self.rows, self.rows.column("cluster_id")
-        self._ids = rows.column("client_instance_id")
         self.client = registry.clients.codes(cluster, rows.column("client_id"), at_us=at_us)
-        self.instance = registry.instances.codes(cluster, rows.column("principal"), self._ids, at_us=at_us)
+        self.instance = registry.instances.codes(
+            cluster, rows.column("principal"), rows.column("client_instance_id"), at_us=at_us
+        )
         group_id = rows.column("group_id")
         in_group = pc.fill_null(pc.not_equal(group_id, ""), False).to_numpy(zero_copy_only=False)
         self.group = np.full(len(rows), -1)
@@ -324,7 +341,7 @@ class Window:
         if not len(links) or not len(self.rows):
             empty = np.zeros(0, np.int64)
             return Links(empty, empty, empty, np.zeros(0))
-        row = pc.index_in(*self._keys(links)).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        row = self._rows_of_links()
         role, latency = place_in(links.column("role"), ROLES), links.number("request_latency_avg_ms")
         coordinator = links.column("coordinator").fill_null(False).to_numpy(zero_copy_only=False)
         kept = (row >= 0) & (role >= 0) & ~coordinator & ~np.isnan(latency)
@@ -335,16 +352,27 @@ class Window:
         node = self._registry.nodes.codes(cluster, node_id.cast(pa.string()), at_us=self.end_us)
         return Links(row[at], node, role[at], latency[at])
 
-    def _keys(self, links: Rows) -> tuple[Array, Array]:
-        """What tells the instance of each link, and of each row: ids alone, unless clients share one."""
-        of_link = links.column("client_instance_id")
-        if pc.count_distinct(self._ids).as_py() == len(self.rows):
-            return of_link, self._ids
-        both = (
-            pc.binary_join_element_wise(*(rows.column(name) for name in ("cluster_id", "principal")), ids, _SEPARATOR)
-            for rows, ids in ((links, of_link), (self.rows, self._ids))
+    def _rows_of_links(self) -> Numbers:
+        """Of each link the row of its instance, or -1: by the id alone, unless clients share one."""
+        of_row, of_link = self._ids
+        row = np.full(int(max(of_row.max(), of_link.max())) + 1, -1)
+        row[of_row] = np.arange(len(of_row))
+        found: Numbers = row[of_link]
+        if np.array_equal(row[of_row], np.arange(len(of_row))):
+            return found
+        names = "cluster_id", "principal", "client_instance_id"
+        of_link, of_row = (
+            pc.binary_join_element_wise(*(rows.column(name).fill_null("") for name in names), _SEPARATOR)
+            for rows in (self._links, self.rows)
         )
-        return next(both), next(both)
+        found = pc.index_in(of_link, value_set=of_row).fill_null(-1).to_numpy(zero_copy_only=False)
+        return found.astype(np.int64)
+
+    @cached_property
+    def link_count(self) -> Numbers:
+        """Links of each row."""
+        found: Numbers = np.bincount(self.links.row, minlength=len(self))
+        return found
 
 
 def _is_null(column: Array) -> Numbers:
