@@ -107,6 +107,7 @@ class Verdict:
         needs: for each library that sends enough: the columns that it is judged by, of which it sends one at least.
         roles: of the clients that it is about.
         explains: verdicts that it may be the cause of.
+        history: the verdict by whose `history_windows` it needs a history before it can be given; "" for none.
     """
 
     id: str
@@ -117,6 +118,7 @@ class Verdict:
     needs: Mapping[str, tuple[str, ...]]
     roles: tuple[str, ...] = ("producer", "consumer")
     explains: tuple[str, ...] = ()
+    history: str = ""
 
 
 def of_clients(

@@ -11,10 +11,11 @@ import numpy as np
 from verdicts.arrow import Numbers, Table
 from verdicts.catalogue import VERDICTS
 from verdicts.declare import Finding, Test, Verdict, amount
+from verdicts.errors import RowsError
 from verdicts.memory import Case, Memory
 from verdicts.notes import note_clients, note_window
 from verdicts.rules import Figures, Rules
-from verdicts.window import DIALECTS, Window, windows
+from verdicts.window import COLUMNS, DIALECTS, Window, windows
 
 MOST_INSTANCES: Final = 100
 """That a row names."""
@@ -43,7 +44,13 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules) -> None:
         clients: `notes.CLIENT_COLUMNS` of CLIENTS.
         memory: of the windows before, which is changed.
         rules: the figures.
+
+    Raises:
+        RowsError: the rows lack a column.
     """
+    missing = [name for name in COLUMNS if name not in rows.column_names]
+    if missing:
+        raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
     note_clients(clients, memory)
     for window in windows(rows, memory.registry):
         note_window(window, memory)
@@ -58,7 +65,8 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules) -> None:
                 _clear(case, case.good_us or case.judged_us, memory)
         _note_sent(window, memory)
         is_another_day = window.end_us // _DAY_US != memory.judged_to_us // _DAY_US
-        memory.judged_to_us = window.end_us
+        memory.judged_to_us, memory.window_s = window.end_us, window.length_s
+        memory.judged_from_us = memory.judged_from_us or window.begin_us
         if is_another_day:
             memory.forget()
 

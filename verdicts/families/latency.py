@@ -283,6 +283,7 @@ OF_CLIENTS: Final = (
         action="Look at the machine and network of {subject}: CPU limits, garbage collection, bandwidth.",
         needs=_EVERY,
         explains=("buffer-full", "lagging"),
+        history="slow-node",
     ),
     Verdict(
         id="slow-path",
@@ -292,5 +293,6 @@ OF_CLIENTS: Final = (
         action="Look at the network between {client} and broker {node}: routing, zone, packet loss.",
         needs=_EVERY,
         explains=("buffer-full", "lagging"),
+        history="slow-node",
     ),
 )
