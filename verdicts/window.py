@@ -40,6 +40,24 @@ COLUMNS: Final = (*_KEYS, *MEASURES)
 Averages and growth are in their unit; null where nothing is known."""
 
 
+def _distinct(columns: Sequence[Array]) -> tuple[Array, Numbers]:
+    """The distinct texts of columns side by side, in the order of their rows, and of each row its place among them.
+
+    Only distinct ones are put together: a client has many rows.
+    """
+    number = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        number = number * max(len(column.dictionary), 1) + column.indices.to_numpy(zero_copy_only=False)
+    encoded = pa.array(number).dictionary_encode()
+    left = encoded.dictionary.to_numpy(zero_copy_only=False)
+    texts: list[Array] = []
+    for column in reversed(columns):
+        left, index = np.divmod(left, max(len(column.dictionary), 1))
+        texts.insert(0, column.dictionary.take(pa.array(index)))
+    joined = pc.binary_join_element_wise(*texts, _SEPARATOR)
+    return joined, encoded.indices.to_numpy(zero_copy_only=False)
+
+
 class Names:
     """Numbers for texts that last over windows.
 
@@ -54,19 +72,17 @@ class Names:
 
     def codes(self, *columns: Array, at_us: int = 0) -> Numbers:
         """For each row the number of its texts, which are seen at this time; null is ''."""
-        filled = [column.fill_null("") for column in columns]
-        text = pc.binary_join_element_wise(*filled, _SEPARATOR) if len(filled) > 1 else filled[0]
-        encoded = text.dictionary_encode()
-        found = pc.index_in(encoded.dictionary, value_set=self._texts)
+        distinct, place = _distinct([column.fill_null("").dictionary_encode() for column in columns])
+        found = pc.index_in(distinct, value_set=self._texts)
         is_new = pc.is_null(found)
-        new = encoded.dictionary.filter(is_new)
+        new = distinct.filter(is_new)
         number = found.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         if len(new):
             number[is_new.to_numpy(zero_copy_only=False)] = len(self._texts) + np.arange(len(new))
             self._texts = pa.concat_arrays([self._texts, new])
             self.seen_us = np.append(self.seen_us, np.zeros(len(new), np.int64))
         self.seen_us[number] = np.maximum(self.seen_us[number], at_us)
-        codes: Numbers = number[encoded.indices.to_numpy(zero_copy_only=False)]
+        codes: Numbers = number[place]
         return codes
 
     def __len__(self) -> int:
@@ -237,9 +253,7 @@ def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) 
     has = (groups >= 0) & ~np.isnan(values)
     if not has.all():
         groups, values = groups[has], values[has]
-    if (groups[1:] < groups[:-1]).any():
-        order = order_of(groups, count)
-        values = values[order]
+    values = values[order_of(groups, count)] if (groups[1:] < groups[:-1]).any() else values.copy()
     sizes = np.bincount(groups, minlength=count)
     begins = np.cumsum(sizes) - sizes
     found = np.full(count, np.nan)
@@ -251,7 +265,8 @@ def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) 
     for group in np.flatnonzero(sizes > _SMALL).tolist():
         size = int(sizes[group])
         middle = (size - 1) // 2, (size - int(low)) // 2
-        part = np.partition(values[begins[group] : begins[group] + size], middle)
+        part = values[begins[group] : begins[group] + size]
+        part.partition(middle)
         found[group] = (part[middle[0]] + part[middle[1]]) / 2
     return found
 
