@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fleet.session import SessionSettings
 
 DEFAULT_SOURCE = "./fleetgauge-data/landing"
+DEFAULT_TABLES = "./fleetgauge-data/fleet"
 DEFAULT_LIMIT = 50
 
 Source = Annotated[

@@ -11,6 +11,7 @@ from base.clock import SystemTime
 from fleet.cli_options import (
     DEFAULT_LIMIT,
     DEFAULT_SOURCE,
+    DEFAULT_TABLES,
     Archives,
     ClientIds,
     Form,
@@ -43,6 +44,7 @@ from fleet.cli_options import (
     sentences,
     session_settings,
 )
+from fleet.cli_verdicts import RuleFile, load
 from fleet.durations import parse_duration_us
 from fleet.errors import FleetError
 from fleet.report.form import Format, SummaryFormat
@@ -53,7 +55,6 @@ from terminal.options import Columns
 if TYPE_CHECKING:
     from fleet.session import SessionSettings
 
-DEFAULT_TABLES: Final = "./fleetgauge-data/fleet"
 EXIT_SET_ASIDE: Final = 3
 """With --fail-on-rejects: the run is done, and some pushes or files were set aside, or some records were lost."""
 
@@ -85,6 +86,7 @@ def run(
             help="Read the landing zone's pushes of a day of receipt (UTC) again, in place of what the tables have.",
         ),
     ] = None,
+    rules: RuleFile = None,
     fail_on_rejects: Annotated[
         bool,
         typer.Option("--fail-on-rejects", help="Exit with 3 when pushes or files were set aside, or records lost."),
@@ -180,6 +182,7 @@ def _run(options: dict[str, Any], notes: Console) -> int:
         window_s=window_s,
         rebuild=_rebuilt(options["rebuild"], options["days"]),
         redecode=parse_day(options["redecode"]) if options["redecode"] else None,
+        rules=load(options["rules"]),
     )
     report = pipeline.run(
         request,

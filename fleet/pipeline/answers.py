@@ -17,6 +17,7 @@ from fleet.engine import Engine
 from fleet.gold.metrics import metrics
 from fleet.gold.versions import COLUMNS, versions
 from fleet.pipeline.of_clients import OfClients
+from fleet.pipeline.of_verdicts import replace_verdicts
 from fleet.pipeline.of_windows import OF_CLIENTS, OfGroups, OfWindows, Target, files_within
 from fleet.pipeline.spans import Span, bounded, days, of_days, of_windows, part_in, whole, windows
 from fleet.pipeline.windows import remake_windows
@@ -24,6 +25,7 @@ from fleet.tables import catalog
 from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
 from fleet.tables.written_file import WrittenFile
+from verdicts.rules import Rules, default_rules
 
 _PUSHES_A_CLIENT: Final = 16
 """Of a day, about: pushes are added up as they are read, and only clients stay in memory."""
@@ -44,6 +46,7 @@ class Answers:
         window_s: length of a window [s].
         stage: told what is being done.
         rows_at_once: that a task holds about.
+        rules: the figures of the verdicts; None is the defaults.
     """
 
     def __init__(
@@ -53,12 +56,14 @@ class Answers:
         window_s: int,
         stage: Callable[[str], None],
         rows_at_once: int = shards.ROWS_AT_ONCE,
+        rules: Rules | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
         self._window_s = window_s
         self._stage = stage
         self._rows_at_once = rows_at_once
+        self._rules = default_rules() if rules is None else rules
 
     def refresh(self, spans: Iterable[Span], now: datetime, remade: Collection[date] = ()) -> None:
         """Computes what the pushes of these times change.
@@ -82,6 +87,8 @@ class Answers:
             remake_windows(self._store, self._engine, again, self._window_s)
         if touched:
             self._replace_windowed(bounded([*touched, *map(whole, others)]))
+            self._stage(catalog.VERDICTS.name)
+            replace_verdicts(self._store, touched, self._rules, self._window_s)
 
     def _replace_clients(self, wanted: list[date], now: datetime) -> None:
         store = self._store

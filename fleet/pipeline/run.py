@@ -29,6 +29,7 @@ from fleet.tables.maintain import Upkeep, maintain
 from fleet.tables.paths import qualified, storage_options
 from fleet.tables.store import Store
 from fleet.topic.source import Source, TopicSource
+from verdicts.rules import Rules, default_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,7 @@ class RunRequest:
         window_s: length of the windows of gold tables [s].
         rebuild: have clients and gold tables of these days computed anew.
         redecode: a day whose pushes are read again from the landing zone, in place of what is in the tables.
+        rules: the figures of the verdicts.
     """
 
     source: Source
@@ -63,6 +65,7 @@ class RunRequest:
     window_s: int = 300
     rebuild: Days | None = None
     redecode: date | None = None
+    rules: Rules = field(default_factory=default_rules)
 
 
 def run(
@@ -265,7 +268,7 @@ class _Run:
         now = datetime.fromtimestamp(self._clock.milliseconds() / 1000, UTC)
         found = pending.pending(self._store, window_s=request.window_s, now=now, days=request.rebuild)
         if found.spans:
-            answers = Answers(self._store, self._engine, request.window_s, self._progress.stage)
+            answers = Answers(self._store, self._engine, request.window_s, self._progress.stage, rules=request.rules)
             answers.refresh(found.spans, found.read_up_to, found.remade)
         if found.spans or self._reports:
             pending.close(self._store, self._row(found, now))

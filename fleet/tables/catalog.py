@@ -10,6 +10,7 @@ from fleet.tables.log import Layout
 from fleet.tables.parquet_files import DEFAULT_LIMITS, FileLimits
 from fleet.tables.written_file import DATE as DATE
 from fleet.watch.identity import ALERTS as ALERTS_SCHEMA
+from verdicts.rows import SCHEMA as VERDICTS_SCHEMA
 
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
 
@@ -165,6 +166,18 @@ INVENTORY: Final = Table(name="inventory", layer="gold", schema=schemas.INVENTOR
 VERSIONS: Final = Table(name="versions", layer="gold", schema=schemas.VERSIONS, statistics_of=("client_software_name",))
 METRICS: Final = Table(name="metrics", layer="gold", schema=schemas.METRICS, statistics_of=("metric_name",))
 
+VERDICTS: Final = Table(name="verdicts", layer="gold", schema=VERDICTS_SCHEMA)
+
+JUDGED_SCHEMA: Final = _state_schema(
+    ("judged_to", schemas.TIME),
+    ("signature", pa.string()),
+    ("memory", pa.map_(pa.string(), pa.binary())),
+)
+"""One row a time that the judge can go on from: what it remembers of all windows before (`verdicts.memory`), and
+`signature`, the rules and the length of the windows that it judged by."""
+
+JUDGED: Final = Table(name="judged", layer="state", schema=JUDGED_SCHEMA)
+
 
 def _windowed(name: str, schema: Schema, *clustered_by: str) -> Table:
     """A gold table by window, of which a run replaces the windows that new pushes fall into."""
@@ -199,12 +212,14 @@ TABLES: Final = {
         CONSUMERS,
         GROUPS,
         METRICS,
+        VERDICTS,
         SERIES,
         WINDOWS,
         ACTIVITY,
         LEDGER,
         BATCHES,
         RUNS,
+        JUDGED,
     )
 }
 """Every table of `fleet run` by its name."""

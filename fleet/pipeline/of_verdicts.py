@@ -1,0 +1,96 @@
+"""The table `verdicts`: windows judged in their order, from the first that changed on.
+
+The judge's memory is kept in the table `judged`, at the end of each of the last days and of the last hours. A run goes
+on from the latest that is not after the first window that changed: the outcome is that of judging all windows at once,
+however runs cut them, and a run judges an hour or two again, and more where pushes were late.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from fleet.decode.arrow import Table, pa, pc
+from fleet.measures.merge import merge
+from fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
+from fleet.measures.values import Wide, conformed
+from fleet.pipeline.spans import Span, within
+from fleet.tables import catalog
+from fleet.tables.log import Snapshot
+from fleet.tables.store import Store
+from verdicts.judge import judge
+from verdicts.memory import Memory
+from verdicts.notes import CLIENT_COLUMNS
+from verdicts.rows import ranked
+from verdicts.rules import Rules
+from verdicts.window import COLUMNS, MEASURES
+
+_HOUR: Final = timedelta(hours=1)
+_HOURS_KEPT: Final = 2
+_DAYS_KEPT: Final = 7
+
+
+def _sources() -> tuple[str, ...]:
+    """The columns of ROWS that the judge's are made of."""
+    names = {"date", *KEY, *LAG_COLUMNS, "seen_push_id", "group_id_at", *COLUMNS}
+    for name in MEASURES:
+        names |= {f"{name}_sum", f"{name}_count", f"{name}_at"}
+    return tuple(name for name in ROWS.names if name in names)
+
+
+_SOURCES: Final = _sources()
+
+
+def replace_verdicts(store: Store, spans: list[Span], rules: Rules, window_s: int) -> None:
+    """Judges the windows from the first of these spans on, and replaces the table `verdicts`.
+
+    Args:
+        store: the tables.
+        spans: of the windows that changed.
+        rules: the figures of the verdicts.
+        window_s: length of the windows [s]; those of another length are not judged.
+    """
+    rows, files = store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS)
+    clients = store.snapshot(catalog.CLIENTS).table(CLIENT_COLUMNS)
+    signature = f"{rules.digest} {window_s}"
+    kept = [
+        each
+        for each in store.rows(catalog.JUDGED)
+        if each["signature"] == signature and each["judged_to"] <= spans[0][0]
+    ]
+    before = max(kept, key=lambda each: each["judged_to"], default=None)
+    memory = Memory() if before is None else Memory.of(dict(before["memory"]))
+    for begin, end in _hours(files, None if before is None else before["judged_to"]):
+        judge(_judged_rows(rows, (begin, end), window_s), clients, memory, rules)
+        kept = [*kept, {"judged_to": end, "signature": signature, "memory": list(memory.parts().items())}]
+        kept = [each for each in kept if _stays(each["judged_to"], kept[-1]["judged_to"])]
+    store.replace(catalog.JUDGED, pa.Table.from_pylist(kept, schema=catalog.JUDGED.schema))
+    store.replace(catalog.VERDICTS, ranked(memory, rules))
+
+
+def _stays(at: datetime, last: datetime) -> bool:
+    """True for the ends of the last hours and days; the last hour itself may go on to change."""
+    return last - at <= _HOURS_KEPT * _HOUR or (at.hour == 0 and (last - at).days <= _DAYS_KEPT)
+
+
+def _hours(files: list[dict[str, Any]], begin: datetime | None) -> Iterator[Span]:
+    """The hours that rows may be of, from this time on."""
+    firsts = [file["min.window_start"] for file in files if file["min.window_start"] is not None]
+    lasts = [file["max.window_start"] for file in files if file["max.window_start"] is not None]
+    if not firsts:
+        return
+    at = begin or min(firsts).replace(minute=0, second=0, microsecond=0)
+    while at <= max(lasts):
+        if any(low < at + _HOUR and high >= at for low, high in zip(firsts, lasts, strict=True)):
+            yield at, at + _HOUR
+        at += _HOUR
+
+
+def _judged_rows(rows: Snapshot, span: Span, window_s: int) -> Table:
+    """`verdicts.window.COLUMNS` of a time."""
+    where = within([span], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
+    found = rows.table(_SOURCES, where)
+    merged = merge([conformed(ROWS, {name: one(found[name]) for name in _SOURCES}, found.num_rows)])
+    given = Wide(merged)
+    columns: dict[str, Any] = {name: given.rows[name] for name in COLUMNS if name not in MEASURES}
+    columns |= {name: given.value(name) for name in MEASURES}
+    return pa.table(columns)

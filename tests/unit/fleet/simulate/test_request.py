@@ -1,0 +1,65 @@
+"""What `--with` takes, and what it answers to what it cannot do."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fleet.cli import app
+from fleet.errors import FleetError
+from fleet.simulate.request import SUBJECT_KINDS, parse_with
+
+
+def test_a_pathology_has_a_verdict_a_subject_and_times() -> None:
+    one, other = parse_with("slow-path@orders@3:30m..90m, throttled:0..900s", 2)
+    assert (one.verdict, one.subject, one.from_s, one.to_s) == ("slow-path", "orders@3", 1800, 5400)
+    assert (other.verdict, other.subject, other.from_s, other.to_s) == ("throttled", None, 0, 900)
+
+
+def test_all_is_one_of_each_at_times_of_its_own() -> None:
+    asked = parse_with("all", 6)
+    assert {each.verdict for each in asked} == set(SUBJECT_KINDS)
+    assert len({each.from_s for each in asked}) == len(asked)
+    assert all(0 < each.from_s < each.to_s < 6 * 3600 for each in asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("slow-nod:1m..2m", "there is no verdict 'slow-nod'; there are slow-node, slow-client"),
+        ("slow-node", "needs times: slow-node[@SUBJECT]:FROM..TO"),
+        ("slow-node:5..9", "'5' in 'slow-node:5..9' is no time"),
+        ("slow-node:2m..1m", "has to end after it begins"),
+        ("slow-node:1m..3h", "within the 2 hours"),
+    ],
+)
+def test_bad_input_is_one_sentence(text: str, says: str) -> None:
+    with pytest.raises(FleetError) as raised:
+        parse_with(text, 2)
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("slow-node@77:10m..20m", "slow-node cannot be about '77' in this fleet; it can be about 1, 2, 3"),
+        ("slow-processing@orders:10m..20m", "cannot be about 'orders' in this fleet; it can be about billing"),
+        ("slow-path@orders@9:10m..20m", "it can be about orders@1, orders@2"),
+        ("lagging@nobody:10m..20m", "it can be about"),
+    ],
+)
+def test_a_subject_that_does_not_fit_is_answered_with_those_that_do(text: str, says: str, tmp_path: Path) -> None:
+    command = ["simulate", str(tmp_path / "out"), "--clients", "30", "--hours", "1", "--with", text]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    assert says in result.stderr.replace("\n", " ")
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out" / "landing").exists()
+
+
+def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("x")
+    result = CliRunner().invoke(app, ["simulate", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "is not empty" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]

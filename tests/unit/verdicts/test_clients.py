@@ -1,0 +1,143 @@
+"""Verdicts about clients: quotas, producers, consumers."""
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.unit.verdicts.fleets import Judged, Row, client, with_links
+from verdicts.rules import parse_rules
+
+BUSY = {"request_rate_per_s": 80.0}
+
+
+def of(**columns: Any) -> list[Row]:
+    return with_links(client("orders", **columns), {1: 10.0, 2: 10.0})
+
+
+BAD_AND_NEAR: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "throttled": (
+        {"produce_throttle_avg_ms": 30.0, "request_rate_per_s": 20.0, "produce_throttle_samples": 5.0},
+        {"produce_throttle_avg_ms": 5.0, "request_rate_per_s": 20.0, "produce_throttle_samples": 5.0},
+        "back for 30 % of the time by its produce quota, 30 ms each",
+    ),
+    "slow-processing": (
+        {"poll_idle_ratio_avg": 0.04, "group_id": "billing"},
+        {"poll_idle_ratio_avg": 0.12, "time_between_poll_max_ms": 230_000.0, "group_id": "billing"},
+        "waits in poll() 4 % of the time",
+    ),
+    "tiny-fetches": (
+        {"fetch_rate_per_s": 120.0, "fetch_size_avg_bytes": 200.0},
+        {"fetch_rate_per_s": 40.0, "fetch_size_avg_bytes": 200.0},
+        "fetches 120 times a second and gets 200 bytes each",
+    ),
+    "small-batches": (
+        BUSY | {"records_per_request_avg": 1.1, "request_size_avg_bytes": 4000.0},
+        {"request_rate_per_s": 30.0, "records_per_request_avg": 1.1, "request_size_avg_bytes": 300.0},
+        "sends 80 requests a second of 1.1 records each",
+    ),
+    "uncompressed": (
+        {"compression_rate_avg": 1.0, "bytes_sent_per_s": 3e6},
+        {"compression_rate_avg": 0.7, "bytes_sent_per_s": 3e6},
+        "sends 3,000,000 bytes per s without compression",
+    ),
+    "buffer-full": (
+        {"buffer_wait_ratio_avg": 0.4},
+        {"buffer_wait_ratio_avg": 0.03, "buffer_exhausted_records": 0.0},
+        "waits 40 % of the time for memory",
+    ),
+    "record-errors": (
+        {"records_sent": 1000.0, "record_errors": 12.0},
+        {"records_sent": 1000.0, "record_errors": 0.0, "record_retries": 30.0},
+        "12 records of orders failed",
+    ),
+    "connection-churn": (
+        {"connections_created": 200.0},
+        {"connections_created": 20.0},
+        "opens connections, 40 per minute",
+    ),
+}
+
+
+@pytest.mark.parametrize("verdict", BAD_AND_NEAR)
+def test_a_client_with_it_is_found_and_one_near_it_is_not(verdict: str) -> None:
+    bad, near, why = BAD_AND_NEAR[verdict]
+    row = Judged().windows(3, lambda _: of()).windows(5, lambda _: of(**bad)).only()
+    assert (row["verdict"], row["subject_kind"], row["subject"], row["state"]) == (verdict, "client", "orders", "open")
+    assert why in row["why"]
+    assert row["instances"] == ["orders-1"]
+    assert row["action"].endswith(".")
+    assert Judged().windows(3, lambda _: of()).windows(8, lambda _: of(**near)).found == []
+
+
+@pytest.mark.parametrize("verdict", BAD_AND_NEAR)
+def test_one_bad_window_is_nothing_and_a_lasting_one_is_cleared(verdict: str) -> None:
+    bad, near, _ = BAD_AND_NEAR[verdict]
+    judged = Judged().windows(3, lambda _: of())
+    for _ in range(3):
+        judged.windows(1, lambda _: of(**bad)).windows(2, lambda _: of(**near))
+    assert judged.found == []
+    judged.windows(5, lambda _: of(**bad)).windows(5, lambda _: of(**near))
+    assert judged.found == [(verdict, "orders", "cleared")]
+
+
+@pytest.mark.parametrize("verdict", BAD_AND_NEAR)
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -1.0])
+def test_what_is_not_known_is_not_judged(verdict: str, value: float | None) -> None:
+    columns = dict.fromkeys(BAD_AND_NEAR[verdict][0], value) | {"group_id": None}
+    assert Judged().windows(3, lambda _: of()).windows(8, lambda _: of(**columns)).found == []
+
+
+def test_a_client_that_sends_no_rate_is_throttled_by_its_part_of_a_request_s_time() -> None:
+    throttled = {"dialect": "librdkafka", "produce_throttle_avg_ms": 90.0, "produce_throttle_samples": 5.0}
+    judged = Judged().windows(5, lambda _: of(**throttled, produce_throttled=5.0))
+    assert "90 % of the time" in judged.only()["why"]
+    assert Judged().windows(5, lambda _: of(**throttled, produce_throttled=1.0)).found == []
+
+
+def test_rules_know_the_poll_interval_of_a_client() -> None:
+    slow = of(time_between_poll_max_ms=400_000.0)
+    assert Judged().windows(5, lambda _: slow).only()["verdict"] == "slow-processing"
+    rules = parse_rules("[slow-processing.max_poll_interval_ms_of]\norders = 600000")
+    assert Judged(rules).windows(5, lambda _: slow).found == []
+
+
+def test_a_queue_ten_times_as_long_as_before_is_a_full_buffer() -> None:
+    judged = Judged().windows(6, lambda _: of(record_queue_time_avg_ms=20.0, dialect="librdkafka"))
+    judged.windows(4, lambda _: of(record_queue_time_avg_ms=400.0, dialect="librdkafka"))
+    assert "wait 400 ms in its queue, 20 ms are usual" in judged.only()["why"]
+
+
+def test_a_verdict_that_is_off_is_not_given() -> None:
+    rules = parse_rules("[record-errors]\nenabled = false")
+    assert Judged(rules).windows(6, lambda _: of(records_sent=9.0, record_errors=9.0)).found == []
+
+
+def test_only_the_bad_instances_of_a_client_are_named() -> None:
+    def rows(_: int) -> list[Row]:
+        return [client("orders", "orders-1"), client("orders", "orders-2", record_errors=3.0, records_sent=9.0)]
+
+    row = Judged().windows(4, rows).only()
+    assert (row["instances"], row["instance_count"]) == (["orders-2"], 1)
+
+
+def test_franz_go_that_leaves_zeros_out_is_throttled_by_its_pushes() -> None:
+    throttled = {"dialect": "franz-go", "produce_throttle_avg_ms": 90.0, "produce_throttle_samples": 1.0}
+    assert Judged().windows(5, lambda _: of(**throttled, produce_throttled=1.0)).found == []
+
+
+def test_a_consumer_that_reads_down_what_has_gathered_is_not_slow() -> None:
+    busy = {"poll_idle_ratio_avg": 0.0, "group_id": "billing", "records_consumed": 9e4}
+    judged = Judged().windows(3, lambda _: of(poll_idle_ratio_avg=0.6, group_id="billing", lag_records=1e6))
+    judged.windows(6, lambda number: of(**busy, lag_records=1e6 - 1e5 * number))
+    assert judged.found == []
+    judged.windows(6, lambda number: of(**busy, lag_records=1e6))
+    assert judged.found == [("slow-processing", "orders", "open")]
+
+
+def test_a_job_of_some_minutes_an_hour_does_not_add_up_to_one_that_lasts() -> None:
+    def rows(number: int) -> list[Row]:
+        bad = {"buffer_wait_ratio_avg": 0.5} if number % 12 < 2 else {}
+        return [*(of(**bad) if number % 12 < 2 else []), client("other")]
+
+    assert Judged().windows(60, rows).found == []

@@ -1,0 +1,103 @@
+"""Verdicts about consumer groups and their members."""
+
+from typing import Any
+
+from tests.unit.verdicts.fleets import Judged, Row, client
+
+
+def member(number: int = 1, **columns: Any) -> Row:
+    own = {"group_id": "billing", "assigned_partitions": 3.0, "records_consumed": 3000.0, "lag_records": 50.0}
+    return client("bill", f"bill-{number}", **own | columns)
+
+
+def quiet(_: int) -> list[Row]:
+    return [member(number, rebalances=0.0) for number in range(4)]
+
+
+def test_a_group_that_rebalances_all_the_time_is_a_rebalance_storm() -> None:
+    judged = Judged().windows(3, quiet)
+    judged.windows(6, lambda _: [member(number, rebalances=2.0) for number in range(4)])
+    row = judged.only()
+    assert (row["verdict"], row["subject_kind"], row["subject"]) == ("rebalance-storm", "group", "billing")
+    assert "group billing rebalanced 12 times within an hour" in row["why"]
+    assert row["instance_count"] == 4
+    assert judged.windows(12, quiet).only()["state"] == "cleared"
+
+
+def test_one_that_only_sends_times_is_judged_by_them() -> None:
+    busy = [member(dialect="librdkafka", rebalance_latency_total_ms=60_000.0)]
+    judged = Judged().windows(3, quiet).windows(8, lambda _: busy)
+    assert "spent 13 % of an hour rebalancing" in judged.only()["why"]
+
+
+def test_a_rolling_restart_of_the_members_is_none() -> None:
+    def restart(number: int) -> list[Row]:
+        return [member(at + number, rebalances=2.0) for at in range(4)]
+
+    assert Judged().windows(12, restart).found == []
+
+
+def test_a_lag_that_grows_more_than_it_is_read_down_is_lagging() -> None:
+    judged = Judged().windows(3, quiet)
+    judged.windows(6, lambda number: [member(1, lag_records=50.0 + 2000 * (number - 2)), member(2)])
+    row = judged.only()
+    assert (row["verdict"], row["subject"]) == ("lagging", "billing")
+    assert "grows, by 2,000 records in one window to 12,100 records, while it reads 6,000" in row["why"]
+
+
+def test_a_lag_that_stays_or_is_read_down_or_rises_little_is_none() -> None:
+    judged = Judged().windows(3, quiet).windows(2, lambda number: [member(lag_records=1e5 * number)])
+    judged.windows(8, lambda number: [member(lag_records=5e5 - 1e4 * number)])
+    assert judged.windows(8, lambda number: [member(lag_records=4e5 + 20 * number)]).found == []
+
+
+def test_a_group_that_holds_partitions_and_reads_nothing_is_stalled() -> None:
+    judged = Judged().windows(3, quiet)
+    row = judged.windows(4, lambda _: [member(records_consumed=0.0, commits=0.0, lag_records=700.0)]).only()
+    assert row["verdict"] == "stalled"
+    assert "nothing of its 3 partitions, 700 records wait" in row["why"]
+
+
+def test_a_group_with_nothing_to_read_is_not_stalled() -> None:
+    assert Judged().windows(6, lambda _: [member(records_consumed=0.0, lag_records=0.0)]).found == []
+
+
+def test_a_member_without_a_partition_for_long_is_idle() -> None:
+    judged = Judged().windows(11, lambda _: [member(1), member(2, assigned_partitions=0.0, records_consumed=0.0)])
+    assert judged.windows(1, quiet).found == [("idle-consumer", "bill", "open")]
+    assert judged.rows[0]["instances"] == ["bill-2"]
+    assert Judged().windows(5, lambda _: [member(2, assigned_partitions=0.0)]).found == []
+
+
+def test_a_consumer_without_a_group_is_not_idle() -> None:
+    assert Judged().windows(12, lambda _: [member(assigned_partitions=0.0, group_id=None)]).found == []
+
+
+def test_one_member_with_most_of_the_work_makes_an_uneven_group() -> None:
+    def uneven(_: int) -> list[Row]:
+        return [member(number, records_consumed=40_000.0 if number == 2 else 6000.0) for number in range(5)]
+
+    row = Judged().windows(6, uneven).only()
+    assert (row["verdict"], row["instances"]) == ("uneven-group", ["bill-2"])
+    assert (
+        "one member of group billing has 133 records per s, half of the 5 have 20 records per s or less" in row["why"]
+    )
+
+
+def test_a_small_group_or_another_member_each_time_is_even() -> None:
+    def small(_: int) -> list[Row]:
+        return [member(number, records_consumed=40_000.0 if number == 2 else 6000.0) for number in range(3)]
+
+    def turns(at: int) -> list[Row]:
+        return [member(number, records_consumed=40_000.0 if number == at % 5 else 6000.0) for number in range(5)]
+
+    assert Judged().windows(8, small).found == []
+    assert Judged().windows(8, turns).found == []
+
+
+def test_a_member_with_most_of_the_work_is_no_slow_application() -> None:
+    def rows(_: int) -> list[Row]:
+        hot = {"records_consumed": 40_000.0, "poll_idle_ratio_avg": 0.01}
+        return [member(number, **(hot if number == 2 else {"records_consumed": 6000.0})) for number in range(5)]
+
+    assert Judged().windows(8, rows).found == [("uneven-group", "billing", "open")]

@@ -1,0 +1,202 @@
+"""What all verdicts have in common: causes, repetition, memory, rules, coverage."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.unit.verdicts.fleets import CLIENTS, Judged, Row, client, with_links
+from tests.unit.verdicts.test_latency import fleet, of_node
+from verdicts.catalogue import VERDICTS
+from verdicts.coverage import coverage
+from verdicts.errors import RowsError, RulesError
+from verdicts.judge import judge
+from verdicts.memory import Memory
+from verdicts.rows import ranked
+from verdicts.rules import as_toml, default_rules, load_rules, parse_rules
+
+
+def slow_group(number: int) -> list[Row]:
+    slow = {"poll_idle_ratio_avg": 0.03} if number >= 3 else {"poll_idle_ratio_avg": 0.8}
+    lag = {"lag_records": 100.0 + 5000.0 * max(number - 3, 0), "records_consumed": 3000.0, "group_id": "billing"}
+    return [client("bill", **slow, **lag)]
+
+
+def test_what_a_cause_explains_names_it_and_ranks_behind_it() -> None:
+    judged = Judged().windows(10, slow_group)
+    first, second = judged.rows
+    assert (first["verdict"], first["caused_by"], first["group_id"]) == ("slow-processing", None, "billing")
+    assert (second["verdict"], second["caused_by"]) == ("lagging", "slow-processing:client:bill")
+    assert first["score"] > second["score"]
+
+
+def test_a_slow_broker_explains_the_full_buffers_of_its_clients_alone() -> None:
+    def rows(number: int) -> list[Row]:
+        is_slow = number >= 6
+        found = fleet(number, of_node(3, 6.0) if is_slow else {})
+        full = {"buffer_wait_ratio_avg": 0.5} if is_slow else {}
+        found = [row | full if row.get("client_id") == "app-2" else row for row in found]
+        return [*found, *with_links(client("far", buffer_wait_ratio_avg=0.5), {1: 9.0})]
+
+    judged = Judged().windows(11, rows)
+    causes = {(row["verdict"], row["subject"]): row["caused_by"] for row in judged.rows}
+    assert causes == {
+        ("slow-node", "3"): None,
+        ("buffer-full", "app-2"): "slow-node:node:3",
+        ("buffer-full", "far"): None,
+    }
+    assert judged.rows[0]["verdict"] == "slow-node"
+
+
+def test_a_cause_that_was_over_before_explains_nothing() -> None:
+    def rows(number: int) -> list[Row]:
+        slow = {"poll_idle_ratio_avg": 0.03 if 3 <= number < 8 else 0.8}
+        lag = {"lag_records": 5000.0 * max(number - 20, 0), "records_consumed": 3000.0, "group_id": "billing"}
+        return [client("bill", **slow, **lag)]
+
+    causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(27, rows).rows}
+    assert causes == {"slow-processing": None, "lagging": None}
+
+
+def test_a_cause_that_came_long_after_explains_nothing() -> None:
+    def rows(number: int) -> list[Row]:
+        slow = {"poll_idle_ratio_avg": 0.03 if number >= 15 else 0.8}
+        lag = {"lag_records": 5000.0 * number, "records_consumed": 3000.0, "group_id": "billing"}
+        return [client("bill", **slow, **lag)]
+
+    causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(22, rows).rows}
+    assert causes == {"slow-processing": None, "lagging": None}
+
+
+def test_each_cause_comes_before_what_it_explains_and_all_names_are_known() -> None:
+    places = {verdict.id: place for place, verdict in enumerate(VERDICTS)}
+    for verdict in VERDICTS:
+        assert all(places[verdict.id] < places[each] for each in verdict.explains), verdict.id
+    assert set(default_rules().values) == set(places)
+
+
+def test_windows_judged_in_pieces_from_a_kept_memory_give_the_same_rows() -> None:
+    def rows(number: int) -> list[Row]:
+        return [*fleet(number, of_node(3, 5.0) if 6 <= number < 12 else {}), *slow_group(number)]
+
+    whole = Judged().windows(20, rows)
+    pieces = Judged()
+    for _ in range(20):
+        pieces.memory = Memory.of(pieces.memory.parts())
+        pieces.windows(1, rows)
+    assert pieces.rows == whole.rows
+    at_once, memory = pa.concat_tables([whole.table(number, rows(number)) for number in range(20)]), Memory()
+    judge(at_once.take(list(reversed(range(len(at_once))))), whole.client_table(), memory, whole.rules)
+    assert ranked(memory, whole.rules).to_pylist() == whole.rows
+
+
+def test_a_subject_of_which_nothing_is_heard_is_cleared_after_an_hour() -> None:
+    judged = Judged().windows(5, lambda _: [client(record_errors=5.0), client("other")])
+    assert judged.windows(12, lambda _: [client("other")]).only()["state"] == "open"
+    row = judged.windows(2, lambda _: [client("other")]).only()
+    assert (row["state"], f"{row['cleared_at']:%H:%M}") == ("cleared", "12:25")
+
+
+def test_longer_windows_need_as_long() -> None:
+    judged = Judged(window_s=3600).windows(1, lambda _: [client(record_errors=5.0)])
+    assert judged.only()["opened_at"].hour == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[slow-nod]\nfactor = 2", "there is no verdict 'slow-nod': did you mean 'slow-node'?"),
+        ("[slow-node]\nfactr = 2", "[slow-node] has no figure 'factr': did you mean 'factor'?"),
+        ("[slow-node]\nfactor = 'two'", "[slow-node] factor is a number of 0 or more, not 'two'"),
+        ("[slow-node]\nfactor = -1", "factor is a number of 0 or more, not -1"),
+        ("[slow-node]\nfactor = nan", "factor is a number of 0 or more, not nan"),
+        ("[slow-node]\nfactor = true", "factor is a number of 0 or more, not True"),
+        ("[slow-node]\nenabled = 1", "enabled is true or false, not 1"),
+        ("[slow-node]\nseverity = 'bad'", "severity is one of critical, warning, info, not 'bad'"),
+        ("[slow-processing]\nmax_poll_interval_ms_of = 5", "is a table of numbers by name, not 5"),
+        (
+            "[slow-processing.max_poll_interval_ms_of]\na = 'x'",
+            "max_poll_interval_ms_of.a is a number of 0 or more, not 'x'",
+        ),
+        ("slow-node = 3", "slow-node is no table of figures: write [slow-node]"),
+        ("[slow-node", "not TOML"),
+    ],
+)
+def test_a_wrong_rule_file_is_one_sentence(text: str, says: str) -> None:
+    with pytest.raises(RulesError) as error:
+        parse_rules(text, "own.toml")
+    assert says in str(error.value)
+    assert str(error.value).startswith("own.toml: ")
+
+
+def test_a_file_that_is_no_rule_file_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(RulesError, match=r"cannot read the rules in .*: it is not UTF-8"):
+        load_rules(path)
+    path.write_bytes(b"#" * (1024 * 1024 + 1))
+    with pytest.raises(RulesError, match="are longer than 1,048,576 bytes: is this a rule file"):
+        load_rules(path)
+    with pytest.raises(RulesError, match=r"cannot read the rules in .*: Is a directory"):
+        load_rules(tmp_path)
+
+
+def test_rows_without_a_column_are_one_sentence() -> None:
+    table = Judged().table(0, [client()]).drop_columns(["lag_records", "pushes"])
+    with pytest.raises(RowsError, match="nothing to judge by: the rows have no column pushes, lag_records"):
+        judge(table, CLIENTS.empty_table(), Memory(), default_rules())
+    memory = Memory()
+    judge(Judged().table(0, []), CLIENTS.empty_table(), memory, default_rules())
+    assert ranked(memory, default_rules()).num_rows == 0
+
+
+def test_each_verdict_can_be_alone() -> None:
+    """Verdicts share what they compute of a window: none may need another one to be given."""
+    names = [verdict.id for verdict in VERDICTS]
+    for name in names:
+        others = "".join(f"[{other}]\nenabled = false\n" for other in names if other != name)
+        Judged(parse_rules(others)).windows(2, lambda number: [*fleet(number, {}), *slow_group(number)])
+
+
+def test_coverage_says_what_cannot_be_judged_yet() -> None:
+    clients = pa.Table.from_pylist([{"dialect": "java", "role": "producer"}], schema=CLIENTS)
+
+    def why_not(memory: Memory, text: str = "") -> dict[str, Any]:
+        rows = coverage(clients, memory, parse_rules(text)).to_pylist()
+        return {row["verdict"]: row["why_not"] for row in rows}
+
+    assert why_not(Memory())["crash-loop"] == "nothing was judged yet"
+    judged = Judged().windows(4, lambda number: fleet(number, {}))
+    found = why_not(judged.memory)
+    assert found["slow-node"] is None
+    assert found["slow-client"] == "20 minutes were judged, and it takes 30"
+    assert why_not(judged.memory, "[slow-node]\nenabled = false")["slow-node"] == "the rules leave it out"
+    assert why_not(judged.windows(2, lambda number: fleet(number, {})).memory)["slow-client"] is None
+
+
+def test_a_rule_file_changes_what_it_names_and_is_printed_whole(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text("[slow-node]\nfactor = 3\n[slow-processing.max_poll_interval_ms_of]\n'a.b' = 600000\n")
+    rules = load_rules(path)
+    assert (rules["slow-node"]["factor"], rules["slow-node"]["for_s"]) == (3.0, 600.0)
+    assert parse_rules(as_toml(rules)) == rules
+    assert rules.digest != default_rules().digest
+    with pytest.raises(RulesError, match="cannot read the rules in"):
+        load_rules(tmp_path / "none.toml")
+
+
+def test_coverage_tells_libraries_that_do_not_send_from_those_that_were_not_asked() -> None:
+    java = client(record_errors=0.0)
+    judged = Judged().windows(9, lambda _: [java, client("rd", dialect="librdkafka")])
+    kinds = [("java", "producer"), ("java", "consumer"), ("librdkafka", "producer"), (None, None)]
+    clients = pa.Table.from_pylist([{"dialect": dialect, "role": role} for dialect, role in kinds], schema=CLIENTS)
+    found: dict[Any, Any] = {
+        (row["verdict"], row["library"], row["role"]): (row["judged"], row["why_not"])
+        for row in coverage(clients, judged.memory).to_pylist()
+    }
+    assert found["record-errors", "java", "producer"] == (True, None)
+    assert ("record-errors", "java", "consumer") not in found
+    assert found["record-errors", "librdkafka", "producer"][1] == "librdkafka does not send what it is judged by"
+    assert "subscribe" in found["slow-node", "java", "producer"][1]
+    assert found["slow-node", "unknown", "unknown"] == (False, "its library is not known")

@@ -1,0 +1,145 @@
+"""slow-node, slow-client and slow-path."""
+
+from itertools import chain
+
+import pytest
+
+from tests.unit.verdicts.fleets import Judged, Row, client, with_links
+
+
+def fleet(number: int, slow: dict[tuple[str, int], float], role: str = "producer", clients: int = 6) -> list[Row]:
+    """Clients with three brokers of 8 to 12 ms, of which some paths are so much slower."""
+    return list(
+        chain.from_iterable(
+            with_links(
+                client(f"app-{at}"),
+                {node: (8.0 + (at + node + number) % 5) * slow.get((f"app-{at}", node), 1.0) for node in (1, 2, 3)},
+                role,
+            )
+            for at in range(clients)
+        )
+    )
+
+
+def of_node(node: int, factor: float, clients: int = 6) -> dict[tuple[str, int], float]:
+    return {(f"app-{at}", node): factor for at in range(clients)}
+
+
+def of_client(name: str, factor: float) -> dict[tuple[str, int], float]:
+    return {(name, node): factor for node in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+def test_a_broker_that_becomes_slow_for_its_clients_is_a_slow_node(role: str) -> None:
+    judged = Judged().windows(6, lambda number: fleet(number, {}, role))
+    judged.windows(4, lambda number: fleet(number, of_node(3, 5.0), role))
+    row = judged.only()
+    assert (row["verdict"], row["subject_kind"], row["subject"], row["node_id"]) == ("slow-node", "node", "3", 3)
+    assert (row["state"], row["severity"], row["side"], row["cluster_id"]) == ("open", "critical", "broker", "c")
+    assert row["instance_count"] == 6
+    assert row["why"] == (
+        "requests to node 3 take 52 ms, 10 ms are usual; so do those of 6 of 6 clients; since 2026-03-01 12:30 UTC"
+    )
+    assert {each["metric"] for each in row["evidence"]} == {"request_latency_avg_ms"}
+    assert row["evidence"][0]["observed"] == pytest.approx(50, rel=0.2)
+
+
+def test_two_slow_windows_are_nothing() -> None:
+    judged = Judged().windows(6, lambda number: fleet(number, {}))
+    judged.windows(2, lambda number: fleet(number, of_node(3, 5.0))).windows(3, lambda number: fleet(number, {}))
+    assert judged.found == []
+
+
+def test_a_slow_node_is_cleared_since_its_first_good_window() -> None:
+    judged = Judged().windows(6, lambda number: fleet(number, {}))
+    judged.windows(4, lambda number: fleet(number, of_node(3, 5.0))).windows(4, lambda number: fleet(number, {}))
+    row = judged.only()
+    assert row["state"] == "cleared"
+    assert f"{row['opened_at']:%H:%M} {row['last_seen_at']:%H:%M} {row['cleared_at']:%H:%M}" == "12:30 12:50 12:50"
+
+
+def test_a_broker_half_as_slow_again_is_none() -> None:
+    judged = Judged().windows(6, lambda number: fleet(number, {}))
+    assert judged.windows(6, lambda number: fleet(number, of_node(3, 1.5))).found == []
+
+
+def test_load_that_slows_every_broker_is_no_slow_node() -> None:
+    judged = Judged().windows(6, lambda number: fleet(number, {}))
+    every = {**of_node(1, 2.5), **of_node(2, 2.5), **of_node(3, 2.5)}
+    assert judged.windows(6, lambda number: fleet(number, every)).found == []
+
+
+def test_a_far_region_that_always_was_slow_is_none() -> None:
+    far = {**of_client("app-1", 8.0), ("app-4", 2): 6.0, **{(f"app-{at}", 3): 6.0 for at in range(5)}}
+    assert Judged().windows(12, lambda number: fleet(number, far)).found == []
+
+
+def test_without_history_a_broker_slow_for_all_of_its_clients_is_found_with_less_confidence() -> None:
+    row = Judged().windows(5, lambda number: fleet(number, of_node(3, 5.0))).only()
+    assert (row["verdict"], row["subject"]) == ("slow-node", "3")
+    assert row["confidence"] < 0.65
+
+
+def test_a_client_that_all_brokers_answer_late_is_a_slow_client() -> None:
+    judged = Judged().windows(6, lambda number: fleet(number, {}))
+    row = judged.windows(4, lambda number: fleet(number, of_client("app-2", 4.0))).only()
+    assert (row["verdict"], row["subject"], row["client_id"]) == ("slow-client", "app-2", "app-2")
+    assert row["principal"] == "User:a"
+    assert "each of its 3 brokers" in row["why"]
+
+
+def test_one_client_and_one_broker_are_a_slow_path() -> None:
+    judged = Judged().windows(6, lambda number: fleet(number, {}))
+    row = judged.windows(4, lambda number: fleet(number, {("app-2", 3): 6.0})).only()
+    assert (row["verdict"], row["subject"], row["node_id"]) == ("slow-path", "app-2@3", 3)
+    assert row["side"] == "network"
+
+
+def test_a_fetch_that_waits_for_data_is_neither_a_slow_client_nor_a_slow_path() -> None:
+    judged = Judged().windows(6, lambda number: fleet(number, {}, "consumer"))
+    waits = {**of_client("app-2", 40.0), ("app-3", 1): 40.0}
+    assert judged.windows(6, lambda number: fleet(number, waits, "consumer")).found == []
+
+
+def test_consumers_that_do_not_poll_are_no_evidence_against_a_broker() -> None:
+    def sleeping(number: int, slow: float) -> list[Row]:
+        away = {"time_between_poll_avg_ms": 1500.0, "poll_idle_ratio_avg": 0.3}
+        rows = fleet(number, of_node(3, slow), "consumer")
+        return [row | away if "role" not in row else row for row in rows]
+
+    judged = Judged().windows(6, lambda number: sleeping(number, 1.0))
+    assert judged.windows(6, lambda number: sleeping(number, 60.0)).found == []
+
+
+def test_the_same_names_in_another_cluster_are_others() -> None:
+    def two(number: int, slow: dict[tuple[str, int], float]) -> list[Row]:
+        return [*fleet(number, slow), *(row | {"cluster_id": "d"} for row in fleet(number, {}))]
+
+    judged = Judged().windows(6, lambda number: two(number, {}))
+    assert judged.windows(4, lambda number: two(number, of_node(3, 5.0))).only()["cluster_id"] == "c"
+
+
+def test_null_and_absurd_values_are_passed_over() -> None:
+    def odd(number: int) -> list[Row]:
+        rows = fleet(number, {})
+        values = [None, float("nan"), float("inf"), -5.0, 0.0]
+        for at, row in enumerate(row for row in rows if "role" in row):
+            row["request_latency_avg_ms"] = values[at % len(values)]
+        return rows
+
+    assert Judged().windows(8, odd).found == []
+
+
+def test_what_a_broker_s_queue_adds_to_every_request_is_no_slow_path() -> None:
+    """12 ms more are three times as much for a producer of 5 ms, and nothing for fetches that wait for data."""
+
+    def rows(number: int) -> list[Row]:
+        more = 12.0 if number >= 6 else 0.0
+        found: list[Row] = []
+        for at in range(10):
+            usual, role = (5.0, "producer") if at < 4 else (250.0, "consumer")
+            latencies = {node: usual + at + (more if node == 3 else 0.0) for node in (1, 2, 3)}
+            found += with_links(client(f"app-{at}"), latencies, role)
+        return found
+
+    assert Judged().windows(12, rows).found == []

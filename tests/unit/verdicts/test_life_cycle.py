@@ -1,0 +1,165 @@
+"""Crash loops, silence, clocks, versions."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.verdicts.fleets import NOON_US, Judged, Row, client
+
+MINUTE_US = 60_000_000
+
+
+def known(instance: str, first: float, last: float, *, terminated: bool = False, **columns: Any) -> Row:
+    """A row of CLIENTS; times in minutes after noon."""
+    own = {
+        "cluster_id": "c", "principal": "User:a", "client_instance_id": instance, "dialect": "librdkafka",
+        "first_seen": int(NOON_US + first * MINUTE_US), "last_seen": int(NOON_US + last * MINUTE_US),
+        "terminated": terminated,
+    }  # fmt: skip
+    return own | columns
+
+
+def others(count: int = 5) -> list[Row]:
+    return [client(f"other-{number}") for number in range(count)]
+
+
+def lives(judged: Judged, every: float, length: float, *, terminated: bool = False) -> Judged:
+    """Instances of `job` one after the other, each so many minutes after the last began."""
+    spans = [(every * number, every * number + length) for number in range(int(60 / every))]
+    judged.clients = [known(f"job-{at}", *span, terminated=terminated) for at, span in enumerate(spans)]
+
+    def rows(number: int) -> list[Row]:
+        begin, end = 5 * number, 5 * number + 5
+        found = [
+            client("job", f"job-{at}", dialect="librdkafka", seen_at=int(NOON_US + min(last, end - 0.1) * MINUTE_US))
+            for at, (first, last) in enumerate(spans)
+            if first < end and last >= begin
+        ]
+        return [*found, *others()]
+
+    return judged.windows(12, rows)
+
+
+def test_instances_that_end_and_come_back_at_once_are_a_crash_loop() -> None:
+    judged = lives(Judged(), every=6, length=4)
+    row = judged.only()  # the instances of the loop are not silent, too
+    assert (row["verdict"], row["subject"], row["state"]) == ("crash-loop", "job", "open")
+    assert (row["instance_count"] >= 3, row["client_id"]) == (True, "job")
+    judged.windows(30, lambda _: others())
+    assert judged.rows[0]["state"] == "cleared"
+
+
+def test_lives_that_end_in_order_or_come_by_the_clock_or_last_are_none() -> None:
+    assert lives(Judged(), every=6, length=4, terminated=True).found == []
+    assert not [found for found in lives(Judged(), every=20, length=4).found if found[0] == "crash-loop"]
+    assert not [found for found in lives(Judged(), every=15, length=13).found if found[0] == "crash-loop"]
+
+
+def test_an_instance_that_ends_without_a_word_is_silent() -> None:
+    judged = Judged()
+    judged.clients = [known("gone-1", 0, 9.9)]
+    judged.windows(2, lambda _: [client("gone", dialect="librdkafka"), *others()]).windows(2, lambda _: others())
+    row = judged.only()
+    assert (row["verdict"], row["subject_kind"], row["subject"]) == ("silent", "instance", "gone-1")
+    assert (row["client_id"], row["principal"], row["instances"]) == ("gone", "User:a", ["gone-1"])
+    assert "gone sent its last push 605 s ago" in row["why"]
+    assert judged.windows(1, lambda _: [client("gone", dialect="librdkafka"), *others()]).only()["state"] == "cleared"
+
+
+def test_an_instance_that_another_one_follows_at_once_was_killed_and_started_again() -> None:
+    judged = Judged()
+    judged.clients = [known("job-1", -60, 9.9), known("job-2", 11, 99)]
+    judged.windows(2, lambda _: [client("job", "job-1", dialect="librdkafka"), *others()])
+    assert judged.windows(6, lambda _: [client("job", "job-2", dialect="librdkafka"), *others()]).found == []
+    late = Judged()
+    late.clients = [known("job-1", -60, 9.9), known("job-2", 25, 99)]
+    late.windows(2, lambda _: [client("job", "job-1", dialect="librdkafka"), *others()]).windows(3, lambda _: others())
+    late.windows(3, lambda _: [client("job", "job-2", dialect="librdkafka"), *others()])
+    assert late.found == [("silent", "job-1", "open")]
+
+
+def test_several_instances_of_a_client_that_crash_at_the_same_time_are_a_crash_loop() -> None:
+    judged = Judged()
+    spans = [(slot + 6 * life, slot + 6 * life + 4) for life in range(6) for slot in range(3)]
+    judged.clients = [known(f"job-{at}", *span) for at, span in enumerate(spans)]
+
+    def rows(number: int) -> list[Row]:
+        begin, end = 5 * number, 5 * number + 5
+        return [
+            *others(),
+            *(
+                client(
+                    "job", f"job-{at}", dialect="librdkafka", seen_at=int(NOON_US + min(last, end - 0.1) * MINUTE_US)
+                )
+                for at, (first, last) in enumerate(spans)
+                if first < end and last >= begin
+            ),
+        ]
+
+    assert judged.windows(7, rows).found == [("crash-loop", "job", "open")]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"terminated": True},
+        {"dialect": "java", "role": "producer"},
+        {"dialect": "java", "role": "admin"},
+    ],
+)
+def test_a_client_that_ended_in_order_or_never_says_is_not_silent(columns: dict[str, Any]) -> None:
+    judged = Judged()
+    judged.clients = [known("gone-1", 0, 9.9, **columns)]
+    judged.windows(2, lambda _: [client("gone"), *others()])
+    assert judged.windows(6, lambda _: others()).found == []
+
+
+def test_a_client_that_pushes_each_quarter_of_an_hour_is_not_silent() -> None:
+    slow = client("slow", dialect="librdkafka", push_interval_ms=900_000, pushes=1)
+    judged = Judged()
+    judged.clients = [known("slow-1", 0, 60)]
+    assert judged.windows(12, lambda number: [*([slow] if number % 3 == 0 else []), *others()]).found == []
+
+
+def test_nobody_is_silent_where_the_receiver_was() -> None:
+    every = [client(f"other-{number}", dialect="librdkafka") for number in range(5)]
+    judged = Judged()
+    judged.clients = [known(f"other-{number}-1", 0, 500) for number in range(5)]
+    judged.windows(3, lambda _: every)
+    judged.number += 20
+    assert judged.windows(1, lambda _: every[:1]).windows(3, lambda _: every).found == []
+
+
+@pytest.mark.parametrize(("skew", "word"), [(45_000.0, "behind"), (-45_000.0, "ahead")])
+def test_a_clock_that_is_off_is_found(skew: float, word: str) -> None:
+    judged = Judged().windows(3, lambda _: [client(clock_skew_min_ms=skew, clock_skew_max_ms=skew)])
+    row = judged.only()
+    assert (row["verdict"], row["subject"]) == ("clock-skew", "orders-1")
+    assert f"of orders is 45,000 ms {word}" in row["why"]
+
+
+def test_one_late_push_is_no_clock() -> None:
+    assert Judged().windows(6, lambda _: [client(clock_skew_min_ms=100.0, clock_skew_max_ms=90_000.0)]).found == []
+
+
+def version(name: str, text: str, dialect: str) -> Row:
+    return client(f"of-{text}", client_software_name=name, client_software_version=text, dialect=dialect)
+
+
+def test_a_version_with_a_known_fault_or_two_majors_behind_is_outdated() -> None:
+    fleet = [
+        version("apache-kafka-java", "4.1.0", "java"),
+        version("apache-kafka-java", "3.7.2", "java"),
+        version("apache-kafka-java", "3.9.0", "java"),
+        version("apache-kafka-java", "2.8.0", "java"),
+        version("confluent-kafka-python", "2.5.0-rdkafka-2.5.0", "librdkafka"),
+        version("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", "librdkafka"),
+        version("kgo", "unknown", "franz-go"),
+        version("own", "0.1", ""),
+    ]
+    judged = Judged().windows(2, lambda _: fleet)
+    assert sorted(row["subject"] for row in judged.rows) == [
+        "apache-kafka-java/2.8.0", "apache-kafka-java/3.9.0", "confluent-kafka-python/2.5.0-rdkafka-2.5.0",
+    ]  # fmt: skip
+    assert {row["verdict"] for row in judged.rows} == {"outdated"}
+    assert any("crashes when it has none" in row["why"] for row in judged.rows)

@@ -1,0 +1,53 @@
+"""Numbers for texts and keys, and medians of groups, against NumPy's own."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from verdicts.window import Names, medians, numbered, order_of
+
+
+@pytest.mark.parametrize("count", [1, 3, 900, 70_000])
+@pytest.mark.parametrize("low", [False, True])
+def test_medians_are_those_of_each_group(count: int, low: bool) -> None:
+    random = np.random.default_rng(count)
+    groups, values = random.integers(-1, count, 5000), random.normal(0, 9, 5000)
+    values[random.random(5000) < 0.1] = np.nan
+    found = medians(groups, values, count, low=low)
+    method = "lower" if low else "linear"
+    for group in random.integers(0, count, 200).tolist():
+        own = values[(groups == group) & ~np.isnan(values)]
+        expected = np.quantile(own, 0.5, method=method) if len(own) else np.nan
+        np.testing.assert_allclose(found[group], expected)
+
+
+def test_medians_leave_what_they_are_given_as_it_is() -> None:
+    values = np.arange(100.0)[::-1].copy()
+    medians(np.zeros(100, np.int64), values, 1)
+    assert values.tolist() == list(range(99, -1, -1))
+
+
+@pytest.mark.parametrize("most", [5, 100_000, 2**60])
+def test_keys_are_numbered_in_their_order(most: int) -> None:
+    keys = np.random.default_rng(1).integers(-3, most, 2000)
+    distinct, place = np.unique(keys, return_inverse=True)
+    found = numbered(keys)
+    np.testing.assert_array_equal(found[0], distinct)
+    np.testing.assert_array_equal(found[1], place)
+    assert [len(each) for each in numbered(keys[:0])] == [0, 0]
+
+
+def test_the_order_of_equal_numbers_is_kept() -> None:
+    groups = np.random.default_rng(2).integers(0, 200_000, 50_000)
+    np.testing.assert_array_equal(order_of(groups, 200_000), np.argsort(groups, kind="stable"))
+
+
+def test_names_keep_their_numbers_until_they_are_forgotten() -> None:
+    names = Names()
+    cluster, client = pa.array(["c", "c", None, "d"]), pa.array(["a", "b", "a", "a"])
+    assert names.codes(cluster, client, at_us=7).tolist() == [0, 1, 2, 3]
+    assert names.codes(cluster.slice(3), client.slice(3), at_us=9).tolist() == [3]
+    assert (names.parts(2), names.seen_us.tolist()) == (["", "a"], [7, 7, 7, 9])
+    assert Names.of(names.table()).codes(cluster, client).tolist() == [0, 1, 2, 3]
+    assert names.keep(names.seen_us > 7).tolist() == [-1, -1, -1, 0]
+    assert names.codes(cluster, client, at_us=11).tolist() == [1, 2, 3, 0]

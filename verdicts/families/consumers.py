@@ -1,0 +1,101 @@
+"""Consumers whose applications hardly poll, or that fetch next to nothing at a time."""
+
+from typing import Final
+
+import numpy as np
+
+from verdicts.arrow import Numbers
+from verdicts.declare import Finding, Test, Verdict, of_clients
+from verdicts.families.groups import has_most_work, lag_growth
+from verdicts.memory import Memory
+from verdicts.rules import Figures
+from verdicts.window import Window
+
+
+def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Finding:
+    """Consumers that work all the time, or nearly too long between two calls of poll().
+
+    One that works all the time is not judged while it may be working off what has gathered: just started, or as long as
+    the lag of its group falls. Nor is one that has three times as much to read as the others of its group: that is how
+    its partitions are filled.
+    """
+    rows, share = window.rows, figures["poll_interval_share"]
+    is_old = window.begin_us - memory.instances["first_us"][window.instance] >= figures["young_s"] * 1_000_000
+    falls = np.append(lag_growth(window, memory)[1] < 0, False)[window.groups.of_row]
+    is_judged = is_old & ~falls & ~has_most_work(window, figures.of["uneven-group"])
+    allowed_ms = share * _max_poll_interval_ms(window, memory, figures)
+    between_ms = np.fmax(rows.number("time_between_poll_max_ms"), rows.number("last_poll_seconds_ago") * 1000)
+    return of_clients(
+        window,
+        [
+            Test(
+                metric="poll_idle_ratio_avg",
+                unit="ratio",
+                observed=np.where(is_judged, rows.number("poll_idle_ratio_avg"), np.nan),
+                bound=figures["idle_ratio"],
+                is_upper=False,
+                says="{subject} waits in poll() {observed} of the time, which leaves less than {bound} to spare",
+            ),
+            Test(
+                metric="time_between_poll_max_ms",
+                unit="ms",
+                observed=between_ms,
+                bound=allowed_ms,
+                says="{subject} takes up to {observed} between two calls of poll(), more than {bound}",
+            ),
+        ],
+    )
+
+
+def _max_poll_interval_ms(window: Window, memory: Memory, figures: Figures) -> Numbers:
+    """`max.poll.interval.ms` of each row: the default, or what the rules say of its client id."""
+    found = np.full(len(window), figures["max_poll_interval_ms"])
+    own = figures.table("max_poll_interval_ms_of")
+    if own:
+        ids = window.rows.column("client_id").to_pylist()
+        found = np.array([own.get(client_id, figures["max_poll_interval_ms"]) for client_id in ids])
+    return found
+
+
+def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rate, size = window.rows.number("fetch_rate_per_s"), window.rows.number("fetch_size_avg_bytes")
+    return of_clients(
+        window,
+        [
+            Test(
+                metric="fetch_size_avg_bytes",
+                unit="bytes",
+                observed=np.where(rate >= figures["fetches_per_s"], size, np.where(np.isnan(rate), np.nan, np.inf)),
+                bound=figures["bytes"],
+                is_upper=False,
+                says="{subject} fetches {rate:,.0f} times a second and gets {observed} each",
+                more={"rate": rate},
+            )
+        ],
+    )
+
+
+VERDICTS: Final = (
+    Verdict(
+        id="slow-processing",
+        kind="client",
+        side="client",
+        find=_slow_processing,
+        action="Make {subject} faster per record, lower max.poll.records, or add members and partitions.",
+        needs={
+            "java": ("poll_idle_ratio_avg", "time_between_poll_max_ms"),
+            "librdkafka": ("poll_idle_ratio_avg",),
+        },
+        roles=("consumer", "share-consumer"),
+        explains=("rebalance-storm", "lagging", "stalled", "uneven-group"),
+    ),
+    Verdict(
+        id="tiny-fetches",
+        kind="client",
+        side="client",
+        find=_tiny_fetches,
+        action="Raise fetch.min.bytes of {subject}, with a fetch.max.wait.ms that it can wait.",
+        needs={"java": ("fetch_size_avg_bytes",)},
+        roles=("consumer",),
+    ),
+)

@@ -1,0 +1,303 @@
+"""Slow brokers, slow clients, and slow paths between one client and one broker.
+
+What a window's latencies are above their own history (of a client id, role, library and node; log) is taken apart by a
+median polish over clients and nodes: what most clients of a node have in common is the node's, what a client has at
+most of its nodes is the client's, and the rest is the path's. A far region that always was slow is its own history.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from verdicts.arrow import Numbers
+from verdicts.declare import NO_HISTORY, OWN_HISTORY, Finding, Test, Verdict
+from verdicts.memory import Memory
+from verdicts.rules import Figures
+from verdicts.window import CONSUMER, JAVA, KINDS, PATHS, Subjects, Window, medians, numbered
+
+_LONG_MS: Final = 100
+"""Shorter absences from poll() explain nothing: Kafka measures the idle ratio in whole milliseconds [ms]."""
+
+_FETCH_WAIT_MS: Final = np.array([500, 500, 5000, 500])
+"""How long a broker holds a fetch that finds no data, by dialect (Java, librdkafka, franz-go, others): up to that a
+consumer's latency follows its traffic, and says nothing of a client or a path alone."""
+
+_LEAST_CLIENTS: Final = 3
+"""Paths from which on it is known what a node's clients have in common."""
+
+_ROUNDS: Final = 3
+
+
+@dataclass(slots=True)
+class Parts:
+    """The latencies of a window taken apart: one entry per path (client id, role, library, node).
+
+    Attributes:
+        row, path_of, link_value: of each link its row of clients, its path's place here, and its value.
+        client, node, series: of each path; a series is a client id, role and library.
+        value: log of the latency [ms] and 1.
+        expected: the same by history; of paths without one, of the client's other nodes.
+        has_history: of each path.
+        node_part, client_part: of each path, what its node and its series have in common.
+        wait: how long a fetch may wait for data, of consumers; 0 of others.
+        own: what is above history and cannot be a fetch that waits for data.
+        nodes: codes, of which `at` is each path's place.
+        node_effect: of each node, less what all nodes of its cluster have in common.
+    """
+
+    row: Numbers
+    path_of: Numbers
+    link_value: Numbers
+    client: Numbers
+    node: Numbers
+    series: Numbers
+    value: Numbers
+    expected: Numbers
+    has_history: Numbers
+    node_part: Numbers
+    client_part: Numbers
+    wait: Numbers
+    own: Numbers
+    nodes: Numbers
+    at: Numbers
+    node_effect: Numbers
+    node_has_history: Numbers
+
+
+def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
+    """The parts, computed once a window by the figures of slow-node; the histories learn of it."""
+    if "latency" not in window.shared:
+        window.shared["latency"] = _parts(window, memory, figures.of["slow-node"])
+    found: Parts = window.shared["latency"]
+    return found
+
+
+def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
+    links, history = window.links, memory.history("latency")
+    kept = ~(_waits_for_poll(window)[links.row] & (links.role == CONSUMER)) if len(links.row) else links.row > 0
+    row, role = links.row[kept], links.role[kept]
+    kind = role * 4 + window.dialect[row] + 1
+    series_key, of_series = numbered(window.client[row] * KINDS + kind)
+    width = int(links.place.max(initial=0)) + 1
+    path, path_of = numbered(of_series * width + links.place[kept])
+    node = np.zeros(len(path), np.int64)
+    node[path_of] = links.node[kept]
+    series = path // width
+    client, kind = series_key[series] // KINDS, series_key[series] % KINDS
+    key = series_key[series] * PATHS + node
+    link_value = np.log1p(links.latency_ms[kept])
+    value = medians(path_of, link_value, len(key))
+    nodes, at = numbered(node)
+    before = history.expected(key, figures["history_windows"])
+    has_history = ~np.isnan(before)
+    count = int(series.max(initial=-1)) + 1
+    above = value - before
+    node_effect = _polished(above, at, series, len(nodes), count)
+    node_has_history = np.bincount(at[has_history], minlength=len(nodes)) * 2 >= np.bincount(at, minlength=len(nodes))
+    wait = np.where(kind // 4 == CONSUMER, np.log1p(_FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
+    own = np.maximum(value, wait) - np.maximum(before, wait)
+    own_client = medians(series, own - np.fmax(node_effect, 0)[at], count, low=True)
+    expected = before
+    if not has_history.all():
+        others = medians(series, value, count, low=True)[series]
+        sizes = np.bincount(series, minlength=count)[series]
+        expected = np.where(has_history, before, np.where(sizes > 1, others, np.nan))
+    effect, learns = _less_common(node_effect, nodes, memory, figures), np.full(len(at), True)
+    if not node_has_history.all():
+        cold = _without_history(value - expected, at, len(nodes), figures)
+        effect = np.where(node_has_history, effect, cold)
+        learns = ~(~node_has_history & (cold > np.log(figures["factor"])))[at]
+    history.learn(key[learns], value[learns], window.length_s)
+    return Parts(
+        row=row, path_of=path_of, link_value=link_value, client=client, node=node, series=series, value=value,
+        expected=expected, has_history=has_history, node_part=np.nan_to_num(node_effect)[at],
+        client_part=own_client[series], wait=wait, own=own, nodes=nodes, at=at, node_effect=effect,
+        node_has_history=node_has_history,
+    )  # fmt: skip
+
+
+def _waits_for_poll(window: Window) -> Numbers:
+    """True for Java consumers that were away from poll(), in which they read responses, long enough to explain it."""
+    rows = window.rows
+    between, idle = rows.number("time_between_poll_avg_ms"), rows.number("poll_idle_ratio_avg")
+    away_ms = between * (1 - idle)
+    latency_ms = np.zeros(len(window))
+    np.maximum.at(latency_ms, window.links.row, window.links.latency_ms)
+    long_ago = np.nan_to_num(rows.number("last_poll_seconds_ago")) * 1000 > _LONG_MS * 10
+    is_away = (away_ms >= np.fmax(_LONG_MS, latency_ms / 2)) | (np.isnan(away_ms) & long_ago)
+    found: Numbers = is_away & (window.dialect == JAVA) & np.isnan(rows.number("network_thread_poll_avg_ms"))
+    return found
+
+
+def _polished(above: Numbers, at: Numbers, series: Numbers, nodes: int, count: int) -> Numbers:
+    """What the paths of each node have in common beside what their series have; NaN where nothing is known."""
+    client = np.zeros(count)
+    for _ in range(_ROUNDS - 1):
+        node = medians(at, above - np.nan_to_num(client)[series], nodes)
+        client = medians(series, above - np.nan_to_num(node)[at], count, low=True)
+    return medians(at, above - np.nan_to_num(client)[series], nodes)
+
+
+def _less_common(effect: Numbers, nodes: Numbers, memory: Memory, figures: Figures) -> Numbers:
+    """Less what all nodes of a cluster have in common, where these are three or more: load, not one broker."""
+    clusters = np.array([memory.registry.nodes.parts(code)[0] for code in nodes.tolist()])
+    found = effect.copy()
+    for cluster in np.unique(clusters):
+        of_cluster = (clusters == cluster) & ~np.isnan(effect)
+        if np.count_nonzero(of_cluster) >= figures["least_nodes"]:
+            found[of_cluster] -= max(float(effect[of_cluster].min()), 0.0)
+    return found
+
+
+def _without_history(above: Numbers, at: Numbers, nodes: int, figures: Figures) -> Numbers:
+    """The effect of each node against its clients' other nodes, if almost all of its clients see it; else NaN.
+
+    A region that is far from most clients is not far from all.
+    """
+    known = ~np.isnan(above)
+    is_slow = np.bincount(at[known & (above > np.log(figures["factor"]))], minlength=nodes)
+    share = is_slow / np.maximum(np.bincount(at[known], minlength=nodes), 1)
+    effect = medians(at, above, nodes)
+    found: Numbers = np.where(share >= figures["share_without_history"], effect, np.fmin(effect, 0))
+    return found
+
+
+def _ms(log: Numbers) -> Numbers:
+    found: Numbers = np.expm1(log)
+    return found
+
+
+def _test(expected: Numbers, effect: Numbers, factor: float, least_ms: float, says: str, **more: Numbers) -> Test:
+    """Bad where the effect is above the factor, and more than `least_ms`."""
+    observed = _ms(expected + effect)
+    bound = np.maximum(_ms(expected + np.log(factor)), _ms(expected) + least_ms)
+    return Test(
+        metric="request_latency_avg_ms", unit="ms", observed=observed, bound=bound, expected=_ms(expected), says=says,
+        more=more,
+    )  # fmt: skip
+
+
+def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | None:
+    parts = parts_of(window, memory, figures)
+    count = len(parts.nodes)
+    base = medians(parts.at, parts.expected, count)
+    is_slow = parts.value - parts.expected - np.nan_to_num(parts.client_part) > np.log(figures["factor"])
+    clients = np.bincount(parts.at, minlength=count)
+    slow = np.bincount(parts.at[is_slow], minlength=count)
+    enough = clients >= figures["least_clients"]
+    most = slow >= figures["share"] * clients
+    effect = np.where(most, parts.node_effect, np.fmin(parts.node_effect, 0))
+    test = _test(
+        base, effect, figures["factor"], figures["least_ms"],
+        "requests to node {subject} take {observed}, {expected} are usual; so do those of {slow} of {clients} clients",
+        slow=slow, clients=clients,
+    )  # fmt: skip
+    return Finding(
+        subjects=Subjects("node", parts.nodes, np.zeros(0, np.int64)),
+        tests=[test],
+        unit_of=np.arange(count),
+        judged=enough & ~np.isnan(parts.node_effect),
+        concerned=lambda place: np.unique(parts.row[(parts.at == place)[parts.path_of] & is_slow[parts.path_of]]),
+        certainty=np.where(parts.node_has_history, OWN_HISTORY, NO_HISTORY),
+    )
+
+
+def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | None:
+    parts = parts_of(window, memory, figures)
+    count = int(parts.series.max(initial=-1)) + 1
+    expected = medians(parts.series, parts.expected, count)
+    effect = np.full(count, np.nan)
+    effect[parts.series] = parts.client_part
+    client = np.zeros(count, np.int64)
+    client[parts.series] = parts.client
+    subjects = Subjects.by("client", client)
+    nodes = np.bincount(parts.series, minlength=count)
+    test = _test(
+        expected, effect, figures["factor"], figures["least_ms"],
+        "{subject} waits {observed} for each of its {nodes} brokers, {expected} are usual, and the brokers are fine",
+        nodes=nodes,
+    )  # fmt: skip
+    return Finding(
+        subjects=subjects,
+        tests=[test],
+        unit_of=subjects.of_row,
+        concerned=lambda place: np.unique(parts.row[(parts.client == subjects.codes[place])[parts.path_of]]),
+        certainty=OWN_HISTORY,
+    )
+
+
+def _delay_of_node(parts: Parts) -> Numbers:
+    """What the delay that most clients of a node see makes of each path (log): the same time for every request.
+
+    A request that takes 2 ms suffers more from 10 ms in a broker's queue than one that waits 80 ms for data.
+    """
+    count = len(parts.nodes)
+    before_ms, delay_ms = _ms(parts.expected), _ms(parts.value) - _ms(parts.expected)
+    is_short = parts.wait == 0  # of consumers, only where no others are: how long data is waited for changes by itself
+    enough = np.bincount(parts.at[is_short & ~np.isnan(delay_ms)], minlength=count) >= _LEAST_CLIENTS
+    of_node = medians(np.where(is_short | ~enough[parts.at], parts.at, -1), delay_ms, count)
+    found: Numbers = np.log1p(before_ms + np.fmax(of_node, 0)[parts.at]) - np.log1p(before_ms)
+    return np.nan_to_num(found)
+
+
+def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:
+    parts = parts_of(window, memory, figures)
+    sizes = np.bincount(parts.series, minlength=len(parts.series) + 1)[parts.series]
+    rest = parts.own - np.maximum(np.fmax(parts.node_part, 0), _delay_of_node(parts)) - np.fmax(parts.client_part, 0)
+    test = _test(
+        parts.expected, rest, figures["factor"], figures["least_ms"],
+        "{subject}: this client waits {observed} for this node alone, {expected} are usual, and its other {others} "
+        "brokers answer as before",
+        others=sizes - 1,
+    )  # fmt: skip
+    # Only of paths that are bad, or were: there are several for each client.
+    code = parts.client * PATHS + parts.node
+    is_subject = test.is_bad | np.isin(code, memory.codes("slow-path"))
+    subjects = Subjects.by("path", np.where(is_subject, code, -1))
+    return Finding(
+        subjects=subjects,
+        tests=[test],
+        unit_of=subjects.of_row,
+        judged=(sizes > 1) & parts.has_history,
+        concerned=lambda place: np.unique(parts.row[(subjects.of_row == place)[parts.path_of]]),
+        certainty=OWN_HISTORY,
+    )
+
+
+_EVERY: Final = dict.fromkeys(("java", "librdkafka", "franz-go"), ("request_latency_avg_ms",))
+
+OF_NODES: Final = (
+    Verdict(
+        id="slow-node",
+        kind="node",
+        side="broker",
+        find=_slow_node,
+        action="Look at broker {subject}: disk, CPU, network and request queue; move leaders away while it is slow.",
+        needs=_EVERY,
+        explains=("deploy-regression", "slow-client", "slow-path", "buffer-full", "record-errors", "lagging"),
+    ),
+)
+
+OF_CLIENTS: Final = (
+    Verdict(
+        id="slow-client",
+        kind="client",
+        side="client",
+        find=_slow_client,
+        action="Look at the machine and network of {subject}: CPU limits, garbage collection, bandwidth.",
+        needs=_EVERY,
+        explains=("buffer-full", "lagging"),
+        history="slow-node",
+    ),
+    Verdict(
+        id="slow-path",
+        kind="path",
+        side="network",
+        find=_slow_path,
+        action="Look at the network between {client} and broker {node}: routing, zone, packet loss.",
+        needs=_EVERY,
+        explains=("buffer-full", "lagging"),
+        history="slow-node",
+    ),
+)

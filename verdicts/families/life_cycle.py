@@ -1,0 +1,227 @@
+"""How clients come, connect and end: connections, crashes, silence, and clocks."""
+
+from typing import Final
+
+import numpy as np
+
+from verdicts.arrow import Numbers
+from verdicts.declare import Finding, Test, Verdict, of_clients, of_subjects
+from verdicts.memory import Memory
+from verdicts.rules import Figures
+from verdicts.window import Subjects, Window
+
+_US: Final = 1_000_000
+_MINUTE_S: Final = 60
+_SHORT_US: Final = 600 * _US
+_BITS_OF_S: Final = 33
+"""Enough for the seconds of two centuries."""
+_LONGEST_INTERVALS: Final = 1.75
+"""Between two pushes of which none is missing."""
+
+
+def _connection_churn(window: Window, memory: Memory, figures: Figures) -> Finding:
+    """Instances older than ten minutes: one that starts opens a connection to each broker."""
+    rows = window.rows
+    is_old = window.begin_us - memory.instances["first_us"][window.instance] > figures["young_s"] * _US
+    return of_clients(
+        window,
+        [
+            Test(
+                metric="connections_created",
+                unit="per minute",
+                observed=rows.number("connections_created") / window.seconds * _MINUTE_S,
+                bound=figures["per_minute"],
+                says="each instance of {subject} opens connections, {observed}",
+            )
+        ],
+        judged=is_old,
+    )
+
+
+def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
+    """Short lives one after the other: of each client id the longest chain that goes on."""
+    known = memory.instances
+    first, last, interval_us = known["first_us"], known["last_us"], known["interval_s"] * _US
+    is_short = (last > 0) & (last - first < figures["life_s"] * _US)
+    is_ended = window.end_us - last > _LONGEST_INTERVALS * interval_us
+    is_recent = window.end_us - last < figures["within_s"] * _US
+    short = np.flatnonzero(is_short & is_ended & is_recent & ~_has_terminated(window, memory))
+    clients, counts = np.unique(known["client"][short], return_counts=True)
+    lengths = dict.fromkeys(clients.tolist(), 0)
+    for client in clients[counts >= figures["lives"]].tolist():
+        lives = short[known["client"][short] == client]
+        gap_us = figures["gap_s"] * _US + 2 * interval_us[lives].max()  # when a push is seen of either
+        lengths[client] = _chain(first[lives], last[lives], gap_us, window.end_us - gap_us - window.length_s * _US)
+    codes = np.union1d(window.clients.codes, clients)
+    observed = np.zeros(len(codes))
+    observed[np.searchsorted(codes, list(lengths))] = list(lengths.values())
+    instances = {code: short[known["client"][short] == code] for code in clients[counts >= figures["lives"]].tolist()}
+    return of_subjects(
+        Subjects("client", codes, np.searchsorted(codes, window.client)),
+        [
+            Test(
+                metric="instances",
+                unit="times",
+                observed=observed,
+                bound=figures["lives"] - 0.5,
+                expected=np.zeros(len(codes)),
+                says="{subject} crashed and came back {observed} in a row, each time within ten minutes",
+            )
+        ],
+        named=lambda place: instances.get(int(codes[place]), short[:0]),
+    )
+
+
+def _chain(first: Numbers, last: Numbers, gap_us: float, goes_on_us: float) -> int:
+    """The most lives that follow one another up to now; 0 if the last of them is over for long.
+
+    Several instances of a client id may crash at the same time: each life follows one that no other follows.
+    """
+    order = np.argsort(first, kind="stable")
+    chains: list[tuple[float, int]] = []  # of each: the end of its last life, and its length
+    for begin, until in zip(first[order].tolist(), last[order].tolist(), strict=True):
+        before = [each for each in chains if 0 < begin - each[0] <= gap_us]
+        length = 1
+        if before:
+            chains.remove(longest := max(before, key=lambda each: each[1]))
+            length += longest[1]
+        chains.append((until, length))
+    return max((length for end, length in chains if end >= goes_on_us), default=0)
+
+
+def _has_terminated(window: Window, memory: Memory) -> Numbers:
+    at = memory.instances["terminated_us"]
+    found: Numbers = (at > 0) & (at <= window.end_us)
+    return found
+
+
+def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
+    known = memory.instances
+    later = known["latest_us"]
+    # A push without any point has no row: only the time of the latest of all is known.
+    is_alive = (known["may_say_nothing"] > 0) & (later > window.end_us)
+    last = np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0))
+    quiet_s = (window.end_us - last) / _US
+    judged = (known["last_us"] > 0) & (known["says_when_it_ends"] > 0) & ~is_alive
+    judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory)
+    expected = np.count_nonzero(judged & (quiet_s < figures["kept_s"] / 24))
+    judged &= len(window) >= figures["others_share"] * expected  # else it is the receiver that is silent
+    bound = figures["intervals"] * known["interval_s"] + figures["more_s"]
+    suspects = np.flatnonzero(judged & (quiet_s > bound))
+    judged[suspects] = ~_is_replaced(suspects, memory, figures.of["crash-loop"])
+    return of_subjects(
+        Subjects("instance", np.arange(len(quiet_s)), window.instance),
+        [
+            Test(
+                metric="last_push",
+                unit="s",
+                observed=quiet_s,
+                bound=bound,
+                says="{client} sent its last push {observed} ago without a terminating one, and pushes every "
+                "{interval:,.0f} s",
+                more={"interval": known["interval_s"]},
+            )
+        ],
+        judged=judged,
+        named=lambda place: np.array([place]),
+    )
+
+
+def _is_replaced(suspects: Numbers, memory: Memory, figures: Figures) -> Numbers:
+    """True for those of these instances that another of their client id followed at once: they were started again.
+
+    At once is within `gap_s` of crash-loop and two push intervals, since only pushes are seen. One that lived shortly
+    is replaced by any later one: it crashed, and may do so again.
+    """
+    known = memory.instances
+    others = np.flatnonzero(np.isin(known["client"], known["client"][suspects]))
+    # The first of the same client id that came after the last push: searched for by client and second.
+    key = np.sort(known["client"][others] << _BITS_OF_S | known["first_us"][others] // _US)
+    last_s = known["last_us"][suspects] // _US
+    at = np.searchsorted(key, known["client"][suspects] << _BITS_OF_S | last_s, side="right")
+    next_one = np.append(key, -1)[at]
+    is_there = next_one >> _BITS_OF_S == known["client"][suspects]
+    gap_s = (next_one & (1 << _BITS_OF_S) - 1) - last_s
+    is_short = known["last_us"][suspects] - known["first_us"][suspects] < _SHORT_US
+    at_once = gap_s <= figures["gap_s"] + 2 * known["interval_s"][suspects]
+    found: Numbers = is_there & (is_short | at_once)
+    return found
+
+
+def _clock_skew(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rows, instances = window.rows, window.by_instance
+    bound = figures["ms"]
+    return Finding(
+        subjects=instances,
+        unit_of=instances.of_row,
+        rows=np.arange(len(window)),
+        tests=[
+            Test(
+                metric="clock_skew_min_ms",
+                unit="ms",
+                observed=rows.number("clock_skew_min_ms"),
+                bound=bound,
+                expected=np.zeros(len(window)),
+                says="the clock of this instance of {client} is {observed} behind that of the receiver",
+            ),
+            Test(
+                metric="clock_skew_max_ms",
+                unit="ms",
+                observed=-rows.number("clock_skew_max_ms"),
+                bound=bound,
+                expected=np.zeros(len(window)),
+                says="the clock of this instance of {client} is {observed} ahead of that of the receiver",
+            ),
+        ],
+    )
+
+
+_LIBRARIES: Final = ("java", "librdkafka", "franz-go")
+
+VERDICTS: Final = (
+    Verdict(
+        id="crash-loop",
+        kind="client",
+        side="client",
+        find=_crash_loop,
+        action="Read the last lines of the log of {subject} before it ends, and its exit codes.",
+        needs=dict.fromkeys(_LIBRARIES, ()),
+        roles=("producer", "consumer", "share-consumer", "admin", "streams"),
+        explains=(
+            "silent",
+            "connection-churn",
+            "rebalance-storm",
+            "lagging",
+            "stalled",
+            "idle-consumer",
+            "uneven-group",
+        ),
+    ),
+    Verdict(
+        id="connection-churn",
+        kind="client",
+        side="client",
+        find=_connection_churn,
+        action="Have {subject} keep one client open in place of one per request, and look for refused connections.",
+        needs=dict.fromkeys(_LIBRARIES, ("connections_created",)),
+    ),
+    Verdict(
+        id="silent",
+        kind="instance",
+        side="unknown",
+        find=_silent,
+        action="See whether the process of {client} still runs, and whether it reaches its brokers.",
+        needs=dict.fromkeys(_LIBRARIES, ()),
+        roles=("producer", "consumer", "share-consumer", "streams"),
+        explains=("slow-processing", "rebalance-storm", "stalled", "uneven-group", "lagging"),
+    ),
+    Verdict(
+        id="clock-skew",
+        kind="instance",
+        side="client",
+        find=_clock_skew,
+        action="Set the clock of the machine of {client} by NTP.",
+        needs=dict.fromkeys(_LIBRARIES, ("clock_skew_min_ms",)),
+        roles=("producer", "consumer", "share-consumer", "admin", "streams"),
+    ),
+)

@@ -1,0 +1,131 @@
+"""Producers: small requests, no compression, full buffers, and records that fail."""
+
+from typing import Final
+
+import numpy as np
+
+from verdicts.arrow import Numbers
+from verdicts.declare import Finding, Test, Verdict, of_clients
+from verdicts.memory import Memory
+from verdicts.rules import Figures
+from verdicts.window import Window, medians
+
+
+def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rows = window.rows
+    rate = rows.number("request_rate_per_s")
+    is_busy = rate >= figures["requests_per_s"]
+    more = {"rate": rate}
+    return of_clients(
+        window,
+        [
+            Test(
+                metric="records_per_request_avg", unit="records", is_upper=False, bound=figures["records"],
+                observed=np.where(is_busy, rows.number("records_per_request_avg"), _fine(rate)),
+                says="{subject} sends {rate:,.0f} requests a second of {observed} each", more=more,
+            ),
+            Test(
+                metric="request_size_avg_bytes", unit="bytes", is_upper=False, bound=figures["bytes"],
+                observed=np.where(is_busy, rows.number("request_size_avg_bytes"), _fine(rate)),
+                says="{subject} sends {rate:,.0f} requests a second of {observed} each", more=more,
+            ),
+        ],
+        judged=~np.isnan(rows.number("records_per_request_avg")),
+    )  # fmt: skip
+
+
+def _fine(rate: Numbers) -> Numbers:
+    """A number that is below no bound; NaN where the rate is not known."""
+    found: Numbers = np.where(np.isnan(rate), np.nan, np.inf)
+    return found
+
+
+def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rows = window.rows
+    ratio, sent = rows.number("compression_rate_avg"), rows.number("bytes_sent_per_s")
+    return of_clients(
+        window,
+        [
+            Test(
+                metric="bytes_sent_per_s", unit="bytes per s", bound=figures["bytes_per_s"],
+                observed=np.where(ratio >= figures["compression_rate"], sent, ratio * 0),
+                says="{subject} sends {observed} without compression",
+            )
+        ],
+    )  # fmt: skip
+
+
+def _buffer_full(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rows, history = window.rows, memory.history("queue")
+    queue = rows.number("record_queue_time_avg_ms")
+    clients = window.clients
+    before = np.expm1(history.expected(clients.codes, figures["history_windows"]))[clients.of_row]
+    history.learn(clients.codes, medians(clients.of_row, np.log1p(queue), len(clients)), window.length_s)
+    return of_clients(
+        window,
+        [
+            Test(
+                metric="buffer_wait_ratio_avg", unit="ratio", bound=figures["wait_ratio"],
+                observed=rows.number("buffer_wait_ratio_avg"),
+                says="{subject} waits {observed} of the time for memory in its buffer",
+            ),
+            Test(
+                metric="buffer_exhausted_records", unit="records", bound=0.0,
+                observed=rows.number("buffer_exhausted_records"),
+                says="{subject} dropped {observed}, since its buffer was full",
+            ),
+            Test(
+                metric="record_queue_time_avg_ms", unit="ms", observed=queue, expected=before,
+                bound=np.maximum(figures["queue_factor"] * before, figures["least_queue_ms"]),
+                says="records of {subject} wait {observed} in its queue, {expected} are usual",
+            ),
+        ],
+    )  # fmt: skip
+
+
+def _record_errors(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rows = window.rows
+    sent, retries = rows.number("records_sent"), rows.number("record_retries")
+    share = retries / np.maximum(np.nan_to_num(sent), 1)
+    return of_clients(
+        window,
+        [
+            Test(
+                metric="record_errors", unit="records", observed=rows.number("record_errors"), bound=figures["errors"],
+                says="{observed} of {subject} failed in one window",
+            ),
+            Test(
+                metric="record_retries", unit="ratio", observed=share, bound=figures["retry_share"],
+                says="{subject} sends {observed} of its records again",
+            ),
+        ],
+    )  # fmt: skip
+
+
+VERDICTS: Final = (
+    Verdict(
+        id="buffer-full", kind="client", side="client", find=_buffer_full, roles=("producer",),
+        needs={
+            "java": ("buffer_wait_ratio_avg", "buffer_exhausted_records", "record_queue_time_avg_ms"),
+            "librdkafka": ("record_queue_time_avg_ms",),
+        },
+        action="Have {subject} send less or larger batches, or give it more memory: buffer.memory or "
+        "queue.buffering.max.kbytes.",
+        explains=("record-errors",),
+    ),
+    Verdict(
+        id="record-errors", kind="client", side="unknown", find=_record_errors, roles=("producer",),
+        needs={"java": ("record_errors", "record_retries")},
+        action="Look at the errors in the log of {subject}: records too large, missing rights, timeouts, or no leader.",
+    ),
+    Verdict(
+        id="small-batches", kind="client", side="client", find=_small_batches, roles=("producer",),
+        needs={"java": ("records_per_request_avg", "request_size_avg_bytes")},
+        action="Raise linger.ms (to 5 or 20) and batch.size of {subject}.",
+    ),
+    Verdict(
+        id="uncompressed", kind="client", side="client", find=_uncompressed, roles=("producer",),
+        needs={"java": ("compression_rate_avg",)},
+        action="Set compression.type of {subject} to lz4 or zstd.",
+    ),
+)  # fmt: skip

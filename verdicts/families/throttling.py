@@ -1,0 +1,77 @@
+"""Clients that brokers hold back for their quota."""
+
+from typing import Final
+
+import numpy as np
+
+from verdicts.arrow import Numbers
+from verdicts.declare import Finding, Test, Verdict, of_clients
+from verdicts.memory import Memory
+from verdicts.rules import Figures
+from verdicts.window import Window
+
+
+def _throttled(window: Window, memory: Memory, figures: Figures) -> Finding:
+    latency_ms = _latency_ms(window)
+    return of_clients(window, [_test(window, figures, latency_ms, *each) for each in _REQUESTS])
+
+
+_REQUESTS: Final = (("produce", "request_rate_per_s"), ("fetch", "fetch_rate_per_s"))
+
+
+def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, rate: str) -> Test:
+    """The part of the time that a client is held back, per broker.
+
+    Of Java it is its requests' rate times the mean throttle time: 20 a second to 2 brokers of 30 ms are 0.3. Others
+    send no rate: theirs is the throttle time's part of a request's whole time, if most pushes have any.
+    """
+    rows = window.rows
+    throttle_ms = rows.number(f"{request}_throttle_avg_ms")
+    brokers = np.maximum(window.link_count, 1)
+    by_rate = throttle_ms * rows.number(rate) / 1000 / brokers
+    # franz-go leaves a throttle time of 0 out: pushes count, not samples.
+    most = rows.number(f"{request}_throttled") >= figures["pushes_share"] * np.maximum(rows.number("pushes"), 1)
+    by_time = throttle_ms / (throttle_ms + np.fmax(latency_ms, 1.0))
+    share = np.where(np.isnan(by_rate), np.where(most, by_time, np.where(np.isnan(throttle_ms), np.nan, 0.0)), by_rate)
+    return Test(
+        metric=f"{request}_throttle_avg_ms",
+        unit="ratio",
+        observed=np.minimum(share, 1.0),
+        bound=figures["time_share"],
+        says=f"brokers hold {{subject}} back for {{observed}} of the time by its {request} quota, {{ms:,.0f}} ms each",
+        more={"ms": throttle_ms},
+    )
+
+
+def _latency_ms(window: Window) -> Numbers:
+    """The mean over a client's links."""
+    links = window.links
+    total = np.bincount(links.row, links.latency_ms, minlength=len(window))
+    found: Numbers = total / np.maximum(window.link_count, 1)
+    return found
+
+
+VERDICTS: Final = (
+    Verdict(
+        id="throttled",
+        kind="client",
+        side="quota",
+        find=_throttled,
+        action="Raise the quota of {subject} if this load is meant to be, or have it send and fetch less.",
+        needs={
+            "java": ("produce_throttle_avg_ms", "fetch_throttle_avg_ms"),
+            "librdkafka": ("produce_throttle_avg_ms", "fetch_throttle_avg_ms"),
+            "franz-go": ("produce_throttle_avg_ms",),
+        },
+        roles=("producer", "consumer", "share-consumer"),
+        explains=(
+            "slow-client",
+            "slow-path",
+            "buffer-full",
+            "record-errors",
+            "lagging",
+            "stalled",
+            "deploy-regression",
+        ),
+    ),
+)

@@ -1,0 +1,210 @@
+"""The judge: windows in their order, one after the other, into cases that open and clear.
+
+A bad window raises a case's level by its length, a good one lowers it; above `for_s` of the rules the verdict opens, at
+0 it clears. So the outcome follows from the windows alone, not from how runs cut them.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from verdicts.arrow import Numbers, Table
+from verdicts.catalogue import VERDICTS
+from verdicts.declare import Finding, Test, Verdict, amount
+from verdicts.errors import RowsError
+from verdicts.memory import Case, Memory
+from verdicts.notes import note_clients, note_window
+from verdicts.rules import Figures, Rules
+from verdicts.window import COLUMNS, DIALECTS, Window, windows
+
+MOST_INSTANCES: Final = 100
+"""That a row names."""
+
+_CLEARS_WITHIN_S: Final = 600
+"""Good windows that clear a verdict, however long it takes to open [s]."""
+
+_UNJUDGED_S: Final = 3600
+"""A verdict of which nothing is heard for so long is cleared [s]."""
+
+_INTERRUPTED_S: Final = 1800
+"""One that is not open yet is dropped then [s]: a job of ten minutes an hour does not add up to one that lasts."""
+
+_DAY_US: Final = 86_400_000_000
+_NOTED_US: Final = 3_600_000_000
+
+_MOST_EVIDENCE: Final = 6
+
+
+def judge(rows: Table, clients: Table, memory: Memory, rules: Rules) -> None:
+    """Takes further windows into a memory.
+
+    Args:
+        rows: `window.COLUMNS` of whole windows, all later than what was judged: a merged wide row per instance and
+            window, and per instance, role, node and window.
+        clients: `notes.CLIENT_COLUMNS` of CLIENTS.
+        memory: of the windows before, which is changed.
+        rules: the figures.
+
+    Raises:
+        RowsError: the rows lack a column.
+    """
+    missing = [name for name in COLUMNS if name not in rows.column_names]
+    if missing:
+        raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
+    note_clients(clients, memory)
+    for window in windows(rows, memory.registry):
+        note_window(window, memory)
+        for verdict in VERDICTS:
+            figures = rules[verdict.id]
+            finding = verdict.find(window, memory, figures) if figures.is_enabled else None
+            if finding is not None and len(finding.subjects):
+                _Round(verdict, finding, window, memory, figures).take()
+        for case in memory.present_cases():
+            allowed_s = _UNJUDGED_S if case.is_open else _INTERRUPTED_S
+            if window.end_us - case.judged_us > allowed_s * 1_000_000:
+                _clear(case, case.good_us or case.judged_us, memory)
+        _note_sent(window, memory)
+        is_another_day = window.end_us // _DAY_US != memory.judged_to_us // _DAY_US
+        memory.judged_to_us, memory.window_s = window.end_us, window.length_s
+        memory.judged_from_us = memory.judged_from_us or window.begin_us
+        if is_another_day:
+            memory.forget()
+
+
+def _note_sent(window: Window, memory: Memory) -> None:
+    """Notes what each library sends, for coverage; once an hour."""
+    for number, dialect in enumerate(DIALECTS):
+        for column in {column for verdict in VERDICTS for column in verdict.needs.get(dialect, ())}:
+            key = f"{dialect} {column}"
+            if window.end_us - memory.sent.get(key, 0) < _NOTED_US:
+                continue
+            values = window.rows.number(column)[window.dialect == number]
+            of_links = column == "request_latency_avg_ms" and (window.dialect[window.links.row] == number).any()
+            if not np.isnan(values).all() or of_links:
+                memory.sent[key] = window.end_us
+
+
+def _clear(case: Case, at_us: int, memory: Memory) -> None:
+    del memory.cases[case.verdict][case.code]
+    if case.is_open:
+        case.cleared_us = at_us
+        memory.cleared.append(case)
+
+
+class _Round:
+    """One verdict and one window."""
+
+    def __init__(self, verdict: Verdict, finding: Finding, window: Window, memory: Memory, figures: Figures) -> None:
+        self._verdict, self._finding, self._window = verdict, finding, window
+        self._memory, self._figures = memory, figures
+        self._cases = memory.cases.setdefault(verdict.id, {})
+
+    def take(self) -> None:
+        """Raises and lowers the cases of the subjects that are judged."""
+        finding = self._finding
+        judged = np.logical_or.reduce([test.is_known for test in finding.tests])
+        if finding.judged is not None:
+            judged &= finding.judged
+        judged &= finding.unit_of >= 0
+        bad = judged & np.logical_or.reduce([test.is_bad for test in finding.tests])
+        codes = finding.subjects.codes
+        bad_units = np.flatnonzero(bad)
+        bad_units = bad_units[np.argsort(finding.unit_of[bad_units], kind="stable")]
+        places, begins = np.unique(finding.unit_of[bad_units], return_index=True)
+        excess = np.stack([test.excess(bad_units) for test in finding.tests])
+        ends = np.append(begins[1:], len(bad_units))
+        for place, begin, end in zip(places.tolist(), begins.tolist(), ends.tolist(), strict=False):
+            self._raise(place, bad_units[begin:end], excess[:, begin:end])
+        is_good = np.bincount(finding.unit_of[judged], minlength=len(codes)) > 0
+        is_good[places] = False
+        having = self._memory.codes(self._verdict.id)
+        at = np.minimum(np.searchsorted(codes, having), len(codes) - 1)
+        for code in having[(codes[at] == having) & is_good[at]].tolist():
+            self._lower(self._cases[code])
+
+    def _raise(self, place: int, units: Numbers, excess: Numbers) -> None:
+        window, memory, finding = self._window, self._memory, self._finding
+        code = int(finding.subjects.codes[place])
+        case = self._cases.get(code)
+        at, worst = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        unit, test = int(units[worst]), finding.tests[int(at)]
+        of = None if finding.of is None else int(finding.of[unit])
+        if case is not None and case.of != of:  # another member: it begins again
+            _clear(case, window.begin_us, memory)
+            case = None
+        if case is None:
+            identity = memory.registry.identity(self._verdict.kind, code)
+            case = Case(verdict=self._verdict.id, subject_kind=self._verdict.kind, code=code, of=of, **identity)
+            case.first_bad_us = window.begin_us
+            self._cases[code] = case
+        for_s = self._figures["for_s"]
+        case.level_s = min(case.level_s + window.length_s, for_s + window.length_s)
+        case.bad_windows += 1
+        case.last_bad_us = case.judged_us = window.end_us
+        case.good_us = None
+        case.is_open = case.is_open or case.level_s > for_s
+        case.excess = max(float(excess.max()), 1.0)
+        self._describe(case, place, units, unit, test)
+
+    def _describe(self, case: Case, place: int, units: Numbers, unit: int, test: Test) -> None:
+        finding, window = self._finding, self._window
+        case.certainty = float(np.broadcast_to(finding.certainty, finding.unit_of.shape)[unit])
+        observed, bound = float(test.observed[unit]), float(np.broadcast_to(test.bound, test.observed.shape)[unit])
+        expected = bound if test.expected is None else float(test.expected[unit])
+        if finding.concerned is not None:
+            rows = finding.concerned(place)
+        elif finding.rows is not None:
+            rows = finding.rows[units]
+        else:
+            rows = np.flatnonzero(finding.subjects.of_row == place)
+        named = None if finding.named is None else finding.named(place)
+        self._name(case, np.unique(window.instance[rows]) if named is None else named)
+        case.why = test.says.format(
+            subject=case.subject,
+            client=case.client_id,
+            observed=amount(observed, test.unit),
+            bound=amount(bound, test.unit),
+            expected=amount(expected, test.unit),
+            **{name: value[unit] for name, value in test.more.items()},
+        )
+        case.evidence.append(
+            {
+                "metric": test.metric,
+                "window_start": window.begin_us,
+                "window_s": window.length_s,
+                "observed": observed,
+                "expected": expected,
+                "unit": test.unit,
+                "samples": len(units),
+            }
+        )
+        if len(case.evidence) > _MOST_EVIDENCE:  # the first ones and the latest
+            del case.evidence[_MOST_EVIDENCE // 2]
+
+    def _name(self, case: Case, instances: Numbers) -> None:
+        """The instances that it concerns, their clients and groups."""
+        registry = self._memory.registry
+        case.instance_count = max(case.instance_count, len(instances))
+        parts = [registry.instances.parts(code) for code in instances.tolist()]
+        case.instances = sorted(part[2] for part in parts)[:MOST_INSTANCES]
+        if case.principal is None and case.subject_kind not in ("node", "version"):
+            case.principal = min((part[1] for part in parts), default=None)
+        known = self._memory.instances
+        ids, groups = (np.unique(known[name][instances]) for name in ("client", "group"))
+        clients = {registry.clients.parts(code)[1] for code in ids.tolist()}
+        named = {registry.groups.parts(code)[1] for code in groups[groups >= 0].tolist()}
+        case.about["client"] = sorted(clients.union(case.about.get("client", ())))
+        case.about["group"] = sorted(named.union(case.about.get("group", ())))
+        if case.client_id is None and case.subject_kind == "instance":
+            case.client_id = next(iter(clients), None)
+        if case.group_id is None and len(case.about["group"]) == 1:
+            case.group_id = case.about["group"][0]
+
+    def _lower(self, case: Case) -> None:
+        window, for_s = self._window, self._figures["for_s"]
+        case.level_s -= window.length_s * max(1.0, for_s / _CLEARS_WITHIN_S)
+        case.judged_us = window.end_us
+        if case.good_us is None:
+            case.good_us = window.begin_us
+        if case.level_s <= 0:
+            _clear(case, case.good_us, self._memory)

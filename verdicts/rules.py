@@ -1,0 +1,141 @@
+"""The figures of every verdict: defaults in `rules.toml`, and what an operator's own file changes of them."""
+
+import difflib
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from verdicts.errors import RulesError
+
+DEFAULTS: Final = Path(__file__).with_name("rules.toml")
+SEVERITIES: Final = ("critical", "warning", "info")
+_MAX_FILE_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of one verdict by name; `of` has those of another one."""
+
+    values: Mapping[str, Any]
+    of: "Rules"
+
+    def __getitem__(self, name: str) -> float:
+        return float(self.values[name])
+
+    def table(self, name: str) -> Mapping[str, float]:
+        """A figure that is a table by name: of a client id, for instance."""
+        return dict(self.values[name])
+
+    @property
+    def severity(self) -> str:
+        """One of SEVERITIES."""
+        return str(self.values["severity"])
+
+    @property
+    def is_enabled(self) -> bool:
+        """False where an operator does not want the verdict."""
+        return bool(self.values["enabled"])
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The figures of all verdicts."""
+
+    values: Mapping[str, Mapping[str, Any]]
+
+    def __getitem__(self, verdict: str) -> Figures:
+        return Figures(self.values[verdict], self)
+
+    @property
+    def digest(self) -> str:
+        """The same for the same figures: what was judged by others is judged again."""
+        return hashlib.sha256(json.dumps(self.values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def default_rules() -> Rules:
+    """The defaults."""
+    return Rules(tomllib.loads(DEFAULTS.read_text(encoding="utf-8")))
+
+
+def load_rules(path: Path | None) -> Rules:
+    """The defaults, changed by a file if there is one.
+
+    Raises:
+        RulesError: it cannot be read, or has a verdict, key or figure that is none.
+    """
+    if path is None:
+        return default_rules()
+    try:
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            raise RulesError(f"the rules in {path} are longer than {_MAX_FILE_BYTES:,} bytes: is this a rule file?")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise RulesError(f"cannot read the rules in {path}: {reason}") from error
+    return parse_rules(text, str(path))
+
+
+def parse_rules(text: str, name: str = "rules") -> Rules:
+    r"""The defaults, changed by the text of a rule file.
+
+    >>> parse_rules("[slow-node]\nfactor = 3")["slow-node"]["factor"]
+    3.0
+
+    Raises:
+        RulesError: see `load_rules`.
+    """
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RulesError(f"{name}: not TOML: {error}") from error
+    values = {verdict: dict(figures) for verdict, figures in default_rules().values.items()}
+    for verdict, figures in given.items():
+        if verdict not in values:
+            raise RulesError(f"{name}: there is no verdict {verdict!r}{_nearest(verdict, values)}")
+        if not isinstance(figures, dict):
+            raise RulesError(f"{name}: {verdict} is no table of figures: write [{verdict}]")
+        for key, value in figures.items():
+            if key not in values[verdict]:
+                raise RulesError(f"{name}: [{verdict}] has no figure {key!r}{_nearest(key, values[verdict])}")
+            values[verdict][key] = _checked(f"{name}: [{verdict}] {key}", value, values[verdict][key])
+    return Rules(values)
+
+
+def as_toml(rules: Rules) -> str:
+    """A rule file that says all of them."""
+    lines = []
+    for verdict, figures in rules.values.items():
+        lines += [f"[{verdict}]", *(f"{key} = {_toml(value)}" for key, value in figures.items()), ""]
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items()) + "}"
+    return json.dumps(value)
+
+
+def _checked(where: str, value: Any, default: Any) -> Any:
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise RulesError(f"{where} is true or false, not {value!r}")
+    elif isinstance(default, str):
+        if value not in SEVERITIES:
+            raise RulesError(f"{where} is one of {', '.join(SEVERITIES)}, not {value!r}")
+    elif isinstance(default, dict):
+        if not isinstance(value, dict):
+            raise RulesError(f"{where} is a table of numbers by name, not {value!r}")
+        return {name: _checked(f"{where}.{name}", number, 0.0) for name, number in value.items()}
+    elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise RulesError(f"{where} is a number of 0 or more, not {value!r}")
+    return value
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(name[:100], list(known), n=1)
+    return f": did you mean {found[0]!r}?" if found else f": there are {', '.join(known)}"
