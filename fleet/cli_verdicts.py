@@ -56,6 +56,9 @@ def verdicts(
     ] = None,
     state: Annotated[State | None, typer.Option(help="Only verdicts that last, or that have ended.")] = None,
     principal: Annotated[str | None, typer.Option(help="Only subjects of this principal.")] = None,
+    shows_all: Annotated[
+        bool, typer.Option("--all", "-a", help="List what a cause explains under it, in place of a count.")
+    ] = False,
     coverage: Annotated[
         bool, typer.Option("--coverage", help="List which verdicts can be given for which clients, and why not.")
     ] = False,
@@ -111,6 +114,7 @@ def _verdicts(options: dict[str, Any]) -> int:
         limit=options["limit"],
         columns=options["columns"],
         conf=parse_conf(options["conf"] or ()),
+        shows_all=options["shows_all"],
     )
     if options["coverage"]:
         show_coverage(request, sys.stdout)
