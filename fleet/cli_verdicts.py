@@ -120,8 +120,13 @@ def _verdicts(options: dict[str, Any]) -> int:
         show_coverage(request, sys.stdout)
         return 0
     found = show_verdicts(request, sys.stdout)
-    failing = {FailOn.CRITICAL: {"critical"}, FailOn.WARNING: {"critical", "warning"}}.get(options["fail_on"], set())
-    return EXIT_FOUND if failing & found else 0
+    return exit_code(options["fail_on"], found)
+
+
+def exit_code(fail_on: FailOn | None, severities: set[str]) -> int:
+    """What --fail-on has a command end with."""
+    failing = {FailOn.CRITICAL: {"critical"}, FailOn.WARNING: {"critical", "warning"}}
+    return EXIT_FOUND if fail_on is not None and failing[fail_on] & severities else 0
 
 
 def load(rule_file: Path | None) -> Any:

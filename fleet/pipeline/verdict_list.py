@@ -48,7 +48,7 @@ def folded(rows: Sequence[Row]) -> list[Cause]:
     """Rows of VERDICTS, best rank first, as causes in the same order; a cause that is not among them counts as none."""
     by_reference: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        by_reference.setdefault((row["cluster_id"], _reference(row)), []).append(row)
+        by_reference.setdefault((row["cluster_id"], reference(row)), []).append(row)
     causes: dict[int, Cause] = {}
     for row in rows:
         root = row
@@ -63,7 +63,8 @@ def folded(rows: Sequence[Row]) -> list[Cause]:
     return [causes[id(row)] for row in rows if id(row) in causes]
 
 
-def _reference(row: Row) -> str:
+def reference(row: Row) -> str:
+    """What `caused_by` names a row by."""
     return f"{row['verdict']}:{row['subject_kind']}:{row['subject']}"
 
 
@@ -90,24 +91,27 @@ def print_list(
         wanted: which verdicts were asked for, where not all were.
     """
     if not rows:
-        _line(console, f"No verdicts{wanted}. Judged: {judged}. What cannot be judged: --coverage.")
+        print_line(console, f"No verdicts{wanted}. Judged: {judged}. What cannot be judged: --coverage.")
         return
     causes = folded(rows)
     is_open = [cause for cause in causes if cause.row["state"] == "open"]
     cleared = [cause for cause in causes if cause.row["state"] != "open"]
     explained = len(rows) - len(causes)
     more = f", {explained:,} explained by them" if explained else ""
-    _line(console, f"{len(is_open):,} open, {len(cleared):,} cleared{more}. Judged: {judged}.")
+    print_line(console, f"{len(is_open):,} open, {len(cleared):,} cleared{more}. Judged: {judged}.")
     several = len({row["cluster_id"] for row in rows}) > 1
     for rank, cause in enumerate([*is_open, *cleared][:limit], 1):
         console.print()
-        _print_cause(console, rank, cause, several=several, shows_all=shows_all)
+        print_cause(console, rank, cause, several=several, shows_all=shows_all)
     if len(causes) > limit:
         console.print()
-        _line(console, f"{len(causes) - limit:,} more of {len(causes):,}: raise --limit, or write all with --format")
+        print_line(
+            console, f"{len(causes) - limit:,} more of {len(causes):,}: raise --limit, or write all with --format"
+        )
 
 
-def _print_cause(console: Console, rank: int, cause: Cause, *, several: bool, shows_all: bool) -> None:
+def print_cause(console: Console, rank: int, cause: Cause, *, several: bool, shows_all: bool) -> None:
+    """Prints one cause; `several` names its cluster, `shows_all` lists what it explains."""
     row = cause.row
     is_open = row["state"] == "open"
     style = _STYLES.get(row["severity"], "") if is_open else "dim"
@@ -120,18 +124,18 @@ def _print_cause(console: Console, rank: int, cause: Cause, *, several: bool, sh
         (f"  in {printable(row['cluster_id'] or 'an unknown cluster')}" if several else "", "dim"),
     )
     console.print(head)
-    _line(console, row["why"].partition("; since ")[0], _INDENT)
+    print_line(console, row["why"].partition("; since ")[0], _INDENT)
     if is_open:
-        _line(console, f"Do ({row['side']}): {row['action']}", _INDENT)
+        print_line(console, f"Do ({row['side']}): {row['action']}", _INDENT)
     if row["caused_by"] is not None:
-        _line(console, f"Caused by {row['caused_by']}, which is not in this list.", _INDENT)
+        print_line(console, f"Caused by {row['caused_by']}, which is not in this list.", _INDENT)
     if cause.explains:
         counts = Counter(each["verdict"] for each in cause.explains)
         kinds = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.most_common())
-        _line(console, f"Explains {kinds}{'' if shows_all else ' (--all lists them)'}", _INDENT, "dim")
+        print_line(console, f"Explains {kinds}{'' if shows_all else ' (--all lists them)'}", _INDENT, "dim")
     for each in cause.explains if shows_all else ():
         text = f"{each['verdict']} {subject_text(each)}, {time_of(each)}: "
-        _line(console, f"- {text}{each['why'].partition('; since ')[0]}", _INDENT, "dim")
+        print_line(console, f"- {text}{each['why'].partition('; since ')[0]}", _INDENT, "dim")
 
 
 def subject_text(row: Row) -> str:
@@ -162,7 +166,7 @@ def duration_text(duration: timedelta) -> str:
     return f"{minutes / 60:.0f} h" if minutes < 72 * 60 else f"{minutes / 1440:.0f} d"
 
 
-def _line(console: Console, text: str, indent: int = 0, style: str = "") -> None:
+def print_line(console: Console, text: str, indent: int = 0, style: str = "") -> None:
     """A text that is folded between words, and indented."""
     for line in Text(printable(text), style=style).wrap(console, max(console.width - indent, 20)):
         console.print(Text(" " * indent).append(line))
