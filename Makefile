@@ -47,7 +47,7 @@ test: check  ## everything: check, then property, integration and spark tests
 soak: setup  ## the long runs
 	$(PYTEST) -q tests -m soak --timeout 7200
 
-demo: setup  ## real clients, one road through everything, and the tables at its end
+demo: setup  ## real clients through everything, and the ranked list at its end
 	$(BIN)/fleetgauge demo
 
 demo-broker: setup  ## the same through real Kafka brokers with the plugin (needs Maven)

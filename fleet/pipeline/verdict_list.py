@@ -161,6 +161,8 @@ def duration_text(duration: timedelta) -> str:
     ('95 min', '50 h')
     """
     minutes = duration.total_seconds() / 60
+    if minutes < 2:
+        return f"{minutes * 60:.0f} s"
     if minutes < 120:
         return f"{minutes:.0f} min"
     return f"{minutes / 60:.0f} h" if minutes < 72 * 60 else f"{minutes / 1440:.0f} d"
