@@ -3,19 +3,18 @@
 from typing import Final
 
 from verdicts.declare import Verdict
-from verdicts.families import consumers, groups, latency, life_cycle, producers, throttling, versions
+from verdicts.families import consumers, deploys, groups, latency, life_cycle, producers, throttling, versions
 
 VERDICTS: Final[tuple[Verdict, ...]] = (
     *versions.VERDICTS,
     *throttling.VERDICTS,
     *life_cycle.VERDICTS,
     *consumers.VERDICTS,
-    *latency.VERDICTS,
+    *latency.OF_NODES,
+    *deploys.VERDICTS,
+    *latency.OF_CLIENTS,
     *groups.VERDICTS,
     *producers.VERDICTS,
 )
 
 BY_ID: Final = {verdict.id: verdict for verdict in VERDICTS}
-
-NOT_JUDGED: Final = {"deploy-regression": "this release does not judge it"}
-"""Of the contract's catalogue; coverage names them."""

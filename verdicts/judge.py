@@ -23,7 +23,10 @@ _CLEARS_WITHIN_S: Final = 600
 """Good windows that clear a verdict, however long it takes to open [s]."""
 
 _UNJUDGED_S: Final = 3600
-"""A case of which nothing is heard for so long is cleared [s]."""
+"""A verdict of which nothing is heard for so long is cleared [s]."""
+
+_INTERRUPTED_S: Final = 1800
+"""One that is not open yet is dropped then [s]: a job of ten minutes an hour does not add up to one that lasts."""
 
 _MOST_EVIDENCE: Final = 6
 
@@ -47,7 +50,8 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules) -> None:
             if finding is not None and len(finding.subjects):
                 _Round(verdict, finding, window, memory, figures).take()
         for case in list(memory.cases.values()):
-            if window.end_us - case.judged_us > _UNJUDGED_S * 1_000_000:
+            allowed_s = _UNJUDGED_S if case.is_open else _INTERRUPTED_S
+            if window.end_us - case.judged_us > allowed_s * 1_000_000:
                 _clear(case, case.good_us or case.judged_us, memory)
         _note_sent(window, memory)
         memory.judged_to_us = window.end_us

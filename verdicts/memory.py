@@ -84,9 +84,13 @@ class History:
         return cls(*(table[name].to_numpy().copy() for name in ("key", "mean", "windows")))
 
 
-INSTANCE_FIELDS: Final = (
-    "first_us", "last_us", "terminated_us", "latest_us", "client", "dialect", "says_when_it_ends", "interval_s",
-)  # fmt: skip
+INSTANCE_FIELDS: Final = {
+    **dict.fromkeys(
+        ("first_us", "last_us", "terminated_us", "latest_us", "client", "version", "dialect", "says_when_it_ends"),
+        np.int64,
+    ),
+    **dict.fromkeys(("interval_s", "windows", "latency", "failed", "throughput"), np.float64),
+}
 
 
 class Instances:
@@ -96,13 +100,14 @@ class Instances:
         first_us, last_us: receipt of its first push and its last one so far [us].
         terminated_us: receipt of its terminating push.
         latest_us: receipt of its latest push of all, as CLIENTS knows it.
-        client, dialect: its client id's number and its library.
+        client, version, dialect: its client id's and its software's number, and its library.
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
         interval_s: of its pushes [s].
+        windows, latency, failed, throughput: see `verdicts.families.deploys`.
     """
 
     def __init__(self, table: Table | None = None) -> None:
-        self.arrays: dict[str, Numbers] = {name: np.zeros(0, np.int64) for name in INSTANCE_FIELDS}
+        self.arrays: dict[str, Numbers] = {name: np.zeros(0, kind) for name, kind in INSTANCE_FIELDS.items()}
         if table is not None:
             self.arrays = {name: table[name].to_numpy().copy() for name in INSTANCE_FIELDS}
 
@@ -113,7 +118,7 @@ class Instances:
         """Makes room for all codes below `count`."""
         more = count - len(self.arrays["first_us"])
         if more > 0:
-            self.arrays = {name: np.append(each, np.zeros(more, np.int64)) for name, each in self.arrays.items()}
+            self.arrays = {name: np.append(each, np.zeros(more, each.dtype)) for name, each in self.arrays.items()}
 
     def table(self) -> Table:
         """To be kept."""

@@ -56,5 +56,6 @@ def note_window(window: Window, memory: Memory) -> None:
     is_new = instances["first_us"][code] == 0
     instances["first_us"][code[is_new]] = seen[is_new]
     instances["client"][code] = window.client
+    instances["version"][code] = window.version
     instances["dialect"][code] = window.dialect
     instances["interval_s"][code] = np.nan_to_num(window.rows.number("push_interval_ms") / 1000)

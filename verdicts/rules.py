@@ -19,9 +19,10 @@ _MAX_FILE_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of one verdict by name."""
+    """The figures of one verdict by name; `of` has those of another one."""
 
     values: Mapping[str, Any]
+    of: "Rules"
 
     def __getitem__(self, name: str) -> float:
         return float(self.values[name])
@@ -48,7 +49,7 @@ class Rules:
     values: Mapping[str, Mapping[str, Any]]
 
     def __getitem__(self, verdict: str) -> Figures:
-        return Figures(self.values[verdict])
+        return Figures(self.values[verdict], self)
 
     @property
     def digest(self) -> str:

@@ -255,6 +255,13 @@ class Window:
         return found
 
     @cached_property
+    def cluster(self) -> Numbers:
+        """Of each row a small number of its cluster, in this window."""
+        encoded = self.rows.column("cluster_id").fill_null("").dictionary_encode()
+        found: Numbers = encoded.indices.to_numpy(zero_copy_only=False)
+        return found
+
+    @cached_property
     def clients(self) -> Subjects:
         """Client ids of clusters."""
         return Subjects.by("client", self.client)

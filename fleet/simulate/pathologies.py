@@ -60,7 +60,8 @@ def _fits(verdict: str, app: App) -> bool:
     if app.role == "admin" or app.is_batch:
         return False
     library, is_producer = app.software.library, app.role == "producer"
-    sends_latency = is_producer or app.software.sends_consumer_latency
+    # A fetch of franz-go may wait 5 s for data: a link or a client would have to be slower than that to be seen.
+    sends_latency = is_producer or (app.software.sends_consumer_latency and library != "franz-go")
     rules: dict[str, bool] = {
         "slow-client": sends_latency,
         "slow-path": sends_latency,
@@ -105,10 +106,10 @@ def _at_work(app: App) -> range:
     return app.slots[: app.size]
 
 
-def link_latencies(plan: Plan, cluster: int, node: int) -> list[float]:
-    """What requests to a node usually take its clients [ms], of all links."""
+def link_latencies(plan: Plan, cluster: int, node: int, *, held: bool = True) -> list[float]:
+    """What requests to a node usually take its clients [ms], of all links; see `Plan.base_latency_ms`."""
     return [
-        plan.base_latency_ms(slot, node)
+        plan.base_latency_ms(slot, node, held=held)
         for app in plan.world.apps
         if app.cluster == cluster and app.role != "admin"
         for slot in _at_work(app)
@@ -144,11 +145,19 @@ def _usual_ms(plan: Plan, app: App) -> float:
     return float(np.median([plan.base_latency_ms(slot, node) for slot in _at_work(app) for node in nodes]))
 
 
+def _seen_ms(app: App) -> float:
+    """What a consumer's fetches have to take more so that no lack of data explains it [ms]; see `held_s`."""
+    return 1_000.0 if app.role == "consumer" else 0.0
+
+
 def _slow_client(plan: Plan, app: App, times: Times, _: str | None) -> str:
-    """The client's own host is short of CPU: its network thread is late for every response."""
+    """The client's own host is short of CPU: its network thread is late for every response.
+
+    A consumer's fetches show it where they take longer than one that waits for data.
+    """
     nodes = range(len(plan.world.clusters[app.cluster].node_ids))
     slowest = max(plan.base_latency_ms(app.slots[0], node) for node in nodes)
-    wanted = max(slowest * 1.6, _usual_ms(plan, app) * 2.2)
+    wanted = max(slowest * 1.6, _usual_ms(plan, app) * 2.2, _seen_ms(app))
     plan.cause("delay_ms", _at_work(app), times, wanted)
     return app.name
 
@@ -164,7 +173,7 @@ def _slow_path(plan: Plan, app: App, times: Times, subject: str | None) -> str:
         if given not in ids:
             raise no_subject("slow-path", subject, [f"{app.name}@{node_id}" for node_id in ids])
         node = ids.index(given)
-    plan.cause("path_ms", _at_work(app), times, 3.0 * max(_usual_ms(plan, app), 4.0), node)
+    plan.cause("path_ms", _at_work(app), times, max(3.0 * max(_usual_ms(plan, app), 4.0), _seen_ms(app)), node)
     return f"{app.name}@{cluster.node_ids[node]}"
 
 

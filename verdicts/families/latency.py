@@ -23,6 +23,9 @@ _FETCH_WAIT_MS: Final = np.array([500, 500, 5000, 500])
 """How long a broker holds a fetch that finds no data, by dialect (Java, librdkafka, franz-go, others): up to that a
 consumer's latency follows its traffic, and says nothing of a client or a path alone."""
 
+_LEAST_CLIENTS: Final = 3
+"""Paths from which on it is known what a node's clients have in common."""
+
 _KINDS: Final = 8
 _ROUNDS: Final = 3
 
@@ -32,12 +35,13 @@ class Parts:
     """The latencies of a window taken apart: one entry per path (client id, role, library, node).
 
     Attributes:
-        row, path_of: of each link its row of clients, and its path's place here.
+        row, path_of, link_value: of each link its row of clients, its path's place here, and its value.
         client, node, series: of each path; a series is a client id, role and library.
         value: log of the latency [ms] and 1.
         expected: the same by history; of paths without one, of the client's other nodes.
         has_history: of each path.
         node_part, client_part: of each path, what its node and its series have in common.
+        wait: how long a fetch may wait for data, of consumers; 0 of others.
         own: what is above history and cannot be a fetch that waits for data.
         nodes: codes, of which `at` is each path's place.
         node_effect: of each node, less what all nodes of its cluster have in common.
@@ -45,6 +49,7 @@ class Parts:
 
     row: Numbers
     path_of: Numbers
+    link_value: Numbers
     client: Numbers
     node: Numbers
     series: Numbers
@@ -53,6 +58,7 @@ class Parts:
     has_history: Numbers
     node_part: Numbers
     client_part: Numbers
+    wait: Numbers
     own: Numbers
     nodes: Numbers
     at: Numbers
@@ -61,9 +67,9 @@ class Parts:
 
 
 def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
-    """The parts, computed once a window; the histories learn of it."""
+    """The parts, computed once a window by the figures of slow-node; the histories learn of it."""
     if "latency" not in window.shared:
-        window.shared["latency"] = _parts(window, memory, figures)
+        window.shared["latency"] = _parts(window, memory, figures.of["slow-node"])
     found: Parts = window.shared["latency"]
     return found
 
@@ -76,7 +82,8 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     key, first, path_of = np.unique(
         (window.client[row] * PATHS + links.node[kept]) * _KINDS + kind, return_index=True, return_inverse=True
     )
-    value = medians(path_of, np.log1p(links.latency_ms[kept]), len(key))
+    link_value = np.log1p(links.latency_ms[kept])
+    value = medians(path_of, link_value, len(key))
     client, node, kind = window.client[row[first]], links.node[kept][first], kind[first]
     series = np.unique(client * _KINDS + kind, return_inverse=True)[1]
     nodes, at = np.unique(node, return_inverse=True)
@@ -99,9 +106,10 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     learns = ~is_cold_slow[at]
     history.learn(key[learns], value[learns], window.length_s)
     return Parts(
-        row=row, path_of=path_of, client=client, node=node, series=series, value=value, expected=expected,
-        has_history=has_history, node_part=np.nan_to_num(node_effect)[at], client_part=own_client[series], own=own,
-        nodes=nodes, at=at, node_effect=effect, node_has_history=node_has_history,
+        row=row, path_of=path_of, link_value=link_value, client=client, node=node, series=series, value=value,
+        expected=expected, has_history=has_history, node_part=np.nan_to_num(node_effect)[at],
+        client_part=own_client[series], wait=wait, own=own, nodes=nodes, at=at, node_effect=effect,
+        node_has_history=node_has_history,
     )  # fmt: skip
 
 
@@ -215,11 +223,26 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
     )
 
 
+def _delay_of_node(parts: Parts) -> Numbers:
+    """What the delay that most clients of a node see makes of each path (log): the same time for every request.
+
+    A request that takes 2 ms suffers more from 10 ms in a broker's queue than one that waits 80 ms for data.
+    """
+    count = len(parts.nodes)
+    before_ms, delay_ms = _ms(parts.expected), _ms(parts.value) - _ms(parts.expected)
+    is_short = parts.wait == 0  # of consumers, only where no others are: how long data is waited for changes by itself
+    short = medians(np.where(is_short, parts.at, -1), delay_ms, count)
+    enough = np.bincount(parts.at[is_short & ~np.isnan(delay_ms)], minlength=count) >= _LEAST_CLIENTS
+    of_node = np.where(enough, short, medians(parts.at, delay_ms, count))[parts.at]
+    found: Numbers = np.log1p(before_ms + np.fmax(of_node, 0)) - np.log1p(before_ms)
+    return np.nan_to_num(found)
+
+
 def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:
     parts = parts_of(window, memory, figures)
     subjects = Subjects.by("path", parts.client * PATHS + parts.node)
     sizes = np.bincount(parts.series, minlength=len(parts.series) + 1)[parts.series]
-    rest = parts.own - np.fmax(parts.node_part, 0) - np.fmax(parts.client_part, 0)
+    rest = parts.own - np.maximum(np.fmax(parts.node_part, 0), _delay_of_node(parts)) - np.fmax(parts.client_part, 0)
     test = _test(
         parts.expected, rest, figures["factor"], figures["least_ms"],
         "{subject}: this client waits {observed} for this node alone, {expected} are usual, and its other {others} "
@@ -238,7 +261,7 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
 
 _EVERY: Final = dict.fromkeys(("java", "librdkafka", "franz-go"), ("request_latency_avg_ms",))
 
-VERDICTS: Final = (
+OF_NODES: Final = (
     Verdict(
         id="slow-node",
         kind="node",
@@ -246,8 +269,11 @@ VERDICTS: Final = (
         find=_slow_node,
         action="Look at broker {subject}: disk, CPU, network and request queue; move leaders away while it is slow.",
         needs=_EVERY,
-        explains=("slow-client", "slow-path", "buffer-full", "record-errors", "lagging"),
+        explains=("deploy-regression", "slow-client", "slow-path", "buffer-full", "record-errors", "lagging"),
     ),
+)
+
+OF_CLIENTS: Final = (
     Verdict(
         id="slow-client",
         kind="client",

@@ -13,6 +13,8 @@ from verdicts.window import FRANZ_GO, Subjects, Window
 _US: Final = 1_000_000
 _MINUTE_S: Final = 60
 _SHORT_US: Final = 600 * _US
+_BITS_OF_S: Final = 33
+"""Enough for the seconds of two centuries."""
 _LONGEST_INTERVALS: Final = 1.75
 """Between two pushes of which none is missing."""
 
@@ -70,13 +72,20 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
 
 
 def _chain(first: Numbers, last: Numbers, gap_us: float, goes_on_us: float) -> int:
-    """How many lives follow one another up to now; 0 if the last of them is over for long."""
+    """The most lives that follow one another up to now; 0 if the last of them is over for long.
+
+    Several instances of a client id may crash at the same time: each life follows one that no other follows.
+    """
     order = np.argsort(first, kind="stable")
-    length, end = 0, -np.inf
+    chains: list[tuple[float, int]] = []  # of each: the end of its last life, and its length
     for begin, until in zip(first[order].tolist(), last[order].tolist(), strict=True):
-        length = length + 1 if 0 <= begin - end <= gap_us else 1
-        end = until
-    return length if end >= goes_on_us else 0
+        before = [each for each in chains if 0 <= begin - each[0] <= gap_us]
+        length = 1
+        if before:
+            chains.remove(longest := max(before, key=lambda each: each[1]))
+            length += longest[1]
+        chains.append((until, length))
+    return max((length for end, length in chains if end >= goes_on_us), default=0)
 
 
 def _has_terminated(window: Window, memory: Memory) -> Numbers:
@@ -94,7 +103,7 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     quiet_s = (window.end_us - last) / _US
     judged = (known["last_us"] > 0) & (known["says_when_it_ends"] > 0) & ~is_alive
     judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory)
-    judged &= ~_is_replaced(memory)
+    judged &= ~_is_replaced(memory, figures.of["crash-loop"])
     expected = np.count_nonzero(judged & (quiet_s < figures["kept_s"] / 24))
     judged &= len(window) >= figures["others_share"] * expected  # else it is the receiver that is silent
     return of_subjects(
@@ -115,12 +124,24 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     )
 
 
-def _is_replaced(memory: Memory) -> Numbers:
-    """True for instances that lived shortly before another of their client id came: it crashed, and may do so again."""
+def _is_replaced(memory: Memory, figures: Figures) -> Numbers:
+    """True for instances that another of their client id followed at once: they were killed, and started again.
+
+    At once is within `gap_s` of crash-loop and two push intervals, since only pushes are seen. One that lived shortly
+    is replaced by any later one: it crashed, and may do so again.
+    """
     known = memory.instances
-    newest = np.zeros(len(memory.registry.clients), np.int64)
-    np.maximum.at(newest, known["client"], known["first_us"])
-    found: Numbers = (known["last_us"] - known["first_us"] < _SHORT_US) & (newest[known["client"]] > known["last_us"])
+    # The first instance of the same client id that came after the last push: searched for by client and second.
+    key = known["client"] << _BITS_OF_S | known["first_us"] // _US
+    order = np.argsort(key)
+    client, first = known["client"][order], known["first_us"][order]
+    at = np.searchsorted(key[order], known["client"] << _BITS_OF_S | known["last_us"] // _US, side="right")
+    is_there = at < len(order)
+    at = np.minimum(at, max(len(order) - 1, 0))
+    is_there &= client[at] == known["client"]
+    gap_us = np.where(is_there, first[at] - known["last_us"], np.iinfo(np.int64).max)
+    is_short = known["last_us"] - known["first_us"] < _SHORT_US
+    found: Numbers = is_there & (is_short | (gap_us <= (figures["gap_s"] + 2 * known["interval_s"]) * _US))
     return found
 
 
