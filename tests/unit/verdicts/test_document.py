@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from verdicts.catalogue import BY_ID, NOT_JUDGED, VERDICTS
+from verdicts.catalogue import BY_ID, VERDICTS
 from verdicts.declare import Verdict
 from verdicts.rules import default_rules
 
@@ -37,7 +37,7 @@ def figures(values: dict[str, Any]) -> str:
 
 
 def test_the_page_has_a_section_for_each_verdict_and_no_other() -> None:
-    assert sorted(sections()) == sorted([*BY_ID, *NOT_JUDGED])
+    assert sorted(sections()) == sorted(BY_ID)
 
 
 @pytest.mark.parametrize("verdict", VERDICTS, ids=lambda verdict: verdict.id)
