@@ -54,7 +54,8 @@ class Explanation:
         versions: `software`, `library`, and instances by `state`.
         instances: rows of CLIENTS, those seen last.
         instance_count: how many there are.
-        coverage: rows of `verdicts.coverage.SCHEMA`, judged by what its own instances sent.
+        coverage: rows of `verdicts.coverage.SCHEMA`, not judged by what its own instances sent; None for nodes
+            and paths, and where nothing of it is known at the time.
     """
 
     kind: str
@@ -65,7 +66,7 @@ class Explanation:
     versions: list[Row]
     instances: list[Row]
     instance_count: int
-    coverage: list[Row]
+    coverage: list[Row] | None
 
     def as_object(self) -> Row:
         """For JSON."""
@@ -80,8 +81,8 @@ def explain(request: ExplainRequest) -> list[Explanation]:
         FleetError: there are no tables, or no such subject.
     """
     store = opened(request.tables, request.conf)
-    subjects = find(store, request.text, request.kind, request.cluster_id)
     begin = request.since or ((judged(store).end or datetime.now(UTC)) - DAY)
+    subjects = find(store, request.text, begin, request.kind, request.cluster_id)
     every = ranked_verdicts(store).to_pylist()
     return [_explained(store, subject, every, begin) for subject in subjects]
 
@@ -100,6 +101,7 @@ def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime
     clients = subject.clients.sort_by([("last_seen", "descending")])
     covered = coverage(clients, Memory(sent=dict.fromkeys(figures.sent, 1)))
     is_of_clients = subject.node_id is None
+    not_judged = covered.filter(pc.invert(covered["judged"])).to_pylist()
     return Explanation(
         kind=subject.kind,
         subject=subject.name,
@@ -109,7 +111,7 @@ def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime
         versions=_versions(clients.to_pylist()),
         instances=clients.slice(0, MOST_LISTED).to_pylist() if is_of_clients else [],
         instance_count=clients.num_rows,
-        coverage=covered.filter(pc.invert(covered["judged"])).to_pylist() if is_of_clients else [],
+        coverage=not_judged if is_of_clients and figures.windows else None,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from rich import box
 from rich.console import Console
 
-from fleet.explain.explanation import Explanation
+from fleet.explain.explanation import Explanation, Row
 from fleet.explain.over_time import Series
 from fleet.pipeline.verdict_list import duration_text, folded, print_cause, print_line
 from fleet.report.tables import time_text
@@ -30,7 +30,8 @@ def print_explanation(console: Console, found: Explanation) -> None:
     _print_series(console, found)
     _print_versions(console, found)
     _print_instances(console, found)
-    _print_coverage(console, found)
+    if found.coverage is not None:
+        _print_coverage(console, found.coverage)
 
 
 def _print_series(console: Console, found: Explanation) -> None:
@@ -102,21 +103,19 @@ def _print_instances(console: Console, found: Explanation) -> None:
     print_rows(console, list(rows[0]), rows)
 
 
-def _print_coverage(console: Console, found: Explanation) -> None:
-    if found.kind in ("node", "path"):
-        return
+def _print_coverage(console: Console, not_judged: list[Row]) -> None:
     console.print()
-    if not found.coverage:
-        print_line(console, "It sends enough for every verdict.")
+    if not not_judged:
+        print_line(console, "It sends enough for every verdict about its kind of client.")
         return
     print_line(console, "Not judged, as it does not send what this needs", style="bold")
-    for why_not, verdicts in _by_reason(found).items():
+    for why_not, verdicts in _by_reason(not_judged).items():
         print_line(console, f"{', '.join(verdicts)}: {why_not}", 2)
 
 
-def _by_reason(found: Explanation) -> dict[str, list[str]]:
+def _by_reason(not_judged: list[Row]) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = {}
-    for row in found.coverage:
+    for row in not_judged:
         names = reasons.setdefault(row["why_not"], [])
         if row["verdict"] not in names:
             names.append(row["verdict"])

@@ -1,8 +1,10 @@
 """What an operator may ask about by name: clients, instances, groups, nodes, paths and versions of the tables."""
 
 import difflib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from fleet.decode.arrow import Table, pc
@@ -34,7 +36,7 @@ class Subject:
         kind: of KINDS.
         name: as `subject` of VERDICTS has it.
         cluster_id: its cluster.
-        clients: `CLIENT_COLUMNS` of its instances; of a node, of all instances of the cluster.
+        clients: `CLIENT_COLUMNS` of its instances; of a node, of those that have links to it.
         node_id: of a node or path.
     """
 
@@ -45,12 +47,15 @@ class Subject:
     node_id: int | None = None
 
 
-def find(store: Store, text: str, kind: str | None = None, cluster_id: str | None = None) -> list[Subject]:
+def find(
+    store: Store, text: str, begin: datetime, kind: str | None = None, cluster_id: str | None = None
+) -> list[Subject]:
     """The subjects of that name, at least one, in the order of their kinds and clusters.
 
     Args:
         store: the tables.
         text: a name; a kind before it (`node 3`) counts as `kind`.
+        begin: links to nodes count from then on.
         kind: only of this one.
         cluster_id: only in this one.
 
@@ -67,16 +72,16 @@ def find(store: Store, text: str, kind: str | None = None, cluster_id: str | Non
     found = [
         subject
         for each in (KINDS if kind is None else (kind,))
-        for subject in sorted(_of_kind(store, clients, each, name), key=lambda subject: subject.cluster_id)
+        for subject in sorted(_of_kind(store, clients, each, name, begin), key=lambda subject: subject.cluster_id)
     ]
     if not found:
         raise UnknownSubjectError(_unknown(clients, name, kind))
     return found
 
 
-def _of_kind(store: Store, clients: Table, kind: str, name: str) -> Iterator[Subject]:
+def _of_kind(store: Store, clients: Table, kind: str, name: str, begin: datetime) -> Iterator[Subject]:
     if kind in ("node", "path"):
-        yield from _of_nodes(store, clients, kind, name)
+        yield from _of_nodes(store, clients, kind, name, begin)
         return
     if kind == "instance":
         try:
@@ -87,25 +92,27 @@ def _of_kind(store: Store, clients: Table, kind: str, name: str) -> Iterator[Sub
         yield Subject(kind=kind, name=name, cluster_id=cluster_id, clients=own)
 
 
-def _of_nodes(store: Store, clients: Table, kind: str, name: str) -> Iterator[Subject]:
+def _of_nodes(store: Store, clients: Table, kind: str, name: str, begin: datetime) -> Iterator[Subject]:
     """Nodes that clients have links to; a path is of one client id."""
     client_id, _, node = name.rpartition(_PATH)
-    if not node.isdecimal() or (kind == "path") != bool(client_id):
+    if not re.fullmatch(r"[0-9]{1,9}", node) or (kind == "path") != bool(client_id):
         return
+    where = (pc.field("node_id") == int(node)) & (pc.field("window_start") >= begin)
     if client_id:
         clients = clients.filter(pc.equal(clients["client_id"], client_id))
-    where = pc.equal(pc.field("node_id"), int(node))
-    if client_id:
         where &= pc.field("client_instance_id").isin(clients["client_instance_id"].unique())
-    linked = store.snapshot(catalog.WINDOWS).table(("cluster_id",), where)["cluster_id"].unique().to_pylist()
-    for cluster_id, own in _by_cluster(clients):
-        if cluster_id in linked:
+    links = store.snapshot(catalog.WINDOWS).table(("cluster_id", "client_instance_id"), where)
+    for cluster_id, linked in _by_cluster(links):
+        ids = linked["client_instance_id"].unique()
+        of_cluster = pc.equal(clients["cluster_id"], cluster_id)
+        own = clients.filter(pc.and_(of_cluster, pc.is_in(clients["client_instance_id"], value_set=ids)))
+        if own.num_rows:
             yield Subject(kind=kind, name=name, cluster_id=cluster_id, clients=own, node_id=int(node))
 
 
-def _by_cluster(clients: Table) -> Iterator[tuple[str, Table]]:
-    for cluster_id in clients["cluster_id"].unique().to_pylist():
-        yield cluster_id, clients.filter(pc.equal(clients["cluster_id"], cluster_id))
+def _by_cluster(rows: Table) -> Iterator[tuple[str, Table]]:
+    for cluster_id in rows["cluster_id"].unique().to_pylist():
+        yield cluster_id, rows.filter(pc.equal(rows["cluster_id"], cluster_id))
 
 
 def _names(clients: Table, kind: str) -> Any:

@@ -118,6 +118,14 @@ def test_a_path_is_explained_beside_its_clients_other_nodes(tables: Path) -> Non
     assert series["now"] > 0
 
 
+def test_a_client_of_which_no_window_is_known_is_explained_by_the_rest(tables: Path) -> None:
+    page = fleet("explain", "billing", "--tables", tables, "--since", "2999-01-01").stdout
+    assert "Nothing is known of it over time" in page
+    assert "Not judged" not in page, "what it sends is not known either"
+    assert "It sends enough" not in page
+    assert "slow-processing  client billing" in page
+
+
 def test_a_group_and_a_version_are_explained(tables: Path) -> None:
     row = next(row for row in rows_of(tables, "silver/clients") if row["group_id"])
     (group,) = explained(tables, row["group_id"], "--kind", "group", "--cluster", row["cluster_id"])
@@ -140,6 +148,9 @@ def test_subjects_called_alike_are_all_explained_and_cluster_chooses(tables: Pat
         (["biling"], "the tables know no client, instance, group, node, path or version 'biling': the nearest names"),
         (["--kind", "group", "zzzzzzzz"], "the tables know no group 'zzzzzzzz': fleet show clients lists"),
         (["node", "4711"], "the tables know no node '4711'"),
+        (["node", "1", "--since", "2999-01-01"], "the tables know no node '1'"),
+        (["99999999999999999999"], "'99999999999999999999'"),
+        (["orders\x1b[2J"], "'orders\\x1b[2J'"),
         (["billing", "--cluster", "nosuch"], "'billing'"),
     ],
 )
