@@ -16,6 +16,7 @@ from fleet.simulate.pathologies import (
     heat_partition,
     link_latencies,
     scale_out,
+    send_uncompressed,
     slow_down_node,
 )
 from fleet.simulate.plan import Plan, daily_load
@@ -127,11 +128,11 @@ def _slow_path(plan: Plan, app: App, times: Times) -> None:
 
 
 def _throttled(plan: Plan, app: App, times: Times) -> None:
-    """Held back for a fifth of 20 s, every seven minutes: a little of what it sends waits, and is sent after."""
+    """Held back a little for 20 s, every seven minutes: a second's records wait, and are sent after."""
     usual = app.rate * app.record_bytes * app.compression * float(daily_load(times[0]))
     at = times[0]
     while at < times[1]:
-        plan.cause("rate", _at_work(app), (at, at + 20), 1.35)
+        plan.cause("rate", _at_work(app), (at, at + 20), 1.15)
         plan.cause("quota", _at_work(app), (at, at + 20), usual * 1.1)
         at += 420
 
@@ -144,7 +145,7 @@ def _rebalances(plan: Plan, app: App, times: Times) -> None:
 
 def _slow_processing(plan: Plan, app: App, times: Times) -> None:
     """Three quarters of the time are at work."""
-    load = app.cost_s * app.rate * len(app.partitions) / app.size * float(np.max(daily_load(np.array(times))))
+    load = app.cost_s * app.rate * app.most_partitions * float(np.max(daily_load(np.array(times))))
     plan.cause("cost", _at_work(app), times, 0.75 / load)
 
 
@@ -160,7 +161,7 @@ def _paused(plan: Plan, app: App, times: Times) -> None:
 def _uneven(plan: Plan, app: App, times: Times) -> None:
     """One member has nearly twice as much to do as the others, and can do it."""
     heat_partition(plan, app, times, 1.9)
-    load = app.cost_s * app.rate * len(app.partitions) / app.size
+    load = app.cost_s * app.rate * app.most_partitions
     plan.cause("cost", _at_work(app), times, min(1.0, 0.3 / load))
 
 
@@ -171,8 +172,7 @@ def _small_batches(plan: Plan, app: App, times: Times) -> None:
 
 
 def _uncompressed(plan: Plan, app: App, times: Times) -> None:
-    plan.cause("compression", _at_work(app), times, 1.0)
-    plan.cause("rate", _at_work(app), times, 0.55e6 / (app.rate * app.record_bytes * app.size))
+    send_uncompressed(plan, app, times, 0.55e6 / app.size)
 
 
 def _buffer_full(plan: Plan, app: App, times: Times) -> None:

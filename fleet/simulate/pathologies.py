@@ -252,10 +252,17 @@ def _small_batches(plan: Plan, app: App, times: Times, _: str | None) -> str:
 
 def _uncompressed(plan: Plan, app: App, times: Times, _: str | None) -> str:
     """`compression.type` is none, and much is sent."""
-    plan.cause("compression", _at_work(app), times, 1.0)
-    wanted = float(plan.random.uniform(1.6e6, 3e6))
-    plan.cause("rate", _at_work(app), times, max(1.0, wanted / (app.rate * app.record_bytes * 0.8)))
+    send_uncompressed(plan, app, times, float(plan.random.uniform(1.6e6, 3e6)) / 0.8)
     return app.name
+
+
+def send_uncompressed(plan: Plan, app: App, times: Times, bytes_per_s: float) -> None:
+    """Each instance sends so much without compression, in batches of several records as busy producers do."""
+    surge = max(1.0, bytes_per_s / (app.rate * app.record_bytes))
+    of_link = app.rate * surge / len(plan.world.clusters[app.cluster].node_ids)
+    plan.cause("compression", _at_work(app), times, 1.0)
+    plan.cause("rate", _at_work(app), times, surge)
+    plan.cause("linger_s", _at_work(app), times, min(0.1, max(app.linger_s, 9 / of_link)))
 
 
 def _buffer_full(plan: Plan, app: App, times: Times, _: str | None) -> str:
@@ -278,7 +285,7 @@ def _tiny_fetches(plan: Plan, app: App, times: Times, _: str | None) -> str:
     """Records trickle in one by one, and `fetch.min.bytes` is 1."""
     wanted = float(plan.random.uniform(200, 280)) * app.size / len(app.partitions)
     surge = max(1.0, wanted / (app.rate * 0.8))
-    load = app.cost_s * app.rate * len(app.partitions) / app.size
+    load = app.cost_s * app.rate * app.most_partitions
     plan.cause("singles", _at_work(app), times, 1.0)
     plan.cause("arrival", app.partitions, times, surge)
     plan.cause("cost", _at_work(app), times, min(1.0, 0.12 / load) / surge)

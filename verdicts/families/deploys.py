@@ -83,15 +83,15 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
 def _latency(window: Window, memory: Memory, figures: Figures) -> tuple[Numbers, Numbers]:
     """Of each row the log of its latency above what is usual and above what its nodes have in common, and the usual."""
     parts = parts_of(window, memory, figures)
-    wait, path = parts.wait[parts.path_of], parts.path_of
-    usual = np.maximum(parts.expected[path], wait)
-    above = np.maximum(parts.link_value, wait) - usual - np.fmax(parts.node_part[path], 0)
-    known = ~np.isnan(above) & parts.has_history[path]
-    row = parts.row[known]
+    of_path = np.where(parts.has_history, np.maximum(parts.expected, parts.wait), np.nan)
+    usual = of_path[parts.path_of]
+    known = ~np.isnan(usual)
+    row, path, usual = parts.row[known], parts.path_of[known], usual[known]
+    value = np.maximum(parts.link_value[known], parts.wait[path]) - np.fmax(parts.node_part, 0)[path]
     count = np.bincount(row, minlength=len(window))
     found = []
-    for each in (above, usual):
-        total = np.bincount(row, each[known], minlength=len(window))
+    for each in (value - usual, usual):
+        total = np.bincount(row, each, minlength=len(window))
         found.append(np.divide(total, count, out=np.full(len(window), np.nan), where=count > 0))
     return found[0], found[1]
 

@@ -19,8 +19,11 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
     groups, rows = window.groups, window.rows
     came = memory.instances["first_us"][window.instance] >= window.begin_us - window.length_s * 1_000_000
     allowed = 2.0 * groups.count(came)
-    rebalances = groups.max(rows.number("rebalances"))
-    busy = groups.max(rows.number("rebalance_latency_total_ms") / 1000 / window.seconds)
+    total_ms, mean_ms = rows.number("rebalance_latency_total_ms"), rows.number("rebalance_latency_avg_ms")
+    # librdkafka counts none, but sends their time and its mean
+    counted = np.where(total_ms == 0, 0.0, np.rint(total_ms / np.maximum(mean_ms, 1.0)))
+    rebalances = groups.max(np.fmax(rows.number("rebalances"), counted))
+    busy = groups.max(total_ms / 1000 / window.seconds)
     known = ~(np.isnan(rebalances) & np.isnan(busy))
     counted = np.maximum(np.nan_to_num(rebalances) - allowed, 0)
     busy = np.where(allowed > 0, 0.0, np.nan_to_num(busy)) * window.length_s

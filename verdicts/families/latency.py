@@ -14,7 +14,7 @@ from verdicts.arrow import Numbers
 from verdicts.declare import NO_HISTORY, OWN_HISTORY, Finding, Test, Verdict
 from verdicts.memory import Memory
 from verdicts.rules import Figures
-from verdicts.window import CONSUMER, JAVA, PATHS, Subjects, Window, medians
+from verdicts.window import CONSUMER, JAVA, PATHS, Subjects, Window, medians, numbered
 
 _LONG_MS: Final = 100
 """Shorter absences from poll() explain nothing: Kafka measures the idle ratio in whole milliseconds [ms]."""
@@ -79,21 +79,19 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     kept = ~(_waits_for_poll(window)[links.row] & (links.role == CONSUMER)) if len(links.row) else links.row > 0
     row, role = links.row[kept], links.role[kept]
     kind = role * 4 + window.dialect[row] + 1
-    key, first, path_of = np.unique(
-        (window.client[row] * PATHS + links.node[kept]) * _KINDS + kind, return_index=True, return_inverse=True
-    )
+    key, path_of = numbered((window.client[row] * _KINDS + kind) * PATHS + links.node[kept])
     link_value = np.log1p(links.latency_ms[kept])
     value = medians(path_of, link_value, len(key))
-    client, node, kind = window.client[row[first]], links.node[kept][first], kind[first]
-    series = np.unique(client * _KINDS + kind, return_inverse=True)[1]
-    nodes, at = np.unique(node, return_inverse=True)
+    client, kind, node = key // PATHS // _KINDS, key // PATHS % _KINDS, key % PATHS
+    series = np.cumsum(np.diff(key // PATHS, prepend=-1) != 0) - 1  # keys are in their order
+    nodes, at = numbered(node)
     before = history.expected(key, figures["history_windows"])
     has_history = ~np.isnan(before)
     count = int(series.max(initial=-1)) + 1
     above = value - before
     node_effect = _polished(above, at, series, len(nodes), count)
     node_has_history = np.bincount(at[has_history], minlength=len(nodes)) * 2 >= np.bincount(at, minlength=len(nodes))
-    wait = np.where(role[first] == CONSUMER, np.log1p(_FETCH_WAIT_MS[window.dialect[row[first]]]), 0.0)
+    wait = np.where(kind // 4 == CONSUMER, np.log1p(_FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     own = np.maximum(value, wait) - np.maximum(before, wait)
     own_client = medians(series, own - np.fmax(node_effect, 0)[at], count, low=True)
     others = medians(series, value, count, low=True)[series]
@@ -240,7 +238,6 @@ def _delay_of_node(parts: Parts) -> Numbers:
 
 def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:
     parts = parts_of(window, memory, figures)
-    subjects = Subjects.by("path", parts.client * PATHS + parts.node)
     sizes = np.bincount(parts.series, minlength=len(parts.series) + 1)[parts.series]
     rest = parts.own - np.maximum(np.fmax(parts.node_part, 0), _delay_of_node(parts)) - np.fmax(parts.client_part, 0)
     test = _test(
@@ -249,6 +246,10 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
         "brokers answer as before",
         others=sizes - 1,
     )  # fmt: skip
+    # Only of paths that are bad, or were: there are several for each client.
+    code = parts.client * PATHS + parts.node
+    is_subject = test.is_bad | np.isin(code, memory.codes("slow-path"))
+    subjects = Subjects.by("path", np.where(is_subject, code, -1))
     return Finding(
         subjects=subjects,
         tests=[test],

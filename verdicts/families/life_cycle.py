@@ -8,7 +8,7 @@ from verdicts.arrow import Numbers
 from verdicts.declare import Finding, Test, Verdict, of_clients, of_subjects
 from verdicts.memory import Memory
 from verdicts.rules import Figures
-from verdicts.window import FRANZ_GO, Subjects, Window
+from verdicts.window import Subjects, Window
 
 _US: Final = 1_000_000
 _MINUTE_S: Final = 60
@@ -53,7 +53,8 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
         gap_us = figures["gap_s"] * _US + 2 * interval_us[lives].max()  # when a push is seen of either
         lengths[client] = _chain(first[lives], last[lives], gap_us, window.end_us - gap_us - window.length_s * _US)
     codes = np.union1d(window.clients.codes, clients)
-    observed = np.array([lengths.get(code, 0) for code in codes.tolist()], np.float64)
+    observed = np.zeros(len(codes))
+    observed[np.searchsorted(codes, list(lengths))] = list(lengths.values())
     instances = {code: short[known["client"][short] == code] for code in clients[counts >= figures["lives"]].tolist()}
     return of_subjects(
         Subjects("client", codes, np.searchsorted(codes, window.client)),
@@ -97,15 +98,17 @@ def _has_terminated(window: Window, memory: Memory) -> Numbers:
 def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     known = memory.instances
     later = known["latest_us"]
-    # franz-go sends nothing where all is 0: such a push has no row, and only the time of the latest is known.
-    is_alive = (known["dialect"] == FRANZ_GO) & (later > window.end_us)
+    # A push without any point has no row: only the time of the latest of all is known.
+    is_alive = (known["may_say_nothing"] > 0) & (later > window.end_us)
     last = np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0))
     quiet_s = (window.end_us - last) / _US
     judged = (known["last_us"] > 0) & (known["says_when_it_ends"] > 0) & ~is_alive
     judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory)
-    judged &= ~_is_replaced(memory, figures.of["crash-loop"])
     expected = np.count_nonzero(judged & (quiet_s < figures["kept_s"] / 24))
     judged &= len(window) >= figures["others_share"] * expected  # else it is the receiver that is silent
+    bound = figures["intervals"] * known["interval_s"] + figures["more_s"]
+    suspects = np.flatnonzero(judged & (quiet_s > bound))
+    judged[suspects] = ~_is_replaced(suspects, memory, figures.of["crash-loop"])
     return of_subjects(
         Subjects("instance", np.arange(len(quiet_s)), window.instance),
         [
@@ -113,7 +116,7 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
                 metric="last_push",
                 unit="s",
                 observed=quiet_s,
-                bound=figures["intervals"] * known["interval_s"] + figures["more_s"],
+                bound=bound,
                 says="{client} sent its last push {observed} ago without a terminating one, and pushes every "
                 "{interval:,.0f} s",
                 more={"interval": known["interval_s"]},
@@ -124,24 +127,24 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     )
 
 
-def _is_replaced(memory: Memory, figures: Figures) -> Numbers:
-    """True for instances that another of their client id followed at once: they were killed, and started again.
+def _is_replaced(suspects: Numbers, memory: Memory, figures: Figures) -> Numbers:
+    """True for those of these instances that another of their client id followed at once: they were started again.
 
     At once is within `gap_s` of crash-loop and two push intervals, since only pushes are seen. One that lived shortly
     is replaced by any later one: it crashed, and may do so again.
     """
     known = memory.instances
-    # The first instance of the same client id that came after the last push: searched for by client and second.
-    key = known["client"] << _BITS_OF_S | known["first_us"] // _US
-    order = np.argsort(key)
-    client, first = known["client"][order], known["first_us"][order]
-    at = np.searchsorted(key[order], known["client"] << _BITS_OF_S | known["last_us"] // _US, side="right")
-    is_there = at < len(order)
-    at = np.minimum(at, max(len(order) - 1, 0))
-    is_there &= client[at] == known["client"]
-    gap_us = np.where(is_there, first[at] - known["last_us"], np.iinfo(np.int64).max)
-    is_short = known["last_us"] - known["first_us"] < _SHORT_US
-    found: Numbers = is_there & (is_short | (gap_us <= (figures["gap_s"] + 2 * known["interval_s"]) * _US))
+    others = np.flatnonzero(np.isin(known["client"], known["client"][suspects]))
+    # The first of the same client id that came after the last push: searched for by client and second.
+    key = np.sort(known["client"][others] << _BITS_OF_S | known["first_us"][others] // _US)
+    last_s = known["last_us"][suspects] // _US
+    at = np.searchsorted(key, known["client"][suspects] << _BITS_OF_S | last_s, side="right")
+    next_one = np.append(key, -1)[at]
+    is_there = next_one >> _BITS_OF_S == known["client"][suspects]
+    gap_s = (next_one & (1 << _BITS_OF_S) - 1) - last_s
+    is_short = known["last_us"][suspects] - known["first_us"][suspects] < _SHORT_US
+    at_once = gap_s <= figures["gap_s"] + 2 * known["interval_s"][suspects]
+    found: Numbers = is_there & (is_short | at_once)
     return found
 
 
@@ -210,6 +213,7 @@ VERDICTS: Final = (
         action="See whether the process of {client} still runs, and whether it reaches its brokers.",
         needs=dict.fromkeys(_LIBRARIES, ()),
         roles=("producer", "consumer", "share-consumer", "streams"),
+        explains=("slow-processing", "rebalance-storm", "stalled", "uneven-group", "lagging"),
     ),
     Verdict(
         id="clock-skew",
