@@ -53,7 +53,7 @@ class _Commands(LazyGroup):
         ),
         "demo": LazyCommand(
             "fleetgauge.cli.demo:demo",
-            "Show the whole pipeline with real clients: node, OTLP server, landing zone, tables, verdicts.",
+            "Show the whole pipeline with real clients: node, OTLP server, landing zone, tables, and the ranked list.",
         ),
     }
 

@@ -27,7 +27,8 @@ def declared(verdict: Verdict) -> str:
     libraries = ", ".join(name for key, name in LIBRARIES.items() if key in verdict.needs)
     explains = f"; explains {', '.join(verdict.explains)}" if verdict.explains else ""
     severity = default_rules()[verdict.id].severity
-    return f"About a {verdict.kind}; {severity}; side {verdict.side}; sent by {libraries}{explains}."
+    article = "an" if verdict.kind == "instance" else "a"
+    return f"About {article} {verdict.kind}; {severity}; side {verdict.side}; sent by {libraries}{explains}."
 
 
 def figures(values: dict[str, Any]) -> str:
