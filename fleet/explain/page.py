@@ -7,6 +7,7 @@ from rich.console import Console
 
 from fleet.explain.explanation import Explanation, Row
 from fleet.explain.over_time import Series
+from fleet.pipeline.coverage_list import reasons
 from fleet.pipeline.verdict_list import duration_text, folded, print_cause, print_line
 from fleet.report.tables import time_text
 from terminal.plot import sparkline
@@ -109,14 +110,5 @@ def _print_coverage(console: Console, not_judged: list[Row]) -> None:
         print_line(console, "It sends enough for every verdict about its kind of client.")
         return
     print_line(console, "Not judged, as it does not send what this needs", style="bold")
-    for why_not, verdicts in _by_reason(not_judged).items():
+    for why_not, verdicts in reasons(not_judged).items():
         print_line(console, f"{', '.join(verdicts)}: {why_not}", 2)
-
-
-def _by_reason(not_judged: list[Row]) -> dict[str, list[str]]:
-    reasons: dict[str, list[str]] = {}
-    for row in not_judged:
-        names = reasons.setdefault(row["why_not"], [])
-        if row["verdict"] not in names:
-            names.append(row["verdict"])
-    return reasons

@@ -7,6 +7,7 @@ from typing import Final, TextIO
 
 from fleet.decode.arrow import Table, pa, pc
 from fleet.errors import TableError
+from fleet.pipeline.coverage_list import print_coverage
 from fleet.pipeline.verdict_list import Judged, print_list
 from fleet.report.cells import json_lines
 from fleet.report.form import Format
@@ -146,7 +147,7 @@ def judged(store: Store) -> Judged:
 
 
 def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
-    """Writes which verdicts can be given for which clients.
+    """Writes which verdicts can be given for which clients; a terminal shows libraries as columns, and reasons once.
 
     Raises:
         FleetError: see `show_verdicts`.
@@ -157,7 +158,10 @@ def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
     latest = max(kept, key=lambda row: row["judged_to"], default=None)
     memory = Memory() if latest is None else Memory.of(dict(latest["memory"]))
     rows = coverage(clients, memory)
-    write_rows(request, rows, _COVERAGE, out)
+    if request.form is Format.TABLE and request.columns is None:
+        print_coverage(wide_console(out), rows.to_pylist())
+    else:
+        write_rows(request, rows, _COVERAGE, out)
 
 
 def opened(tables: str, conf: Mapping[str, str]) -> Store:

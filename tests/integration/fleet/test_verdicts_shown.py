@@ -66,6 +66,19 @@ def test_fail_on_fails_for_open_verdicts(tables: Path) -> None:
     assert fleet("verdicts", "--tables", tables, "--state", "cleared", "--fail-on", "warning").exit_code == 0
 
 
+def test_coverage_is_a_line_per_verdict_and_each_reason_once(tables: Path) -> None:
+    lines = fleet("verdicts", "--coverage", "--tables", tables).stdout.splitlines()
+    rows = json.loads(fleet("verdicts", "--coverage", "--tables", tables, "--format", "json").stdout)
+    libraries = lines[0].split()[1:]
+    assert set(libraries) == {row["library"] for row in rows}
+    (cells,) = [
+        dict(zip(libraries, line.split()[1:], strict=True)) for line in lines if line.startswith("tiny-fetches ")
+    ]
+    assert (cells["java"], cells["librdkafka"], cells["franz-go"]) == ("yes", "no", "no")
+    (reason,) = [line for line in lines if line.endswith(": librdkafka does not send what it is judged by.")]
+    assert "tiny-fetches" in reason
+
+
 def test_a_client_is_explained_by_its_verdicts_figures_and_instances(tables: Path) -> None:
     (found,) = explained(tables, "billing", "--kind", "client")
     assert (found["kind"], found["subject"]) == ("client", "billing")
