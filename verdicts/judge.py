@@ -28,6 +28,7 @@ _UNJUDGED_S: Final = 3600
 _INTERRUPTED_S: Final = 1800
 """One that is not open yet is dropped then [s]: a job of ten minutes an hour does not add up to one that lasts."""
 
+_DAY_US: Final = 86_400_000_000
 _NOTED_US: Final = 3_600_000_000
 
 _MOST_EVIDENCE: Final = 6
@@ -56,7 +57,10 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules) -> None:
             if window.end_us - case.judged_us > allowed_s * 1_000_000:
                 _clear(case, case.good_us or case.judged_us, memory)
         _note_sent(window, memory)
+        is_another_day = window.end_us // _DAY_US != memory.judged_to_us // _DAY_US
         memory.judged_to_us = window.end_us
+        if is_another_day:
+            memory.forget()
 
 
 def _note_sent(window: Window, memory: Memory) -> None:

@@ -16,6 +16,8 @@ PRODUCER, CONSUMER = range(2)
 
 PATHS: Final = 2**20
 """The number of a path is that of its client times this, and that of its node."""
+KINDS: Final = 8
+"""Roles and libraries: the history of a latency is of (client * KINDS + kind) * PATHS + node."""
 
 _SEPARATOR: Final = "\x1f"
 _KEYS: Final = (
@@ -74,6 +76,12 @@ class Names:
         """The texts of a number."""
         text: str = self._texts[code].as_py()
         return text.split(_SEPARATOR)
+
+    def keep(self, stays: Numbers) -> Numbers:
+        """Forgets the other texts; returns for each number the new one, or -1."""
+        self._texts, self.seen_us = self._texts.filter(pa.array(stays)), self.seen_us[stays]
+        found: Numbers = np.where(stays, np.cumsum(stays) - 1, -1)
+        return found
 
     def table(self) -> Table:
         """To be kept."""
@@ -232,11 +240,11 @@ def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) 
         at = np.flatnonzero(sizes == size)
         rows = np.sort(values[begins[at][:, None] + np.arange(size)], axis=1)
         found[at] = (rows[:, (size - 1) // 2] + rows[:, (size - int(low)) // 2]) / 2
-    for at in np.flatnonzero(sizes > _SMALL).tolist():
-        size = int(sizes[at])
+    for group in np.flatnonzero(sizes > _SMALL).tolist():
+        size = int(sizes[group])
         middle = (size - 1) // 2, (size - int(low)) // 2
-        part = np.partition(values[begins[at] : begins[at] + size], middle)
-        found[at] = (part[middle[0]] + part[middle[1]]) / 2
+        part = np.partition(values[begins[group] : begins[group] + size], middle)
+        found[group] = (part[middle[0]] + part[middle[1]]) / 2
     return found
 
 
@@ -283,6 +291,7 @@ class Window:
         self.begin_us = int(table["window_start"][first].cast(pa.int64()).as_py())
         self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
         rows, cluster = self.rows, self.rows.column("cluster_id")
+        self._cluster = cluster.fill_null("").dictionary_encode()
         self.client = registry.clients.codes(cluster, rows.column("client_id"), at_us=at_us)
         self.instance = registry.instances.codes(
             cluster, rows.column("principal"), rows.column("client_instance_id"), at_us=at_us
@@ -310,8 +319,7 @@ class Window:
     @cached_property
     def cluster(self) -> Numbers:
         """Of each row a small number of its cluster, in this window."""
-        encoded = self.rows.column("cluster_id").fill_null("").dictionary_encode()
-        found: Numbers = encoded.indices.to_numpy(zero_copy_only=False)
+        found: Numbers = self._cluster.indices.to_numpy(zero_copy_only=False)
         return found
 
     @cached_property
@@ -347,9 +355,12 @@ class Window:
         kept = (row >= 0) & (role >= 0) & ~coordinator & ~np.isnan(latency)
         kept &= links.number("node_id") >= 0  # NaN, as below 0 is, for bootstrap servers
         at = np.flatnonzero(kept)
-        some = pa.array(at)
-        cluster, node_id = links.column("cluster_id").take(some), links.column("node_id").take(some)
-        node = self._registry.nodes.codes(cluster, node_id.cast(pa.string()), at_us=self.end_us)
+        # A node is one of its client's cluster; only distinct ones are looked up by their texts.
+        node_id = links.number("node_id")
+        distinct, which = numbered(self.cluster[row[at]].astype(np.int64) << 32 | node_id[at].astype(np.int64))
+        clusters = self._cluster.dictionary.take(pa.array(distinct >> 32))
+        ids = pa.array(distinct & 0xFFFFFFFF).cast(pa.string())
+        node = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)[which]
         return Links(row[at], node, role[at], latency[at])
 
     def _rows_of_links(self) -> Numbers:
