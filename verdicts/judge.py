@@ -11,10 +11,11 @@ import numpy as np
 from verdicts.arrow import Numbers, Table
 from verdicts.catalogue import VERDICTS
 from verdicts.declare import Finding, Test, Verdict, amount
+from verdicts.errors import RowsError
 from verdicts.memory import Case, Memory
 from verdicts.notes import note_clients, note_window
 from verdicts.rules import Figures, Rules
-from verdicts.window import DIALECTS, Window, windows
+from verdicts.window import COLUMNS, DIALECTS, Window, windows
 
 MOST_INSTANCES: Final = 100
 """That a row names."""
@@ -43,7 +44,13 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules) -> None:
         clients: `notes.CLIENT_COLUMNS` of CLIENTS.
         memory: of the windows before, which is changed.
         rules: the figures.
+
+    Raises:
+        RowsError: the rows lack a column.
     """
+    missing = [name for name in COLUMNS if name not in rows.column_names]
+    if missing:
+        raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
     note_clients(clients, memory)
     for window in windows(rows, memory.registry):
         note_window(window, memory)
@@ -58,7 +65,8 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules) -> None:
                 _clear(case, case.good_us or case.judged_us, memory)
         _note_sent(window, memory)
         is_another_day = window.end_us // _DAY_US != memory.judged_to_us // _DAY_US
-        memory.judged_to_us = window.end_us
+        memory.judged_to_us, memory.window_s = window.end_us, window.length_s
+        memory.judged_from_us = memory.judged_from_us or window.begin_us
         if is_another_day:
             memory.forget()
 
@@ -103,8 +111,10 @@ class _Round:
         bad_units = np.flatnonzero(bad)
         bad_units = bad_units[np.argsort(finding.unit_of[bad_units], kind="stable")]
         places, begins = np.unique(finding.unit_of[bad_units], return_index=True)
-        for place, units in zip(places.tolist(), np.split(bad_units, begins[1:]), strict=False):
-            self._raise(place, units)
+        excess = np.stack([test.excess(bad_units) for test in finding.tests])
+        ends = np.append(begins[1:], len(bad_units))
+        for place, begin, end in zip(places.tolist(), begins.tolist(), ends.tolist(), strict=False):
+            self._raise(place, bad_units[begin:end], excess[:, begin:end])
         is_good = np.bincount(finding.unit_of[judged], minlength=len(codes)) > 0
         is_good[places] = False
         having = self._memory.codes(self._verdict.id)
@@ -112,11 +122,12 @@ class _Round:
         for code in having[(codes[at] == having) & is_good[at]].tolist():
             self._lower(self._cases[code])
 
-    def _raise(self, place: int, units: Numbers) -> None:
+    def _raise(self, place: int, units: Numbers, excess: Numbers) -> None:
         window, memory, finding = self._window, self._memory, self._finding
         code = int(finding.subjects.codes[place])
         case = self._cases.get(code)
-        unit, test = self._worst(units)
+        at, worst = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        unit, test = int(units[worst]), finding.tests[int(at)]
         of = None if finding.of is None else int(finding.of[unit])
         if case is not None and case.of != of:  # another member: it begins again
             _clear(case, window.begin_us, memory)
@@ -132,18 +143,11 @@ class _Round:
         case.last_bad_us = case.judged_us = window.end_us
         case.good_us = None
         case.is_open = case.is_open or case.level_s > for_s
+        case.excess = max(float(excess.max()), 1.0)
         self._describe(case, place, units, unit, test)
-
-    def _worst(self, units: Numbers) -> tuple[int, Test]:
-        """The unit that is furthest beyond a bound, and the test of it."""
-        tests = self._finding.tests
-        excess = np.stack([np.where(test.is_known, test.excess, 0.0)[units] for test in tests])
-        at, unit = np.unravel_index(int(np.argmax(excess)), excess.shape)
-        return int(units[unit]), tests[int(at)]
 
     def _describe(self, case: Case, place: int, units: Numbers, unit: int, test: Test) -> None:
         finding, window = self._finding, self._window
-        case.excess = max(float(test.excess[unit]), 1.0)
         case.certainty = float(np.broadcast_to(finding.certainty, finding.unit_of.shape)[unit])
         observed, bound = float(test.observed[unit]), float(np.broadcast_to(test.bound, test.observed.shape)[unit])
         expected = bound if test.expected is None else float(test.expected[unit])

@@ -210,6 +210,9 @@ class Case:
     evidence: list[dict[str, Any]] = field(default_factory=list)
 
 
+_TIMES: Final = ("judged_from_us", "judged_to_us", "window_s")
+
+
 @dataclass(slots=True, kw_only=True)
 class Memory:
     """What is remembered; of the same windows always the same.
@@ -222,7 +225,8 @@ class Memory:
         cleared: those that are.
         facts: small things that verdicts remember, by the verdict's id; what JSON has.
         sent: for `<library> <column>` the end of the last window that it was sent in.
-        judged_to_us: end of the last window.
+        judged_from_us, judged_to_us: begin of the first window, end of the last.
+        window_s: their length.
     """
 
     registry: Registry = field(default_factory=Registry)
@@ -232,7 +236,9 @@ class Memory:
     cleared: list[Case] = field(default_factory=list)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
+    judged_from_us: int = 0
     judged_to_us: int = 0
+    window_s: int = 0
 
     def history(self, name: str) -> History:
         """One of them, which is made if need be."""
@@ -311,7 +317,7 @@ class Memory:
             "cleared": [_plain(case) for case in self.cleared],
             "facts": self.facts,
             "sent": self.sent,
-            "judged_to_us": self.judged_to_us,
+            **{name: getattr(self, name) for name in _TIMES},
         }
         found = {"rest": json.dumps(rest).encode(), "instances": _bytes(self.instances.table())}
         found |= {f"names {each.name}": _bytes(getattr(self.registry, each.name).table()) for each in fields(Registry)}
@@ -338,7 +344,7 @@ class Memory:
             cleared=[Case(**case) for case in rest["cleared"]],
             facts=rest["facts"],
             sent=rest["sent"],
-            judged_to_us=rest["judged_to_us"],
+            **{name: rest[name] for name in _TIMES},
         )
 
 

@@ -211,7 +211,13 @@ class Subjects:
 
 
 def numbered(keys: Numbers) -> tuple[Numbers, Numbers]:
-    """The distinct keys in their order, and of each key its place among them: `numpy.unique`, by hashing."""
+    """The distinct keys in their order, and of each key its place among them: `numpy.unique` without sorting them."""
+    least = int(keys.min(initial=0))
+    span = int(keys.max(initial=0)) - least + 1
+    if span <= max(4 * len(keys), 0xFFFF):
+        is_there = np.zeros(span, np.bool_)
+        is_there[keys - least] = True
+        return np.flatnonzero(is_there) + least, (np.cumsum(is_there) - 1)[keys - least]
     encoded = pa.array(keys).dictionary_encode()
     distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
     order = np.argsort(distinct)
@@ -229,12 +235,14 @@ def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) 
     Of an even number it is the mean of the two in the middle; with `low` the lower one.
     """
     has = (groups >= 0) & ~np.isnan(values)
-    groups, values = groups[has], values[has]
-    order = order_of(groups, count)
+    if not has.all():
+        groups, values = groups[has], values[has]
+    if (groups[1:] < groups[:-1]).any():
+        order = order_of(groups, count)
+        values = values[order]
     sizes = np.bincount(groups, minlength=count)
     begins = np.cumsum(sizes) - sizes
     found = np.full(count, np.nan)
-    values = values[order]
     # Most groups are small: those of a size are sorted together, as the rows of a matrix.
     for size in np.unique(sizes[(sizes > 0) & (sizes <= _SMALL)]).tolist():
         at = np.flatnonzero(sizes == size)
@@ -258,10 +266,18 @@ def order_of(groups: Numbers, count: int) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The links of the clients of a window to brokers, without those of coordinators and bootstrap servers."""
+    """The links of the clients of a window to brokers, without those of coordinators and bootstrap servers.
+
+    Attributes:
+        row: of clients.
+        node: in the registry.
+        place: of the node among those of its cluster in this window.
+        role: a place in ROLES.
+    """
 
     row: Numbers
     node: Numbers
+    place: Numbers
     role: Numbers
     latency_ms: Numbers
 
@@ -348,7 +364,7 @@ class Window:
         links = self._links
         if not len(links) or not len(self.rows):
             empty = np.zeros(0, np.int64)
-            return Links(empty, empty, empty, np.zeros(0))
+            return Links(empty, empty, empty, empty, np.zeros(0))
         row = self._rows_of_links()
         role, latency = place_in(links.column("role"), ROLES), links.number("request_latency_avg_ms")
         coordinator = links.column("coordinator").fill_null(False).to_numpy(zero_copy_only=False)
@@ -361,7 +377,8 @@ class Window:
         clusters = self._cluster.dictionary.take(pa.array(distinct >> 32))
         ids = pa.array(distinct & 0xFFFFFFFF).cast(pa.string())
         node = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)[which]
-        return Links(row[at], node, role[at], latency[at])
+        first = np.searchsorted(distinct >> 32, distinct >> 32)
+        return Links(row[at], node, (np.arange(len(distinct)) - first)[which], role[at], latency[at])
 
     def _rows_of_links(self) -> Numbers:
         """Of each link the row of its instance, or -1: by the id alone, unless clients share one."""

@@ -6,8 +6,8 @@ A fleet of `--seeds` has one of each verdict (`fleet simulate --with all`), one 
 `verdicts` is right if its verdict, subject and cluster are those of a row of the truth and their times overlap. It is
 no false one if its `caused_by` names a right row, at a time of its own. Prints one JSON object: for each verdict and
 library the rows of the truth, those found, the rows of the table, the false ones; then the sums, and the false rows of
-healthy fleets per 1,000 clients and day. Zones and tables lie in `--work`, and are read again if they are there; with `--again`
-their windows are judged again, as a change of rules or of the judge asks for.
+healthy fleets per 1,000 clients and day. Zones and tables lie in `--work`, and are read again if they are there; with
+`--again` their windows are judged again, as a change of rules or of the judge asks for.
 """
 
 import argparse

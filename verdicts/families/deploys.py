@@ -183,6 +183,7 @@ VERDICTS: Final = (
             "librdkafka": ("request_latency_avg_ms",),
             "franz-go": ("request_latency_avg_ms",),
         },
+        history="deploy-regression",
         explains=("slow-client", "slow-path", "buffer-full", "record-errors", "lagging"),
     ),
 )

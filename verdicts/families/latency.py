@@ -78,11 +78,16 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     kept = ~(_waits_for_poll(window)[links.row] & (links.role == CONSUMER)) if len(links.row) else links.row > 0
     row, role = links.row[kept], links.role[kept]
     kind = role * 4 + window.dialect[row] + 1
-    key, path_of = numbered((window.client[row] * KINDS + kind) * PATHS + links.node[kept])
+    series_key, of_series = numbered(window.client[row] * KINDS + kind)
+    width = int(links.place.max(initial=0)) + 1
+    path, path_of = numbered(of_series * width + links.place[kept])
+    node = np.zeros(len(path), np.int64)
+    node[path_of] = links.node[kept]
+    series = path // width
+    client, kind = series_key[series] // KINDS, series_key[series] % KINDS
+    key = series_key[series] * PATHS + node
     link_value = np.log1p(links.latency_ms[kept])
     value = medians(path_of, link_value, len(key))
-    client, kind, node = key // PATHS // KINDS, key // PATHS % KINDS, key % PATHS
-    series = np.cumsum(np.diff(key // PATHS, prepend=-1) != 0) - 1  # keys are in their order
     nodes, at = numbered(node)
     before = history.expected(key, figures["history_windows"])
     has_history = ~np.isnan(before)
@@ -283,6 +288,7 @@ OF_CLIENTS: Final = (
         action="Look at the machine and network of {subject}: CPU limits, garbage collection, bandwidth.",
         needs=_EVERY,
         explains=("buffer-full", "lagging"),
+        history="slow-node",
     ),
     Verdict(
         id="slow-path",
@@ -292,5 +298,6 @@ OF_CLIENTS: Final = (
         action="Look at the network between {client} and broker {node}: routing, zone, packet loss.",
         needs=_EVERY,
         explains=("buffer-full", "lagging"),
+        history="slow-node",
     ),
 )
