@@ -72,5 +72,5 @@ def _why_not(verdict: Verdict, dialect: str | None, memory: Memory) -> str | Non
     if columns is None:
         return f"{dialect} does not send what it is judged by"
     if columns and not any(memory.sent.get(f"{dialect} {column}") for column in columns):
-        return f"no {dialect} client sent {' or '.join(columns)}: subscribe to its metrics"
+        return f"{' or '.join(columns)} did not come from {dialect}: subscribe to its metrics"
     return None

@@ -60,7 +60,10 @@ def replace_verdicts(store: Store, spans: list[Span], rules: Rules, window_s: in
     before = max(kept, key=lambda each: each["judged_to"], default=None)
     memory = Memory() if before is None else Memory.of(dict(before["memory"]))
     for begin, end in _hours(files, None if before is None else before["judged_to"]):
-        judge(_judged_rows(rows, (begin, end), window_s), clients, memory, rules)
+        where = (
+            within([(begin, end)], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
+        )
+        judge(judged_rows(rows, where), clients, memory, rules)
         kept = [*kept, {"judged_to": end, "signature": signature, "memory": list(memory.parts().items())}]
         kept = [each for each in kept if _stays(each["judged_to"], kept[-1]["judged_to"])]
     store.replace(catalog.JUDGED, pa.Table.from_pylist(kept, schema=catalog.JUDGED.schema))
@@ -85,9 +88,8 @@ def _hours(files: list[dict[str, Any]], begin: datetime | None) -> Iterator[Span
         at += _HOUR
 
 
-def _judged_rows(rows: Snapshot, span: Span, window_s: int) -> Table:
-    """`verdicts.window.COLUMNS` of a time."""
-    where = within([span], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
+def judged_rows(rows: Snapshot, where: Any) -> Table:
+    """`verdicts.window.COLUMNS` of the rows of WINDOWS that meet a `pyarrow.compute.Expression`."""
     found = rows.table(_SOURCES, where)
     merged = merge([conformed(ROWS, {name: one(found[name]) for name in _SOURCES}, found.num_rows)])
     given = Wide(merged)
