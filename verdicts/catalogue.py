@@ -4,6 +4,8 @@ from typing import Final
 
 from verdicts.declare import Verdict
 from verdicts.families import consumers, groups, latency, life_cycle, producers, throttling, versions
+from verdicts.families.by_rule import verdict_of
+from verdicts.rules import Rules
 
 VERDICTS: Final[tuple[Verdict, ...]] = (
     *versions.VERDICTS,
@@ -15,7 +17,11 @@ VERDICTS: Final[tuple[Verdict, ...]] = (
     *producers.VERDICTS,
 )
 
-BY_ID: Final = {verdict.id: verdict for verdict in VERDICTS}
+
+def verdicts_of(rules: Rules) -> tuple[Verdict, ...]:
+    """These, and one for each rule of an operator's own."""
+    return (*VERDICTS, *map(verdict_of, rules.own))
+
 
 NOT_JUDGED: Final = {"deploy-regression": "this release does not judge it"}
 """Of the contract's catalogue; coverage names them."""

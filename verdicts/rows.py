@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from verdicts.arrow import Table, pa
-from verdicts.catalogue import BY_ID, VERDICTS
+from verdicts.catalogue import VERDICTS, verdicts_of
+from verdicts.declare import Verdict
 from verdicts.memory import Case, Memory
 from verdicts.rules import Rules
 
@@ -65,6 +66,7 @@ _SLACK_US: Final = 600_000_000
 
 def ranked(memory: Memory, rules: Rules) -> Table:
     """SCHEMA, best rank first: a cause before what it explains."""
+    by_id = {verdict.id: verdict for verdict in verdicts_of(rules)}
     cases = memory.all_cases()
     causes = {id(case): _cause_of(case, cases) for case in cases}
     scores: dict[int, float] = {}
@@ -76,7 +78,7 @@ def ranked(memory: Memory, rules: Rules) -> Table:
             scores[id(case)] = own if cause is None else min(own, score(cause) * _BEHIND)
         return scores[id(case)]
 
-    rows = [_row(case, causes[id(case)], score(case), rules) for case in cases]
+    rows = [_row(case, by_id[case.verdict], causes[id(case)], score(case), rules) for case in cases]
     rows.sort(key=lambda row: (-row["score"], row["opened_at"], row["verdict"], row["cluster_id"], row["subject"]))
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
@@ -87,6 +89,7 @@ def reference(case: Case) -> str:
 
 
 _PLACE: Final = {verdict.id: place for place, verdict in enumerate(VERDICTS)}
+_EXPLAINS: Final = {verdict.id: verdict.explains for verdict in VERDICTS}
 
 
 def _cause_of(case: Case, cases: list[Case]) -> Case | None:
@@ -99,7 +102,7 @@ def _cause_of(case: Case, cases: list[Case]) -> Case | None:
 
 
 def _explains(cause: Case, case: Case) -> bool:
-    if case.verdict not in BY_ID[cause.verdict].explains or cause.cluster_id != case.cluster_id:
+    if case.verdict not in _EXPLAINS.get(cause.verdict, ()) or cause.cluster_id != case.cluster_id:
         return False
     if cause.subject_kind == "node" and case.node_id is not None:
         concerns = cause.node_id == case.node_id
@@ -124,8 +127,7 @@ def _confidence(case: Case, rules: Rules) -> float:
     return case.certainty * (1 - 0.5 ** max(case.bad_windows, 1))
 
 
-def _row(case: Case, cause: Case | None, score: float, rules: Rules) -> dict[str, Any]:
-    verdict = BY_ID[case.verdict]
+def _row(case: Case, verdict: Verdict, cause: Case | None, score: float, rules: Rules) -> dict[str, Any]:
     opened = _time(case.first_bad_us)
     words = {"subject": case.subject, "client": case.client_id or "the client", "node": case.node_id}
     evidence = [{**each, "window_start": _time(each["window_start"])} for each in case.evidence]

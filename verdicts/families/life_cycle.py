@@ -1,12 +1,14 @@
 """How clients come, connect and end: connections, crashes, silence, and clocks."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from verdicts.arrow import Numbers
+from verdicts.arrow import Numbers, pa
 from verdicts.declare import Finding, Test, Verdict, of_clients, of_subjects
 from verdicts.memory import Memory
+from verdicts.patterns import matches
 from verdicts.rules import Figures
 from verdicts.window import FRANZ_GO, Subjects, Window
 
@@ -92,7 +94,8 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     is_alive = (known["dialect"] == FRANZ_GO) & (later > window.end_us)
     last = np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0))
     quiet_s = (window.end_us - last) / _US
-    judged = (known["last_us"] > 0) & (known["says_when_it_ends"] > 0) & ~is_alive
+    is_expected = (known["says_when_it_ends"] > 0) | _stays(memory, figures.patterns("stays"))
+    judged = (known["last_us"] > 0) & is_expected & ~is_alive
     judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory)
     judged &= ~_is_replaced(memory)
     expected = np.count_nonzero(judged & (quiet_s < figures["kept_s"] / 24))
@@ -113,6 +116,16 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
         judged=judged,
         named=lambda place: np.array([place]),
     )
+
+
+def _stays(memory: Memory, patterns: Sequence[str]) -> Numbers:
+    """True for instances whose client ids run day and night, says the operator."""
+    clients = memory.registry.clients
+    names = pa.array([clients.parts(code)[1] for code in range(len(clients))] if patterns else [], pa.string())
+    found = np.zeros(len(clients), np.bool_)
+    for pattern in patterns:
+        found |= matches(names, pattern)
+    return found[memory.instances["client"]]
 
 
 def _is_replaced(memory: Memory) -> Numbers:
