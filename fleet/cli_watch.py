@@ -1,5 +1,6 @@
 """The command `fleet watch`: the standing tables kept up to date, and verdicts delivered as they open and clear."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ def watch(
     late: Annotated[
         str,
         typer.Option(
-            help="Judge a window once a push was read that was received so long after its end: others may come later."
+            help="How long after its end a window is judged, by the pushes that were read: others may come late."
         ),
     ] = "1m",
     since: Annotated[
@@ -80,8 +81,8 @@ def watch(
         list[str] | None,
         typer.Option(
             metavar="NAME: VALUE",
-            help="Header of those requests, such as 'Authorization: Bearer ...'; may be repeated.",
-            envvar="FLEETGAUGE_WATCH_WEBHOOK_HEADER",
+            help="Header of those requests, such as 'Authorization: Bearer ...'; may be repeated. Also in "
+            "FLEETGAUGE_WATCH_WEBHOOK_HEADER, one a line.",
         ),
     ] = None,
     alertmanager: Annotated[
@@ -94,8 +95,8 @@ def watch(
         list[str] | None,
         typer.Option(
             metavar="NAME: VALUE",
-            help="Header of the requests to Alertmanager; may be repeated.",
-            envvar="FLEETGAUGE_WATCH_ALERTMANAGER_HEADER",
+            help="Header of the requests to Alertmanager; may be repeated. Also in "
+            "FLEETGAUGE_WATCH_ALERTMANAGER_HEADER, one a line.",
         ),
     ] = None,
     topic: Annotated[
@@ -180,10 +181,11 @@ def _destinations(options: dict[str, Any]) -> list[Any]:
     from fleet.watch.http import Endpoint, parse_headers
 
     headers, alert_headers = (
-        parse_headers(option, options[name] or ())
-        for option, name in (
-            ("--webhook-header", "webhook_header"),
-            ("--alertmanager-header", "alertmanager_header"),
+        # Typer would divide a variable at every space.
+        parse_headers(f"--{name}-header", options[f"{name}_header"] or os.environ.get(variable, "").splitlines())
+        for name, variable in (
+            ("webhook", "FLEETGAUGE_WATCH_WEBHOOK_HEADER"),
+            ("alertmanager", "FLEETGAUGE_WATCH_ALERTMANAGER_HEADER"),
         )
     )
     found: list[Any] = [ToStdout(out=sys.stdout, is_json=options["form"] is SummaryFormat.JSON)]

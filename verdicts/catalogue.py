@@ -17,6 +17,8 @@ VERDICTS: Final[tuple[Verdict, ...]] = (
     *producers.VERDICTS,
 )
 
+BY_ID: Final = {verdict.id: verdict for verdict in VERDICTS}
+
 
 def verdicts_of(rules: Rules) -> tuple[Verdict, ...]:
     """These, and one for each rule of an operator's own."""

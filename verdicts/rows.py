@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from verdicts.arrow import Table, pa
-from verdicts.catalogue import VERDICTS, verdicts_of
+from verdicts.catalogue import BY_ID, VERDICTS, verdicts_of
 from verdicts.declare import Verdict
 from verdicts.memory import Case, Memory
 from verdicts.rules import Rules
@@ -89,7 +89,6 @@ def reference(case: Case) -> str:
 
 
 _PLACE: Final = {verdict.id: place for place, verdict in enumerate(VERDICTS)}
-_EXPLAINS: Final = {verdict.id: verdict.explains for verdict in VERDICTS}
 
 
 def _cause_of(case: Case, cases: list[Case]) -> Case | None:
@@ -102,7 +101,8 @@ def _cause_of(case: Case, cases: list[Case]) -> Case | None:
 
 
 def _explains(cause: Case, case: Case) -> bool:
-    if case.verdict not in _EXPLAINS.get(cause.verdict, ()) or cause.cluster_id != case.cluster_id:
+    verdict = BY_ID.get(cause.verdict)  # rules of one's own explain nothing
+    if verdict is None or case.verdict not in verdict.explains or cause.cluster_id != case.cluster_id:
         return False
     if cause.subject_kind == "node" and case.node_id is not None:
         concerns = cause.node_id == case.node_id

@@ -3,6 +3,7 @@
 import json
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -212,6 +213,18 @@ def test_a_kill_between_delivery_and_its_note_delivers_again_under_the_same_id(
     assert len({change["id"] for change in changes}) == 1
 
 
+def test_headers_may_stand_in_the_environment(
+    zone: LandingZone, rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow(zone, 0, 6_000)
+    slow(zone, 1, 6_000)
+    monkeypatch.setenv("FLEETGAUGE_WATCH_WEBHOOK_HEADER", "Authorization: Bearer abc\nX-Team: shop")
+    with listening(200) as receiver:
+        command = [*arguments(zone, tmp_path / "tables", rules), "--once", "--webhook", receiver.url]
+        assert CliRunner().invoke(app, command).exit_code == 0
+    assert (receiver.headers[0]["Authorization"], receiver.headers[0]["X-Team"]) == ("Bearer abc", "shop")
+
+
 def delivered(tables: Path) -> set[str]:
     """The destinations that have got something."""
     return {row["destination"] for row in rows(tables, "delivered") if row["id"]}
@@ -286,23 +299,36 @@ def test_verdicts_are_the_same_however_a_fleet_comes_in(tmp_path: Path) -> None:
     fleet = ["--clients", "60", "--hours", "1.7", "--seed", "5"]
     made = CliRunner().invoke(app, ["simulate", str(tmp_path / "sim"), *fleet, "--with", PATHOLOGIES])
     assert made.exit_code == 0, made.output
-    files = sorted((tmp_path / "sim" / "landing").rglob("*.parquet"))
-    common = ["watch", "--once", "--since", "2000-01-01", "--format", "json", "--consequences"]
+    whole = tmp_path / "sim" / "landing"
+    files = sorted(whole.rglob("*.parquet"))
     ids: dict[str, str] = {}
-    for file in files:
-        target = tmp_path / "growing" / file.relative_to(tmp_path / "sim" / "landing")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.link(file, target)
-        options = ["--source", str(tmp_path / "growing"), "--tables", str(tmp_path / "by file")]
-        done = CliRunner().invoke(app, [*common, *options])
-        assert done.exit_code == 0, done.output
-        ids |= {change["id"]: change["state"] for change in map(json.loads, done.stdout.splitlines())}
-    options = ["--source", str(tmp_path / "sim" / "landing"), "--tables", str(tmp_path / "at once")]
-    done = CliRunner().invoke(app, [*common, *options])
+    for file in files[:-1]:
+        show(file, whole, tmp_path / "growing")
+        ids |= states_of("watch", tmp_path / "growing", tmp_path / "by file")
+    shutil.copytree(tmp_path / "by file", tmp_path / "watch, then run")
+    show(files[-1], whole, tmp_path / "growing")
+    ids |= states_of("watch", tmp_path / "growing", tmp_path / "by file")
+    assert ids == states_of("watch", whole, tmp_path / "at once")
+    states_of("run", tmp_path / "growing", tmp_path / "watch, then run")
+    states_of("run", whole, tmp_path / "run")
+    for found, expected in (("by file", "at once"), ("watch, then run", "run")):
+        wanted = rows(tmp_path / expected, "verdicts")
+        assert len(wanted) > 3
+        assert rows(tmp_path / found, "verdicts") == wanted, found
+
+
+def show(file: Path, whole: Path, growing: Path) -> None:
+    """Has a file come into the zone that grows."""
+    target = growing / file.relative_to(whole)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.link(file, target)
+
+
+def states_of(command: str, zone: Path, tables: Path) -> dict[str, str]:
+    """Of the verdicts that a command delivers, by their ids."""
+    options = ["--source", str(zone), "--tables", str(tables), "--format", "json"]
+    once = ["--once", "--since", "2000-01-01", "--consequences"] if command == "watch" else []
+    done = CliRunner().invoke(app, [command, *options, *once])
     assert done.exit_code == 0, done.output
-    expected = rows(tmp_path / "at once", "verdicts")
-    assert len(files) > 3
-    assert len(expected) > 3
-    assert rows(tmp_path / "by file", "verdicts") == expected
-    at_once = {change["id"]: change["state"] for change in map(json.loads, done.stdout.splitlines())}
-    assert ids == at_once
+    changes = map(json.loads, done.stdout.splitlines()) if command == "watch" else ()
+    return {change["id"]: change["state"] for change in changes}
