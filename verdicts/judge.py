@@ -43,7 +43,7 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules, points: Tab
     """
     note_clients(clients, memory)
     verdicts = verdicts_of(rules)
-    named = None if points is None else Points(points, clients, memory.registry)
+    named = None if points is None else Points(points, clients)
     for window in windows(rows, memory.registry):
         window.points = None if named is None else named.within(window.begin_us, window.end_us)
         note_window(window, memory)

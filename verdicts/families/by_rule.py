@@ -71,9 +71,13 @@ def _find(rule: UserRule, window: Window, memory: Memory, figures: Figures) -> F
     remembered = memory.facts.setdefault(rule.name, {})
     judge = _ByIncrease if isinstance(rule.condition, Increase) else _ByThreshold
     found = judge(rule, points, values, remembered).judge(rows, window.end_us)
-    codes = np.array(sorted(found), np.int64)
-    judged = [found[code] for code in codes.tolist()]
-    texts = [_text(rule, points, code, each) if each.is_bad else "" for code, each in zip(codes, judged, strict=True)]
+    if not found:
+        return None
+    registry = memory.registry.instances
+    codes = registry.codes(*points.names_of(np.array([each.row for each in found.values()])))
+    judged = [found[each] for each in np.array(list(found))[np.argsort(codes)].tolist()]
+    codes = np.sort(codes)
+    texts = [_text(rule, points, each) if each.is_bad else "" for each in judged]
     of = [int(metric[each.row]) for each in judged]
     at = np.searchsorted(codes, window.instance)
     is_found = np.isin(window.instance, codes)
@@ -102,7 +106,7 @@ def _find(rule: UserRule, window: Window, memory: Memory, figures: Figures) -> F
 
 @dataclass(slots=True)
 class _ByThreshold:
-    """Values beyond a bound: `remembered` has for an instance since when, and up to when it is still known."""
+    """Values beyond a bound: `remembered` has by an instance's key since when, and up to when it is still known."""
 
     rule: UserRule
     points: Points
@@ -116,18 +120,19 @@ class _ByThreshold:
         worst, bound = (self.values, condition.bound) if condition.is_upper else (-self.values, -condition.bound)
         beyond = set(self.points.instance[rows[worst[rows] > bound]].tolist())
         found = {}
-        for code, own in _by_instance(self.points, rows):
-            if code in beyond or str(code) in self.remembered:
+        for instance, own in _by_instance(self.points, rows):
+            key = self.points.key(instance)
+            if instance in beyond or key in self.remembered:
                 pushes = _by_push(self.points, own)
-                found[code] = self._judge(condition, str(code), [int(push[np.argmax(worst[push])]) for push in pushes])
+                found[instance] = self._judge(condition, key, [int(push[np.argmax(worst[push])]) for push in pushes])
             else:
-                found[code] = _Judged(float(self.values[own[-1]]), int(own[-1]), is_bad=False)
+                found[instance] = _Judged(float(self.values[own[-1]]), int(own[-1]), is_bad=False)
         for name in [name for name, (_, until_us) in self.remembered.items() if until_us < end_us]:
             del self.remembered[name]
         return found
 
-    def _judge(self, condition: Threshold, code: str, rows: list[int]) -> _Judged:
-        since_us, until_us = self.remembered.pop(code, (None, 0))
+    def _judge(self, condition: Threshold, key: str, rows: list[int]) -> _Judged:
+        since_us, until_us = self.remembered.pop(key, (None, 0))
         bad: _Judged | None = None
         for row in rows:
             at_us, value = int(self.points.at_us[row]), float(self.values[row])
@@ -141,14 +146,14 @@ class _ByThreshold:
                 is_further = bad is None or (value > bad.value if condition.is_upper else value < bad.value)
                 bad = _Judged(value, row, is_bad=True) if is_further else bad
         if since_us is not None:
-            self.remembered[code] = since_us, until_us
+            self.remembered[key] = since_us, until_us
         row = rows[-1]
         return bad or _Judged(float(self.values[row]), row, is_bad=False, is_known=since_us is None)
 
 
 @dataclass(slots=True)
 class _ByIncrease:
-    """Growth of sums: `remembered` has for an instance when they grew, and by how much."""
+    """Growth of sums: `remembered` has by an instance's key when they grew, and by how much."""
 
     rule: UserRule
     points: Points
@@ -163,11 +168,12 @@ class _ByIncrease:
         self._counts = self._counted(rows, condition)
         growing = set(self.points.instance[rows[self._counts[rows] > 0]].tolist())
         found = {}
-        for code, own in _by_instance(self.points, rows):
-            if code in growing or str(code) in self.remembered:
-                found[code] = self._judge(condition, str(code), _by_push(self.points, own))
+        for instance, own in _by_instance(self.points, rows):
+            key = self.points.key(instance)
+            if instance in growing or key in self.remembered:
+                found[instance] = self._judge(condition, key, _by_push(self.points, own))
             else:
-                found[code] = _Judged(0.0, int(own[-1]), is_bad=False)
+                found[instance] = _Judged(0.0, int(own[-1]), is_bad=False)
         for name in list(self.remembered):
             self.remembered[name] = [step for step in self.remembered[name] if step[0] > end_us - condition.within_us]
             if not self.remembered[name]:
@@ -191,9 +197,9 @@ class _ByIncrease:
                 counts[row] = 0.0
         return counts
 
-    def _judge(self, condition: Increase, code: str, pushes: list[Numbers]) -> _Judged:
-        steps = self.remembered.pop(code, [])
-        most = _Judged(-1.0, 0, is_bad=False)
+    def _judge(self, condition: Increase, key: str, pushes: list[Numbers]) -> _Judged:
+        steps = self.remembered.pop(key, [])
+        most = _Judged(-1.0, int(pushes[0][0]), is_bad=False)
         for push in pushes:
             at_us, growth = int(self.points.at_us[push[0]]), float(self._counts[push].sum())
             steps = [step for step in steps if step[0] > at_us - condition.within_us]
@@ -206,15 +212,15 @@ class _ByIncrease:
                 row = int(push[np.argmax(self._counts[push])])
                 most = _Judged(total, row, is_bad=total > condition.bound)
         if steps:
-            self.remembered[code] = steps
+            self.remembered[key] = steps
         return most
 
 
 def _by_instance(points: Points, rows: Numbers) -> Iterator[tuple[int, Numbers]]:
     """The rows of each instance, in the order of their receipt."""
     order = rows[np.argsort(points.instance[rows], kind="stable")]
-    codes, begins = np.unique(points.instance[order], return_index=True)
-    yield from zip(codes.tolist(), np.split(order, begins[1:]), strict=False)
+    instances, begins = np.unique(points.instance[order], return_index=True)
+    yield from zip(instances.tolist(), np.split(order, begins[1:]), strict=False)
 
 
 def _by_push(points: Points, rows: Numbers) -> list[Numbers]:
@@ -227,10 +233,10 @@ def _patience_us(points: Points, row: int) -> int:
     return max(_LEAST_PATIENCE_US, _PATIENT_INTERVALS * interval_ms * 1_000)
 
 
-def _text(rule: UserRule, points: Points, instance: int, judged: _Judged) -> str:
+def _text(rule: UserRule, points: Points, judged: _Judged) -> str:
     """What the rule says, with what is known of the client and the value filled in."""
     known = {
-        **points.identity(instance),
+        **points.identity(int(points.instance[judged.row])),
         "rule": rule.name,
         "severity": rule.severity,
         "value": judged.value,

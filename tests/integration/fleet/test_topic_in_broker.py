@@ -274,11 +274,11 @@ def test_standing_tables_take_what_is_new_on_a_topic_and_say_what_retention_took
             assert found
             assert found == expected, name
         assert fleet.ask("run", "--source", topic, "--tables", tables)["stdout"] == f"nothing new in {topic}\n"
+        check_watch(fleet, admin, broker.bootstrap, tmp_path)
         take_one_of_two(admin, producer)
         later = fleet.ask("run", "--source", topic, *common)
         said = json.loads(later["stdout"])
         assert (said["pushes"], said["lost"]) == (1, 1), later
-        check_watch(fleet, admin, broker.bootstrap, tmp_path)
         nowhere = fleet.ask("run", "--source", f"kafka://{broker.bootstrap}/nosuch", *common)
     assert nowhere["exit_code"] == 1
     assert f"there is no topic nosuch on {broker.bootstrap}" in nowhere["stderr"]

@@ -149,3 +149,14 @@ def test_clients_that_run_day_and_night_are_silent_even_where_an_end_is_not_anno
     assert seen_once("") == [], "a Java producer ends without a terminating push"
     assert seen_once('[silent]\nstays = ["check.*"]') == ["checkout-1"]
     assert seen_once('[silent]\nstays = ["check"]') == [], "a pattern matches the whole"
+
+
+def test_without_points_a_rule_finds_nothing_and_a_client_that_is_unknown_matches_nothing() -> None:
+    assert judged(KIP_714, []).rows == []
+    strangers = [point(30 + 60 * number, 6_000.0, "stranger") for number in range(5)]
+    found = Judged(parse_rules(KIP_714 + 'match = { client_id = ".*" }'))
+    found.points = strangers
+    assert found.windows(2, lambda _: [client("stranger")]).rows == []
+    found = Judged(parse_rules(KIP_714))
+    found.points = strangers
+    assert found.windows(1, lambda _: [client("stranger")]).only()["why"].startswith(f"{LATENCY} of unknown is 6,000")
