@@ -46,7 +46,7 @@ from terminal.options import HELP, Columns, Command
 app = typer.Typer(
     name="fleet",
     help="Analyse the client fleet from a landing zone, a Kafka topic or standing tables. Tables and small zones are "
-    "read at once; watch, topics, large zones and those elsewhere need PySpark and Java 17 or 21.",
+    "read at once; topics, large zones and those elsewhere need PySpark and Java 17 or 21.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     context_settings=HELP,

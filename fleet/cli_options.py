@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from base.clock import SystemTime
-from fleet.errors import FleetError
+from fleet.errors import FleetError, NotInstalledError
 from fleet.interrupt import ends_when_interrupted
 from fleet.report.form import Format, SummaryFormat
 from fleet.selection import Selection, parse_instance_ids, parse_time
@@ -161,7 +161,7 @@ def needs_extra(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise FleetError(
+        raise NotInstalledError(
             f"{error.name} is not installed: pip install 'fleetgauge[{extra}]' brings it and what else is needed"
         ) from error
 

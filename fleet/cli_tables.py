@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from base.clock import SystemTime
+from base.durations import parse_duration_us
 from fleet.cli_options import (
     DEFAULT_LIMIT,
     DEFAULT_SOURCE,
@@ -45,7 +46,6 @@ from fleet.cli_options import (
     session_settings,
 )
 from fleet.cli_verdicts import RuleFile, load
-from fleet.durations import parse_duration_us
 from fleet.errors import FleetError
 from fleet.report.form import Format, SummaryFormat
 from fleet.selection import Days, parse_day, parse_days, parse_time
@@ -57,6 +57,10 @@ if TYPE_CHECKING:
 
 EXIT_SET_ASIDE: Final = 3
 """With --fail-on-rejects: the run is done, and some pushes or files were set aside, or some records were lost."""
+
+Window = Annotated[
+    str, typer.Option(help="Length of the windows of the gold tables, which divides a day: 60s, 5m, 1h.")
+]
 
 _SECOND_US: Final = 1_000_000
 _DAY_US: Final = 86_400 * _SECOND_US
@@ -70,9 +74,7 @@ def run(
     kafka_jars: KafkaJars = None,
     max_files: MaxFiles = None,
     max_records: MaxRecords = None,
-    window: Annotated[
-        str, typer.Option(help="Length of the windows of the gold tables, which divides a day: 60s, 5m, 1h.")
-    ] = "5m",
+    window: Window = "5m",
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Compute clients and gold tables of all days anew from the silver ones.")
     ] = False,
@@ -119,7 +121,7 @@ def run(
 def show(
     table: Annotated[
         str,
-        typer.Argument(help="pushes, points, clients, rejects, inventory, versions, latency, throttling, ..., alerts"),
+        typer.Argument(help="pushes, points, clients, rejects, inventory, versions, latency, throttling, ..., groups"),
     ],
     tables: Tables = DEFAULT_TABLES,
     since: Since = None,
@@ -138,8 +140,6 @@ def show(
     `fleetgauge fleet show latency --tables ./fleet --since 24h --client-id checkout-service`
 
     `fleetgauge fleet show consumers --tables ./fleet --group billing --format csv`
-
-    `fleetgauge fleet show alerts --tables ./fleet --since 24h`
     """
     options, notes = locals(), Console(stderr=True)
     with said_in_a_sentence(notes):
@@ -171,7 +171,7 @@ def maintain(
 
 def _run(options: dict[str, Any], notes: Console) -> int:
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
-    window_s = _window_s(options["window"])
+    window_s = window_seconds(options["window"])
     with needs_extra("tables"):
         from fleet.pipeline import run as pipeline
         from fleet.pipeline.summary import print_json, print_run, run_as_json
@@ -186,7 +186,7 @@ def _run(options: dict[str, Any], notes: Console) -> int:
     )
     report = pipeline.run(
         request,
-        lambda: _session(options, notes, with_topic=isinstance(source, TopicSource)),
+        lambda: spark_settings(options, notes, with_topic=isinstance(source, TopicSource)),
         on_spark=any(options[name] is not None for name in ("master", "py_files", "archives")),
         conf=parse_conf(options["conf"] or ()),
         clock=SystemTime(),
@@ -241,7 +241,8 @@ def _maintain(options: dict[str, Any], notes: Console) -> None:
         print_upkeep(sys.stdout, done)
 
 
-def _session(options: dict[str, Any], notes: Console, *, with_topic: bool = False) -> "SessionSettings":
+def spark_settings(options: dict[str, Any], notes: Console, *, with_topic: bool = False) -> "SessionSettings":
+    """How to start Spark, with the connector's jars where a topic is read."""
     from fleet.topic.connector import connector_jars
 
     settings = session_settings(options)
@@ -250,10 +251,10 @@ def _session(options: dict[str, Any], notes: Console, *, with_topic: bool = Fals
     return replace(settings, jars=connector_jars(listed(options["kafka_jars"]), note=sentences(notes)))
 
 
-def _window_s(text: str) -> int:
+def window_seconds(text: str) -> int:
     """A window's length [s].
 
-    >>> _window_s("5m"), _window_s("1h")
+    >>> window_seconds("5m"), window_seconds("1h")
     (300, 3600)
     """
     length_us = parse_duration_us(text)

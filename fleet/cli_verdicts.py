@@ -30,7 +30,10 @@ EXIT_FOUND: Final = 4
 
 RuleFile = Annotated[
     Path | None,
-    typer.Option("--rules", help="TOML file with figures of verdicts that differ from the defaults: see fleet rules."),
+    typer.Option(
+        "--rules",
+        help="TOML file with figures of verdicts that differ from the defaults (see fleet rules), and your own rules.",
+    ),
 ]
 
 

@@ -1,7 +1,10 @@
-"""The command `fleet watch`: rules on a stream of pushes, until it is told to stop."""
+"""The command `fleet watch`: the standing tables kept up to date, and verdicts delivered as they open and clear."""
 
+import os
 import sys
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -9,166 +12,194 @@ import typer
 from rich.console import Console
 
 from base.clock import SystemTime
+from base.durations import parse_duration_us
 from fleet.cli_options import (
     DEFAULT_SOURCE,
+    DEFAULT_TABLES,
     Archives,
     KafkaConfig,
     KafkaJars,
     KafkaOptions,
-    Master,
     MaxFiles,
     MaxRecords,
+    OptionalMaster,
     PyFiles,
     Source,
     SparkConf,
     SparkLog,
     SummaryForm,
+    Tables,
     bounds,
-    listed,
     needs_extra,
     now,
+    parse_conf,
     said_in_a_sentence,
     sentences,
-    session_settings,
 )
-from fleet.durations import parse_duration_us
+from fleet.cli_tables import Window, spark_settings, window_seconds
+from fleet.cli_verdicts import RuleFile, load
 from fleet.errors import FleetError
 from fleet.report.form import SummaryFormat
 from fleet.selection import parse_time
 from fleet.topic.source import TopicSource, parse_source
+from terminal.text import printable
 
 if TYPE_CHECKING:
-    from fleet.session import SessionSettings
+    from fleet.watch.watch import WatchRequest
 
-DEFAULT_CHECKPOINT: Final = "./fleetgauge-data/fleet-watch"
+EXIT_WRONG_OPTION: Final = 2
 _LONGEST_LATE_US: Final = 86_400_000_000
 
 
 def watch(
     source: Source = DEFAULT_SOURCE,
-    rules: Annotated[
-        Path | None, typer.Option(help="TOML file of rules; by default the ones that come with Fleetgauge.")
-    ] = None,
-    alerts: Annotated[
-        str | None, typer.Option(help="Delta table of alerts, one row each: a directory, or any URI that Hadoop knows.")
-    ] = None,
+    tables: Tables = DEFAULT_TABLES,
+    rules: RuleFile = None,
+    trigger: Annotated[str, typer.Option(help="Look for what is new every so often.")] = "1m",
+    once: Annotated[bool, typer.Option("--once", help="One round, for a scheduler.")] = False,
+    window: Window = "5m",
+    late: Annotated[
+        str,
+        typer.Option(
+            help="How long after its end a window is judged, by the pushes that were read: others may come late."
+        ),
+    ] = "1m",
+    since: Annotated[
+        str,
+        typer.Option(
+            help="At a destination's first start: deliver verdicts that were seen from then on. An age or a time (UTC)."
+        ),
+    ] = "1h",
+    consequences: Annotated[
+        bool, typer.Option("--consequences", help="Deliver verdicts, too, that another verdict explains.")
+    ] = False,
     webhook: Annotated[
         str | None,
-        typer.Option(help="URL that gets alerts as JSON by POST.", envvar="FLEETGAUGE_WATCH_WEBHOOK", show_envvar=True),
+        typer.Option(help="URL that gets verdicts as JSON by POST.", envvar="FLEETGAUGE_WATCH_WEBHOOK"),
     ] = None,
     webhook_header: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME: VALUE",
-            help="Header of those requests, such as 'Authorization: Bearer ...'; may be repeated.",
-            envvar="FLEETGAUGE_WATCH_WEBHOOK_HEADER",
-            show_envvar=True,
+            help="Header of those requests, such as 'Authorization: Bearer ...'; may be repeated. Also in "
+            "FLEETGAUGE_WATCH_WEBHOOK_HEADER, one a line.",
+        ),
+    ] = None,
+    alertmanager: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="URL of a Prometheus Alertmanager, http://host:9093; may be repeated, for each of a cluster."
+        ),
+    ] = None,
+    alertmanager_header: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME: VALUE",
+            help="Header of the requests to Alertmanager; may be repeated. Also in "
+            "FLEETGAUGE_WATCH_ALERTMANAGER_HEADER, one a line.",
         ),
     ] = None,
     topic: Annotated[
-        str | None, typer.Option(help="Kafka topic that gets alerts as JSON: kafka://host:port[,host:port]/topic.")
+        str | None, typer.Option(help="Kafka topic that gets verdicts as JSON: kafka://host:port[,host:port]/topic.")
     ] = None,
     topic_config: Annotated[
-        Path | None, typer.Option(help="Properties file with settings of Kafka's client for --topic.")
+        Path | None, typer.Option(help="Properties file with settings of librdkafka for --topic.")
     ] = None,
-    checkpoint: Annotated[
-        str,
-        typer.Option(
-            help="Where the place in the source and the state of every client are kept: one for each watch; a "
-            "directory, or any URI that Hadoop knows."
-        ),
-    ] = DEFAULT_CHECKPOINT,
-    since: Annotated[
-        str, typer.Option(help="At the first start: pushes received from then on count. An age or a time (UTC).")
-    ] = "1h",
-    late: Annotated[
-        str,
-        typer.Option(
-            help="How much later than others a push may come and still count; who says nothing is judged silent so "
-            "much later."
-        ),
-    ] = "5m",
-    forget_after: Annotated[
-        str, typer.Option(help="Forget a client that says nothing so long after every rule has judged that.")
-    ] = "6h",
-    trigger: Annotated[str, typer.Option(help="Look for what is new every so often.")] = "10s",
-    once: Annotated[
-        bool, typer.Option("--once", help="Watch what there is and end, for tests and schedulers.")
-    ] = False,
     kafka_option: KafkaOptions = None,
     kafka_config: KafkaConfig = None,
     kafka_jars: KafkaJars = None,
     max_files: MaxFiles = None,
     max_records: MaxRecords = None,
     form: SummaryForm = SummaryFormat.TABLE,
-    master: Master = "local[*]",
+    master: OptionalMaster = None,
     conf: SparkConf = None,
     py_files: PyFiles = None,
     archives: Archives = None,
-    progress: Annotated[bool, typer.Option("--progress/--no-progress", help="A line a trigger on stderr.")] = True,
+    progress: Annotated[
+        bool, typer.Option("--progress/--no-progress", help="A line on stderr for each round that did something.")
+    ] = True,
     spark_log_level: SparkLog = "OFF",
 ) -> None:
-    """Watch the clients by rules, and say when an alert opens and when it clears.
+    """Keep the standing tables up to date, and deliver verdicts as they open, change their severity, and clear.
 
-    One alert a client and rule until it clears, with all that is known of the client. Alerts go to stdout, and to a
-    Delta table, a webhook and a Kafka topic if asked; the last two may get one twice, and tell that by its `alert_id`
-    and `state`. Runs until SIGTERM or SIGINT, and goes on from there at the next start. Exit code 0 after a stop, 1 on
-    an error, 2 on a wrong option, 130 if SIGINT comes while Spark starts.
+    Every round does what `fleet run` does, so that `fleet verdicts` and `fleet show` read the same tables, and one
+    process is enough. Verdicts go to stdout, and to a webhook, Alertmanager and a Kafka topic if asked: each change at
+    least once, under an `id` that tells a repeat. A destination that is away gets everything later, and holds up no
+    other. SIGTERM or SIGINT end it after the round. Exit code 0 then, 1 on an error, 2 on a wrong option or rule.
 
-    `fleetgauge fleet watch --rules rules.toml --alerts ./fleet/alerts --webhook https://hooks.example.com/kafka`
+    `fleetgauge fleet watch --tables ./fleet --alertmanager http://alertmanager:9093`
 
-    `fleetgauge fleet watch --source kafka://broker-1:9092/fleetgauge-pushes --topic kafka://broker-1:9092/alerts`
+    `fleetgauge fleet watch --source kafka://broker-1:9092/fleetgauge-pushes --rules rules.toml --window 1m`
     """
     options, notes = locals(), Console(stderr=True)
     with said_in_a_sentence(notes):
-        _watch(options, notes)
+        with _wrong_options(notes):
+            request, spark_conf = _request(options), parse_conf(options["conf"] or ())
+        _watch(request, options, spark_conf, notes)
 
 
-def _watch(options: dict[str, Any], notes: Console) -> None:
+@contextmanager
+def _wrong_options(notes: Console) -> Iterator[None]:
+    """What is wrong with an option is one sentence, and exit code 2: to start it again would not help."""
+    try:
+        yield
+    except FleetError as error:
+        notes.print(f"Error: {printable(str(error))}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(EXIT_WRONG_OPTION) from error
+
+
+def _request(options: dict[str, Any]) -> "WatchRequest":
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
-    topic = _topic(options)
-    since = parse_time(options["since"], now())
     late_us = _duration_us("--late", options["late"], up_to_us=_LONGEST_LATE_US)
-    forget_after_us = _duration_us("--forget-after", options["forget_after"])
     trigger_us = _duration_us("--trigger", options["trigger"])
-    with needs_extra("spark"):
-        from fleet.watch.query import WatchRequest, watch
-        from fleet.watch.rules import DEFAULT_RULES, load_rules
-        from fleet.watch.webhook import WebhookSettings, parse_headers
-    headers = parse_headers(options["webhook_header"] or ())
-    request = WatchRequest(
+    with needs_extra("tables"):
+        from fleet.pipeline.run import RunRequest
+        from fleet.watch.watch import WatchRequest
+    if isinstance(source, TopicSource):
+        with needs_extra("spark"):
+            import pyspark  # noqa: F401  # a watch without it would find out in each round
+    run = RunRequest(
         source=source,
-        rules=load_rules(options["rules"] or DEFAULT_RULES),
-        checkpoint=options["checkpoint"],
-        since=since,
-        alerts=options["alerts"],
-        webhook=WebhookSettings(url=options["webhook"], headers=headers) if options["webhook"] else None,
-        topic=topic,
-        as_json=options["form"] is SummaryFormat.JSON,
-        late_s=late_us // 1_000_000,
-        forget_after_us=forget_after_us,
+        tables=options["tables"],
+        bounds=bounds(options),
+        window_s=window_seconds(options["window"]),
+        rules=load(options["rules"]),
+        judge_after_s=late_us // 1_000_000,
+    )
+    return WatchRequest(
+        run=run,
+        since=parse_time(options["since"], now()),
+        destinations=_destinations(options),
         trigger_s=trigger_us / 1_000_000,
         once=options["once"],
-        bounds=bounds(options),
+        consequences=options["consequences"],
     )
-    with_topic = isinstance(source, TopicSource) or topic is not None
-    settings = _session(options, notes, with_topic=with_topic)
-    note = sentences(notes)
-    step = note if options["progress"] else lambda _: None
-    watch(request, settings, clock=SystemTime(), out=sys.stdout, note=note, step=step)
 
 
-def _session(options: dict[str, Any], notes: Console, *, with_topic: bool) -> "SessionSettings":
-    from fleet.topic.connector import connector_jars
+def _destinations(options: dict[str, Any]) -> list[Any]:
+    from fleet.watch.destinations import ToAlertmanager, ToStdout, ToWebhook
+    from fleet.watch.http import Endpoint, parse_headers
 
-    # A batch of a watch is small: each task more is a Python worker and a state store more.
-    settings = replace(session_settings(options), app_name="fleetgauge-watch", local_shuffle_partitions=2)
-    if not with_topic:
-        return settings
-    return replace(settings, jars=connector_jars(listed(options["kafka_jars"]), note=sentences(notes)))
+    headers, alert_headers = (
+        # Typer would divide a variable at every space.
+        parse_headers(f"--{name}-header", options[f"{name}_header"] or os.environ.get(variable, "").splitlines())
+        for name, variable in (
+            ("webhook", "FLEETGAUGE_WATCH_WEBHOOK_HEADER"),
+            ("alertmanager", "FLEETGAUGE_WATCH_ALERTMANAGER_HEADER"),
+        )
+    )
+    found: list[Any] = [ToStdout(out=sys.stdout, is_json=options["form"] is SummaryFormat.JSON)]
+    if options["webhook"]:
+        found.append(ToWebhook(endpoint=Endpoint(option="--webhook", url=options["webhook"], headers=headers)))
+    for url in options["alertmanager"] or ():
+        whole = f"{url.rstrip('/')}/api/v2/alerts"
+        found.append(ToAlertmanager(endpoint=Endpoint(option="--alertmanager", url=whole, headers=alert_headers)))
+    if (topic := _topic(options)) is not None:
+        found.append(topic)
+    return found
 
 
-def _topic(options: dict[str, Any]) -> TopicSource | None:
+def _topic(options: dict[str, Any]) -> Any:
     if options["topic"] is None:
         if options["topic_config"] is not None:
             raise FleetError("--topic-config is for a --topic kafka://host:port/topic, and there is none")
@@ -176,12 +207,30 @@ def _topic(options: dict[str, Any]) -> TopicSource | None:
     found = parse_source(options["topic"], (), options["topic_config"])
     if not isinstance(found, TopicSource):
         raise FleetError(f"{options['topic']} is no topic: give --topic kafka://host:port[,host:port]/topic")
-    return found
+    with needs_extra("kafka"):
+        from fleet.watch.topic import ToTopic
+    return ToTopic(found)
+
+
+def _watch(request: "WatchRequest", options: dict[str, Any], conf: dict[str, str], notes: Console) -> None:
+    from fleet.watch.watch import watch
+
+    watch(
+        request,
+        cache(lambda: spark_settings(options, notes, with_topic=isinstance(request.run.source, TopicSource))),
+        on_spark=any(options[name] is not None for name in ("master", "py_files", "archives")),
+        conf=conf,
+        clock=SystemTime(),
+        notes=notes,
+        note=sentences(notes),
+        progress=options["progress"],
+    )
 
 
 def _duration_us(option: str, text: str, up_to_us: int | None = None) -> int:
+    """A duration; without a bound it may not be zero."""
     found = parse_duration_us(text)
-    if not found or (up_to_us is not None and found > up_to_us) or (option == "--late" and found < 1_000_000):
-        limit = "1d" if up_to_us is not None else "30d"
-        raise FleetError(f"{option} is {text!r}: give a duration above zero and up to {limit}, such as 10s, 5m or 1h")
+    if found is None or (found > up_to_us if up_to_us is not None else not found):
+        allowed = "up to 1d" if up_to_us is not None else "above zero and up to 30d"
+        raise FleetError(f"{option} is {text!r}: give a duration {allowed}, such as 10s, 5m or 1h")
     return found

@@ -29,6 +29,18 @@ class TableError(FleetError):
     """A standing table is missing, is none of ours, or somebody else is writing it."""
 
 
+class BusyError(TableError):
+    """Another process is at work on the tables: what is asked can be done later."""
+
+
+class NotInstalledError(FleetError):
+    """What an extra of this package brings is not there."""
+
+
+class SparkEndedError(FleetError):
+    """The JVM of Spark has ended; only another process can start another."""
+
+
 class OutputError(FleetError):
     """A result cannot be written as asked."""
 

@@ -5,13 +5,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from fleet.errors import FleetError, JavaError
@@ -73,29 +71,6 @@ def start_session(settings: SessionSettings | None = None) -> SparkSession:
 def options_of(session: SparkSession) -> dict[str, str]:
     """What it was started with, from wherever, under Spark's names."""
     return dict(session.sparkContext.getConf().getAll())
-
-
-@contextmanager
-def session_conf(session: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session for a while."""
-    before = {key: session.conf.get(key, None) for key in confs}
-    for key, value in confs.items():
-        session.conf.set(key, value)
-    try:
-        yield
-    finally:
-        _restore(session, before)
-
-
-def _restore(session: SparkSession, before: Mapping[str, str | None]) -> None:
-    try:
-        for key, value in before.items():
-            if value is None:
-                session.conf.unset(key)
-            else:
-                session.conf.set(key, value)
-    except (Py4JError, OSError):
-        return  # the JVM is gone, and its settings with it
 
 
 def check_java() -> None:

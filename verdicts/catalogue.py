@@ -4,6 +4,8 @@ from typing import Final
 
 from verdicts.declare import Verdict
 from verdicts.families import consumers, deploys, groups, latency, life_cycle, producers, throttling, versions
+from verdicts.families.by_rule import verdict_of
+from verdicts.rules import Rules
 
 VERDICTS: Final[tuple[Verdict, ...]] = (
     *versions.VERDICTS,
@@ -18,3 +20,8 @@ VERDICTS: Final[tuple[Verdict, ...]] = (
 )
 
 BY_ID: Final = {verdict.id: verdict for verdict in VERDICTS}
+
+
+def verdicts_of(rules: Rules) -> tuple[Verdict, ...]:
+    """These, and one for each rule of an operator's own."""
+    return (*VERDICTS, *map(verdict_of, rules.own))

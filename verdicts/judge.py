@@ -9,11 +9,12 @@ from typing import Final
 import numpy as np
 
 from verdicts.arrow import Numbers, Table
-from verdicts.catalogue import VERDICTS
+from verdicts.catalogue import VERDICTS, verdicts_of
 from verdicts.declare import Finding, Test, Verdict, amount
 from verdicts.errors import RowsError
 from verdicts.memory import Case, Memory
 from verdicts.notes import note_clients, note_window
+from verdicts.points import Points
 from verdicts.rules import Figures, Rules
 from verdicts.window import COLUMNS, DIALECTS, Window, windows
 
@@ -35,15 +36,17 @@ _NOTED_US: Final = 3_600_000_000
 _MOST_EVIDENCE: Final = 6
 
 
-def judge(rows: Table, clients: Table, memory: Memory, rules: Rules) -> None:
+def judge(rows: Table, clients: Table, memory: Memory, rules: Rules, points: Table | None = None) -> None:
     """Takes further windows into a memory.
 
     Args:
         rows: `window.COLUMNS` of whole windows, all later than what was judged: a merged wide row per instance and
             window, and per instance, role, node and window.
-        clients: `notes.CLIENT_COLUMNS` of CLIENTS.
+        clients: `notes.client_columns` of CLIENTS.
         memory: of the windows before, which is changed.
-        rules: the figures.
+        rules: the figures, and an operator's own rules.
+        points: `points.COLUMNS` of the points of `rules.metric_names` that were received in these windows; None where
+            there are no such rules.
 
     Raises:
         RowsError: the rows lack a column.
@@ -52,9 +55,12 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules) -> None:
     if missing:
         raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
     note_clients(clients, memory)
+    verdicts = verdicts_of(rules)
+    named = None if points is None else Points(points, clients)
     for window in windows(rows, memory.registry):
+        window.points = None if named is None else named.within(window.begin_us, window.end_us)
         note_window(window, memory)
-        for verdict in VERDICTS:
+        for verdict in verdicts:
             figures = rules[verdict.id]
             finding = verdict.find(window, memory, figures) if figures.is_enabled else None
             if finding is not None and len(finding.subjects):

@@ -6,16 +6,23 @@ import numpy as np
 
 from verdicts.arrow import Table, pa, pc
 from verdicts.memory import Memory
+from verdicts.rules import Rules
 from verdicts.window import Window, place_in
 
 CLIENT_COLUMNS: Final = (
     "cluster_id", "principal", "client_instance_id", "dialect", "role", "group_id", "first_seen", "last_seen",
     "terminated",
 )  # fmt: skip
-"""The columns of CLIENTS that are read."""
+"""The columns of CLIENTS that are read of all clients."""
 
 _BEFORE_US: Final = 86_400_000_000
 """Clients that were seen last so long before what is judged are not looked at [us]."""
+
+
+def client_columns(rules: Rules) -> tuple[str, ...]:
+    """The columns of CLIENTS that are read: those, and what own rules name."""
+    return tuple(sorted({*CLIENT_COLUMNS, *(name for rule in rules.own for name in rule.names)}))
+
 
 _OF_CONSUMERS: Final = ("consumer", "share-consumer")
 

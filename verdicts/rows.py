@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from verdicts.arrow import Table, pa
-from verdicts.catalogue import BY_ID, VERDICTS
+from verdicts.catalogue import BY_ID, VERDICTS, verdicts_of
+from verdicts.declare import Verdict
 from verdicts.memory import Case, Memory
 from verdicts.rules import Rules
 
@@ -66,6 +67,7 @@ _SLACK_US: Final = 600_000_000
 
 def ranked(memory: Memory, rules: Rules) -> Table:
     """SCHEMA, best rank first: a cause before what it explains."""
+    by_id = {verdict.id: verdict for verdict in verdicts_of(rules)}
     cases = memory.all_cases()
     may_explain = _Causes(cases)
     causes = {id(case): may_explain.cause_of(case) for case in cases}
@@ -78,7 +80,7 @@ def ranked(memory: Memory, rules: Rules) -> Table:
             scores[id(case)] = own if cause is None else min(own, score(cause) * _BEHIND)
         return scores[id(case)]
 
-    rows = [_row(case, causes[id(case)], score(case), rules) for case in cases]
+    rows = [_row(case, by_id[case.verdict], causes[id(case)], score(case), rules) for case in cases]
     rows.sort(key=lambda row: (-row["score"], row["opened_at"], row["verdict"], row["cluster_id"], row["subject"]))
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
@@ -101,7 +103,7 @@ class _Causes:
     def __init__(self, cases: list[Case]) -> None:
         self._about: dict[tuple[str, str, str], list[Case]] = {}
         for case in cases:
-            if BY_ID[case.verdict].explains:
+            if case.verdict in BY_ID and BY_ID[case.verdict].explains:  # rules of one's own explain nothing
                 for kind, name in _concerned(case):
                     self._about.setdefault((case.cluster_id, kind, name), []).append(case)
 
@@ -150,8 +152,7 @@ def _confidence(case: Case, rules: Rules) -> float:
     return case.certainty * (1 - 0.5 ** max(case.bad_windows, 1))
 
 
-def _row(case: Case, cause: Case | None, score: float, rules: Rules) -> dict[str, Any]:
-    verdict = BY_ID[case.verdict]
+def _row(case: Case, verdict: Verdict, cause: Case | None, score: float, rules: Rules) -> dict[str, Any]:
     opened = _time(case.first_bad_us)
     words = {"subject": case.subject, "client": case.client_id or "the client", "node": case.node_id}
     evidence = [{**each, "window_start": _time(each["window_start"])} for each in case.evidence]

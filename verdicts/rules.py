@@ -5,12 +5,14 @@ import hashlib
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from verdicts.errors import RulesError
+from verdicts.patterns import check_patterns
+from verdicts.user_rules import UserRule, parse_user_rules
 
 DEFAULTS: Final = Path(__file__).with_name("rules.toml")
 SEVERITIES: Final = ("critical", "warning", "info")
@@ -26,6 +28,10 @@ class Figures:
 
     def __getitem__(self, name: str) -> float:
         return float(self.values[name])
+
+    def patterns(self, name: str) -> Sequence[str]:
+        """A figure that is a list of regular expressions."""
+        return tuple(self.values[name])
 
     def table(self, name: str) -> Mapping[str, float]:
         """A figure that is a table by name: of a client id, for instance."""
@@ -44,17 +50,29 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The figures of all verdicts."""
+    """The figures of all verdicts, and an operator's own rules, each of which is a verdict more.
+
+    Attributes:
+        values: by the id of the verdict.
+        own: rules of the operator's own.
+    """
 
     values: Mapping[str, Mapping[str, Any]]
+    own: tuple[UserRule, ...] = ()
 
     def __getitem__(self, verdict: str) -> Figures:
         return Figures(self.values[verdict], self)
 
     @property
+    def metric_names(self) -> frozenset[str]:
+        """Of the metrics that own rules read."""
+        return frozenset(name for rule in self.own for name in rule.metrics)
+
+    @property
     def digest(self) -> str:
-        """The same for the same figures: what was judged by others is judged again."""
-        return hashlib.sha256(json.dumps(self.values, sort_keys=True).encode()).hexdigest()[:16]
+        """The same for the same rules: what was judged by others is judged again."""
+        every = [self.values, [dict(rule.given) for rule in self.own]]
+        return hashlib.sha256(json.dumps(every, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def default_rules() -> Rules:
@@ -94,24 +112,40 @@ def parse_rules(text: str, name: str = "rules") -> Rules:
     except tomllib.TOMLDecodeError as error:
         raise RulesError(f"{name}: not TOML: {error}") from error
     values = {verdict: dict(figures) for verdict, figures in default_rules().values.items()}
+    own = parse_user_rules(given.pop("rules", {}), name)
+    if taken := [rule.name for rule in own if rule.name in values]:
+        raise RulesError(
+            f"{name}: rules.{taken[0]} has the name of a verdict: write [{taken[0]}], or name it otherwise"
+        )
     for verdict, figures in given.items():
         if verdict not in values:
-            raise RulesError(f"{name}: there is no verdict {verdict!r}{_nearest(verdict, values)}")
+            raise RulesError(
+                f"{name}: there is no verdict {verdict!r}{_nearest(verdict, values)}; rules of your own are tables "
+                "named [rules.NAME]"
+            )
         if not isinstance(figures, dict):
             raise RulesError(f"{name}: {verdict} is no table of figures: write [{verdict}]")
         for key, value in figures.items():
             if key not in values[verdict]:
                 raise RulesError(f"{name}: [{verdict}] has no figure {key!r}{_nearest(key, values[verdict])}")
             values[verdict][key] = _checked(f"{name}: [{verdict}] {key}", value, values[verdict][key])
-    return Rules(values)
+    values |= {rule.name: {"enabled": True, "severity": rule.severity, "for_s": 0} for rule in own}
+    return Rules(values, own)
 
 
 def as_toml(rules: Rules) -> str:
     """A rule file that says all of them."""
-    lines = []
-    for verdict, figures in rules.values.items():
+    lines: list[str] = []
+    own = {rule.name: rule.given for rule in rules.own}
+    tables = {name: figures for name, figures in rules.values.items() if name not in own}
+    tables |= {f"rules.{_key(name)}": given for name, given in own.items()}
+    for verdict, figures in tables.items():
         lines += [f"[{verdict}]", *(f"{key} = {_toml(value)}" for key, value in figures.items()), ""]
     return "\n".join(lines)
+
+
+def _key(name: str) -> str:
+    return json.dumps(name) if "." in name else name
 
 
 def _toml(value: Any) -> str:
@@ -127,6 +161,8 @@ def _checked(where: str, value: Any, default: Any) -> Any:
     elif isinstance(default, str):
         if value not in SEVERITIES:
             raise RulesError(f"{where} is one of {', '.join(SEVERITIES)}, not {value!r}")
+    elif isinstance(default, list):
+        check_patterns(where, value)
     elif isinstance(default, dict):
         if not isinstance(value, dict):
             raise RulesError(f"{where} is a table of numbers by name, not {value!r}")

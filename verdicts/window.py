@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from verdicts.arrow import Array, Numbers, Table, pa, pc
+
+if TYPE_CHECKING:
+    from verdicts.points import Points
 
 DIALECTS: Final = ("java", "librdkafka", "franz-go")
 JAVA, LIBRDKAFKA = range(2)
@@ -307,7 +310,10 @@ class Window:
         client, group, instance, version: numbers in the registry of each of them; -1 for no group.
         dialect: of each a place in DIALECTS; -1 for another.
         shared: what several verdicts compute of it once, by name.
+        points: what own rules read; None where there are none.
     """
+
+    points: "Points | None" = None
 
     def __init__(self, table: Table, at: Numbers, registry: Registry) -> None:
         role, topic = (_is_null(table[name])[at] for name in ("role", "topic"))

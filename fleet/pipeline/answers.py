@@ -65,13 +65,16 @@ class Answers:
         self._rows_at_once = rows_at_once
         self._rules = default_rules() if rules is None else rules
 
-    def refresh(self, spans: Iterable[Span], now: datetime, remade: Collection[date] = ()) -> None:
+    def refresh(
+        self, spans: Iterable[Span], now: datetime, remade: Collection[date] = (), judged_to: datetime | None = None
+    ) -> None:
         """Computes what the pushes of these times change.
 
         Args:
             spans: whole windows; see `fleet.pipeline.spans`.
             now: when the states of clients are judged at.
             remade: days of these whose wide rows are made again from their points.
+            judged_to: windows that end later are not yet judged; None judges all.
         """
         touched = bounded(spans)
         wanted = days(touched)
@@ -88,7 +91,7 @@ class Answers:
         if touched:
             self._replace_windowed(bounded([*touched, *map(whole, others)]))
             self._stage(catalog.VERDICTS.name)
-            replace_verdicts(self._store, touched, self._rules, self._window_s)
+            replace_verdicts(self._store, touched, self._rules, self._window_s, judged_to)
 
     def _replace_clients(self, wanted: list[date], now: datetime) -> None:
         store = self._store

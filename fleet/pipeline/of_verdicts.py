@@ -2,11 +2,12 @@
 
 The judge's memory is kept in the table `judged`, at the end of each of the last days and of the last hours. A run goes
 on from the latest that is not after the first window that changed: the outcome is that of judging all windows at once,
-however runs cut them, and a run judges an hour or two again, and more where pushes were late.
+however runs cut them, and a run judges an hour or two again, and more where pushes were late. A watch leaves the window
+that is not over for later: of half its pushes, clients would be judged to be silent that are not.
 """
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from fleet.decode.arrow import Table, pa, pc
@@ -19,7 +20,8 @@ from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
 from verdicts.judge import judge
 from verdicts.memory import Memory
-from verdicts.notes import CLIENT_COLUMNS
+from verdicts.notes import client_columns
+from verdicts.points import COLUMNS as POINT_COLUMNS
 from verdicts.rows import ranked
 from verdicts.rules import Rules
 from verdicts.window import COLUMNS, MEASURES
@@ -27,6 +29,7 @@ from verdicts.window import COLUMNS, MEASURES
 _HOUR: Final = timedelta(hours=1)
 _HOURS_KEPT: Final = 2
 _DAYS_KEPT: Final = 7
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _sources() -> tuple[str, ...]:
@@ -40,7 +43,9 @@ def _sources() -> tuple[str, ...]:
 _SOURCES: Final = _sources()
 
 
-def replace_verdicts(store: Store, spans: list[Span], rules: Rules, window_s: int) -> None:
+def replace_verdicts(
+    store: Store, spans: list[Span], rules: Rules, window_s: int, judged_to: datetime | None = None
+) -> None:
     """Judges the windows from the first of these spans on, and replaces the table `verdicts`.
 
     Args:
@@ -48,9 +53,12 @@ def replace_verdicts(store: Store, spans: list[Span], rules: Rules, window_s: in
         spans: of the windows that changed.
         rules: the figures of the verdicts.
         window_s: length of the windows [s]; those of another length are not judged.
+        judged_to: windows that end later are left for a later run; None judges all.
     """
+    limit = None if judged_to is None else judged_to - (judged_to - _EPOCH) % timedelta(seconds=window_s)
     rows, files = store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS)
-    clients = store.snapshot(catalog.CLIENTS).table(CLIENT_COLUMNS)
+    points = store.snapshot(catalog.POINTS)
+    clients = store.snapshot(catalog.CLIENTS).table(client_columns(rules))
     signature = f"{rules.digest} {window_s}"
     kept = [
         each
@@ -58,12 +66,15 @@ def replace_verdicts(store: Store, spans: list[Span], rules: Rules, window_s: in
         if each["signature"] == signature and each["judged_to"] <= spans[0][0]
     ]
     before = max(kept, key=lambda each: each["judged_to"], default=None)
+    if limit is not None and before is not None and before["judged_to"] >= limit:
+        return  # what changed is of windows that are left for later
     memory = Memory() if before is None else Memory.of(dict(before["memory"]))
-    for begin, end in _hours(files, None if before is None else before["judged_to"]):
+    for begin, end in _hours(files, None if before is None else before["judged_to"], limit):
         where = (
             within([(begin, end)], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
         )
-        judge(judged_rows(rows, where), clients, memory, rules)
+        named = _named_points(points, (begin, end), rules)
+        judge(judged_rows(rows, where), clients, memory, rules, named)
         kept = [*kept, {"judged_to": end, "signature": signature, "memory": list(memory.parts().items())}]
         kept = [each for each in kept if _stays(each["judged_to"], kept[-1]["judged_to"])]
     store.replace(catalog.JUDGED, pa.Table.from_pylist(kept, schema=catalog.JUDGED.schema))
@@ -71,21 +82,38 @@ def replace_verdicts(store: Store, spans: list[Span], rules: Rules, window_s: in
 
 
 def _stays(at: datetime, last: datetime) -> bool:
-    """True for the ends of the last hours and days; the last hour itself may go on to change."""
-    return last - at <= _HOURS_KEPT * _HOUR or (at.hour == 0 and (last - at).days <= _DAYS_KEPT)
+    """True for the last end of all, and for those of the last hours and days: late pushes may change these hours."""
+    is_of_hour = at == _whole_hour(at) and last - at <= _HOURS_KEPT * _HOUR
+    is_of_day = at == at.replace(hour=0, minute=0, second=0) and (last - at).days <= _DAYS_KEPT
+    return at == last or is_of_hour or is_of_day
 
 
-def _hours(files: list[dict[str, Any]], begin: datetime | None) -> Iterator[Span]:
-    """The hours that rows may be of, from this time on."""
+def _whole_hour(at: datetime) -> datetime:
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def _hours(files: list[dict[str, Any]], begin: datetime | None, limit: datetime | None) -> Iterator[Span]:
+    """The hours that rows may be of, from this time on; the last of them up to the limit."""
     firsts = [file["min.window_start"] for file in files if file["min.window_start"] is not None]
     lasts = [file["max.window_start"] for file in files if file["max.window_start"] is not None]
     if not firsts:
         return
-    at = begin or min(firsts).replace(minute=0, second=0, microsecond=0)
-    while at <= max(lasts):
-        if any(low < at + _HOUR and high >= at for low, high in zip(firsts, lasts, strict=True)):
-            yield at, at + _HOUR
-        at += _HOUR
+    at = begin or _whole_hour(min(firsts))
+    last = max(lasts) if limit is None else min(max(lasts), limit - timedelta.resolution)
+    while at <= last:
+        end = _whole_hour(at) + _HOUR
+        end = end if limit is None else min(end, limit)
+        if any(low < end and high >= at for low, high in zip(firsts, lasts, strict=True)):
+            yield at, end
+        at = end
+
+
+def _named_points(points: Snapshot, span: Span, rules: Rules) -> Table | None:
+    """The points that own rules read; None where there are no such rules."""
+    if not rules.own:
+        return None
+    is_named = pc.field("metric_name").isin(pa.array(sorted(rules.metric_names), pa.string()))
+    return points.table(POINT_COLUMNS, within([span], "received_at") & is_named)
 
 
 def judged_rows(rows: Snapshot, where: Any) -> Table:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -13,7 +13,7 @@ from rich.console import Console
 
 from base.clock import Time
 from fleet.engine import Engine, InProcess, OnSpark
-from fleet.errors import FleetError, TableError
+from fleet.errors import BusyError, FleetError, NotInstalledError, SparkEndedError, TableError
 from fleet.pipeline import pending
 from fleet.pipeline.answers import Answers
 from fleet.pipeline.batch import BatchReport, BatchWriter
@@ -57,6 +57,7 @@ class RunRequest:
         rebuild: have clients and gold tables of these days computed anew.
         redecode: a day whose pushes are read again from the landing zone, in place of what is in the tables.
         rules: the figures of the verdicts.
+        judge_after_s: judge a window once a push was read that came so long after its end [s]; None judges all.
     """
 
     source: Source
@@ -66,6 +67,7 @@ class RunRequest:
     rebuild: Days | None = None
     redecode: date | None = None
     rules: Rules = field(default_factory=default_rules)
+    judge_after_s: int | None = None
 
 
 def run(
@@ -103,7 +105,7 @@ def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
     try:
         from fleet.session import start_session
     except ModuleNotFoundError as error:
-        raise FleetError(
+        raise NotInstalledError(
             f"{error.name} is not installed, and so much at once, a topic, another file system or --master need "
             "PySpark: pip install 'fleetgauge[spark]'"
         ) from error
@@ -140,7 +142,7 @@ def explained(what: str) -> Iterator[None]:
     except FleetError:
         raise
     except CommitFailedError as error:
-        raise TableError(
+        raise BusyError(
             f"{what} gave way to another run that wrote the same tables meanwhile: let only one run at a time; "
             "nothing was written twice, and the next run goes on from here"
         ) from error
@@ -148,7 +150,8 @@ def explained(what: str) -> Iterator[None]:
         raise FleetError(f"{what} failed: {' '.join(_COLOURS.sub('', str(error)).split())}") from error
     except Exception as error:
         if said := _said_by_spark(error):
-            raise FleetError(f"{what} failed in Spark: {said}") from error
+            kind = SparkEndedError if type(error).__name__ == "Py4JNetworkError" else FleetError
+            raise kind(f"{what} failed in Spark: {said}") from error
         raise
 
 
@@ -269,7 +272,9 @@ class _Run:
         found = pending.pending(self._store, window_s=request.window_s, now=now, days=request.rebuild)
         if found.spans:
             answers = Answers(self._store, self._engine, request.window_s, self._progress.stage, rules=request.rules)
-            answers.refresh(found.spans, found.read_up_to, found.remade)
+            after_s = request.judge_after_s
+            judged_to = None if after_s is None else found.read_up_to - timedelta(seconds=after_s)
+            answers.refresh(found.spans, found.read_up_to, found.remade, judged_to)
         if found.spans or self._reports:
             pending.close(self._store, self._row(found, now))
         return len(days(found.spans))

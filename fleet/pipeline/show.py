@@ -33,7 +33,6 @@ _HIDDEN: Final = frozenset(
         "sender_seen_at",
         "sender_push_id",
         "series_key",
-        "connections",
     }
 )
 """Columns that a terminal does not show unless they are chosen; files and streams have them."""
@@ -55,7 +54,7 @@ class ShowRequest:
         table: its name.
         tables: root of the tables: a directory, or a URI of an object store.
         selection: of rows; times are those of receipt, of the window's beginning, when a client was last seen,
-            or when an alert opened.
+            or when a verdict opened.
         group_id: only of this consumer group.
         form: what rows are written as.
         output: directory to write to; None is stdout.
@@ -75,8 +74,8 @@ class ShowRequest:
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.table not in catalog.SHOWN:
-            raise FleetError(f"there is no table {self.table}: tables are {', '.join(catalog.SHOWN)}")
+        if self.table not in catalog.TABLES:
+            raise FleetError(f"there is no table {self.table}: tables are {', '.join(catalog.TABLES)}")
         check_form(self.form, self.output, self.columns)
 
 
@@ -86,7 +85,7 @@ def show(request: ShowRequest, out: TextIO) -> None:
     Raises:
         FleetError: there is no such table, it has no column that was asked about, or it cannot be read.
     """
-    table = catalog.SHOWN[request.table]
+    table = catalog.TABLES[request.table]
     try:
         found = _Found(open_table(table, request.tables, storage_options(request.conf)))
         where = conditions(table, found.schema, request.selection, request.group_id)

@@ -16,9 +16,14 @@ from terminal.text import csv_text, printable_json
 
 def json_lines(batch: RecordBatch) -> Iterator[str]:
     """One JSON object a row; null stands for null."""
+    return map(_dumped, json_dicts(batch))
+
+
+def json_dicts(batch: RecordBatch) -> Iterator[dict[str, Any]]:
+    """One dict a row, of what `json` takes."""
     convert = {field.name: _json_value(field.type) for field in batch.schema}
     for row in batch.to_pylist():
-        yield _dumped({name: convert[name](value) for name, value in row.items()})
+        yield {name: convert[name](value) for name, value in row.items()}
 
 
 def csv_cells(batch: RecordBatch) -> Iterator[list[str | None]]:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from fleet.durations import parse_duration_us
+from base.durations import parse_duration_us
 from fleet.errors import FleetError
 
 SUBJECT_KINDS: Final = {

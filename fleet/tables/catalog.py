@@ -9,7 +9,6 @@ from fleet.measures.rows import ROWS
 from fleet.tables.log import Layout
 from fleet.tables.parquet_files import DEFAULT_LIMITS, FileLimits
 from fleet.tables.written_file import DATE as DATE
-from fleet.watch.identity import ALERTS as ALERTS_SCHEMA
 from verdicts.rows import SCHEMA as VERDICTS_SCHEMA
 
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
@@ -178,6 +177,17 @@ JUDGED_SCHEMA: Final = _state_schema(
 
 JUDGED: Final = Table(name="judged", layer="state", schema=JUDGED_SCHEMA)
 
+DELIVERED_SCHEMA: Final = _state_schema(
+    ("destination", pa.string()),
+    ("id", pa.string()),
+    ("verdict", pa.string()),
+    ("delivered_at", schemas.TIME),
+)
+"""One row a destination of `fleet watch` and verdict that it got: the row of `verdicts` as it was then, as JSON. A row
+without an id says since when a destination gets verdicts."""
+
+DELIVERED: Final = Table(name="delivered", layer="state", schema=DELIVERED_SCHEMA, made_by="fleet watch makes it")
+
 
 def _windowed(name: str, schema: Schema, *clustered_by: str) -> Table:
     """A gold table by window, of which a run replaces the windows that new pushes fall into."""
@@ -220,19 +230,7 @@ TABLES: Final = {
         BATCHES,
         RUNS,
         JUDGED,
+        DELIVERED,
     )
 }
-"""Every table of `fleet run` by its name."""
-
-ALERTS: Final = Table(
-    name="alerts",
-    layer="",
-    schema=ALERTS_SCHEMA,
-    statistics_of=("alert_id", "opened_at"),
-    made_by="fleet watch makes it, with --alerts TABLES/alerts, when the first alert opens",
-)
-"""Where `fleet watch` was told to put it beside the others. Not one of TABLES: a watch writes it at any time, and
-upkeep would get in its way."""
-
-SHOWN: Final = {**TABLES, ALERTS.name: ALERTS}
-"""Every table that can be shown, by its name."""
+"""Every table by its name."""

@@ -7,24 +7,23 @@ a time.
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
-from fleet.errors import TableError
+from fleet.errors import BusyError, TableError
 from fleet.tables.paths import local_path
-
-_NAME: Final = "_lock"
 
 
 @contextmanager
-def only_run(root: str, *, what: str = "run is at work on the tables") -> Iterator[None]:
+def only_run(root: str, *, what: str = "run is at work on the tables", name: str = "_lock") -> Iterator[None]:
     """Holds the lock of the tables at `root`, where they lie on this machine.
 
     Args:
         root: its directory.
         what: what a second one is told that another is.
+        name: of the lock's file.
 
     Raises:
-        TableError: another run has it, or the directory cannot be written to.
+        BusyError: another run has it.
+        TableError: the directory cannot be written to.
     """
     directory = local_path(root)
     if directory is None:
@@ -32,12 +31,12 @@ def only_run(root: str, *, what: str = "run is at work on the tables") -> Iterat
         return
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        file = (directory / _NAME).open("w")
+        file = (directory / name).open("w")
     except OSError as error:
         raise TableError(f"the directory {root} cannot be written to: {error.strerror}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise TableError(f"another {what} in {root}: let it end first") from None
+            raise BusyError(f"another {what} in {root}: let it end first") from None
         yield

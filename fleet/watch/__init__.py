@@ -1,1 +1,1 @@
-"""The standing watch: rules on a stream of pushes, and alerts that open once and clear once."""
+"""The standing watch: tables that are kept up to date, and verdicts that are delivered as they open and clear."""

@@ -1,12 +1,14 @@
 """How clients come, connect and end: connections, crashes, silence, and clocks."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from verdicts.arrow import Numbers
+from verdicts.arrow import Numbers, pa
 from verdicts.declare import Finding, Test, Verdict, of_clients, of_subjects
 from verdicts.memory import Memory
+from verdicts.patterns import matches
 from verdicts.rules import Figures
 from verdicts.window import Subjects, Window
 
@@ -102,7 +104,8 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     is_alive = (known["may_say_nothing"] > 0) & (later > window.end_us)
     last = np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0))
     quiet_s = (window.end_us - last) / _US
-    judged = (known["last_us"] > 0) & (known["says_when_it_ends"] > 0) & ~is_alive
+    is_expected = (known["says_when_it_ends"] > 0) | _stays(memory, figures.patterns("stays"))
+    judged = (known["last_us"] > 0) & is_expected & ~is_alive
     judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory)
     expected = np.count_nonzero(judged & (quiet_s < figures["kept_s"] / 24))
     judged &= len(window) >= figures["others_share"] * expected  # else it is the receiver that is silent
@@ -125,6 +128,16 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
         judged=judged,
         named=lambda place: np.array([place]),
     )
+
+
+def _stays(memory: Memory, patterns: Sequence[str]) -> Numbers:
+    """True for instances whose client ids run day and night, says the operator."""
+    clients = memory.registry.clients
+    names = pa.array([clients.parts(code)[1] for code in range(len(clients))] if patterns else [], pa.string())
+    found = np.zeros(len(clients), np.bool_)
+    for pattern in patterns:
+        found |= matches(names, pattern)
+    return found[memory.instances["client"]]
 
 
 def _is_replaced(suspects: Numbers, memory: Memory, figures: Figures) -> Numbers:

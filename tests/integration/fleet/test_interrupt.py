@@ -44,10 +44,6 @@ def a_job_is_under_way(group: int) -> bool:
     return any("pyspark.daemon" in command for command in in_session(group))
 
 
-WATCH = ("watch", "--checkpoint", "{tmp}/watch")
-"""Once it watches it stops in order, with exit code 0: tests/spark/test_watch_live.py."""
-
-
 @pytest.fixture(autouse=True)
 def _interrupts_are_not_ignored() -> Iterator[None]:
     """A run in the background of a shell ignores them, and so would the processes that it starts."""
@@ -76,7 +72,7 @@ def test_ctrl_c_while_rows_leave_this_process_is_one_word_and_exit_code_130() ->
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("command", "moment"),
-    [(("latency",), spark_is_starting), (("latency",), a_job_is_under_way), (WATCH, spark_is_starting)],
+    [(("latency",), spark_is_starting), (("latency",), a_job_is_under_way)],
 )
 def test_ctrl_c_is_one_word_and_exit_code_130(
     tmp_path: Path, command: tuple[str, ...], moment: Callable[[int], bool]

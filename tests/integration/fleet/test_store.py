@@ -63,7 +63,7 @@ def opened(store: Store, where: pc.Expression) -> set[str]:
 
 def test_the_tables_that_have_days_are_those_that_are_partitioned_by_them() -> None:
     """`FileWriter` goes by the columns."""
-    for table in catalog.SHOWN.values():
+    for table in catalog.TABLES.values():
         assert table.dated == (catalog.DATE in table.schema.names), table.name
 
 
@@ -323,7 +323,7 @@ def test_a_table_of_an_earlier_release_gets_the_columns_that_it_lacks(store: Sto
 
 def test_every_table_has_files_that_filters_of_any_reader_find_rows_in(store: Store) -> None:
     """Of a column that a file should say bounds of and does not, delta-rs thinks that it has no values."""
-    for table in catalog.SHOWN.values():
+    for table in catalog.TABLES.values():
         kinds = {
             pa.string(): "x" * 5_000_000,
             pa.int32(): 7,

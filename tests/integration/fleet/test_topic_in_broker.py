@@ -67,6 +67,9 @@ PUSHES = [
     pushed(b"\xff", client_id="broken"),
     pushed(dialect.java_producer({"node-1": 3.5}), push_interval_ms=None, client_source_port=None, minutes_ago=300),
 ]
+READ = 2
+"""The partition of three that the keys of most pushes fall into."""
+
 DELAYED = pushed(b"", client_id="delayed", minutes_ago=300)
 """Comes to the topic hours after it was received."""
 
@@ -271,40 +274,41 @@ def test_standing_tables_take_what_is_new_on_a_topic_and_say_what_retention_took
             assert found
             assert found == expected, name
         assert fleet.ask("run", "--source", topic, "--tables", tables)["stdout"] == f"nothing new in {topic}\n"
+        check_watch(fleet, admin, broker.bootstrap, tmp_path)
         take_one_of_two(admin, producer)
         later = fleet.ask("run", "--source", topic, *common)
         said = json.loads(later["stdout"])
         assert (said["pushes"], said["lost"]) == (1, 1), later
-        check_alerts(fleet, admin, broker.bootstrap, tmp_path)
         nowhere = fleet.ask("run", "--source", f"kafka://{broker.bootstrap}/nosuch", *common)
     assert nowhere["exit_code"] == 1
     assert f"there is no topic nosuch on {broker.bootstrap}" in nowhere["stderr"]
 
 
-def check_alerts(fleet: FleetCommands, admin: AdminClient, bootstrap: str, directory: Path) -> None:
-    """Rules on the same topic, and their alerts on another one."""
-    admin.create_topics([NewTopic("alerts", 1, 1)])["alerts"].result(20)
+def check_watch(fleet: FleetCommands, admin: AdminClient, bootstrap: str, directory: Path) -> None:
+    """A watch of the same topic, whose verdicts go to another one."""
+    admin.create_topics([NewTopic("verdicts", 1, 1)])["verdicts"].result(20)
     rules = directory / "rules.toml"
     rules.write_text(f'[rules.lag]\nmetric = "{dialect.LAG}"\nabove = 20\nmatch = {{ group_id = "billing" }}\n')
-    source, sink = (f"kafka://{bootstrap}/{topic}" for topic in (STANDING, "alerts"))
-    answer = fleet.ask(
+    source, sink = (f"kafka://{bootstrap}/{topic}" for topic in (STANDING, "verdicts"))
+    command = (
         *("watch", "--once", "--source", source, "--topic", sink, "--rules", rules, "--since", "1d"),
-        *("--checkpoint", directory / "watch", "--format", "json"),
+        *("--tables", directory / "watched", "--window", "60s", "--late", "0s", "--format", "json"),
     )
+    answer = fleet.ask(*command)
     assert answer["exit_code"] == 0, answer
     assert "; 2 set aside; " in answer["stderr"]
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "alerts", "enable.metrics.push": False})
-    consumer.assign([TopicPartition("alerts", 0, 0)])
-    records = consumer.consume(2, timeout=20)
-    assert consumer.get_watermark_offsets(TopicPartition("alerts", 0), timeout=20) == (0, 2), "each once"
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "verdicts", "enable.metrics.push": False})
+    consumer.assign([TopicPartition("verdicts", 0, 0)])
+    (record,) = consumer.consume(1, timeout=20)
+    change = json.loads(record.value())
+    assert change == json.loads(answer["stdout"])
+    assert (change["change"], change["verdict"], change["client_id"]) == ("opened", "lag", "billing")
+    assert change["evidence"][0]["observed"] == 30
+    assert record.key().decode() == change["id"]
+    again = fleet.ask(*command)
+    assert (again["exit_code"], again["stdout"], again["stderr"]) == (0, "", ""), "nothing is new"
+    assert consumer.get_watermark_offsets(TopicPartition("verdicts", 0), timeout=20) == (0, 1), "each once"
     consumer.close()
-    alerts = [json.loads(record.value()) for record in records]
-    assert alerts == [json.loads(line) for line in answer["stdout"].splitlines()]
-    assert [(alert["state"], alert["clear_reason"], alert["value"]) for alert in alerts] == [
-        ("open", None, 30),
-        ("cleared", "ended", 30),
-    ]
-    assert {record.key() for record in records} == {JAVA.client_instance_id.encode()}
 
 
 def rows_as_text(tables: Path, name: str) -> list[str]:
@@ -319,8 +323,10 @@ def take_one_of_two(admin: AdminClient, producer: Producer) -> None:
         producer.produce(
             *(STANDING, value, key),
             headers=headers,
-            partition=0,
+            partition=READ,
             on_delivery=lambda _, sent: offsets.append(sent.offset()),
         )
         flush(producer)
-    admin.delete_records([TopicPartition(STANDING, 0, offsets[1])])[TopicPartition(STANDING, 0, offsets[1])].result(20)
+    admin.delete_records([TopicPartition(STANDING, READ, offsets[1])])[
+        TopicPartition(STANDING, READ, offsets[1])
+    ].result(20)

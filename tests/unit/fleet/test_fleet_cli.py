@@ -44,22 +44,43 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
         (["show", "nosuch"], "there is no table nosuch: tables are points, pushes"),
         (["show", "points", "--output", "somewhere"], "a table goes to the terminal"),
         (["maintain", "--keep", "long"], "'long' is no time"),
-        (["watch", "--rules", "nosuch.toml"], "cannot read the rules in nosuch.toml: No such file or directory"),
-        (["watch", "--late", "soon"], "--late is 'soon': give a duration above zero and up to 1d, such as 10s, 5m or"),
-        (["watch", "--trigger", "0s"], "--trigger is '0s': give a duration above zero and up to 30d"),
-        (["watch", "--webhook", "ftp://a"], "the webhook is no URL: give one that begins with http:// or https://"),
-        (["watch", "--webhook-header", "a"], "a header of the webhook is given as 'Name: value'"),
-        (["watch", "--topic", "alerts"], "alerts is no topic: give --topic kafka://host:port[,host:port]/topic"),
-        (["watch", "--topic-config", "a"], "--topic-config is for a --topic kafka://host:port/topic"),
         (["maintain", "--vacuum-after", "2999-01-01"], "are ages, such as 90d"),
     ],
 )
 def test_what_cannot_be_asked_is_one_sentence_and_exit_code_1(arguments: list[str], sentence: str) -> None:
+    check_refusal(arguments, sentence, exit_code=1)
+
+
+def check_refusal(arguments: list[str], sentence: str, exit_code: int) -> None:
     result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 1
+    assert result.exit_code == exit_code
     assert result.stdout == ""
     assert sentence in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--rules", "nosuch.toml"], "cannot read the rules in nosuch.toml: No such file or directory"),
+        (["--late", "soon"], "--late is 'soon': give a duration up to 1d, such as 10s, 5m or 1h"),
+        (["--trigger", "0s"], "--trigger is '0s': give a duration above zero and up to 30d, such as 10s, 5m or 1h"),
+        (["--window", "7m"], "'7m' is no window that divides a day"),
+        (["--since", "soon"], "'soon' is no time"),
+        (["--webhook", "ftp://a"], "--webhook is no URL: give one that begins with http:// or https://"),
+        (["--webhook-header", "a"], "--webhook-header is given as 'Name: value'"),
+        (["--alertmanager", "localhost:9093"], "--alertmanager is no URL: give one that begins with http:// or"),
+        (["--alertmanager-header", "a"], "--alertmanager-header is given as 'Name: value'"),
+        (["--topic", "alerts"], "alerts is no topic: give --topic kafka://host:port[,host:port]/topic"),
+        (["--topic-config", "a"], "--topic-config is for a --topic kafka://host:port/topic"),
+        (["--conf", "executor.memory=2g"], "'executor.memory=2g' is no setting of Spark"),
+        (["--source", "kafka://nobody"], "has no bootstrap server of the form host:port"),
+    ],
+)
+def test_a_watch_ends_at_once_with_exit_code_2_where_an_option_or_rule_is_wrong(
+    arguments: list[str], sentence: str
+) -> None:
+    check_refusal(["watch", *arguments], sentence, exit_code=2)
 
 
 def test_an_unknown_format_is_refused_with_those_that_are_known() -> None:

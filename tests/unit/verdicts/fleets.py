@@ -32,10 +32,21 @@ SCHEMA = pa.schema([(name, _TYPES.get(name, pa.float64())) for name in COLUMNS])
 CLIENTS = pa.schema(
     [
         *((name, pa.string()) for name in ("cluster_id", "principal", "client_instance_id", "dialect", "role")),
-        ("group_id", pa.string()),
+        *((name, pa.string()) for name in ("group_id", "client_id")),
         ("first_seen", _TIME),
         ("last_seen", _TIME),
         ("terminated", pa.bool_()),
+    ]
+)
+POINTS = pa.schema(
+    [
+        ("received_at", _TIME),
+        *((name, pa.string()) for name in ("push_id", "cluster_id", "principal", "client_instance_id", "metric_name")),
+        *((name, pa.float64()) for name in ("value", "delta")),
+        *((name, pa.bool_()) for name in ("before_subscription", "twin")),
+        *((name, pa.int64()) for name in ("start_time_unix_nano", "time_unix_nano")),
+        *((name, pa.int32()) for name in ("push_interval_ms", "node_id")),
+        ("topic", pa.string()),
     ]
 )
 
@@ -75,12 +86,13 @@ class Judged:
         self.memory = Memory()
         self.window_s = window_s
         self.clients: list[Row] = []
+        self.points: list[Row] = []
         self.number = 0
 
     def windows(self, count: int, rows: Callable[[int], Iterable[Row]]) -> "Judged":
         """Further windows."""
         for number in range(self.number, self.number + count):
-            judge(self.table(number, rows(number)), self.client_table(), self.memory, self.rules)
+            judge(self.table(number, rows(number)), self.client_table(), self.memory, self.rules, self.point_table())
         self.number += count
         return self
 
@@ -95,6 +107,9 @@ class Judged:
 
     def client_table(self) -> pa.Table:
         return pa.Table.from_pylist(self.clients, schema=CLIENTS)
+
+    def point_table(self) -> pa.Table | None:
+        return pa.Table.from_pylist(self.points, schema=POINTS) if self.rules.own else None
 
     @property
     def rows(self) -> list[Row]:

@@ -1,44 +1,37 @@
-"""Rules: what an operator wants to be told of, read from a TOML file. Knows nothing of Spark."""
+"""Rules of an operator's own: bounds of any metric of any client, in the same file as the figures of the verdicts."""
 
 import difflib
 import math
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import re2
-
-from fleet.durations import parse_duration_us
-from fleet.errors import FleetError
-from fleet.watch.identity import IDENTITY
+from base.durations import parse_duration_us
 from telemetry.catalogue.standard_metrics import KAFKA_PREFIX, known_metrics
+from verdicts.errors import RulesError
+from verdicts.patterns import check_pattern
 
-DEFAULT_RULES: Final = Path(__file__).with_name("default_rules.toml")
 MAX_RULES: Final = 100
 SEVERITIES: Final = ("info", "warning", "critical")
-MATCHED_BY: Final = tuple(name for name in IDENTITY if name != "push_interval_ms")
-"""What `match` may name: all that is known of a client."""
+IDENTITY: Final = (
+    "client_instance_id", "client_id", "client_software_name", "client_software_version", "principal",
+    "client_source_address", "client_source_port", "cluster_id", "client_rack", "group_id", "group_instance_id",
+    "group_member_id", "transactional_id", "role",
+)  # fmt: skip
+"""What `match` may name: what is known of a client, under the names of the table `clients`."""
 
 PLACEHOLDERS: Final = frozenset(
     (*IDENTITY, "rule", "severity", "metric_name", "value", "threshold", "node_id", "topic")
 )
 """What `text` may name in braces."""
 
-_MAX_FILE_BYTES: Final = 1024 * 1024
 _MAX_METRICS: Final = 20
 _MAX_COMPARED: Final = 200
 """Letters of a name that are compared with the known ones."""
 
-_MAX_PATTERN_MEMORY_BYTES: Final = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-
-
-class RulesError(FleetError):
-    """A file of rules cannot be read, or says what is no rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,25 +64,11 @@ class Increase:
     within_us: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
-    """No push for so many intervals, and a minute at least, without a terminating one.
-
-    Attributes:
-        intervals: of the client's own.
-        stays: clients are expected to stay. Otherwise only those are judged that say when they end
-            (`dialects.says_when_it_ends`): others that are quiet may well have been closed.
-    """
-
-    intervals: float
-    stays: bool = False
-
-
-Condition: TypeAlias = Threshold | Increase | Silence
+Condition: TypeAlias = Threshold | Increase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class UserRule:
     """One rule.
 
     Attributes:
@@ -97,7 +76,8 @@ class Rule:
         condition: what has to hold.
         match: patterns by what they match; each has to match the whole of the client's value, all of them.
         severity: one of SEVERITIES.
-        text: what an alert says, with placeholders; None says what the condition is.
+        text: what the verdict says, with placeholders; None says what the condition is.
+        given: as the file has it.
     """
 
     name: str
@@ -105,83 +85,54 @@ class Rule:
     match: Mapping[str, str] = field(default_factory=dict)
     severity: str = "warning"
     text: str | None = None
-
-    def matches(self, identity: Mapping[str, Any]) -> bool:
-        """True if the rule is on such a client; what is not known of a client matches nothing."""
-        return all(
-            (value := identity.get(name)) is not None and _compiled(pattern).fullmatch(str(value)) is not None
-            for name, pattern in self.match.items()
-        )
-
-    @property
-    def kind(self) -> str:
-        """Names the kind of its condition."""
-        return type(self.condition).__name__
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics that it reads."""
-        return () if isinstance(self.condition, Silence) else self.condition.metrics
+        return self.condition.metrics
+
+    @property
+    def threshold(self) -> float:
+        """The bound."""
+        return self.condition.bound
+
+    @property
+    def names(self) -> set[str]:
+        """The columns of clients that it is matched by or that its text has."""
+        return {*self.match, *re.findall(r"\{(\w+)\}", self.text or "")} & set(IDENTITY) | {"client_id"}
 
 
-@cache
-def _compiled(pattern: str) -> Any:
-    """An RE2 pattern, of which every process keeps its own."""
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _MAX_PATTERN_MEMORY_BYTES
-    options.never_capture = True
-    return re2.compile(pattern, options)
+def parse_user_rules(found: Any, where: str) -> tuple[UserRule, ...]:
+    """The tables `[rules.NAME]` of a rule file, in its order.
 
-
-def load_rules(path: Path) -> tuple[Rule, ...]:
-    """The rules in a file, in its order.
-
-    Raises:
-        RulesError: it cannot be read, or a key or value in it is none.
-    """
-    try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise RulesError(f"the rules in {path} are longer than {_MAX_FILE_BYTES:,} bytes: is this a file of rules?")
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-        raise RulesError(f"cannot read the rules in {path}: {reason}") from error
-    return parse_rules(text, str(path))
-
-
-def parse_rules(text: str, where: str = "the rules") -> tuple[Rule, ...]:
-    r"""Rules as TOML has them: tables `[rules.NAME]`.
-
-    >>> rule, = parse_rules('[rules.slow]\ncustom_metric = "a.latency.max"\nabove = 5000\nfor = "180s"')
+    >>> rule, = parse_user_rules({"slow": {"custom_metric": "a.max", "above": 5000, "for": "180s"}}, "rules.toml")
     >>> rule.name, rule.condition.bound, rule.condition.for_us
     ('slow', 5000.0, 180000000)
 
     Raises:
         RulesError: names key and value, and what is allowed.
     """
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RulesError(f"{where} is no TOML: {error}") from error
-    found = tables.get("rules")
-    if unknown := sorted(tables.keys() - {"rules"}):
-        raise RulesError(f"{where}: {unknown[0]} is not known: rules are tables named [rules.NAME]")
-    if not isinstance(found, dict) or not 1 <= len(found) <= MAX_RULES:
-        raise RulesError(f"{where} holds no rules, or more than {MAX_RULES}: give tables named [rules.NAME]")
+    if not isinstance(found, dict) or len(found) > MAX_RULES:
+        raise RulesError(f"{where}: rules is no table of {MAX_RULES} rules at most: give tables named [rules.NAME]")
     return tuple(_rule(where, name, table) for name, table in found.items())
 
 
-def _rule(where: str, name: str, table: Any) -> Rule:
+def _rule(where: str, name: str, table: Any) -> UserRule:
     key = f"{where}: rules.{name}"
     if not isinstance(table, dict) or _NAME.fullmatch(name) is None:
         raise RulesError(f"{key} is no rule: give a table named by letters, digits, dots, - and _ (100 at most)")
+    if gone := sorted(table.keys() & {"silent_intervals", "stays"}):
+        raise RulesError(
+            f"{key}.{gone[0]} is not known: silence is the verdict silent, with the figures [silent] intervals = 3 "
+            'and, for clients that run day and night, stays = ["billing-.*"]'
+        )
     for each in table:
         if each not in _KEYS:
             raise RulesError(f"{key}.{each} is not known: give {', '.join(_KEYS)}")
     read = {each: _KEYS[each](f"{key}.{each}", value) for each, value in table.items()}
     rest = {each: read[each] for each in ("match", "severity", "text") if each in read}
-    return Rule(name=name, condition=_condition(key, read), **rest)
+    return UserRule(name=name, condition=_condition(key, read), given=table, **rest)
 
 
 def _condition(key: str, read: Mapping[str, Any]) -> Condition:
@@ -194,14 +145,11 @@ def _condition(key: str, read: Mapping[str, Any]) -> Condition:
     for each in _NEEDED[kind]:
         if not (metrics if each == "metric" else each in read):
             raise RulesError(f"{key} has {kind} and no {each}: give both")
-    for each in ("metric", "custom_metric", "for", "within", "stays"):
+    for each in ("metric", "custom_metric", "for", "within"):
         if each in read and each not in (*_NEEDED[kind], *_OPTIONAL.get(kind, ())):
             raise RulesError(f"{key}.{each} means nothing beside {kind}: leave it out")
-    match kind:
-        case "silent_intervals":
-            return Silence(intervals=read[kind], stays=read.get("stays", False))
-        case "increase_above":
-            return Increase(metrics=metrics, bound=read[kind], within_us=read["within"])
+    if kind == "increase_above":
+        return Increase(metrics=metrics, bound=read[kind], within_us=read["within"])
     return Threshold(metrics=metrics, bound=read[kind], is_upper=kind == "above", for_us=read.get("for", 0))
 
 
@@ -209,13 +157,11 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "above": ("metric",),
     "below": ("metric",),
     "increase_above": ("metric", "within"),
-    "silent_intervals": (),
 }
 _OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {
     "above": ("custom_metric", "for"),
     "below": ("custom_metric", "for"),
     "increase_above": ("custom_metric",),
-    "silent_intervals": ("stays",),
 }
 
 
@@ -227,18 +173,6 @@ def _number(key: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise _wrong(key, value, "a number, such as 5000")
     return float(value)
-
-
-def _intervals(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 2 <= value <= 1_000:
-        raise _wrong(key, value, "a number of push intervals from 2 to 1000: clients may well let 1.5 pass")
-    return float(value)
-
-
-def _flag(key: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong(key, value, "true or false")
-    return value
 
 
 def _duration(key: str, value: Any) -> int:
@@ -300,16 +234,9 @@ def _match(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise _wrong(key, value, 'a table, such as { client_id = "billing-.*" }')
     for name, pattern in value.items():
-        if name not in MATCHED_BY:
-            raise RulesError(f"{key}.{name} is not known: give {', '.join(MATCHED_BY)}")
-        if not isinstance(pattern, str):
-            raise _wrong(f"{key}.{name}", pattern, "a regular expression that RE2 takes, which has to match the whole")
-        try:
-            _compiled(pattern)
-        except re2.error as error:
-            raise _wrong(
-                f"{key}.{name}", pattern, "a regular expression that RE2 takes, which has to match the whole"
-            ) from error
+        if name not in IDENTITY:
+            raise RulesError(f"{key}.{name} is not known: give {', '.join(IDENTITY)}")
+        check_pattern(f"{key}.{name}", pattern)
     return dict(value)
 
 
@@ -335,8 +262,6 @@ _KEYS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "for": _duration,
     "increase_above": _number,
     "within": _window,
-    "silent_intervals": _intervals,
-    "stays": _flag,
     "match": _match,
     "severity": _severity,
     "text": _text,

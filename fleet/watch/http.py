@@ -1,0 +1,106 @@
+"""JSON by POST, and what an answer means: taken, tried again later, or refused."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from email.message import Message
+from http.client import HTTPException
+from typing import IO, Any, Final
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from fleet.errors import FleetError
+
+_PASSING: Final = frozenset((408, 425, 429, 500, 502, 503, 504))
+_READ_BYTES: Final = 4_096
+_TIMEOUT_S: Final = 10.0
+
+
+class DeliveryError(FleetError):
+    """A destination did not take what was delivered; it is delivered again later."""
+
+
+class RefusedError(DeliveryError):
+    """A destination takes nothing as it is set up: it is not there that waiting helps."""
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """A POST that is led elsewhere would become a GET without its body."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> Request | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where JSON is posted to.
+
+    Attributes:
+        option: of the command line that names it.
+        url: `http://` or `https://`; a token may be part of it, so that it is never repeated.
+        headers: further ones, such as `Authorization`.
+
+    Raises:
+        FleetError: it is no URL.
+    """
+
+    option: str
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_url = False
+        if not is_url:
+            raise FleetError(f"{self.option} is no URL: give one that begins with http:// or https://")
+
+    @property
+    def place(self) -> str:
+        """Names it without what may be secret."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
+
+    def post(self, content: Any) -> None:
+        """One request; comes back once it was taken.
+
+        Raises:
+            DeliveryError: there is no answer, or one that may be another later (408, 425, 429, 5xx).
+            RefusedError: any other answer but success.
+        """
+        headers = {"Content-Type": "application/json", "User-Agent": "fleetgauge", **self.headers}
+        body = json.dumps(content).encode()
+        request = Request(self.url, data=body, headers=headers, method="POST")  # noqa: S310  # checked above
+        try:
+            with build_opener(_NoRedirects()).open(request, timeout=_TIMEOUT_S) as response:
+                response.read(_READ_BYTES)
+        except HTTPError as error:
+            with error:
+                said = f"it answers {error.code} {error.reason}"
+            kind = DeliveryError if error.code in _PASSING else RefusedError
+            raise kind(said) from error
+        except (OSError, HTTPException) as error:
+            raise DeliveryError(str(getattr(error, "reason", None) or error) or type(error).__name__) from error
+
+
+def parse_headers(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """Headers as `Name: value`.
+
+    >>> parse_headers("--webhook-header", ["Authorization: Bearer abc"])
+    {'Authorization': 'Bearer abc'}
+
+    Raises:
+        FleetError: one of them is none.
+    """
+    parsed = {}
+    for text in texts:
+        name, colon, value = text.partition(":")
+        if not colon or not name.strip() or not name.strip().isascii() or any(c in text for c in "\r\n"):
+            raise FleetError(f"{option} is given as 'Name: value', such as 'Authorization: Bearer ...'")
+        parsed[name.strip()] = value.strip()
+    return parsed

@@ -1,0 +1,89 @@
+"""A real Prometheus Alertmanager on loopback, built once under `.setup/` with Go from its pinned release.
+
+`python tests/support/alertmanager.py` builds it.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Self
+from urllib.request import urlopen
+
+from support.kafka_broker import free_ports, with_the_test_run
+from support.kafka_jars import SETUP, alone
+
+VERSION = "v0.27.0"
+_MODULE = "github.com/prometheus/alertmanager/cmd/alertmanager"
+BUILD_WITHIN_S = 900.0
+READY_WITHIN_S = 30.0
+
+
+def missing_tools() -> str:
+    """Why there is no Alertmanager here; empty if there can be one."""
+    return "" if shutil.which("go") else "a real Alertmanager is built with Go, which is not installed"
+
+
+def alertmanager_program() -> Path:
+    """The program; fetched and built the first time, which takes a minute or two."""
+    target = SETUP / f"alertmanager-{VERSION}"
+    program = target / "alertmanager"
+    with alone(target.name):
+        if not program.exists():
+            target.mkdir(parents=True, exist_ok=True)
+            environment = {**os.environ, "GOFLAGS": "-buildvcs=false", "GOWORK": "off", "GOBIN": str(target)}
+            command = ["go", "install", "-trimpath", "-ldflags=-s -w", f"{_MODULE}@{VERSION}"]
+            subprocess.run(command, cwd=target, env=environment, check=True, timeout=BUILD_WITHIN_S)
+    return program
+
+
+class Alertmanager:
+    """Runs in a directory, on a port of its own, and notifies nobody."""
+
+    def __init__(self, directory: Path) -> None:
+        (port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{port}"
+        self.log = directory / "alertmanager.log"
+        config = directory / "alertmanager.yml"
+        config.write_text("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n")
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    *with_the_test_run(),
+                    str(alertmanager_program()),
+                    f"--config.file={config}",
+                    f"--storage.path={directory / 'alertmanager'}",
+                    f"--web.listen-address=127.0.0.1:{port}",
+                    "--cluster.listen-address=",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while True:
+            try:
+                with urlopen(f"{self.url}/-/ready", timeout=5):
+                    return self
+            except OSError:
+                assert self.process.poll() is None, self.log.read_text()
+                assert time.monotonic() < deadline, self.log.read_text()
+                time.sleep(0.05)
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def active(self) -> list[dict[str, Any]]:
+        """The alerts that it takes for open, by its own API."""
+        with urlopen(f"{self.url}/api/v2/alerts?active=true", timeout=10) as response:
+            found: list[dict[str, Any]] = json.load(response)
+        return found
+
+
+if __name__ == "__main__":
+    print(alertmanager_program())
