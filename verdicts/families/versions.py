@@ -1,5 +1,6 @@
 """Versions of clients with known faults, or far behind."""
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -27,14 +28,8 @@ def _outdated(window: Window, memory: Memory, figures: Figures) -> Finding:
     majors, faults, clusters = [], [], []
     for place, code in enumerate(versions.codes.tolist()):
         cluster, _, text = memory.registry.versions.parts(code)
-        part = version_of_part(text, "rdkafka") if dialect[place] == LIBRDKAFKA else None
-        version = parse_version(part or text)
         library = DIALECTS[dialect[place]] if dialect[place] >= 0 else ""
-        major = version.segments[0] if version is not None and version.segments and library else -1
-        fault = next(
-            (does for name, range_, does in _KNOWN_FAULTS if library == name and version and range_.contains(version)),
-            "",
-        )
+        major, fault = _known(library, text)
         majors.append(major)
         faults.append(fault)
         clusters.append(f"{cluster} {library}")
@@ -64,6 +59,17 @@ def _outdated(window: Window, memory: Memory, figures: Figures) -> Finding:
             ),
         ],
     )
+
+
+@lru_cache(maxsize=10_000)
+def _known(library: str, text: str) -> tuple[int, str]:
+    """The major version, -1 if it is not known, and what fault it has, if any."""
+    part = version_of_part(text, "rdkafka") if library == DIALECTS[LIBRDKAFKA] else None
+    version = parse_version(part or text)
+    if version is None or not library:
+        return -1, ""
+    faults = (does for name, range_, does in _KNOWN_FAULTS if library == name and range_.contains(version))
+    return version.segments[0] if version.segments else -1, next(faults, "")
 
 
 VERDICTS: Final = (
