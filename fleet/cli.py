@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from fleet.cli_explain import changes, explain
 from fleet.cli_options import (
     DEFAULT_LIMIT,
     DEFAULT_SOURCE,
@@ -56,6 +57,8 @@ app.command(cls=Command)(run)
 app.command(cls=Command)(show)
 app.command(cls=Command)(maintain)
 app.command(cls=Command)(verdicts)
+app.command(cls=Command)(explain)
+app.command(cls=Command)(changes)
 app.command(cls=Command)(rules)
 app.command(cls=Command)(watch)
 app.command(cls=Command)(simulate)

@@ -59,6 +59,9 @@ def verdicts(
     ] = None,
     state: Annotated[State | None, typer.Option(help="Only verdicts that last, or that have ended.")] = None,
     principal: Annotated[str | None, typer.Option(help="Only subjects of this principal.")] = None,
+    shows_all: Annotated[
+        bool, typer.Option("--all", "-a", help="List what a cause explains under it, in place of a count.")
+    ] = False,
     coverage: Annotated[
         bool, typer.Option("--coverage", help="List which verdicts can be given for which clients, and why not.")
     ] = False,
@@ -114,13 +117,19 @@ def _verdicts(options: dict[str, Any]) -> int:
         limit=options["limit"],
         columns=options["columns"],
         conf=parse_conf(options["conf"] or ()),
+        shows_all=options["shows_all"],
     )
     if options["coverage"]:
         show_coverage(request, sys.stdout)
         return 0
     found = show_verdicts(request, sys.stdout)
-    failing = {FailOn.CRITICAL: {"critical"}, FailOn.WARNING: {"critical", "warning"}}.get(options["fail_on"], set())
-    return EXIT_FOUND if failing & found else 0
+    return exit_code(options["fail_on"], found)
+
+
+def exit_code(fail_on: FailOn | None, severities: set[str]) -> int:
+    """What --fail-on has a command end with."""
+    failing = {FailOn.CRITICAL: {"critical"}, FailOn.WARNING: {"critical", "warning"}}
+    return EXIT_FOUND if fail_on is not None and failing[fail_on] & severities else 0
 
 
 def load(rule_file: Path | None) -> Any:

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from fleet.errors import FleetError
 from telemetry.push_record import format_instance_id, parse_instance_id
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_DAYS_AGO = {"today": 0, "yesterday": 1}
 
 
 class SelectionError(FleetError):
@@ -35,22 +36,28 @@ class Selection:
 def parse_time(text: str, now: datetime) -> datetime:
     """A time as an operator says it: an age such as `90s`, `30m`, `2h`, `7d`, or an ISO 8601 time, UTC unless it says.
 
+    `yesterday` and `today` are their midnights (UTC).
+
     >>> parse_time("2h", datetime(2026, 1, 31, 8, tzinfo=UTC)).isoformat()
     '2026-01-31T06:00:00+00:00'
+    >>> parse_time("yesterday", datetime(2026, 1, 31, 8, tzinfo=UTC)).isoformat()
+    '2026-01-30T00:00:00+00:00'
 
     Raises:
         SelectionError: the text is neither.
     """
     age = re.fullmatch(r"(\d{1,9})([smhd])", text.strip())
+    if (days := _DAYS_AGO.get(text.strip())) is not None:
+        return datetime.combine(now.date(), time(), UTC) - timedelta(days=days)
     try:
         if age:
             return now - timedelta(**{_UNITS[age[2]]: int(age[1])})
-        time = datetime.fromisoformat(text.strip())
+        at = datetime.fromisoformat(text.strip())
     except (ValueError, OverflowError) as error:
         raise SelectionError(
             f"{text!r} is no time: give an age (90s, 30m, 2h, 7d) or an ISO 8601 time (2026-01-31T08:00, UTC)"
         ) from error
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from verdicts.declare import Verdict
-from verdicts.families import consumers, groups, latency, life_cycle, producers, throttling, versions
+from verdicts.families import consumers, deploys, groups, latency, life_cycle, producers, throttling, versions
 from verdicts.families.by_rule import verdict_of
 from verdicts.rules import Rules
 
@@ -12,7 +12,9 @@ VERDICTS: Final[tuple[Verdict, ...]] = (
     *throttling.VERDICTS,
     *life_cycle.VERDICTS,
     *consumers.VERDICTS,
-    *latency.VERDICTS,
+    *latency.OF_NODES,
+    *deploys.VERDICTS,
+    *latency.OF_CLIENTS,
     *groups.VERDICTS,
     *producers.VERDICTS,
 )
@@ -23,7 +25,3 @@ BY_ID: Final = {verdict.id: verdict for verdict in VERDICTS}
 def verdicts_of(rules: Rules) -> tuple[Verdict, ...]:
     """These, and one for each rule of an operator's own."""
     return (*VERDICTS, *map(verdict_of, rules.own))
-
-
-NOT_JUDGED: Final = {"deploy-regression": "this release does not judge it"}
-"""Of the contract's catalogue; coverage names them."""

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any, Final
 
 from verdicts.arrow import Table, pa
-from verdicts.catalogue import NOT_JUDGED, VERDICTS
+from verdicts.catalogue import VERDICTS
 from verdicts.declare import Verdict
 from verdicts.memory import Memory
 
@@ -45,9 +45,6 @@ def coverage(clients: Table, memory: Memory) -> Table:
                     "why_not": why_not,
                 }
             )
-    for (dialect, role), count in sorted(kinds.items(), key=str):
-        known = {"library": dialect or "unknown", "role": role or "unknown", "instances": count}
-        rows += [{"verdict": name, **known, "judged": False, "why_not": why} for name, why in NOT_JUDGED.items()]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -58,5 +55,5 @@ def _why_not(verdict: Verdict, dialect: str | None, memory: Memory) -> str | Non
     if columns is None:
         return f"{dialect} does not send what it is judged by"
     if columns and not any(memory.sent.get(f"{dialect} {column}") for column in columns):
-        return f"no {dialect} client sent {' or '.join(columns)}: subscribe to its metrics"
+        return f"{' or '.join(columns)} did not come from {dialect}: subscribe to its metrics"
     return None

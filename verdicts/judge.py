@@ -24,7 +24,12 @@ _CLEARS_WITHIN_S: Final = 600
 """Good windows that clear a verdict, however long it takes to open [s]."""
 
 _UNJUDGED_S: Final = 3600
-"""A case of which nothing is heard for so long is cleared [s]."""
+"""A verdict of which nothing is heard for so long is cleared [s]."""
+
+_INTERRUPTED_S: Final = 1800
+"""One that is not open yet is dropped then [s]: a job of ten minutes an hour does not add up to one that lasts."""
+
+_NOTED_US: Final = 3_600_000_000
 
 _MOST_EVIDENCE: Final = 6
 
@@ -52,25 +57,29 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules, points: Tab
             finding = verdict.find(window, memory, figures) if figures.is_enabled else None
             if finding is not None and len(finding.subjects):
                 _Round(verdict, finding, window, memory, figures).take()
-        for case in list(memory.cases.values()):
-            if window.end_us - case.judged_us > _UNJUDGED_S * 1_000_000:
+        for case in memory.present_cases():
+            allowed_s = _UNJUDGED_S if case.is_open else _INTERRUPTED_S
+            if window.end_us - case.judged_us > allowed_s * 1_000_000:
                 _clear(case, case.good_us or case.judged_us, memory)
         _note_sent(window, memory)
         memory.judged_to_us = window.end_us
 
 
 def _note_sent(window: Window, memory: Memory) -> None:
-    """Notes what each library sends, for coverage."""
+    """Notes what each library sends, for coverage; once an hour."""
     for number, dialect in enumerate(DIALECTS):
-        rows, links = window.dialect == number, window.dialect[window.links.row] == number
         for column in {column for verdict in VERDICTS for column in verdict.needs.get(dialect, ())}:
-            values = window.rows.number(column)[rows]
-            if not np.isnan(values).all() or (column == "request_latency_avg_ms" and links.any()):
-                memory.sent[f"{dialect} {column}"] = window.end_us
+            key = f"{dialect} {column}"
+            if window.end_us - memory.sent.get(key, 0) < _NOTED_US:
+                continue
+            values = window.rows.number(column)[window.dialect == number]
+            of_links = column == "request_latency_avg_ms" and (window.dialect[window.links.row] == number).any()
+            if not np.isnan(values).all() or of_links:
+                memory.sent[key] = window.end_us
 
 
 def _clear(case: Case, at_us: int, memory: Memory) -> None:
-    del memory.cases[case.key]
+    del memory.cases[case.verdict][case.code]
     if case.is_open:
         case.cleared_us = at_us
         memory.cleared.append(case)
@@ -82,6 +91,7 @@ class _Round:
     def __init__(self, verdict: Verdict, finding: Finding, window: Window, memory: Memory, figures: Figures) -> None:
         self._verdict, self._finding, self._window = verdict, finding, window
         self._memory, self._figures = memory, figures
+        self._cases = memory.cases.setdefault(verdict.id, {})
 
     def take(self) -> None:
         """Raises and lowers the cases of the subjects that are judged."""
@@ -99,15 +109,15 @@ class _Round:
             self._raise(place, units)
         is_good = np.bincount(finding.unit_of[judged], minlength=len(codes)) > 0
         is_good[places] = False
-        for case in [case for case in self._memory.cases.values() if case.verdict == self._verdict.id]:
-            at = min(int(np.searchsorted(codes, case.code)), len(codes) - 1)
-            if codes[at] == case.code and is_good[at]:
-                self._lower(case)
+        having = self._memory.codes(self._verdict.id)
+        at = np.minimum(np.searchsorted(codes, having), len(codes) - 1)
+        for code in having[(codes[at] == having) & is_good[at]].tolist():
+            self._lower(self._cases[code])
 
     def _raise(self, place: int, units: Numbers) -> None:
         window, memory, finding = self._window, self._memory, self._finding
         code = int(finding.subjects.codes[place])
-        case = memory.cases.get((self._verdict.id, code))
+        case = self._cases.get(code)
         unit, test = self._worst(units)
         of = None if finding.of is None else int(finding.of[unit])
         if case is not None and case.of != of:  # another member: it begins again
@@ -117,7 +127,7 @@ class _Round:
             identity = memory.registry.identity(self._verdict.kind, code)
             case = Case(verdict=self._verdict.id, subject_kind=self._verdict.kind, code=code, of=of, **identity)
             case.first_bad_us = window.begin_us
-            memory.cases[case.key] = case
+            self._cases[code] = case
         for_s = self._figures["for_s"]
         case.level_s = min(case.level_s + window.length_s, for_s + window.length_s)
         case.bad_windows += 1
@@ -146,7 +156,7 @@ class _Round:
         else:
             rows = np.flatnonzero(finding.subjects.of_row == place)
         named = None if finding.named is None else finding.named(place)
-        self._name(case, rows, np.unique(window.instance[rows]) if named is None else named)
+        self._name(case, np.unique(window.instance[rows]) if named is None else named)
         case.why = test.says.format(
             subject=case.subject,
             client=case.client_id,
@@ -169,17 +179,17 @@ class _Round:
         if len(case.evidence) > _MOST_EVIDENCE:  # the first ones and the latest
             del case.evidence[_MOST_EVIDENCE // 2]
 
-    def _name(self, case: Case, rows: Numbers, instances: Numbers) -> None:
+    def _name(self, case: Case, instances: Numbers) -> None:
         """The instances that it concerns, their clients and groups."""
-        window, registry = self._window, self._memory.registry
+        registry = self._memory.registry
         case.instance_count = max(case.instance_count, len(instances))
         parts = [registry.instances.parts(code) for code in instances.tolist()]
         case.instances = sorted(part[2] for part in parts)[:MOST_INSTANCES]
         if case.principal is None and case.subject_kind not in ("node", "version"):
             case.principal = min((part[1] for part in parts), default=None)
-        ids = np.unique(self._memory.instances["client"][instances])
+        known = self._memory.instances
+        ids, groups = (np.unique(known[name][instances]) for name in ("client", "group"))
         clients = {registry.clients.parts(code)[1] for code in ids.tolist()}
-        groups = np.unique(window.group[rows])
         named = {registry.groups.parts(code)[1] for code in groups[groups >= 0].tolist()}
         case.about["client"] = sorted(clients.union(case.about.get("client", ())))
         case.about["group"] = sorted(named.union(case.about.get("group", ())))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -84,9 +84,24 @@ class History:
         return cls(*(table[name].to_numpy().copy() for name in ("key", "mean", "windows")))
 
 
-INSTANCE_FIELDS: Final = (
-    "first_us", "last_us", "terminated_us", "latest_us", "client", "dialect", "says_when_it_ends", "interval_s",
-)  # fmt: skip
+INSTANCE_FIELDS: Final = {
+    **dict.fromkeys(
+        (
+            "first_us",
+            "last_us",
+            "terminated_us",
+            "latest_us",
+            "client",
+            "group",
+            "version",
+            "dialect",
+            "says_when_it_ends",
+            "may_say_nothing",
+        ),
+        np.int64,
+    ),
+    **dict.fromkeys(("interval_s", "windows", "latency", "failed", "throughput"), np.float64),
+}
 
 
 class Instances:
@@ -96,13 +111,16 @@ class Instances:
         first_us, last_us: receipt of its first push and its last one so far [us].
         terminated_us: receipt of its terminating push.
         latest_us: receipt of its latest push of all, as CLIENTS knows it.
-        client, dialect: its client id's number and its library.
+        client, group, version, dialect: its client id's number, its group's (-1 for none), that of its software, and
+            its library.
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
+        may_say_nothing: 1 for a kind of client whose pushes are empty while it does nothing.
         interval_s: of its pushes [s].
+        windows, latency, failed, throughput: see `verdicts.families.deploys`.
     """
 
     def __init__(self, table: Table | None = None) -> None:
-        self.arrays: dict[str, Numbers] = {name: np.zeros(0, np.int64) for name in INSTANCE_FIELDS}
+        self.arrays: dict[str, Numbers] = {name: np.zeros(0, kind) for name, kind in INSTANCE_FIELDS.items()}
         if table is not None:
             self.arrays = {name: table[name].to_numpy().copy() for name in INSTANCE_FIELDS}
 
@@ -113,7 +131,7 @@ class Instances:
         """Makes room for all codes below `count`."""
         more = count - len(self.arrays["first_us"])
         if more > 0:
-            self.arrays = {name: np.append(each, np.zeros(more, np.int64)) for name, each in self.arrays.items()}
+            self.arrays = {name: np.append(each, np.zeros(more, each.dtype)) for name, each in self.arrays.items()}
 
     def table(self) -> Table:
         """To be kept."""
@@ -163,11 +181,6 @@ class Case:
     about: dict[str, list[str]] = field(default_factory=dict)
     evidence: list[dict[str, Any]] = field(default_factory=list)
 
-    @property
-    def key(self) -> tuple[str, int]:
-        """What tells it from others that are not cleared."""
-        return self.verdict, self.code
-
 
 @dataclass(slots=True, kw_only=True)
 class Memory:
@@ -177,7 +190,7 @@ class Memory:
         registry: names of subjects.
         histories: by name.
         instances: when each was seen.
-        cases: those that are not cleared, by their keys.
+        cases: those that are not cleared, by their verdict and the number of their subject.
         cleared: those that are.
         facts: small things that verdicts remember, by the verdict's id; what JSON has.
         sent: for `<library> <column>` the end of the last window that it was sent in.
@@ -187,7 +200,7 @@ class Memory:
     registry: Registry = field(default_factory=Registry)
     histories: dict[str, History] = field(default_factory=dict)
     instances: Instances = field(default_factory=Instances)
-    cases: dict[tuple[str, int], Case] = field(default_factory=dict)
+    cases: dict[str, dict[int, Case]] = field(default_factory=dict)
     cleared: list[Case] = field(default_factory=list)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
@@ -199,41 +212,57 @@ class Memory:
 
     def all_cases(self) -> list[Case]:
         """Those that are verdicts: open ones and cleared ones."""
-        return [case for case in (*self.cases.values(), *self.cleared) if case.is_open]
+        return [case for case in (*self.present_cases(), *self.cleared) if case.is_open]
+
+    def present_cases(self) -> list[Case]:
+        """Those that are not cleared, and may not be open yet."""
+        return [case for cases in self.cases.values() for case in cases.values()]
+
+    def codes(self, verdict: str) -> Numbers:
+        """The numbers of its subjects that have a case."""
+        cases = self.cases.get(verdict, {})
+        return np.fromiter(cases, np.int64, len(cases))
 
     def parts(self) -> dict[str, bytes]:
         """To be kept: by the name of each part."""
-        names = {each.name: getattr(self.registry, each.name).texts() for each in fields(Registry)}
         rest = {
-            "names": names,
-            "cases": [asdict(case) for case in self.cases.values()],
-            "cleared": [asdict(case) for case in self.cleared],
+            "cases": [_plain(case) for case in self.present_cases()],
+            "cleared": [_plain(case) for case in self.cleared],
             "facts": self.facts,
             "sent": self.sent,
             "judged_to_us": self.judged_to_us,
         }
         found = {"rest": json.dumps(rest).encode(), "instances": _bytes(self.instances.table())}
+        found |= {f"names {each.name}": _bytes(getattr(self.registry, each.name).table()) for each in fields(Registry)}
         return found | {f"history {name}": _bytes(history.table()) for name, history in self.histories.items()}
 
     @classmethod
     def of(cls, parts: Mapping[str, bytes]) -> "Memory":
         """As it was kept."""
         rest = json.loads(parts["rest"])
-        cases = [Case(**case) for case in rest["cases"]]
+        cases: dict[str, dict[int, Case]] = {}
+        for case in (Case(**case) for case in rest["cases"]):
+            cases.setdefault(case.verdict, {})[case.code] = case
         return cls(
-            registry=Registry(**{name: Names(texts) for name, texts in rest["names"].items()}),
+            registry=Registry(
+                **{each.name: Names.of(_table(parts[f"names {each.name}"])) for each in fields(Registry)}
+            ),
             histories={
                 name.removeprefix("history "): History.of(_table(data))
                 for name, data in parts.items()
                 if name.startswith("history ")
             },
             instances=Instances(_table(parts["instances"])),
-            cases={case.key: case for case in cases},
+            cases=cases,
             cleared=[Case(**case) for case in rest["cleared"]],
             facts=rest["facts"],
             sent=rest["sent"],
             judged_to_us=rest["judged_to_us"],
         )
+
+
+def _plain(case: Case) -> dict[str, Any]:
+    return {each.name: getattr(case, each.name) for each in fields(Case)}
 
 
 def _bytes(table: Table) -> bytes:

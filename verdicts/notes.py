@@ -50,6 +50,9 @@ def note_clients(clients: Table, memory: Memory) -> None:
     is_java = pc.equal(column["dialect"], "java").fill_null(False).to_numpy(zero_copy_only=False)
     # Java's producers and admin clients end without a terminating push: its absence says nothing of them.
     instances["says_when_it_ends"][code] = ~is_java | of_consumer | in_group
+    # franz-go leaves zeros out; a consumer's fetches are never 0, since they go on without data.
+    is_franz_go = pc.equal(column["dialect"], "franz-go").fill_null(False).to_numpy(zero_copy_only=False)
+    instances["may_say_nothing"][code] = is_franz_go & ~of_consumer & ~in_group
 
 
 def note_window(window: Window, memory: Memory) -> None:
@@ -63,5 +66,6 @@ def note_window(window: Window, memory: Memory) -> None:
     is_new = instances["first_us"][code] == 0
     instances["first_us"][code[is_new]] = seen[is_new]
     instances["client"][code] = window.client
+    instances["group"][code], instances["version"][code] = window.group, window.version
     instances["dialect"][code] = window.dialect
     instances["interval_s"][code] = np.nan_to_num(window.rows.number("push_interval_ms") / 1000)

@@ -111,8 +111,9 @@ def _explains(cause: Case, case: Case) -> bool:
         concerns = (case.group_id if of_group else case.client_id) in cause.about.get(
             "group" if of_group else "client", ()
         )
-    ends = [each.cleared_us or each.last_bad_us for each in (cause, case)]
-    return concerns and cause.first_bad_us < ends[1] + _SLACK_US and case.first_bad_us < ends[0] + _SLACK_US
+    end = cause.cleared_us or cause.last_bad_us
+    begins_before = cause.first_bad_us <= case.first_bad_us + _SLACK_US
+    return concerns and begins_before and case.first_bad_us < end + _SLACK_US
 
 
 def _score(case: Case, rules: Rules) -> float:

@@ -21,9 +21,10 @@ _MAX_FILE_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of one verdict by name."""
+    """The figures of one verdict by name; `of` has those of another one."""
 
     values: Mapping[str, Any]
+    of: "Rules"
 
     def __getitem__(self, name: str) -> float:
         return float(self.values[name])
@@ -60,7 +61,7 @@ class Rules:
     own: tuple[UserRule, ...] = ()
 
     def __getitem__(self, verdict: str) -> Figures:
-        return Figures(self.values[verdict])
+        return Figures(self.values[verdict], self)
 
     @property
     def metric_names(self) -> frozenset[str]:

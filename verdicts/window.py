@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from verdicts.points import Points
 
 DIALECTS: Final = ("java", "librdkafka", "franz-go")
-JAVA, LIBRDKAFKA, FRANZ_GO = range(3)
+JAVA, LIBRDKAFKA = range(2)
 ROLES: Final = ("producer", "consumer")
 PRODUCER, CONSUMER = range(2)
 
@@ -34,7 +34,7 @@ MEASURES: Final = (
     "fetch_throttled", "lag_records", "records_consumed", "fetch_rate_per_s", "fetch_size_avg_bytes",
     "fetch_latency_avg_ms", "poll_idle_ratio_avg", "last_poll_seconds_ago", "time_between_poll_avg_ms",
     "time_between_poll_max_ms", "network_thread_poll_avg_ms", "commits", "assigned_partitions", "rebalances",
-    "rebalance_latency_total_ms", "clock_skew_min_ms", "clock_skew_max_ms",
+    "rebalance_latency_total_ms", "rebalance_latency_avg_ms", "clock_skew_min_ms", "clock_skew_max_ms",
 )  # fmt: skip
 COLUMNS: Final = (*_KEYS, *MEASURES)
 """The columns that the judge reads: one merged wide row per (instance, window) and per (instance, role, node, window).
@@ -42,40 +42,50 @@ Averages and growth are in their unit; null where nothing is known."""
 
 
 class Names:
-    """Numbers for texts that last over windows."""
+    """Numbers for texts that last over windows.
 
-    def __init__(self, texts: Sequence[str] = ()) -> None:
-        self._codes = {text: code for code, text in enumerate(texts)}
-        self._parts = [text.split(_SEPARATOR) for text in texts]
+    Args:
+        texts: of the numbers from 0 on.
+        seen_us: when each was asked for last [us].
+    """
 
-    def codes(self, *columns: Array) -> Numbers:
-        """For each row the number of its texts; null is ''."""
-        encoded = [column.fill_null("").dictionary_encode() for column in columns]
-        number = np.zeros(len(encoded[0]), np.int64)
-        for column in encoded:
-            number = number * max(len(column.dictionary), 1) + column.indices.to_numpy(zero_copy_only=False)
-        _, first, place = np.unique(number, return_index=True, return_inverse=True)
-        texts = zip(*(column.take(pa.array(first)).to_pylist() for column in encoded), strict=True)
-        found: Numbers = np.array([self._code(parts) for parts in texts], np.int64)[place]
-        return found
+    def __init__(self, texts: Array | None = None, seen_us: Numbers | None = None) -> None:
+        self._texts = pa.array([], pa.string()) if texts is None else texts
+        self.seen_us: Numbers = np.zeros(len(self._texts), np.int64) if seen_us is None else seen_us
 
-    def _code(self, parts: Sequence[str]) -> int:
-        text = _SEPARATOR.join(parts)
-        if (code := self._codes.get(text)) is None:
-            code = self._codes[text] = len(self._codes)
-            self._parts.append(text.split(_SEPARATOR))
-        return code
+    def codes(self, *columns: Array, at_us: int = 0) -> Numbers:
+        """For each row the number of its texts, which are seen at this time; null is ''."""
+        filled = [column.fill_null("") for column in columns]
+        text = pc.binary_join_element_wise(*filled, _SEPARATOR) if len(filled) > 1 else filled[0]
+        encoded = text.dictionary_encode()
+        found = pc.index_in(encoded.dictionary, value_set=self._texts)
+        is_new = pc.is_null(found)
+        new = encoded.dictionary.filter(is_new)
+        number = found.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        if len(new):
+            number[is_new.to_numpy(zero_copy_only=False)] = len(self._texts) + np.arange(len(new))
+            self._texts = pa.concat_arrays([self._texts, new])
+            self.seen_us = np.append(self.seen_us, np.zeros(len(new), np.int64))
+        self.seen_us[number] = np.maximum(self.seen_us[number], at_us)
+        codes: Numbers = number[encoded.indices.to_numpy(zero_copy_only=False)]
+        return codes
 
     def __len__(self) -> int:
-        return len(self._parts)
+        return len(self._texts)
 
     def parts(self, code: int) -> list[str]:
         """The texts of a number."""
-        return self._parts[code]
+        text: str = self._texts[code].as_py()
+        return text.split(_SEPARATOR)
 
-    def texts(self) -> list[str]:
-        """All texts in the order of their numbers; `Names(texts)` has the same."""
-        return list(self._codes)
+    def table(self) -> Table:
+        """To be kept."""
+        return pa.table({"text": self._texts, "seen_us": self.seen_us})
+
+    @classmethod
+    def of(cls, table: Table) -> "Names":
+        """As it was kept."""
+        return cls(table["text"].combine_chunks(), table["seen_us"].to_numpy().copy())
 
 
 @dataclass(slots=True)
@@ -110,30 +120,38 @@ class Registry:
 
 
 class Rows:
-    """Some rows: numbers by column."""
+    """Some rows of a table: numbers by column, taken out when they are asked for.
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    Args:
+        table: in one piece.
+        at: which rows, in their order.
+    """
+
+    def __init__(self, table: Table, at: Numbers) -> None:
+        self._table, self._at = table, at
+        self._indices = pa.array(at)
+        self._is_slice = len(at) > 0 and at[-1] - at[0] + 1 == len(at)
         self._numbers: dict[str, Numbers] = {}
 
     def __len__(self) -> int:
-        count: int = self._table.num_rows
-        return count
+        return len(self._at)
 
     def column(self, name: str) -> Array:
         """A column in one piece."""
         column = self._table[name]
-        if not isinstance(column, pa.ChunkedArray):
-            return column
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if self._is_slice:
+            return whole.slice(int(self._at[0]), len(self._at))
+        return whole.take(self._indices)
 
     def number(self, name: str) -> Numbers:
         """Numbers; NaN for null and for what is not finite, or below 0 where that means nothing."""
         if name not in self._numbers:
-            found = self.column(name).cast(pa.float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False).copy()
-            found[~np.isfinite(found)] = np.nan
+            found = np.array(self.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False))
+            is_wrong = np.isinf(found)
             if not name.startswith("clock_skew"):
-                found[found < 0] = np.nan
+                is_wrong |= found < 0
+            found[is_wrong] = np.nan
             self._numbers[name] = found
         return self._numbers[name]
 
@@ -157,7 +175,7 @@ class Subjects:
     @classmethod
     def by(cls, kind: str, codes: Numbers) -> "Subjects":
         """Of the code of each row; -1 is no subject."""
-        distinct, place = np.unique(codes, return_inverse=True)
+        distinct, place = numbered(codes)
         none = int(np.searchsorted(distinct, 0))
         return cls(kind, distinct[none:], place - none)
 
@@ -187,6 +205,19 @@ class Subjects:
         return medians(self.of_row, values, len(self))
 
 
+def numbered(keys: Numbers) -> tuple[Numbers, Numbers]:
+    """The distinct keys in their order, and of each key its place among them: `numpy.unique`, by hashing."""
+    encoded = pa.array(keys).dictionary_encode()
+    distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
+    order = np.argsort(distinct)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+_SMALL: Final = 32
+
+
 def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) -> Numbers:
     """The median of the values of each group, NaN where there is none; groups below 0 and NaN do not count.
 
@@ -194,15 +225,30 @@ def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) 
     """
     has = (groups >= 0) & ~np.isnan(values)
     groups, values = groups[has], values[has]
-    order = np.lexsort((values, groups))
-    ordered = values[order]
+    order = order_of(groups, count)
     sizes = np.bincount(groups, minlength=count)
     begins = np.cumsum(sizes) - sizes
     found = np.full(count, np.nan)
-    some = sizes > 0
-    first, last = begins[some] + (sizes[some] - 1) // 2, begins[some] + (sizes[some] - int(low)) // 2
-    found[some] = (ordered[first] + ordered[last]) / 2
+    values = values[order]
+    # Most groups are small: those of a size are sorted together, as the rows of a matrix.
+    for size in np.unique(sizes[(sizes > 0) & (sizes <= _SMALL)]).tolist():
+        at = np.flatnonzero(sizes == size)
+        rows = np.sort(values[begins[at][:, None] + np.arange(size)], axis=1)
+        found[at] = (rows[:, (size - 1) // 2] + rows[:, (size - int(low)) // 2]) / 2
+    for at in np.flatnonzero(sizes > _SMALL).tolist():
+        size = int(sizes[at])
+        middle = (size - 1) // 2, (size - int(low)) // 2
+        part = np.partition(values[begins[at] : begins[at] + size], middle)
+        found[at] = (part[middle[0]] + part[middle[1]]) / 2
     return found
+
+
+def order_of(groups: Numbers, count: int) -> Numbers:
+    """Rows in the order of these numbers from 0 to `count`; sorts 16 bits at a time, which NumPy does by counting."""
+    order: Numbers = np.argsort((groups & 0xFFFF).astype(np.uint16), kind="stable")
+    if count > 0xFFFF:
+        order = order[np.argsort((groups[order] >> 16).astype(np.uint16), kind="stable")]
+    return order
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,23 +276,30 @@ class Window:
 
     points: "Points | None" = None
 
-    def __init__(self, table: Table, registry: Registry) -> None:
-        is_client = pc.and_(pc.is_null(table["role"]), pc.is_null(table["topic"]))
-        self.rows = Rows(table.filter(is_client).combine_chunks())
-        self._links = Rows(table.filter(pc.is_valid(table["role"])).combine_chunks())
+    def __init__(self, table: Table, at: Numbers, registry: Registry) -> None:
+        role, topic = (_is_null(table[name])[at] for name in ("role", "topic"))
+        is_client, is_link = role & topic, ~role
+        self.rows, self._links = Rows(table, at[is_client]), Rows(table, at[is_link])
+        ids = Rows(table, at).column("client_instance_id").dictionary_encode().indices.to_numpy(zero_copy_only=False)
+        self._ids = ids[is_client], ids[is_link]
         self._registry = registry
         self.shared: dict[str, Any] = {}
-        self.length_s = int(table["window_s"][0].as_py())
-        self.begin_us = int(table["window_start"].cast(pa.int64())[0].as_py())
-        self.end_us = self.begin_us + self.length_s * 1_000_000
+        first = int(at[0])
+        self.length_s = int(table["window_s"][first].as_py())
+        self.begin_us = int(table["window_start"][first].cast(pa.int64()).as_py())
+        self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
         rows, cluster = self.rows, self.rows.column("cluster_id")
-        self.client = registry.clients.codes(cluster, rows.column("client_id"))
-        self.instance = registry.instances.codes(cluster, rows.column("principal"), rows.column("client_instance_id"))
-        in_group = pc.fill_null(pc.not_equal(rows.column("group_id"), ""), False).to_numpy(zero_copy_only=False)
-        group = registry.groups.codes(cluster, rows.column("group_id")) if len(rows) else np.zeros(0, np.int64)
-        self.group = np.where(in_group, group, -1)
+        self.client = registry.clients.codes(cluster, rows.column("client_id"), at_us=at_us)
+        self.instance = registry.instances.codes(
+            cluster, rows.column("principal"), rows.column("client_instance_id"), at_us=at_us
+        )
+        group_id = rows.column("group_id")
+        in_group = pc.fill_null(pc.not_equal(group_id, ""), False).to_numpy(zero_copy_only=False)
+        self.group = np.full(len(rows), -1)
+        some = pa.array(np.flatnonzero(in_group))
+        self.group[in_group] = registry.groups.codes(cluster.take(some), group_id.take(some), at_us=at_us)
         software = (rows.column("client_software_name"), rows.column("client_software_version"))
-        self.version = registry.versions.codes(cluster, *software)
+        self.version = registry.versions.codes(cluster, *software, at_us=at_us)
         self.dialect = place_in(rows.column("dialect"), DIALECTS)
 
     def __len__(self) -> int:
@@ -258,6 +311,13 @@ class Window:
         interval_s = np.nan_to_num(self.rows.number("push_interval_ms") / 1000)
         covered = interval_s * np.nan_to_num(self.rows.number("pushes"))
         found: Numbers = np.where(covered > 0, covered, self.length_s)
+        return found
+
+    @cached_property
+    def cluster(self) -> Numbers:
+        """Of each row a small number of its cluster, in this window."""
+        encoded = self.rows.column("cluster_id").fill_null("").dictionary_encode()
+        found: Numbers = encoded.indices.to_numpy(zero_copy_only=False)
         return found
 
     @cached_property
@@ -287,26 +347,43 @@ class Window:
         if not len(links) or not len(self.rows):
             empty = np.zeros(0, np.int64)
             return Links(empty, empty, empty, np.zeros(0))
-        cluster = links.column("cluster_id")
-        instance = self._registry.instances.codes(
-            cluster, links.column("principal"), links.column("client_instance_id")
-        )
-        order = np.argsort(self.instance, kind="stable")
-        place = np.minimum(np.searchsorted(self.instance[order], instance), len(order) - 1)
-        row = order[place]
+        row = self._rows_of_links()
         role, latency = place_in(links.column("role"), ROLES), links.number("request_latency_avg_ms")
         coordinator = links.column("coordinator").fill_null(False).to_numpy(zero_copy_only=False)
-        kept = (self.instance[row] == instance) & (role >= 0) & ~coordinator & ~np.isnan(latency)
+        kept = (row >= 0) & (role >= 0) & ~coordinator & ~np.isnan(latency)
         kept &= links.number("node_id") >= 0  # NaN, as below 0 is, for bootstrap servers
         at = np.flatnonzero(kept)
-        node = (
-            self._registry.nodes.codes(
-                cluster.take(pa.array(at)), links.column("node_id").cast(pa.string()).take(pa.array(at))
-            )
-            if len(at)
-            else np.zeros(0, np.int64)
-        )
+        some = pa.array(at)
+        cluster, node_id = links.column("cluster_id").take(some), links.column("node_id").take(some)
+        node = self._registry.nodes.codes(cluster, node_id.cast(pa.string()), at_us=self.end_us)
         return Links(row[at], node, role[at], latency[at])
+
+    def _rows_of_links(self) -> Numbers:
+        """Of each link the row of its instance, or -1: by the id alone, unless clients share one."""
+        of_row, of_link = self._ids
+        row = np.full(int(max(of_row.max(), of_link.max())) + 1, -1)
+        row[of_row] = np.arange(len(of_row))
+        found: Numbers = row[of_link]
+        if np.array_equal(row[of_row], np.arange(len(of_row))):
+            return found
+        names = "cluster_id", "principal", "client_instance_id"
+        of_link, of_row = (
+            pc.binary_join_element_wise(*(rows.column(name).fill_null("") for name in names), _SEPARATOR)
+            for rows in (self._links, self.rows)
+        )
+        found = pc.index_in(of_link, value_set=of_row).fill_null(-1).to_numpy(zero_copy_only=False)
+        return found.astype(np.int64)
+
+    @cached_property
+    def link_count(self) -> Numbers:
+        """Links of each row."""
+        found: Numbers = np.bincount(self.links.row, minlength=len(self))
+        return found
+
+
+def _is_null(column: Array) -> Numbers:
+    found: Numbers = column.is_null().to_numpy()
+    return found
 
 
 def place_in(column: Array, known: Sequence[str]) -> Numbers:
@@ -323,7 +400,7 @@ def windows(table: Table, registry: Registry) -> Iterator[Window]:
         return
     table = table.combine_chunks()
     starts = table["window_start"].cast(pa.int64()).to_numpy()
-    order = np.argsort(starts, kind="stable")
+    order = np.arange(len(starts)) if (starts == starts[0]).all() else np.argsort(starts, kind="stable")
     cuts = np.flatnonzero(np.diff(starts[order])) + 1
-    for rows in np.split(order, cuts):
-        yield Window(table.take(pa.array(rows)), registry)
+    for at in np.split(order, cuts):
+        yield Window(table, at, registry)

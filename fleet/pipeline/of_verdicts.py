@@ -70,8 +70,11 @@ def replace_verdicts(
         return  # what changed is of windows that are left for later
     memory = Memory() if before is None else Memory.of(dict(before["memory"]))
     for begin, end in _hours(files, None if before is None else before["judged_to"], limit):
+        where = (
+            within([(begin, end)], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
+        )
         named = _named_points(points, (begin, end), rules)
-        judge(_judged_rows(rows, (begin, end), window_s), clients, memory, rules, named)
+        judge(judged_rows(rows, where), clients, memory, rules, named)
         kept = [*kept, {"judged_to": end, "signature": signature, "memory": list(memory.parts().items())}]
         kept = [each for each in kept if _stays(each["judged_to"], kept[-1]["judged_to"])]
     store.replace(catalog.JUDGED, pa.Table.from_pylist(kept, schema=catalog.JUDGED.schema))
@@ -113,9 +116,8 @@ def _named_points(points: Snapshot, span: Span, rules: Rules) -> Table | None:
     return points.table(POINT_COLUMNS, within([span], "received_at") & is_named)
 
 
-def _judged_rows(rows: Snapshot, span: Span, window_s: int) -> Table:
-    """`verdicts.window.COLUMNS` of a time."""
-    where = within([span], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
+def judged_rows(rows: Snapshot, where: Any) -> Table:
+    """`verdicts.window.COLUMNS` of the rows of WINDOWS that meet a `pyarrow.compute.Expression`."""
     found = rows.table(_SOURCES, where)
     merged = merge([conformed(ROWS, {name: one(found[name]) for name in _SOURCES}, found.num_rows)])
     given = Wide(merged)

@@ -217,9 +217,15 @@ def text_form(schema: Schema, wanted: str | None = None) -> tuple[TableForm, str
     names = [each.name for each in shown]
     less = [name for name in _LEAST if name in names]
     least = (*less, *reversed([name for name in names if name not in less][_KEPT:]))
-    columns = {each.name: _text(each.name, each.type) for each in (shown if wanted is None else schema)}
+    columns = {each.name: _sent(each.name, each.type) for each in (shown if wanted is None else schema)}
     form = TableForm(columns=columns, order=(), least=least).only(wanted)
     return form, f"ORDER BY {', '.join((*times, *rest))}"
+
+
+def _sent(name: str, kind: Any) -> Text:
+    """A value as text; `not sent` for what the row's `unknown` names, which its library never sends."""
+    text = _text(name, kind)
+    return lambda row: "not sent" if name in (row.get("unknown") or ()) else text(row)
 
 
 def _text(name: str, kind: Any) -> Text:

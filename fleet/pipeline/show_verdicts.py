@@ -1,19 +1,22 @@
-"""`fleet verdicts`: the rows of the standing table, the ranked list that a terminal shows of them, and coverage."""
+"""`fleet verdicts`: the rows of the standing table, and coverage."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, TextIO
 
 from fleet.decode.arrow import Table, pa, pc
 from fleet.errors import TableError
+from fleet.pipeline.coverage_list import print_coverage
+from fleet.pipeline.verdict_list import Judged, print_list
 from fleet.report.cells import json_lines
 from fleet.report.form import Format
 from fleet.report.output import Rows, check_form, print_table, write_path, write_stream
-from fleet.report.tables import Row, TableForm
+from fleet.report.tables import TableForm, number_text, time_text
 from fleet.tables import catalog
 from fleet.tables.paths import qualified, storage_options
 from fleet.tables.store import Store
+from terminal.table import wide_console
 from verdicts.coverage import coverage
 from verdicts.memory import Memory
 
@@ -29,9 +32,10 @@ class VerdictsRequest:
         principal: only of this one.
         form: what rows are written as.
         output: directory to write to; None is stdout.
-        limit: rows of a table of text.
+        limit: rows of a table of text, or causes of the list.
         columns: of a table of text.
         conf: settings of Spark, of which those of s3a count.
+        shows_all: a terminal lists consequences under their causes.
     """
 
     tables: str
@@ -43,28 +47,33 @@ class VerdictsRequest:
     limit: int = 50
     columns: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
+    shows_all: bool = False
 
     def __post_init__(self) -> None:
         check_form(self.form, self.output, self.columns)
 
 
-_LISTED: Final = TableForm(
+_CHOSEN: Final = TableForm(
     columns={
-        "rank": lambda row: str(row["rank"]),
-        "severity": lambda row: row["severity"] if row["state"] == "open" else f"({row['severity']})",
+        "severity": lambda row: row["severity"],
+        "state": lambda row: row["state"],
         "verdict": lambda row: row["verdict"],
         "subject": lambda row: f"{row['subject_kind']} {row['subject']}",
-        "since": lambda row: f"{row['opened_at']:%m-%d %H:%M}",
-        "cleared": lambda row: None if row["cleared_at"] is None else f"{row['cleared_at']:%m-%d %H:%M}",
-        "why": lambda row: row["why"].partition("; since ")[0],
+        "since": lambda row: time_text(row["opened_at"]),
+        "cleared": lambda row: time_text(row["cleared_at"]),
+        "score": lambda row: number_text(row["score"], 1),
+        "confidence": lambda row: number_text(row["confidence"], 2),
+        "why": lambda row: row["why"],
         "action": lambda row: row["action"],
         "side": lambda row: row["side"],
         "caused by": lambda row: row["caused_by"],
+        "principal": lambda row: row["principal"],
+        "instances": lambda row: number_text(row["instance_count"]),
         "cluster id": lambda row: row["cluster_id"],
     },
     order=(),
 )
-_SHOWN: Final = "rank,severity,verdict,subject,since,why"
+"""The columns that `--columns` may choose: a table of them has one row per verdict in place of the list."""
 
 _COVERAGE: Final = TableForm(
     columns={
@@ -80,7 +89,7 @@ _COVERAGE: Final = TableForm(
 
 
 def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
-    """Writes the rows, best rank first.
+    """Writes the rows, best rank first; a terminal shows causes, with their consequences folded.
 
     Returns:
         The severities of those that are open.
@@ -88,48 +97,90 @@ def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
     Raises:
         FleetError: there is no such table, or it cannot be written.
     """
-    store = _opened(request)
-    rows = store.log(catalog.VERDICTS).rows().select(catalog.VERDICTS.schema.names)
-    order = [
-        ("score", "descending"),
-        *((name, "ascending") for name in ("opened_at", "verdict", "cluster_id", "subject")),
-    ]
-    rows = rows.take(pc.sort_indices(rows, sort_keys=order))
+    store = opened(request.tables, request.conf)
+    rows = ranked_verdicts(store)
     for column, value in (("state", request.state), ("principal", request.principal)):
         if value is not None:
             rows = rows.filter(pc.equal(rows[column], str(value)))
     if request.since is not None:
         rows = rows.filter(pc.greater_equal(rows["last_seen_at"], pa.scalar(request.since, rows["last_seen_at"].type)))
-    listed = [row | {"rank": rank} for rank, row in enumerate(rows.slice(0, request.limit).to_pylist(), 1)]
-    _write(request, rows, listed, _LISTED.only(request.columns or _SHOWN), out)
+    if request.form is Format.TABLE and request.columns is None:
+        wanted = "".join(
+            f" {word} {value}"
+            for word, value in (
+                ("in the state", request.state),
+                ("of the principal", request.principal),
+                ("seen since", request.since and f"{request.since:%Y-%m-%d %H:%M} UTC"),
+            )
+            if value is not None
+        )
+        print_list(
+            wide_console(out),
+            rows.to_pylist(),
+            judged(store),
+            limit=request.limit,
+            shows_all=request.shows_all,
+            wanted=wanted,
+        )
+    else:
+        write_rows(request, rows, _CHOSEN, out)
     return set(rows.filter(pc.equal(rows["state"], "open"))["severity"].to_pylist())
 
 
+def ranked_verdicts(store: Store) -> Table:
+    """The table `verdicts`, best rank first."""
+    rows = store.log(catalog.VERDICTS).rows().select(catalog.VERDICTS.schema.names)
+    order = [
+        ("score", "descending"),
+        *((name, "ascending") for name in ("opened_at", "verdict", "cluster_id", "subject")),
+    ]
+    return rows.take(pc.sort_indices(rows, sort_keys=order))
+
+
+def judged(store: Store) -> Judged:
+    """What the verdicts are given of, by what files say of themselves."""
+    files = [file for file in store.files(catalog.WINDOWS) if file["num_records"]]
+    begins = [file["min.window_start"] for file in files]
+    ends = [file["max.window_start"] + timedelta(seconds=file["max.window_s"]) for file in files]
+    instances = store.log(catalog.CLIENTS).size().rows
+    return Judged(instances=instances, begin=min(begins, default=None), end=max(ends, default=None))
+
+
 def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
-    """Writes which verdicts can be given for which clients.
+    """Writes which verdicts can be given for which clients; a terminal shows libraries as columns, and reasons once.
 
     Raises:
         FleetError: see `show_verdicts`.
     """
-    store = _opened(request)
+    store = opened(request.tables, request.conf)
     clients = store.snapshot(catalog.CLIENTS).table(("dialect", "role"))
     kept = store.rows(catalog.JUDGED)
     latest = max(kept, key=lambda row: row["judged_to"], default=None)
     memory = Memory() if latest is None else Memory.of(dict(latest["memory"]))
     rows = coverage(clients, memory)
-    _write(request, rows, rows.slice(0, request.limit).to_pylist(), _COVERAGE.only(request.columns), out)
+    if request.form is Format.TABLE and request.columns is None:
+        print_coverage(wide_console(out), rows.to_pylist())
+    else:
+        write_rows(request, rows, _COVERAGE, out)
 
 
-def _opened(request: VerdictsRequest) -> Store:
-    store = Store(qualified(request.tables), storage_options(request.conf))
+def opened(tables: str, conf: Mapping[str, str]) -> Store:
+    """The tables under a root.
+
+    Raises:
+        TableError: there are no verdicts.
+    """
+    store = Store(qualified(tables), storage_options(conf))
     if not store.has(catalog.VERDICTS):
-        raise TableError(f"there is no table verdicts in {request.tables}: {catalog.VERDICTS.made_by}")
+        raise TableError(f"there is no table verdicts in {tables}: {catalog.VERDICTS.made_by}")
     return store
 
 
-def _write(request: VerdictsRequest, rows: Table, first: Iterable[Row], form: TableForm, out: TextIO) -> None:
+def write_rows(request: VerdictsRequest, rows: Table, form: TableForm, out: TextIO) -> None:
+    """Writes rows as `--format` has it: JSON to `out` as one array."""
     if request.form is Format.TABLE:
-        print_table(out, list(first), rows.num_rows, form=form)
+        first = rows.slice(0, request.limit).to_pylist()
+        print_table(out, first, rows.num_rows, form=form.only(request.columns))
     elif request.output is not None:
         write_path(Rows(schema=rows.schema, batches=rows.to_batches()), request.form, request.output)
     elif request.form is Format.JSON:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
+from fleet.dialects import library_of, says_when_it_ends
 from fleet.errors import OutputError
 from terminal.table import UnknownColumnError, chosen_columns
 
@@ -92,6 +93,34 @@ def _node(row: Row) -> str:
     return f"{node} (coordinator)" if row["coordinator"] else node
 
 
+_UNKNOWN: Final = "unknown"
+_NOT_SENT: Final = "not sent"
+
+
+def _of_consumer(column: str, digits: int) -> Text:
+    """A figure that consumers alone have."""
+    return lambda row: number_text(row[column], digits) or (_NOT_SENT if row["role"] == "consumer" else None)
+
+
+def _slow_by(row: Row) -> str:
+    """What the latency of a link is made of: what is not the consumer's own doing is of the broker or the network, and
+    a fetch also waits for data.
+    """
+    if row["waits_for_poll"] is None:
+        return "unknown: no poll times"
+    if row["waits_for_poll"]:
+        return "consumer: does not poll"
+    return "broker, network, no data" if row["role"] == "consumer" else "broker or network"
+
+
+def _terminated(row: Row) -> str:
+    """Unknown for kinds of clients that may end without a terminating push, as Java's producers do."""
+    if row["terminated"]:
+        return "yes"
+    library = library_of(row["client_software_name"], row["client_software_version"])
+    return "no" if says_when_it_ends(library, row["role"], row["group_id"]) else _UNKNOWN
+
+
 def _value(row: Row) -> str | None:
     if row["value"] is not None:
         return str(row["value"])
@@ -109,8 +138,8 @@ TABLES: Final[Mapping[str, TableForm]] = {
         columns={
             "client instance id": _plain("client_instance_id"),
             "client id": _plain("client_id"),
-            "role": _plain("role"),
-            "software": _SOFTWARE,
+            "role": lambda row: row["role"] or _UNKNOWN,
+            "software": lambda row: _SOFTWARE(row) or _UNKNOWN,
             "principal": _plain("principal"),
             "cluster": _plain("cluster_id"),
             "source": _joined(":", "client_source_address", "client_source_port"),
@@ -118,7 +147,7 @@ TABLES: Final[Mapping[str, TableForm]] = {
             "points": _number("points"),
             "first seen (UTC)": _time("first_seen"),
             "last seen (UTC)": _time("last_seen"),
-            "terminated": lambda row: "yes" if row["terminated"] else "no",
+            "terminated": _terminated,
         },
         order=(Key("last_seen", descending=True), Key("client_id"), Key("client_instance_id"), Key("cluster_id")),
         least=("cluster", "role", "first seen (UTC)", "principal", "source", "points", "terminated", "software"),
@@ -132,12 +161,12 @@ TABLES: Final[Mapping[str, TableForm]] = {
             "software": _SOFTWARE,
             "role": _plain("role"),
             "node": _node,
-            "avg ms": _number("latency_avg_ms", 2),
-            "max ms": _number("latency_max_ms", 2),
+            "avg ms": lambda row: number_text(row["latency_avg_ms"], 2) or _NOT_SENT,
+            "max ms": lambda row: number_text(row["latency_max_ms"], 2) or _NOT_SENT,
             "samples": _number("samples"),
-            "poll() every ms": _number("time_between_poll_avg_ms"),
-            "idle in poll()": _number("poll_idle_ratio_avg", 2),
-            "slow by": lambda row: "consumer: does not poll" if row["waits_for_poll"] else "-",
+            "poll() every ms": _of_consumer("time_between_poll_avg_ms", 0),
+            "idle in poll()": _of_consumer("poll_idle_ratio_avg", 2),
+            "slow by": _slow_by,
         },
         order=(
             Key("waits_for_poll", null_as=False),

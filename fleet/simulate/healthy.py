@@ -16,6 +16,7 @@ from fleet.simulate.pathologies import (
     heat_partition,
     link_latencies,
     scale_out,
+    send_uncompressed,
     slow_down_node,
 )
 from fleet.simulate.plan import Plan, daily_load
@@ -90,7 +91,7 @@ def _near_misses_of_nodes(plan: Plan) -> None:
     for (cluster, node), lasts_s in zip(near, (1_800, 420), strict=False):
         begin = _begin(plan, lasts_s)
         if begin is not None and lasts_s > 600:
-            usual = float(np.quantile(link_latencies(plan, cluster, node), 0.15))
+            usual = float(np.quantile(link_latencies(plan, cluster, node, held=False), 0.15))
             plan.cause("disk_ms", [cluster * plan.world.nodes + node], (begin, begin + lasts_s), usual / 2)
         elif begin is not None:
             slow_down_node(plan, cluster, node, (begin, begin + lasts_s), 3.0)
@@ -127,11 +128,11 @@ def _slow_path(plan: Plan, app: App, times: Times) -> None:
 
 
 def _throttled(plan: Plan, app: App, times: Times) -> None:
-    """Held back half of the time for 20 s, every seven minutes."""
+    """Held back a little for 20 s, every seven minutes: a second's records wait, and are sent after."""
     usual = app.rate * app.record_bytes * app.compression * float(daily_load(times[0]))
     at = times[0]
     while at < times[1]:
-        plan.cause("rate", _at_work(app), (at, at + 20), 1.8)
+        plan.cause("rate", _at_work(app), (at, at + 20), 1.15)
         plan.cause("quota", _at_work(app), (at, at + 20), usual * 1.1)
         at += 420
 
@@ -144,7 +145,7 @@ def _rebalances(plan: Plan, app: App, times: Times) -> None:
 
 def _slow_processing(plan: Plan, app: App, times: Times) -> None:
     """Three quarters of the time are at work."""
-    load = app.cost_s * app.rate * len(app.partitions) / app.size * float(np.max(daily_load(np.array(times))))
+    load = app.cost_s * app.rate * app.most_partitions * float(np.max(daily_load(np.array(times))))
     plan.cause("cost", _at_work(app), times, 0.75 / load)
 
 
@@ -158,7 +159,10 @@ def _paused(plan: Plan, app: App, times: Times) -> None:
 
 
 def _uneven(plan: Plan, app: App, times: Times) -> None:
+    """One member has nearly twice as much to do as the others, and can do it."""
     heat_partition(plan, app, times, 1.9)
+    load = app.cost_s * app.rate * app.most_partitions
+    plan.cause("cost", _at_work(app), times, min(1.0, 0.3 / load))
 
 
 def _small_batches(plan: Plan, app: App, times: Times) -> None:
@@ -168,8 +172,7 @@ def _small_batches(plan: Plan, app: App, times: Times) -> None:
 
 
 def _uncompressed(plan: Plan, app: App, times: Times) -> None:
-    plan.cause("compression", _at_work(app), times, 1.0)
-    plan.cause("rate", _at_work(app), times, 0.55e6 / (app.rate * app.record_bytes * app.size))
+    send_uncompressed(plan, app, times, 0.55e6 / app.size)
 
 
 def _buffer_full(plan: Plan, app: App, times: Times) -> None:

@@ -60,7 +60,8 @@ def _fits(verdict: str, app: App) -> bool:
     if app.role == "admin" or app.is_batch:
         return False
     library, is_producer = app.software.library, app.role == "producer"
-    sends_latency = is_producer or app.software.sends_consumer_latency
+    # A fetch of franz-go may wait 5 s for data: a link or a client would have to be slower than that to be seen.
+    sends_latency = is_producer or (app.software.sends_consumer_latency and library != "franz-go")
     rules: dict[str, bool] = {
         "slow-client": sends_latency,
         "slow-path": sends_latency,
@@ -105,10 +106,10 @@ def _at_work(app: App) -> range:
     return app.slots[: app.size]
 
 
-def link_latencies(plan: Plan, cluster: int, node: int) -> list[float]:
-    """What requests to a node usually take its clients [ms], of all links."""
+def link_latencies(plan: Plan, cluster: int, node: int, *, held: bool = True) -> list[float]:
+    """What requests to a node usually take its clients [ms], of all links; see `Plan.base_latency_ms`."""
     return [
-        plan.base_latency_ms(slot, node)
+        plan.base_latency_ms(slot, node, held=held)
         for app in plan.world.apps
         if app.cluster == cluster and app.role != "admin"
         for slot in _at_work(app)
@@ -144,11 +145,19 @@ def _usual_ms(plan: Plan, app: App) -> float:
     return float(np.median([plan.base_latency_ms(slot, node) for slot in _at_work(app) for node in nodes]))
 
 
+def _seen_ms(app: App) -> float:
+    """What a consumer's fetches have to take more so that no lack of data explains it [ms]; see `held_s`."""
+    return 1_000.0 if app.role == "consumer" else 0.0
+
+
 def _slow_client(plan: Plan, app: App, times: Times, _: str | None) -> str:
-    """The client's own host is short of CPU: its network thread is late for every response."""
+    """The client's own host is short of CPU: its network thread is late for every response.
+
+    A consumer's fetches show it where they take longer than one that waits for data.
+    """
     nodes = range(len(plan.world.clusters[app.cluster].node_ids))
     slowest = max(plan.base_latency_ms(app.slots[0], node) for node in nodes)
-    wanted = max(slowest * 1.6, _usual_ms(plan, app) * 2.2)
+    wanted = max(slowest * 1.6, _usual_ms(plan, app) * 2.2, _seen_ms(app))
     plan.cause("delay_ms", _at_work(app), times, wanted)
     return app.name
 
@@ -164,7 +173,7 @@ def _slow_path(plan: Plan, app: App, times: Times, subject: str | None) -> str:
         if given not in ids:
             raise no_subject("slow-path", subject, [f"{app.name}@{node_id}" for node_id in ids])
         node = ids.index(given)
-    plan.cause("path_ms", _at_work(app), times, 3.0 * max(_usual_ms(plan, app), 4.0), node)
+    plan.cause("path_ms", _at_work(app), times, max(3.0 * max(_usual_ms(plan, app), 4.0), _seen_ms(app)), node)
     return f"{app.name}@{cluster.node_ids[node]}"
 
 
@@ -243,10 +252,17 @@ def _small_batches(plan: Plan, app: App, times: Times, _: str | None) -> str:
 
 def _uncompressed(plan: Plan, app: App, times: Times, _: str | None) -> str:
     """`compression.type` is none, and much is sent."""
-    plan.cause("compression", _at_work(app), times, 1.0)
-    wanted = float(plan.random.uniform(1.6e6, 3e6))
-    plan.cause("rate", _at_work(app), times, max(1.0, wanted / (app.rate * app.record_bytes * 0.8)))
+    send_uncompressed(plan, app, times, float(plan.random.uniform(1.6e6, 3e6)) / 0.8)
     return app.name
+
+
+def send_uncompressed(plan: Plan, app: App, times: Times, bytes_per_s: float) -> None:
+    """Each instance sends so much without compression, in batches of several records as busy producers do."""
+    surge = max(1.0, bytes_per_s / (app.rate * app.record_bytes))
+    of_link = app.rate * surge / len(plan.world.clusters[app.cluster].node_ids)
+    plan.cause("compression", _at_work(app), times, 1.0)
+    plan.cause("rate", _at_work(app), times, surge)
+    plan.cause("linger_s", _at_work(app), times, min(0.1, max(app.linger_s, 9 / of_link)))
 
 
 def _buffer_full(plan: Plan, app: App, times: Times, _: str | None) -> str:
@@ -269,7 +285,7 @@ def _tiny_fetches(plan: Plan, app: App, times: Times, _: str | None) -> str:
     """Records trickle in one by one, and `fetch.min.bytes` is 1."""
     wanted = float(plan.random.uniform(200, 280)) * app.size / len(app.partitions)
     surge = max(1.0, wanted / (app.rate * 0.8))
-    load = app.cost_s * app.rate * len(app.partitions) / app.size
+    load = app.cost_s * app.rate * app.most_partitions
     plan.cause("singles", _at_work(app), times, 1.0)
     plan.cause("arrival", app.partitions, times, surge)
     plan.cause("cost", _at_work(app), times, min(1.0, 0.12 / load) / surge)

@@ -290,6 +290,9 @@ class Physics:
         records = sent / np.maximum(wire_bytes, 1e-9)
         per_link = records[:, :, None] / TICK_S * share
         requests = per_link / (1 + per_link * linger_s[:, :, None])
+        waits = done.backlog > _BATCH_BYTES * self._node_count  # what waits to be sent goes in full batches
+        full = per_link * wire_bytes[:, :, None] / _BATCH_BYTES
+        requests = np.where(waits[:, :, None], np.minimum(requests, full), requests)
         most = _IN_FLIGHT / np.maximum(latency_ms / 1000, 1e-6)
         least = per_link * wire_bytes[:, :, None] / (8 * _BATCH_BYTES)
         requests = np.where(self._is_producer[:, None], np.maximum(np.minimum(requests, most), least), 0) * TICK_S

@@ -159,17 +159,17 @@ class Plan:
         self.free.remove(app)
         return app
 
-    def base_latency_ms(self, slot: int, node: int) -> float:
+    def base_latency_ms(self, slot: int, node: int, *, held: bool = True) -> float:
         """What a request of this slot to a node usually takes [ms]: network, queue, and what a fetch is held."""
         app = self.world.of_slot[slot]
         cluster = self.world.clusters[app.cluster]
         queue = cluster.service_ms[node] / (1 - cluster.utilisation[node])
-        held = 0.0
-        if app.role == "consumer":
+        held_ms = 0.0
+        if held and app.role == "consumer":
             partitions = len(app.partitions) / app.size
             arrivals = app.rate * partitions / app.batch_records / min(partitions, len(cluster.node_ids))
-            held = 1000 * float(held_s(np.array(arrivals), 5.0 if app.software.library == "franz-go" else 0.5))
-        return float(self.world.rtt_ms[slot, node] + queue + held)
+            held_ms = 1000 * float(held_s(np.array(arrivals), 5.0 if app.software.library == "franz-go" else 0.5))
+        return float(self.world.rtt_ms[slot, node] + queue + held_ms)
 
 
 def held_s(arrivals: Numbers, most_s: Numbers | float) -> Numbers:

@@ -127,6 +127,11 @@ class App:
         return f"{self.name}-group" if self.role == "consumer" else None
 
     @property
+    def most_partitions(self) -> int:
+        """Of one of its members, while no spare is at work."""
+        return -(-len(self.partitions) // self.size)
+
+    @property
     def size(self) -> int:
         """Instances at work while nothing is scaled."""
         return len(self.slots) - self.spare
@@ -236,7 +241,7 @@ def make_world(clients: int, random: np.random.Generator) -> World:
             count = size if is_full else max(size + spare, size * int(random.integers(1, 4 if size < 12 else 2)))
             app.partitions = range(partitions, partitions + count)
             partitions += count
-            app.cost_s = float(random.uniform(0.08, 0.55)) / (app.rate * count / size)
+            app.cost_s = float(random.uniform(0.08, 0.55)) / (app.rate * app.most_partitions)
         apps.append(app)
     nodes = max(len(cluster.node_ids) for cluster in clusters)
     of_slot = tuple(app for app in apps for _ in app.slots)

@@ -53,7 +53,7 @@ class _Commands(LazyGroup):
         ),
         "demo": LazyCommand(
             "fleetgauge.cli.demo:demo",
-            "Show the whole pipeline with real clients: node, OTLP server, landing zone, and tables by PySpark.",
+            "Show the whole pipeline with real clients: node, OTLP server, landing zone, tables, and the ranked list.",
         ),
     }
 

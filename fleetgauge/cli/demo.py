@@ -9,10 +9,11 @@ import typer
 def demo(
     keep: Annotated[Path | None, typer.Option("--keep", help="Work in this new directory, and keep its files.")] = None,
 ) -> None:
-    """Show the whole pipeline with real clients: node, OTLP server, landing zone, and tables by PySpark.
+    """Show the whole pipeline with real clients: node, OTLP server, landing zone, tables, and the ranked list.
 
-    Needs the extras kafka and spark, and Java 17 or 21. It uses only this machine and free ports, and removes its files
-    at the end (unless --keep). Exits with 1, naming what is missing, unless the pushes of every client arrived.
+    Needs the extras kafka and tables. It uses only this machine and free ports, and removes its files at the end
+    (unless --keep). One of its consumers hardly polls. Exits with 1, naming what is missing, unless the pushes of every
+    client arrived and that consumer heads the list of verdicts.
     """
     from rich.console import Console
 

@@ -14,11 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from base.clock import Time
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.demo.clients import CLIENT_IDS, Clients
+from fleetgauge.demo.clients import CLIENT_IDS, SLOW_CONSUMER_ID, Clients
 from fleetgauge.demo.processes import SHUTDOWN_TIMEOUT_MS, DemoError, OtlpReceiver, ServedNode
 from push_log.embedded.inspect import records_after
 
-PUSHES_EACH = 3
+PUSHES_EACH = 5
 _FLEET_TIMEOUT_S = 110.0
 
 _CONFIG = """\
@@ -38,6 +38,13 @@ endpoint = "http://127.0.0.1:{otlp_port}"
 type = "landing"
 path = "{landing}"
 linger.ms = 2000
+"""
+
+_WINDOW = "2s"
+_RULES = """\
+[slow-processing]
+for_s = 2     # 600 in a fleet that runs for longer than a demo
+young_s = 0   # as is this
 """
 
 
@@ -68,12 +75,14 @@ def run_demo(directory: Path, console: Console, time: Time) -> None:
     clients = received["clients"]
     points = sum(client["points"] for client in clients.values())
     console.print(f"[bold]5.[/] OTLP server: {received['exports']} exports, {points} points of {len(clients)} clients")
-    console.print(f"[bold]6.[/] PySpark reads the landing zone {landing}")
+    console.print(f"[bold]6.[/] fleetgauge fleet reads the landing zone {landing}")
     inventory = _analyse(landing, console)
-    problems = [*_missing_at_receiver(clients), *_missing_in_inventory(inventory)]
+    verdicts = _judge(landing, console)
+    problems = [*_missing_at_receiver(clients), *_missing_in_inventory(inventory), *_missing_in_verdicts(verdicts)]
     if problems:
         raise DemoError("not everything came through: " + "; ".join(problems))
     console.print(f"\n[green]Every one of the {len(CLIENT_IDS)} clients came through, to its terminating push.[/]")
+    console.print(f"[green]{SLOW_CONSUMER_ID}, whose application hardly polls, comes first.[/]")
 
 
 @contextmanager
@@ -107,15 +116,39 @@ def _run_clients(node: ServedNode, data: DataDirectory, console: Console, time: 
 def _analyse(landing: Path, console: Console) -> list[dict[str, Any]]:
     """Prints inventory and latency, and returns the inventory's rows."""
     answers = landing.with_name("answers")
-    command = [sys.executable, "-m", "fleetgauge", "fleet", "summary", "--source", str(landing)]
     console.print("\n[bold]fleetgauge fleet summary[/]")
-    done = subprocess.run(
-        [*command, "--format", "json", "--output", str(answers)], check=False, timeout=_FLEET_TIMEOUT_S
-    )
-    if done.returncode != 0:
-        raise DemoError(f"fleetgauge fleet summary failed with exit code {done.returncode}")
+    _fleet("summary", "--source", str(landing), "--format", "json", "--output", str(answers))
     files = sorted((answers / "inventory").glob("*.json"))
     return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def _judge(landing: Path, console: Console) -> list[dict[str, Any]]:
+    """Makes the tables, prints the ranked list, and returns its rows."""
+    tables, rules = str(landing.with_name("tables")), landing.with_name("rules.toml")
+    rules.write_text(_RULES, encoding="utf-8")
+    console.print(
+        f"\n[bold]fleetgauge fleet run --tables {tables} --window {_WINDOW} --rules {rules}[/]", soft_wrap=True
+    )
+    _fleet("run", "--source", str(landing), "--tables", tables, "--window", _WINDOW, "--rules", str(rules))
+    console.print("\n[bold]fleetgauge fleet verdicts[/]")
+    _fleet("verdicts", "--tables", tables)
+    answers = landing.with_name("verdicts")
+    _fleet("verdicts", "--tables", tables, "--format", "json", "--output", str(answers))
+    return [json.loads(line) for line in (answers / "part-0.json").read_text(encoding="utf-8").splitlines()]
+
+
+def _fleet(*arguments: str) -> None:
+    command = [sys.executable, "-m", "fleetgauge", "fleet", *arguments]
+    done = subprocess.run(command, check=False, timeout=_FLEET_TIMEOUT_S)
+    if done.returncode != 0:
+        raise DemoError(f"fleetgauge fleet {arguments[0]} failed with exit code {done.returncode}")
+
+
+def _missing_in_verdicts(verdicts: list[dict[str, Any]]) -> Iterator[str]:
+    first = verdicts[0] if verdicts else {}
+    found = first.get("verdict"), first.get("subject"), first.get("state")
+    if found != ("slow-processing", SLOW_CONSUMER_ID, "open"):
+        yield f"{SLOW_CONSUMER_ID} hardly polls, and is not the first verdict: that is {found}"
 
 
 def _missing_at_receiver(clients: dict[str, Any]) -> Iterator[str]:

@@ -6,13 +6,23 @@ import numpy as np
 
 from verdicts.arrow import Numbers
 from verdicts.declare import Finding, Test, Verdict, of_clients
+from verdicts.families.groups import has_most_work, lag_growth
 from verdicts.memory import Memory
 from verdicts.rules import Figures
 from verdicts.window import Window
 
 
 def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Finding:
+    """Consumers that work all the time, or nearly too long between two calls of poll().
+
+    One that works all the time is not judged while it may be working off what has gathered: just started, or as long as
+    the lag of its group falls. Nor is one that has three times as much to read as the others of its group: that is how
+    its partitions are filled.
+    """
     rows, share = window.rows, figures["poll_interval_share"]
+    is_old = window.begin_us - memory.instances["first_us"][window.instance] >= figures["young_s"] * 1_000_000
+    falls = np.append(lag_growth(window, memory)[1] < 0, False)[window.groups.of_row]
+    is_judged = is_old & ~falls & ~has_most_work(window, figures.of["uneven-group"])
     allowed_ms = share * _max_poll_interval_ms(window, memory, figures)
     between_ms = np.fmax(rows.number("time_between_poll_max_ms"), rows.number("last_poll_seconds_ago") * 1000)
     return of_clients(
@@ -21,7 +31,7 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
             Test(
                 metric="poll_idle_ratio_avg",
                 unit="ratio",
-                observed=rows.number("poll_idle_ratio_avg"),
+                observed=np.where(is_judged, rows.number("poll_idle_ratio_avg"), np.nan),
                 bound=figures["idle_ratio"],
                 is_upper=False,
                 says="{subject} waits in poll() {observed} of the time, which leaves less than {bound} to spare",

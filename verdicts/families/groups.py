@@ -19,8 +19,11 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
     groups, rows = window.groups, window.rows
     came = memory.instances["first_us"][window.instance] >= window.begin_us - window.length_s * 1_000_000
     allowed = 2.0 * groups.count(came)
-    rebalances = groups.max(rows.number("rebalances"))
-    busy = groups.max(rows.number("rebalance_latency_total_ms") / 1000 / window.seconds)
+    total_ms, mean_ms = rows.number("rebalance_latency_total_ms"), rows.number("rebalance_latency_avg_ms")
+    # librdkafka counts none, but sends their time and its mean
+    counted = np.where(total_ms == 0, 0.0, np.rint(total_ms / np.maximum(mean_ms, 1.0)))
+    rebalances = groups.max(np.fmax(rows.number("rebalances"), counted))
+    busy = groups.max(total_ms / 1000 / window.seconds)
     known = ~(np.isnan(rebalances) & np.isnan(busy))
     counted = np.maximum(np.nan_to_num(rebalances) - allowed, 0)
     busy = np.where(allowed > 0, 0.0, np.nan_to_num(busy)) * window.length_s
@@ -57,8 +60,15 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
     )  # fmt: skip
 
 
-def _lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
+def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
     """The lag of each group, and by how much that of the members who pushed grew since their last word on it."""
+    if "lag" not in window.shared:
+        window.shared["lag"] = _lag_growth(window, memory)
+    found: tuple[Numbers, Numbers] = window.shared["lag"]
+    return found
+
+
+def _lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
     lag = window.rows.number("lag_records")
     last = memory.history("lag")
     grown = lag - last.expected(window.instance, 1)
@@ -68,7 +78,7 @@ def _lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
 
 def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
     groups = window.groups
-    lag, grown = _lag_growth(window, memory)
+    lag, grown = lag_growth(window, memory)
     consumed = np.nan_to_num(groups.sum(window.rows.number("records_consumed")))
     bound = np.maximum(figures["least_records"], figures["share"] * consumed)
     return of_subjects(
@@ -116,6 +126,21 @@ def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
         ],
         judged=is_old & (window.group >= 0),
     )  # fmt: skip
+
+
+def has_most_work(window: Window, figures: Figures) -> Numbers:
+    """True for members that read so many times as much as the median of their group.
+
+    Args:
+        window: what is judged.
+        figures: of uneven-group.
+    """
+    groups, rate = window.groups, window.rows.number("records_consumed") / window.seconds
+    median = np.append(groups.median(rate), np.nan)[groups.of_row]
+    members = np.append(groups.count(~np.isnan(rate)), 0)[groups.of_row]
+    bound = np.maximum(figures["factor"] * median, figures["least_per_s"])
+    found: Numbers = (members >= figures["least_members"]) & (rate > bound)
+    return found
 
 
 def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:

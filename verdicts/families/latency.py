@@ -14,7 +14,7 @@ from verdicts.arrow import Numbers
 from verdicts.declare import NO_HISTORY, OWN_HISTORY, Finding, Test, Verdict
 from verdicts.memory import Memory
 from verdicts.rules import Figures
-from verdicts.window import CONSUMER, JAVA, PATHS, Subjects, Window, medians
+from verdicts.window import CONSUMER, JAVA, PATHS, Subjects, Window, medians, numbered
 
 _LONG_MS: Final = 100
 """Shorter absences from poll() explain nothing: Kafka measures the idle ratio in whole milliseconds [ms]."""
@@ -22,6 +22,9 @@ _LONG_MS: Final = 100
 _FETCH_WAIT_MS: Final = np.array([500, 500, 5000, 500])
 """How long a broker holds a fetch that finds no data, by dialect (Java, librdkafka, franz-go, others): up to that a
 consumer's latency follows its traffic, and says nothing of a client or a path alone."""
+
+_LEAST_CLIENTS: Final = 3
+"""Paths from which on it is known what a node's clients have in common."""
 
 _KINDS: Final = 8
 _ROUNDS: Final = 3
@@ -32,12 +35,13 @@ class Parts:
     """The latencies of a window taken apart: one entry per path (client id, role, library, node).
 
     Attributes:
-        row, path_of: of each link its row of clients, and its path's place here.
+        row, path_of, link_value: of each link its row of clients, its path's place here, and its value.
         client, node, series: of each path; a series is a client id, role and library.
         value: log of the latency [ms] and 1.
         expected: the same by history; of paths without one, of the client's other nodes.
         has_history: of each path.
         node_part, client_part: of each path, what its node and its series have in common.
+        wait: how long a fetch may wait for data, of consumers; 0 of others.
         own: what is above history and cannot be a fetch that waits for data.
         nodes: codes, of which `at` is each path's place.
         node_effect: of each node, less what all nodes of its cluster have in common.
@@ -45,6 +49,7 @@ class Parts:
 
     row: Numbers
     path_of: Numbers
+    link_value: Numbers
     client: Numbers
     node: Numbers
     series: Numbers
@@ -53,6 +58,7 @@ class Parts:
     has_history: Numbers
     node_part: Numbers
     client_part: Numbers
+    wait: Numbers
     own: Numbers
     nodes: Numbers
     at: Numbers
@@ -61,9 +67,9 @@ class Parts:
 
 
 def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
-    """The parts, computed once a window; the histories learn of it."""
+    """The parts, computed once a window by the figures of slow-node; the histories learn of it."""
     if "latency" not in window.shared:
-        window.shared["latency"] = _parts(window, memory, figures)
+        window.shared["latency"] = _parts(window, memory, figures.of["slow-node"])
     found: Parts = window.shared["latency"]
     return found
 
@@ -73,20 +79,19 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     kept = ~(_waits_for_poll(window)[links.row] & (links.role == CONSUMER)) if len(links.row) else links.row > 0
     row, role = links.row[kept], links.role[kept]
     kind = role * 4 + window.dialect[row] + 1
-    key, first, path_of = np.unique(
-        (window.client[row] * PATHS + links.node[kept]) * _KINDS + kind, return_index=True, return_inverse=True
-    )
-    value = medians(path_of, np.log1p(links.latency_ms[kept]), len(key))
-    client, node, kind = window.client[row[first]], links.node[kept][first], kind[first]
-    series = np.unique(client * _KINDS + kind, return_inverse=True)[1]
-    nodes, at = np.unique(node, return_inverse=True)
+    key, path_of = numbered((window.client[row] * _KINDS + kind) * PATHS + links.node[kept])
+    link_value = np.log1p(links.latency_ms[kept])
+    value = medians(path_of, link_value, len(key))
+    client, kind, node = key // PATHS // _KINDS, key // PATHS % _KINDS, key % PATHS
+    series = np.cumsum(np.diff(key // PATHS, prepend=-1) != 0) - 1  # keys are in their order
+    nodes, at = numbered(node)
     before = history.expected(key, figures["history_windows"])
     has_history = ~np.isnan(before)
     count = int(series.max(initial=-1)) + 1
     above = value - before
     node_effect = _polished(above, at, series, len(nodes), count)
     node_has_history = np.bincount(at[has_history], minlength=len(nodes)) * 2 >= np.bincount(at, minlength=len(nodes))
-    wait = np.where(role[first] == CONSUMER, np.log1p(_FETCH_WAIT_MS[window.dialect[row[first]]]), 0.0)
+    wait = np.where(kind // 4 == CONSUMER, np.log1p(_FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     own = np.maximum(value, wait) - np.maximum(before, wait)
     own_client = medians(series, own - np.fmax(node_effect, 0)[at], count, low=True)
     others = medians(series, value, count, low=True)[series]
@@ -99,9 +104,10 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     learns = ~is_cold_slow[at]
     history.learn(key[learns], value[learns], window.length_s)
     return Parts(
-        row=row, path_of=path_of, client=client, node=node, series=series, value=value, expected=expected,
-        has_history=has_history, node_part=np.nan_to_num(node_effect)[at], client_part=own_client[series], own=own,
-        nodes=nodes, at=at, node_effect=effect, node_has_history=node_has_history,
+        row=row, path_of=path_of, link_value=link_value, client=client, node=node, series=series, value=value,
+        expected=expected, has_history=has_history, node_part=np.nan_to_num(node_effect)[at],
+        client_part=own_client[series], wait=wait, own=own, nodes=nodes, at=at, node_effect=effect,
+        node_has_history=node_has_history,
     )  # fmt: skip
 
 
@@ -215,17 +221,35 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
     )
 
 
+def _delay_of_node(parts: Parts) -> Numbers:
+    """What the delay that most clients of a node see makes of each path (log): the same time for every request.
+
+    A request that takes 2 ms suffers more from 10 ms in a broker's queue than one that waits 80 ms for data.
+    """
+    count = len(parts.nodes)
+    before_ms, delay_ms = _ms(parts.expected), _ms(parts.value) - _ms(parts.expected)
+    is_short = parts.wait == 0  # of consumers, only where no others are: how long data is waited for changes by itself
+    short = medians(np.where(is_short, parts.at, -1), delay_ms, count)
+    enough = np.bincount(parts.at[is_short & ~np.isnan(delay_ms)], minlength=count) >= _LEAST_CLIENTS
+    of_node = np.where(enough, short, medians(parts.at, delay_ms, count))[parts.at]
+    found: Numbers = np.log1p(before_ms + np.fmax(of_node, 0)) - np.log1p(before_ms)
+    return np.nan_to_num(found)
+
+
 def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:
     parts = parts_of(window, memory, figures)
-    subjects = Subjects.by("path", parts.client * PATHS + parts.node)
     sizes = np.bincount(parts.series, minlength=len(parts.series) + 1)[parts.series]
-    rest = parts.own - np.fmax(parts.node_part, 0) - np.fmax(parts.client_part, 0)
+    rest = parts.own - np.maximum(np.fmax(parts.node_part, 0), _delay_of_node(parts)) - np.fmax(parts.client_part, 0)
     test = _test(
         parts.expected, rest, figures["factor"], figures["least_ms"],
         "{subject}: this client waits {observed} for this node alone, {expected} are usual, and its other {others} "
         "brokers answer as before",
         others=sizes - 1,
     )  # fmt: skip
+    # Only of paths that are bad, or were: there are several for each client.
+    code = parts.client * PATHS + parts.node
+    is_subject = test.is_bad | np.isin(code, memory.codes("slow-path"))
+    subjects = Subjects.by("path", np.where(is_subject, code, -1))
     return Finding(
         subjects=subjects,
         tests=[test],
@@ -238,7 +262,7 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
 
 _EVERY: Final = dict.fromkeys(("java", "librdkafka", "franz-go"), ("request_latency_avg_ms",))
 
-VERDICTS: Final = (
+OF_NODES: Final = (
     Verdict(
         id="slow-node",
         kind="node",
@@ -246,8 +270,11 @@ VERDICTS: Final = (
         find=_slow_node,
         action="Look at broker {subject}: disk, CPU, network and request queue; move leaders away while it is slow.",
         needs=_EVERY,
-        explains=("slow-client", "slow-path", "buffer-full", "record-errors", "lagging"),
+        explains=("deploy-regression", "slow-client", "slow-path", "buffer-full", "record-errors", "lagging"),
     ),
+)
+
+OF_CLIENTS: Final = (
     Verdict(
         id="slow-client",
         kind="client",

@@ -10,11 +10,13 @@ from verdicts.declare import Finding, Test, Verdict, of_clients, of_subjects
 from verdicts.memory import Memory
 from verdicts.patterns import matches
 from verdicts.rules import Figures
-from verdicts.window import FRANZ_GO, Subjects, Window
+from verdicts.window import Subjects, Window
 
 _US: Final = 1_000_000
 _MINUTE_S: Final = 60
 _SHORT_US: Final = 600 * _US
+_BITS_OF_S: Final = 33
+"""Enough for the seconds of two centuries."""
 _LONGEST_INTERVALS: Final = 1.75
 """Between two pushes of which none is missing."""
 
@@ -53,7 +55,8 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
         gap_us = figures["gap_s"] * _US + 2 * interval_us[lives].max()  # when a push is seen of either
         lengths[client] = _chain(first[lives], last[lives], gap_us, window.end_us - gap_us - window.length_s * _US)
     codes = np.union1d(window.clients.codes, clients)
-    observed = np.array([lengths.get(code, 0) for code in codes.tolist()], np.float64)
+    observed = np.zeros(len(codes))
+    observed[np.searchsorted(codes, list(lengths))] = list(lengths.values())
     instances = {code: short[known["client"][short] == code] for code in clients[counts >= figures["lives"]].tolist()}
     return of_subjects(
         Subjects("client", codes, np.searchsorted(codes, window.client)),
@@ -72,13 +75,20 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
 
 
 def _chain(first: Numbers, last: Numbers, gap_us: float, goes_on_us: float) -> int:
-    """How many lives follow one another up to now; 0 if the last of them is over for long."""
+    """The most lives that follow one another up to now; 0 if the last of them is over for long.
+
+    Several instances of a client id may crash at the same time: each life follows one that no other follows.
+    """
     order = np.argsort(first, kind="stable")
-    length, end = 0, -np.inf
+    chains: list[tuple[float, int]] = []  # of each: the end of its last life, and its length
     for begin, until in zip(first[order].tolist(), last[order].tolist(), strict=True):
-        length = length + 1 if 0 <= begin - end <= gap_us else 1
-        end = until
-    return length if end >= goes_on_us else 0
+        before = [each for each in chains if 0 <= begin - each[0] <= gap_us]
+        length = 1
+        if before:
+            chains.remove(longest := max(before, key=lambda each: each[1]))
+            length += longest[1]
+        chains.append((until, length))
+    return max((length for end, length in chains if end >= goes_on_us), default=0)
 
 
 def _has_terminated(window: Window, memory: Memory) -> Numbers:
@@ -90,16 +100,18 @@ def _has_terminated(window: Window, memory: Memory) -> Numbers:
 def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     known = memory.instances
     later = known["latest_us"]
-    # franz-go sends nothing where all is 0: such a push has no row, and only the time of the latest is known.
-    is_alive = (known["dialect"] == FRANZ_GO) & (later > window.end_us)
+    # A push without any point has no row: only the time of the latest of all is known.
+    is_alive = (known["may_say_nothing"] > 0) & (later > window.end_us)
     last = np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0))
     quiet_s = (window.end_us - last) / _US
     is_expected = (known["says_when_it_ends"] > 0) | _stays(memory, figures.patterns("stays"))
     judged = (known["last_us"] > 0) & is_expected & ~is_alive
     judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory)
-    judged &= ~_is_replaced(memory)
     expected = np.count_nonzero(judged & (quiet_s < figures["kept_s"] / 24))
     judged &= len(window) >= figures["others_share"] * expected  # else it is the receiver that is silent
+    bound = figures["intervals"] * known["interval_s"] + figures["more_s"]
+    suspects = np.flatnonzero(judged & (quiet_s > bound))
+    judged[suspects] = ~_is_replaced(suspects, memory, figures.of["crash-loop"])
     return of_subjects(
         Subjects("instance", np.arange(len(quiet_s)), window.instance),
         [
@@ -107,7 +119,7 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
                 metric="last_push",
                 unit="s",
                 observed=quiet_s,
-                bound=figures["intervals"] * known["interval_s"] + figures["more_s"],
+                bound=bound,
                 says="{client} sent its last push {observed} ago without a terminating one, and pushes every "
                 "{interval:,.0f} s",
                 more={"interval": known["interval_s"]},
@@ -128,12 +140,24 @@ def _stays(memory: Memory, patterns: Sequence[str]) -> Numbers:
     return found[memory.instances["client"]]
 
 
-def _is_replaced(memory: Memory) -> Numbers:
-    """True for instances that lived shortly before another of their client id came: it crashed, and may do so again."""
+def _is_replaced(suspects: Numbers, memory: Memory, figures: Figures) -> Numbers:
+    """True for those of these instances that another of their client id followed at once: they were started again.
+
+    At once is within `gap_s` of crash-loop and two push intervals, since only pushes are seen. One that lived shortly
+    is replaced by any later one: it crashed, and may do so again.
+    """
     known = memory.instances
-    newest = np.zeros(len(memory.registry.clients), np.int64)
-    np.maximum.at(newest, known["client"], known["first_us"])
-    found: Numbers = (known["last_us"] - known["first_us"] < _SHORT_US) & (newest[known["client"]] > known["last_us"])
+    others = np.flatnonzero(np.isin(known["client"], known["client"][suspects]))
+    # The first of the same client id that came after the last push: searched for by client and second.
+    key = np.sort(known["client"][others] << _BITS_OF_S | known["first_us"][others] // _US)
+    last_s = known["last_us"][suspects] // _US
+    at = np.searchsorted(key, known["client"][suspects] << _BITS_OF_S | last_s, side="right")
+    next_one = np.append(key, -1)[at]
+    is_there = next_one >> _BITS_OF_S == known["client"][suspects]
+    gap_s = (next_one & (1 << _BITS_OF_S) - 1) - last_s
+    is_short = known["last_us"][suspects] - known["first_us"][suspects] < _SHORT_US
+    at_once = gap_s <= figures["gap_s"] + 2 * known["interval_s"][suspects]
+    found: Numbers = is_there & (is_short | at_once)
     return found
 
 
@@ -202,6 +226,7 @@ VERDICTS: Final = (
         action="See whether the process of {client} still runs, and whether it reaches its brokers.",
         needs=dict.fromkeys(_LIBRARIES, ()),
         roles=("producer", "consumer", "share-consumer", "streams"),
+        explains=("slow-processing", "rebalance-storm", "stalled", "uneven-group", "lagging"),
     ),
     Verdict(
         id="clock-skew",

@@ -12,13 +12,14 @@ from verdicts.window import Window
 
 
 def _throttled(window: Window, memory: Memory, figures: Figures) -> Finding:
-    return of_clients(window, [_test(window, figures, *each) for each in _REQUESTS])
+    latency_ms = _latency_ms(window)
+    return of_clients(window, [_test(window, figures, latency_ms, *each) for each in _REQUESTS])
 
 
 _REQUESTS: Final = (("produce", "request_rate_per_s"), ("fetch", "fetch_rate_per_s"))
 
 
-def _test(window: Window, figures: Figures, request: str, rate: str) -> Test:
+def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, rate: str) -> Test:
     """The part of the time that a client is held back, per broker.
 
     Of Java it is its requests' rate times the mean throttle time: 20 a second to 2 brokers of 30 ms are 0.3. Others
@@ -26,11 +27,11 @@ def _test(window: Window, figures: Figures, request: str, rate: str) -> Test:
     """
     rows = window.rows
     throttle_ms = rows.number(f"{request}_throttle_avg_ms")
-    brokers = np.maximum(np.bincount(window.links.row, minlength=len(window)), 1)
+    brokers = np.maximum(window.link_count, 1)
     by_rate = throttle_ms * rows.number(rate) / 1000 / brokers
-    samples = rows.number(f"{request}_throttle_samples")
-    most = rows.number(f"{request}_throttled") >= figures["pushes_share"] * np.maximum(samples, 1)
-    by_time = throttle_ms / (throttle_ms + np.fmax(_latency_ms(window), 1.0))
+    # franz-go leaves a throttle time of 0 out: pushes count, not samples.
+    most = rows.number(f"{request}_throttled") >= figures["pushes_share"] * np.maximum(rows.number("pushes"), 1)
+    by_time = throttle_ms / (throttle_ms + np.fmax(latency_ms, 1.0))
     share = np.where(np.isnan(by_rate), np.where(most, by_time, np.where(np.isnan(throttle_ms), np.nan, 0.0)), by_rate)
     return Test(
         metric=f"{request}_throttle_avg_ms",
@@ -45,8 +46,8 @@ def _test(window: Window, figures: Figures, request: str, rate: str) -> Test:
 def _latency_ms(window: Window) -> Numbers:
     """The mean over a client's links."""
     links = window.links
-    count = np.bincount(links.row, minlength=len(window))
-    found: Numbers = np.bincount(links.row, links.latency_ms, minlength=len(window)) / np.maximum(count, 1)
+    total = np.bincount(links.row, links.latency_ms, minlength=len(window))
+    found: Numbers = total / np.maximum(window.link_count, 1)
     return found
 
 

@@ -10,7 +10,10 @@ from verdicts.memory import Memory
 from verdicts.rules import Figures
 from verdicts.window import DIALECTS, LIBRDKAFKA, Window
 
+_CODEC: Final = "stops for good where a codec that its brokers announce for pushes is not on its class path"
 _KNOWN_FAULTS: Final = (
+    ("java", parse_range(">=3.8.0, <=3.9.1"), _CODEC),
+    ("java", parse_range("4.0.0"), _CODEC),
     ("librdkafka", parse_range(">=2.5.0, <2.5.3"), "crashes when it has none of the metrics that it is asked for"),
     ("librdkafka", parse_range("<2.10.1"), "may send an empty payload and metrics twice"),
 )

@@ -7,10 +7,13 @@ import pytest
 from fleet.errors import OutputError
 from fleet.report.output import print_table
 from fleet.report.tables import TABLES, TableForm
+from fleet.schemas import INVENTORY as INVENTORY_SCHEMA
+from fleet.schemas import LATENCY_OVERALL
 
+KIND = {"client_software_name": None, "client_software_version": None, "role": None, "group_id": None}
 ROWS = [
-    {"client_instance_id": "X8RGtPZaTXy5MT12z_qiwA", "client_id": "orders", "terminated": None},
-    {"client_instance_id": "8y3u2LUoR7y4inlixFAFzA", "client_id": "audit", "terminated": True},
+    {"client_instance_id": "X8RGtPZaTXy5MT12z_qiwA", "client_id": "orders", "terminated": None, **KIND},
+    {"client_instance_id": "8y3u2LUoR7y4inlixFAFzA", "client_id": "audit", "terminated": True, **KIND},
 ]
 INVENTORY = TABLES["inventory"].only("client_instance_id,client_id,terminated")
 FORM = TableForm(columns=INVENTORY.columns, order=(), least=("terminated",))
@@ -61,3 +64,33 @@ def test_a_client_that_calls_itself_a_terminal_command_is_shown_by_its_escape() 
     print_table(out, [ROWS[0] | {"client_id": "orders\x1b[2J\nfake"}], 1, form=FORM, width=100)
     assert "\x1b" not in out.getvalue()
     assert "orders\\x1b[2J\\nfake" in out.getvalue()
+
+
+def test_what_is_not_known_of_a_client_is_said() -> None:
+    java = {"client_software_name": "apache-kafka-java", "client_software_version": "4.4.0", "role": "producer"}
+    row = dict.fromkeys(INVENTORY_SCHEMA.names) | ROWS[0]
+    found = TABLES["inventory"].texts(row)
+    assert (found["role"], found["software"], found["terminated"]) == ("unknown", "unknown", "no")
+    assert TABLES["inventory"].texts(row | java)["terminated"] == "unknown", "Java's producers may end without a word"
+
+
+@pytest.mark.parametrize(
+    ("given", "slow_by", "polls"),
+    [
+        (
+            {"role": "consumer", "waits_for_poll": True, "time_between_poll_avg_ms": 1500.0},
+            "consumer: does not poll",
+            "1,500",
+        ),
+        ({"role": "consumer", "waits_for_poll": None}, "unknown: no poll times", "not sent"),
+        ({"role": "consumer", "waits_for_poll": False}, "broker, network, no data", "not sent"),
+        ({"role": "producer", "waits_for_poll": False}, "broker or network", None),
+    ],
+)
+def test_latency_says_whose_it_may_be_and_what_is_not_sent(
+    given: dict[str, object], slow_by: str, polls: str | None
+) -> None:
+    row = dict.fromkeys(LATENCY_OVERALL.names) | {"node_id": 1, "latency_avg_ms": 3.0} | given
+    found = TABLES["latency"].texts(row)
+    assert (found["slow by"], found["poll() every ms"]) == (slow_by, polls)
+    assert (found["avg ms"], found["max ms"]) == ("3.00", "not sent")

@@ -14,6 +14,8 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
         ("30m", "2026-03-01T11:30:00+00:00"),
         ("2h", "2026-03-01T10:00:00+00:00"),
         ("7d", "2026-02-22T12:00:00+00:00"),
+        ("today", "2026-03-01T00:00:00+00:00"),
+        ("yesterday", "2026-02-28T00:00:00+00:00"),
         ("2026-01-31", "2026-01-31T00:00:00+00:00"),
         ("2026-01-31T08:00", "2026-01-31T08:00:00+00:00"),
         ("2026-01-31T08:00:00+02:00", "2026-01-31T06:00:00+00:00"),
@@ -24,7 +26,7 @@ def test_an_age_or_a_time_is_a_time_in_utc(text: str, expected: str) -> None:
     assert parse_time(text, NOW).isoformat() == expected
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2x", "-1h", "999999999d", "2026-13-01"])
+@pytest.mark.parametrize("text", ["", "last week", "2x", "-1h", "999999999d", "2026-13-01"])
 def test_what_is_no_time_is_refused_with_the_forms_that_are(text: str) -> None:
     with pytest.raises(SelectionError, match="ISO 8601"):
         parse_time(text, NOW)

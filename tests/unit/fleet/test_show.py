@@ -149,3 +149,12 @@ def test_a_table_is_shown_where_there_is_no_java_and_no_pyspark(tables: Path) ->
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 6
+
+
+def test_what_a_library_never_sends_is_said_in_the_row(tmp_path: Path) -> None:
+    table = catalog.CONSUMERS
+    row = {"client_id": "orders", "window_start": NOON, "date": NOON.date(), "unknown": ["lag_records"]}
+    rows = pa.Table.from_pylist([row], schema=table.schema)
+    write_deltalake(table.path(str(tmp_path)), rows, mode="append", partition_by=["date"])
+    lines = show(tmp_path, "consumers", "--columns", "client_id,lag_records,records_consumed").stdout.splitlines()
+    assert lines[2].split() == ["orders", "not", "sent", "-"]

@@ -119,3 +119,25 @@ def test_only_the_bad_instances_of_a_client_are_named() -> None:
 
     row = Judged().windows(4, rows).only()
     assert (row["instances"], row["instance_count"]) == (["orders-2"], 1)
+
+
+def test_franz_go_that_leaves_zeros_out_is_throttled_by_its_pushes() -> None:
+    throttled = {"dialect": "franz-go", "produce_throttle_avg_ms": 90.0, "produce_throttle_samples": 1.0}
+    assert Judged().windows(5, lambda _: of(**throttled, produce_throttled=1.0)).found == []
+
+
+def test_a_consumer_that_reads_down_what_has_gathered_is_not_slow() -> None:
+    busy = {"poll_idle_ratio_avg": 0.0, "group_id": "billing", "records_consumed": 9e4}
+    judged = Judged().windows(3, lambda _: of(poll_idle_ratio_avg=0.6, group_id="billing", lag_records=1e6))
+    judged.windows(6, lambda number: of(**busy, lag_records=1e6 - 1e5 * number))
+    assert judged.found == []
+    judged.windows(6, lambda number: of(**busy, lag_records=1e6))
+    assert judged.found == [("slow-processing", "orders", "open")]
+
+
+def test_a_job_of_some_minutes_an_hour_does_not_add_up_to_one_that_lasts() -> None:
+    def rows(number: int) -> list[Row]:
+        bad = {"buffer_wait_ratio_avg": 0.5} if number % 12 < 2 else {}
+        return [*(of(**bad) if number % 12 < 2 else []), client("other")]
+
+    assert Judged().windows(60, rows).found == []

@@ -93,3 +93,11 @@ def test_a_small_group_or_another_member_each_time_is_even() -> None:
 
     assert Judged().windows(8, small).found == []
     assert Judged().windows(8, turns).found == []
+
+
+def test_a_member_with_most_of_the_work_is_no_slow_application() -> None:
+    def rows(_: int) -> list[Row]:
+        hot = {"records_consumed": 40_000.0, "poll_idle_ratio_avg": 0.01}
+        return [member(number, **(hot if number == 2 else {"records_consumed": 6000.0})) for number in range(5)]
+
+    assert Judged().windows(8, rows).found == [("uneven-group", "billing", "open")]

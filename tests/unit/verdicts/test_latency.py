@@ -128,3 +128,18 @@ def test_null_and_absurd_values_are_passed_over() -> None:
         return rows
 
     assert Judged().windows(8, odd).found == []
+
+
+def test_what_a_broker_s_queue_adds_to_every_request_is_no_slow_path() -> None:
+    """12 ms more are three times as much for a producer of 5 ms, and nothing for fetches that wait for data."""
+
+    def rows(number: int) -> list[Row]:
+        more = 12.0 if number >= 6 else 0.0
+        found: list[Row] = []
+        for at in range(10):
+            usual, role = (5.0, "producer") if at < 4 else (250.0, "consumer")
+            latencies = {node: usual + at + (more if node == 3 else 0.0) for node in (1, 2, 3)}
+            found += with_links(client(f"app-{at}"), latencies, role)
+        return found
+
+    assert Judged().windows(12, rows).found == []

@@ -66,6 +66,39 @@ def test_an_instance_that_ends_without_a_word_is_silent() -> None:
     assert judged.windows(1, lambda _: [client("gone", dialect="librdkafka"), *others()]).only()["state"] == "cleared"
 
 
+def test_an_instance_that_another_one_follows_at_once_was_killed_and_started_again() -> None:
+    judged = Judged()
+    judged.clients = [known("job-1", -60, 9.9), known("job-2", 11, 99)]
+    judged.windows(2, lambda _: [client("job", "job-1", dialect="librdkafka"), *others()])
+    assert judged.windows(6, lambda _: [client("job", "job-2", dialect="librdkafka"), *others()]).found == []
+    late = Judged()
+    late.clients = [known("job-1", -60, 9.9), known("job-2", 25, 99)]
+    late.windows(2, lambda _: [client("job", "job-1", dialect="librdkafka"), *others()]).windows(3, lambda _: others())
+    late.windows(3, lambda _: [client("job", "job-2", dialect="librdkafka"), *others()])
+    assert late.found == [("silent", "job-1", "open")]
+
+
+def test_several_instances_of_a_client_that_crash_at_the_same_time_are_a_crash_loop() -> None:
+    judged = Judged()
+    spans = [(slot + 6 * life, slot + 6 * life + 4) for life in range(6) for slot in range(3)]
+    judged.clients = [known(f"job-{at}", *span) for at, span in enumerate(spans)]
+
+    def rows(number: int) -> list[Row]:
+        begin, end = 5 * number, 5 * number + 5
+        return [
+            *others(),
+            *(
+                client(
+                    "job", f"job-{at}", dialect="librdkafka", seen_at=int(NOON_US + min(last, end - 0.1) * MINUTE_US)
+                )
+                for at, (first, last) in enumerate(spans)
+                if first < end and last >= begin
+            ),
+        ]
+
+    assert judged.windows(7, rows).found == [("crash-loop", "job", "open")]
+
+
 @pytest.mark.parametrize(
     "columns",
     [
@@ -116,6 +149,7 @@ def version(name: str, text: str, dialect: str) -> Row:
 def test_a_version_with_a_known_fault_or_two_majors_behind_is_outdated() -> None:
     fleet = [
         version("apache-kafka-java", "4.1.0", "java"),
+        version("apache-kafka-java", "3.7.2", "java"),
         version("apache-kafka-java", "3.9.0", "java"),
         version("apache-kafka-java", "2.8.0", "java"),
         version("confluent-kafka-python", "2.5.0-rdkafka-2.5.0", "librdkafka"),
@@ -125,7 +159,7 @@ def test_a_version_with_a_known_fault_or_two_majors_behind_is_outdated() -> None
     ]
     judged = Judged().windows(2, lambda _: fleet)
     assert sorted(row["subject"] for row in judged.rows) == [
-        "apache-kafka-java/2.8.0", "confluent-kafka-python/2.5.0-rdkafka-2.5.0",
+        "apache-kafka-java/2.8.0", "apache-kafka-java/3.9.0", "confluent-kafka-python/2.5.0-rdkafka-2.5.0",
     ]  # fmt: skip
     assert {row["verdict"] for row in judged.rows} == {"outdated"}
     assert any("crashes when it has none" in row["why"] for row in judged.rows)

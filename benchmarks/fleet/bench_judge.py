@@ -1,0 +1,214 @@
+"""Seconds and memory of the judge alone, for a day of five-minute windows of a large fleet.
+
+    .venv/bin/python benchmarks/fleet/bench_judge.py --clients 10000 100000
+
+Wide rows (`verdicts.window.COLUMNS`) are made window by window, as `fleet run` hands them to `verdicts.judge`: one row
+per instance and one per instance and broker, of clusters with 1,000 instances and nine brokers, five instances a client
+id, 60 % Java, 25 % librdkafka, 15 % franz-go. One instance in a hundred is replaced an hour, and one client id in two
+hundred is ill half of the time. Each fleet is judged in a process of its own. Prints one JSON object per fleet: seconds
+a window (median and most, after the first hour) and their sum for a day, and the largest resident set.
+"""
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from verdicts.judge import judge
+from verdicts.memory import Memory
+from verdicts.notes import CLIENT_COLUMNS
+from verdicts.rows import ranked
+from verdicts.rules import default_rules
+from verdicts.window import COLUMNS, DIALECTS, MEASURES
+
+_BEGIN_US: Final = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp()) * 1_000_000
+_WINDOW_S: Final = 300
+_WINDOWS_A_DAY: Final = 288
+_WINDOWS_AN_HOUR: Final = 12
+_A_CLUSTER: Final = 1000
+_NODES: Final = 9
+_A_CLIENT: Final = 5
+_ILL: Final = 200
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_VERSIONS: Final = ("4.4.0", "2.16.0", "v1.22.2")
+_SOFTWARE: Final = ("apache-kafka-java", "librdkafka", "kgo")
+_OF_PRODUCERS: Final = {
+    "request_rate_per_s": 20.0, "request_size_avg_bytes": 8e3, "bytes_sent_per_s": 1e5, "records_per_request_avg": 20.0,
+    "compression_rate_avg": 0.4, "record_queue_time_avg_ms": 8.0, "records_sent": 9e4, "produce_throttle_samples": 5.0,
+}  # fmt: skip
+_OF_CONSUMERS: Final = {
+    "lag_records": 400.0, "records_consumed": 9e4, "fetch_rate_per_s": 5.0, "fetch_size_avg_bytes": 2e4,
+    "fetch_latency_avg_ms": 100.0, "poll_idle_ratio_avg": 0.6, "time_between_poll_avg_ms": 40.0,
+    "time_between_poll_max_ms": 300.0, "commits": 60.0, "assigned_partitions": 3.0, "fetch_throttle_samples": 5.0,
+}  # fmt: skip
+_ZEROS: Final = (
+    "connections_created", "buffer_wait_ratio_avg", "buffer_exhausted_records", "record_errors", "record_retries",
+    "produce_throttle_avg_ms", "produce_throttled", "fetch_throttle_avg_ms", "fetch_throttled", "rebalances",
+    "rebalance_latency_total_ms", "clock_skew_min_ms", "clock_skew_max_ms",
+)  # fmt: skip
+
+
+class Fleet:
+    """A fleet whose windows are made one after the other.
+
+    Args:
+        clients: instances at once.
+        seed: of what is drawn.
+    """
+
+    def __init__(self, clients: int, seed: int = 1) -> None:
+        self._random = np.random.default_rng(seed)
+        self._count = clients
+        at = np.arange(clients)
+        client = at // _A_CLIENT
+        kind = np.random.default_rng(seed).choice(3, clients // _A_CLIENT + 1, p=(0.6, 0.25, 0.15))[client]
+        self._is_consumer = client % 2 == 1
+        self._is_java, self._is_ill = kind == 0, client % _ILL == 7
+        self._life = np.zeros(clients, np.int64)
+        self._first_us = np.full(clients, _BEGIN_US - 86_400_000_000)
+        cluster = [f"cluster-{number}" for number in range(clients // _A_CLUSTER + 1)]
+        self._texts = {
+            "cluster_id": _chosen(cluster, at // _A_CLUSTER),
+            "principal": _chosen([f"User:team-{number}" for number in range(200)], client % 200),
+            "client_id": _chosen([f"application-{number}" for number in range(clients // _A_CLIENT + 1)], client),
+            "dialect": _chosen(DIALECTS, kind),
+            "client_software_name": _chosen(_SOFTWARE, kind),
+            "client_software_version": _chosen(_VERSIONS, kind),
+        }
+        group = pa.array([f"group-{number}" for number in range(clients // _A_CLIENT + 1)])
+        self._texts["group_id"] = group.take(pa.array(client, mask=~self._is_consumer))
+        degree = 3 + at % (_NODES - 2)
+        self._row = np.repeat(at, degree)
+        first = np.repeat(np.cumsum(degree) - degree, degree)
+        self._node = (np.arange(len(self._row)) - first + self._row) % _NODES + 1
+        self._usual_ms = np.random.default_rng(seed).lognormal(2, 0.8, len(self._row))
+        self._roles = _chosen(("producer", "consumer"), self._is_consumer[self._row].astype(np.int64))
+
+    def window(self, number: int) -> pa.Table:
+        """`COLUMNS` of a window."""
+        if number % _WINDOWS_AN_HOUR == 0 and number:
+            self._replace(_BEGIN_US + number * _WINDOW_S * 1_000_000)
+        own, links = self._count, len(self._row)
+        noise = self._random.lognormal(0, 0.1, own)
+        begin_us = _BEGIN_US + number * _WINDOW_S * 1_000_000
+        columns: dict[str, Any] = {name: pa.nulls(own + links, pa.float64()) for name in MEASURES}
+        is_sick = self._is_ill & (number % 96 >= 48)
+        for names, which in ((_OF_PRODUCERS, ~self._is_consumer), (_OF_CONSUMERS, self._is_consumer)):
+            for name, usual in names.items():
+                value = np.where(is_sick & (name == "poll_idle_ratio_avg"), 0.02, usual * noise)
+                columns[name] = _padded(value, which & (self._is_java | (name == "poll_idle_ratio_avg")), links)
+        for name in _ZEROS:
+            value = np.where(is_sick & (name == "record_errors"), 5.0, 0.0)
+            columns[name] = _padded(value, self._is_java | (name == "connections_created"), links)
+        slow = np.where(is_sick[self._row], 4.0, 1.0) * self._random.lognormal(0, 0.1, links)
+        columns["request_latency_avg_ms"] = pa.concat_arrays(
+            [pa.nulls(own, pa.float64()), pa.array(self._usual_ms * slow)]
+        )
+        place = pa.array(self._row)
+        identity = {"client_instance_id": self._ids(), **self._texts}
+        for name, text in identity.items():
+            is_key = name in ("cluster_id", "principal", "client_instance_id")
+            of_links = text.take(place) if is_key else pa.nulls(links, pa.string())
+            columns[name] = pa.concat_arrays([text, of_links])
+        columns["role"] = pa.concat_arrays([pa.nulls(own, pa.string()), self._roles])
+        columns["node_id"] = pa.concat_arrays([pa.nulls(own, pa.int32()), pa.array(self._node, pa.int32())])
+        columns["coordinator"] = pa.concat_arrays([pa.nulls(own, pa.bool_()), pa.array(np.zeros(links, bool))])
+        columns["topic"] = pa.nulls(own + links, pa.string())
+        columns["window_start"] = pa.array(np.full(own + links, begin_us)).cast(_TIME)
+        columns["seen_at"] = pa.array(np.full(own + links, begin_us + 290_000_000)).cast(_TIME)
+        for name, value in (("window_s", _WINDOW_S), ("push_interval_ms", 60_000), ("pushes", 5)):
+            columns[name] = pa.array(np.full(own + links, value))
+        return pa.table({name: columns[name] for name in COLUMNS})
+
+    def clients(self, number: int) -> pa.Table:
+        """CLIENTS at the begin of a window; empty but for the first of an hour, as `fleet run` judges by hours."""
+        last_us = _BEGIN_US + (number + _WINDOWS_AN_HOUR) * _WINDOW_S * 1_000_000
+        columns = {
+            **self._texts,
+            "client_instance_id": self._ids(),
+            "role": _chosen(("producer", "consumer"), self._is_consumer.astype(np.int64)),
+            "first_seen": pa.array(self._first_us).cast(_TIME),
+            "last_seen": pa.array(np.full(self._count, last_us)).cast(_TIME),
+            "terminated": pa.array(np.zeros(self._count, bool)),
+        }
+        found = pa.table({name: columns[name] for name in CLIENT_COLUMNS})
+        return found if number % _WINDOWS_AN_HOUR == 0 else found.slice(0, 0)
+
+    def _replace(self, at_us: int) -> None:
+        """Another instance in the place of one in a hundred."""
+        ended = self._random.random(self._count) < 1 / 100
+        self._life[ended] += 1
+        self._first_us[ended] = at_us
+
+    def _ids(self) -> pa.Array:
+        return pa.array([f"{at:012d}-{life:09d}" for at, life in enumerate(self._life.tolist())])
+
+
+def _chosen(texts: Any, at: Any) -> pa.Array:
+    return pa.array(list(texts), pa.string()).take(pa.array(at))
+
+
+def _padded(values: Any, which: Any, more: int) -> pa.Array:
+    return pa.concat_arrays([pa.array(values, mask=~which), pa.nulls(more, pa.float64())])
+
+
+def measure(clients: int, windows: int) -> dict[str, Any]:
+    """The figures of one fleet."""
+    fleet, memory, rules = Fleet(clients), Memory(), default_rules()
+    fleet.window(0)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds, largest = [], []
+    for number in range(windows):
+        rows, known = fleet.window(number), fleet.clients(number)
+        begin = time.perf_counter()
+        judge(rows, known, memory, rules)
+        seconds.append(time.perf_counter() - begin)
+        largest.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    begin = time.perf_counter()
+    count = ranked(memory, rules).num_rows
+    rank_s = time.perf_counter() - begin
+    begin = time.perf_counter()
+    parts = memory.parts()
+    steady = seconds[_WINDOWS_AN_HOUR:] or seconds
+    return {
+        "clients": clients,
+        "windows": windows,
+        "links": len(fleet._row),
+        "s_per_window": round(statistics.median(steady), 4),
+        "s_most": round(max(steady), 3),
+        "s_per_day": round(statistics.mean(steady) * _WINDOWS_A_DAY, 1),
+        "rank_s": round(rank_s, 3),
+        "verdicts": count,
+        "keep_s": round(time.perf_counter() - begin, 3),
+        "kept_mb": round(sum(map(len, parts.values())) / 1e6, 1),
+        "rss_mb_before": before // 1024,
+        "rss_mb_after_an_hour": largest[min(_WINDOWS_AN_HOUR, windows) - 1] // 1024,
+        "rss_mb": largest[-1] // 1024,
+        "python": platform.python_version(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, nargs="*", default=[10_000, 100_000])
+    parser.add_argument("--windows", type=int, default=36, help="that are judged of a day's 288")
+    given = parser.parse_args()
+    if len(given.clients) == 1:
+        print(json.dumps(measure(given.clients[0], given.windows)))
+        return
+    for clients in given.clients:  # a process each: the largest resident set is that of the process
+        size = ("--clients", str(clients), "--windows", str(given.windows))
+        subprocess.run([sys.executable, __file__, *size], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""An explanation: what the tables know of a subject, as one object that becomes a page or JSON."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from math import isfinite
+from typing import Any, Final
+
+from fleet.decode.arrow import pc
+from fleet.explain.over_time import OverTime, over_time
+from fleet.explain.subjects import Subject, find
+from fleet.pipeline.show_verdicts import judged, opened, ranked_verdicts
+from fleet.pipeline.verdict_list import reference
+from fleet.tables.store import Store
+from verdicts.coverage import coverage
+from verdicts.memory import Memory
+
+DAY: Final = timedelta(days=1)
+MOST_LISTED: Final = 20
+"""Instances of an explanation."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainRequest:
+    """What is to be explained.
+
+    Attributes:
+        text: a name.
+        tables: root of the tables.
+        kind, cluster_id: only of these.
+        since: beginning of what is shown over time; None is a day before the end of the tables.
+        conf: settings of Spark, of which those of s3a count.
+    """
+
+    text: str
+    tables: str
+    kind: str | None
+    cluster_id: str | None
+    since: datetime | None
+    conf: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What the tables know of a subject.
+
+    Attributes:
+        kind, subject, cluster_id: of it.
+        verdicts: rows of VERDICTS that are about it, or concern its instances, and their causes, best rank first.
+        over_time: its figures.
+        versions: `software`, `library`, and instances by `state`.
+        instances: rows of CLIENTS, those seen last.
+        instance_count: how many there are.
+        coverage: rows of `verdicts.coverage.SCHEMA`, not judged by what its own instances sent; None for nodes
+            and paths, and where nothing of it is known at the time.
+    """
+
+    kind: str
+    subject: str
+    cluster_id: str
+    verdicts: list[Row]
+    over_time: OverTime
+    versions: list[Row]
+    instances: list[Row]
+    instance_count: int
+    coverage: list[Row] | None
+
+    def as_object(self) -> Row:
+        """For JSON."""
+        found: Row = _plain(asdict(self))
+        return found
+
+
+def explain(request: ExplainRequest) -> list[Explanation]:
+    """One explanation per subject of that name.
+
+    Raises:
+        FleetError: there are no tables, or no such subject.
+    """
+    store = opened(request.tables, request.conf)
+    begin = request.since or ((judged(store).end or datetime.now(UTC)) - DAY)
+    subjects = find(store, request.text, begin, request.kind, request.cluster_id)
+    every = ranked_verdicts(store).to_pylist()
+    return [_explained(store, subject, every, begin) for subject in subjects]
+
+
+def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime) -> Explanation:
+    ids = set(subject.clients["client_instance_id"].to_pylist())
+    rows = [row for row in every if row["cluster_id"] == subject.cluster_id and _concerns(row, subject, ids)]
+    causes = {row["caused_by"] for row in rows}
+    rows += [
+        row for row in every if row["cluster_id"] == subject.cluster_id and row not in rows and reference(row) in causes
+    ]
+    rows.sort(key=every.index)
+    since = min((row["opened_at"] for row in rows if row["state"] == "open"), default=None)
+    since = since or max((row["opened_at"] for row in rows), default=None)
+    figures = over_time(store, subject, begin, since)
+    clients = subject.clients.sort_by([("last_seen", "descending")])
+    covered = coverage(clients, Memory(sent=dict.fromkeys(figures.sent, 1)))
+    is_of_clients = subject.node_id is None
+    not_judged = covered.filter(pc.invert(covered["judged"])).to_pylist()
+    return Explanation(
+        kind=subject.kind,
+        subject=subject.name,
+        cluster_id=subject.cluster_id,
+        verdicts=rows,
+        over_time=figures,
+        versions=_versions(clients.to_pylist()),
+        instances=clients.slice(0, MOST_LISTED).to_pylist() if is_of_clients else [],
+        instance_count=clients.num_rows,
+        coverage=not_judged if is_of_clients and figures.windows else None,
+    )
+
+
+def _concerns(row: Row, subject: Subject, ids: set[str]) -> bool:
+    if row["subject_kind"] == subject.kind:
+        return bool(row["subject"] == subject.name)
+    if subject.kind == "node":
+        return bool(row["node_id"] == subject.node_id)
+    if subject.kind == "path":
+        return row["node_id"] == subject.node_id and not ids.isdisjoint(row["instances"])
+    return not ids.isdisjoint(row["instances"])
+
+
+def _versions(clients: list[Row]) -> list[Row]:
+    """The latest seen first."""
+    states: dict[tuple[Any, ...], Counter[str]] = {}
+    for row in clients:
+        key = (row["client_software_name"], row["client_software_version"], row["dialect"])
+        states.setdefault(key, Counter())[row["state"] or "unknown"] += 1
+    return [
+        {"software": f"{name or 'unknown'}/{version or 'unknown'}", "library": dialect, "instances": dict(counts)}
+        for (name, version, dialect), counts in states.items()
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has, in the forms of the other commands; what is no number is null."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"
+    return None if isinstance(value, float) and not isfinite(value) else value

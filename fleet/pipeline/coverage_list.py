@@ -1,0 +1,45 @@
+"""Coverage in a terminal: verdicts by library, then why some cannot be given."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from fleet.pipeline.verdict_list import print_line
+from terminal.table import print_rows
+
+Row = dict[str, Any]
+
+
+def print_coverage(console: Console, rows: Sequence[Row]) -> None:
+    """Prints rows of `verdicts.coverage.SCHEMA`.
+
+    A cell is `yes`, `no`, the roles that are judged if others are not, or `-` where no client has a role that it is
+    about.
+    """
+    if not rows:
+        print_line(console, "No client is known: fleet run finds none.")
+        return
+    libraries = dict.fromkeys(row["library"] for row in rows)
+    verdicts = dict.fromkeys(row["verdict"] for row in rows)
+    table = [{"verdict": verdict, **{name: _cell(rows, verdict, name) for name in libraries}} for verdict in verdicts]
+    print_rows(console, ["verdict", *libraries], table)
+    for why_not, names in reasons(rows).items():
+        print_line(console, f"{', '.join(names)}: {why_not}.")
+
+
+def _cell(rows: Sequence[Row], verdict: str, library: str) -> str | None:
+    found = {row["role"]: row["judged"] for row in rows if (row["verdict"], row["library"]) == (verdict, library)}
+    if not found:
+        return None
+    judged = [role for role, is_judged in found.items() if is_judged]
+    return ", ".join(judged) if 0 < len(judged) < len(found) else "yes" if judged else "no"
+
+
+def reasons(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """For each reason the verdicts that cannot be given for it."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if not row["judged"] and row["verdict"] not in (names := found.setdefault(row["why_not"], [])):
+            names.append(row["verdict"])
+    return found

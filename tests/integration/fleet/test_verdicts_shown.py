@@ -1,0 +1,221 @@
+"""What an operator sees of verdicts, on tables that `fleet run` made of a simulated fleet."""
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner, Result
+
+from fleet.cli import app
+from fleet.simulate.plan import BEGIN
+
+pytestmark = pytest.mark.integration
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fleet whose client `billing` hardly polls in its second half hour, and on."""
+    root = tmp_path_factory.mktemp("shown")
+    with_ = "slow-processing@billing:25m..72m"
+    made = fleet("simulate", root / "out", "--clients", "40", "--hours", "1.2", "--seed", "4", "--with", with_)
+    assert made.exit_code == 0, made.output
+    done = fleet("run", "--source", root / "out" / "landing", "--tables", root / "tables")
+    assert done.exit_code == 0, done.output
+    return root / "tables"
+
+
+def fleet(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def rows_of(tables: Path, name: str) -> Rows:
+    rows: Rows = DeltaTable(str(tables / name)).to_pyarrow_table().to_pylist()
+    return rows
+
+
+def explained(tables: Path, *words: str) -> Rows:
+    found = fleet("explain", *words, "--tables", tables, "--format", "json")
+    assert (found.exit_code, found.stderr) == (0, "")
+    rows: Rows = json.loads(found.stdout)
+    return rows
+
+
+def test_the_list_has_every_cause_and_machine_forms_every_row(tables: Path) -> None:
+    listed = fleet("verdicts", "--tables", tables)
+    assert listed.exit_code == 0, listed.output
+    assert "slow-processing  client billing" in listed.stdout
+    assert f"Judged: {len(rows_of(tables, 'silver/clients')):,} client instances" in listed.stdout
+    found = json.loads(fleet("verdicts", "--tables", tables, "--format", "json").stdout)
+    assert len(found) == len(rows_of(tables, "gold/verdicts")) > 0
+
+
+def test_no_verdict_is_a_line_that_says_what_was_asked_and_judged(tables: Path) -> None:
+    found = fleet("verdicts", "--tables", tables, "--principal", "User:none", "--fail-on", "warning")
+    assert found.exit_code == 0
+    (line,) = found.stdout.splitlines()
+    assert line.startswith("No verdicts of the principal User:none. Judged: ")
+
+
+def test_fail_on_fails_for_open_verdicts(tables: Path) -> None:
+    assert fleet("verdicts", "--tables", tables, "--state", "open", "--fail-on", "warning").exit_code == 4
+    assert fleet("verdicts", "--tables", tables, "--state", "cleared", "--fail-on", "warning").exit_code == 0
+
+
+def test_coverage_is_a_line_per_verdict_and_each_reason_once(tables: Path) -> None:
+    lines = fleet("verdicts", "--coverage", "--tables", tables).stdout.splitlines()
+    rows = json.loads(fleet("verdicts", "--coverage", "--tables", tables, "--format", "json").stdout)
+    libraries = lines[0].split()[1:]
+    assert set(libraries) == {row["library"] for row in rows}
+    (cells,) = [
+        dict(zip(libraries, line.split()[1:], strict=True)) for line in lines if line.startswith("tiny-fetches ")
+    ]
+    assert (cells["java"], cells["librdkafka"], cells["franz-go"]) == ("yes", "no", "no")
+    (reason,) = [line for line in lines if line.endswith(": librdkafka does not send what it is judged by.")]
+    assert "tiny-fetches" in reason
+
+
+def test_a_client_is_explained_by_its_verdicts_figures_and_instances(tables: Path) -> None:
+    (found,) = explained(tables, "billing", "--kind", "client")
+    assert (found["kind"], found["subject"]) == ("client", "billing")
+    assert "slow-processing" in [row["verdict"] for row in found["verdicts"]]
+    series = {each["metric"]: each for each in found["over_time"]["series"]}
+    polls = series["poll_idle_ratio_avg"]
+    assert polls["now"] < 0.1 < 0.3 < polls["before"]
+    assert len(polls["values"]) == len(found["over_time"]["windows"])
+    own = [row for row in rows_of(tables, "silver/clients") if row["client_id"] == "billing"]
+    assert found["instance_count"] == len(own)
+    assert {row["client_instance_id"] for row in found["instances"]} == {row["client_instance_id"] for row in own}
+    assert sum(sum(version["instances"].values()) for version in found["versions"]) == len(own)
+
+
+def test_the_page_has_plots(tables: Path) -> None:
+    page = fleet("explain", "client", "billing", "--tables", tables)
+    assert page.exit_code == 0, page.output
+    (plot,) = [line for line in page.stdout.splitlines() if line.startswith("waits in poll()")]
+    assert "█" in plot
+    assert "▁" in plot
+
+
+def test_what_its_own_instances_do_not_send_is_not_judged(tables: Path) -> None:
+    for row in rows_of(tables, "silver/clients"):
+        if row["dialect"] == "franz-go" and row["role"] == "consumer":
+            (found,) = explained(tables, row["client_instance_id"])
+            assert "slow-processing" in [each["verdict"] for each in found["coverage"]]
+            page = fleet("explain", row["client_instance_id"], "--tables", tables).stdout
+            (line,) = [line for line in page.splitlines() if "slow-processing" in line and "franz-go does not" in line]
+            assert page.index("Not judged, as it does not send what this needs") < page.index(line)
+            return
+    pytest.fail("the fleet has no franz-go consumer")
+
+
+def test_a_node_is_explained_beside_the_other_nodes(tables: Path) -> None:
+    for found in explained(tables, "node", "1"):
+        (series,) = found["over_time"]["series"]
+        assert (found["kind"], series["metric"]) == ("node", "request_latency_avg_ms")
+        assert series["now"] > 0
+        assert series["peers"] > 0
+        assert found["instances"] == []
+
+
+def test_a_path_is_explained_beside_its_clients_other_nodes(tables: Path) -> None:
+    rows = rows_of(tables, "gold/latency")
+    link = next(row for row in rows if row["role"] == "producer" and row["node_id"] > 0)
+    (found,) = explained(tables, f"{link['client_id']}@{link['node_id']}", "--cluster", link["cluster_id"])
+    (series,) = found["over_time"]["series"]
+    assert (found["kind"], found["over_time"]["peers_are"]) == ("path", "its clients' other nodes")
+    assert series["now"] > 0
+
+
+def test_a_client_of_which_no_window_is_known_is_explained_by_the_rest(tables: Path) -> None:
+    page = fleet("explain", "billing", "--tables", tables, "--since", "2999-01-01").stdout
+    assert "Nothing is known of it over time" in page
+    assert "Not judged" not in page, "what it sends is not known either"
+    assert "It sends enough" not in page
+    assert "slow-processing  client billing" in page
+
+
+def test_a_group_and_a_version_are_explained(tables: Path) -> None:
+    row = next(row for row in rows_of(tables, "silver/clients") if row["group_id"])
+    (group,) = explained(tables, row["group_id"], "--kind", "group", "--cluster", row["cluster_id"])
+    assert row["client_instance_id"] in {each["client_instance_id"] for each in group["instances"]}
+    version = f"{row['client_software_name']}/{row['client_software_version']}"
+    (found,) = explained(tables, version, "--cluster", row["cluster_id"])
+    assert (found["kind"], [each["software"] for each in found["versions"]]) == ("version", [version])
+
+
+def test_subjects_called_alike_are_all_explained_and_cluster_chooses(tables: Path) -> None:
+    clusters = {row["cluster_id"] for row in rows_of(tables, "gold/latency") if row["node_id"] == 1}
+    found = explained(tables, "1")
+    assert [each["cluster_id"] for each in found] == sorted(clusters)
+    assert [each["cluster_id"] for each in explained(tables, "1", "--cluster", max(clusters))] == [max(clusters)]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["biling"], "the tables know no client, instance, group, node, path or version 'biling': the nearest names"),
+        (["--kind", "group", "zzzzzzzz"], "the tables know no group 'zzzzzzzz': fleet show clients lists"),
+        (["node", "4711"], "the tables know no node '4711'"),
+        (["node", "1", "--since", "2999-01-01"], "the tables know no node '1'"),
+        (["99999999999999999999"], "'99999999999999999999'"),
+        (["orders\x1b[2J"], "'orders\\x1b[2J'"),
+        (["billing", "--cluster", "nosuch"], "'billing'"),
+    ],
+)
+def test_an_unknown_subject_is_one_sentence_with_the_nearest_names(
+    tables: Path, words: list[str], sentence: str
+) -> None:
+    found = fleet("explain", *words, "--tables", tables)
+    assert (found.exit_code, found.stdout) == (1, "")
+    (line,) = found.stderr.splitlines()
+    assert sentence in line
+    assert "biling" not in words or "billing" in line
+
+
+def changes(tables: Path, since: datetime, *words: str) -> Result:
+    return fleet("changes", "--tables", tables, "--since", since.isoformat(), *words)
+
+
+def test_changes_are_what_came_left_opened_and_cleared_since(tables: Path) -> None:
+    since = BEGIN + timedelta(minutes=10)
+    found = json.loads(changes(tables, since, "--format", "json").stdout)
+    times = [row["at"] for row in found]
+    assert times == sorted(times, reverse=True)
+    assert min(times) >= f"{since:%Y-%m-%dT%H:%M:%S}"
+    opened = {(row["verdict"], row["subject"]) for row in found if row["change"] == "opened"}
+    rows = rows_of(tables, "gold/verdicts")
+    assert opened == {(row["verdict"], row["subject"]) for row in rows if row["opened_at"] >= since}
+    assert ("slow-processing", "billing") in opened
+    first: dict[tuple[str, str], datetime] = {}
+    for row in rows_of(tables, "silver/clients"):
+        key = (row["cluster_id"], row["client_id"])
+        first[key] = min(first.get(key, row["first_seen"]), row["first_seen"])
+    came = {
+        (row["cluster_id"], row["subject"])
+        for row in found
+        if (row["change"], row["subject_kind"]) == ("came", "client")
+    }
+    assert came == {key for key, at in first.items() if at >= since}
+
+
+def test_changes_fail_for_verdicts_that_opened_since(tables: Path) -> None:
+    assert changes(tables, BEGIN, "--fail-on", "warning").exit_code == 4
+    late = changes(tables, BEGIN + timedelta(days=1), "--fail-on", "warning")
+    assert late.exit_code == 0
+    assert late.stdout.startswith("Nothing changed since ")
+
+
+def test_changes_from_before_the_tables_say_that_everything_is_new(tables: Path) -> None:
+    assert changes(tables, BEGIN - timedelta(days=1)).stdout.startswith("The tables begin after ")
+
+
+@pytest.mark.parametrize("command", [["explain", "billing"], ["changes"], ["verdicts"]], ids=lambda words: words[0])
+def test_no_tables_is_one_sentence(command: list[str], tmp_path: Path) -> None:
+    found = fleet(*command, "--tables", tmp_path)
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "there is no table verdicts in" in found.stderr

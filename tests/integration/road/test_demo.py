@@ -1,0 +1,25 @@
+"""`fleetgauge demo`: real clients through everything, and the one that misbehaves at the head of the list."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+
+def test_the_demo_ends_with_the_ranked_list_and_the_consumer_that_hardly_polls_comes_first(tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka", reason="the demo's clients are librdkafka's")
+    command = [sys.executable, "-m", "fleetgauge", "demo", "--keep", str(tmp_path / "demo")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = done.stdout.partition("\nfleetgauge fleet verdicts\n")[2].splitlines()
+    first = next(number for number, line in enumerate(shown) if line.startswith(" 1  "))
+    assert " ".join(shown[first].split()).startswith("1 warning slow-processing client invoices-consumer since ")
+    assert shown[first + 1].strip().startswith("invoices-consumer waits in poll() ")
+    lines = (tmp_path / "demo" / "verdicts" / "part-0.json").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert rows[0]["evidence"][-1]["observed"] < 0.1
+    assert "audit-consumer" not in [row["subject"] for row in rows]

@@ -1,0 +1,136 @@
+"""deploy-regression: clients that are worse after a deploy than before."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.verdicts.fleets import Judged, Row, client, with_links
+from verdicts.rules import parse_rules
+
+DEPLOY = 8
+"""The window in which the instances of `orders` are replaced."""
+
+
+def generation(number: int, **columns: Any) -> list[Row]:
+    """The rows of the two instances of `orders`, which a deploy replaces, and of ten clients that go on."""
+    is_new = number >= DEPLOY
+    after = columns if is_new else {}
+    usual = {"records_sent": 30_000.0, "record_errors": 0.0, "record_retries": 0.0, "latency": 1.0} | after
+    latency = usual.pop("latency")
+    rows = []
+    for at in (1, 2):
+        name = f"orders-{at}{'-new' if is_new else ''}"
+        version = "4.4.0" if is_new else "4.3.1"
+        row = client("orders", name, client_software_version=version, **usual)
+        rows += with_links(row, dict.fromkeys((1, 2, 3), 10.0 * latency))
+    return rows + peers()
+
+
+def peers(latency: float = 1.0, sent: float = 30_000.0) -> list[Row]:
+    found = []
+    for at in range(10):
+        found += with_links(client(f"peer-{at}", records_sent=sent), dict.fromkeys((1, 2, 3), (8.0 + at) * latency))
+    return found
+
+
+def judged(windows: int = 6, **columns: Any) -> Judged:
+    return Judged().windows(DEPLOY + windows, lambda number: generation(number, **columns))
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"latency": 1.7}, "orders waits 17 ms for its brokers since it was deployed at 12:44 (version 4.4.0, 4.3.1 "),
+        (
+            {"record_errors": 900.0},
+            "3 % of the records of orders fail or are sent again since it was deployed at 12:44",
+        ),
+        ({"record_retries": 600.0}, "2 % of the records of orders fail or are sent again since"),
+        ({"records_sent": 15_000.0}, "orders sends 100 records per s since it was deployed at 12:44"),
+    ],
+)
+def test_a_client_that_is_worse_after_its_deploy_is_a_regression(columns: dict[str, float], why: str) -> None:
+    row = next(row for row in judged(**columns).rows if row["verdict"] == "deploy-regression")
+    assert (row["subject_kind"], row["subject"], row["client_id"], row["state"]) == (
+        "client",
+        "orders",
+        "orders",
+        "open",
+    )
+    assert why in row["why"]
+    assert row["instances"] == ["orders-1-new", "orders-2-new"]
+    assert f"{row['opened_at']:%H:%M}" == "12:50"
+
+
+@pytest.mark.parametrize(
+    "columns", [{}, {"latency": 1.3}, {"record_errors": 150.0}, {"records_sent": 22_000.0}, {"records_sent": 90_000.0}]
+)
+def test_a_deploy_that_changes_little_or_for_the_better_is_none(columns: dict[str, float]) -> None:
+    found = judged(windows=12, **columns).found
+    assert not [each for each in found if each[0] == "deploy-regression"]
+
+
+def test_the_same_without_a_deploy_is_none() -> None:
+    def rows(number: int) -> list[Row]:
+        sent = 15_000.0 if number >= DEPLOY else 30_000.0
+        return [*with_links(client("orders", records_sent=sent), dict.fromkeys((1, 2, 3), 10.0)), *peers()]
+
+    assert Judged().windows(DEPLOY + 8, rows).found == []
+
+
+def test_what_the_peers_have_too_is_none() -> None:
+    def rows(number: int) -> list[Row]:
+        worse = number >= DEPLOY
+        mine = [row for row in generation(number, latency=2.0, records_sent=15_000.0) if row not in peers()]
+        return [*mine, *peers(2.0, 15_000.0)] if worse else generation(number)
+
+    assert not [each for each in Judged().windows(DEPLOY + 8, rows).found if each[0] == "deploy-regression"]
+
+
+def test_a_rolling_deploy_is_judged_once_the_last_of_the_old_instances_has_ended() -> None:
+    def rows(number: int) -> list[Row]:
+        found = []
+        for at in range(4):
+            is_new = number >= DEPLOY + at
+            row = client("orders", f"orders-{at}{'-new' if is_new else ''}")
+            found += with_links(row, dict.fromkeys((1, 2, 3), 20.0 if is_new else 10.0))
+        return found + peers()
+
+    row = next(row for row in Judged().windows(DEPLOY + 9, rows).rows if row["verdict"] == "deploy-regression")
+    assert "waits 20 ms for its brokers since it was deployed at 12:44, 10 ms before" in row["why"]
+    assert f"{row['opened_at']:%H:%M}" == "12:55"
+
+
+def test_taking_the_deploy_back_clears_it() -> None:
+    def rows(number: int) -> list[Row]:
+        if number < DEPLOY + 6:
+            return generation(number, latency=2.0)
+        back = [client("orders", f"orders-{at}-back", client_software_version="4.3.1") for at in (1, 2)]
+        return [each for row in back for each in with_links(row, dict.fromkeys((1, 2, 3), 10.0))] + peers()
+
+    found = Judged().windows(DEPLOY + 14, rows).found
+    assert ("deploy-regression", "orders", "cleared") in found
+    assert not [each for each in found if each[2] == "open"]
+
+
+def test_an_hourly_job_and_a_client_seen_for_the_first_time_have_no_deploy() -> None:
+    def job(number: int) -> list[Row]:
+        run, at = divmod(number, 12)
+        row = client("job", f"job-{run}", records_sent=30_000.0 / (1 + run))
+        return [*(with_links(row, {1: 10.0 * (1 + run), 2: 10.0}) if at < 4 else []), *peers()]
+
+    assert not [each for each in Judged().windows(40, job).found if each[0] == "deploy-regression"]
+
+
+def test_a_regression_explains_the_slow_client_and_a_quota_explains_the_regression() -> None:
+    causes = {row["verdict"]: row["caused_by"] for row in judged(latency=3.0).rows}
+    assert causes == {"deploy-regression": None, "slow-client": "deploy-regression:client:orders"}
+    throttled = {"produce_throttle_avg_ms": 30.0, "request_rate_per_s": 20.0, "produce_throttle_samples": 5.0}
+    causes = {row["verdict"]: row["caused_by"] for row in judged(records_sent=9_000.0, **throttled).rows}
+    assert causes == {"throttled": None, "deploy-regression": "throttled:client:orders"}
+
+
+def test_a_rule_says_how_much_worse_it_has_to_be() -> None:
+    rules = parse_rules("[deploy-regression]\nfactor = 1.9")
+    found = Judged(rules).windows(DEPLOY + 6, lambda number: generation(number, latency=1.7)).found
+    assert not [each for each in found if each[0] == "deploy-regression"]

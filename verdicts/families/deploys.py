@@ -1,0 +1,186 @@
+"""Clients that are worse after a deploy than before.
+
+A deploy is seen by its instances: all that push now came after others of the same client id ended. What each instance
+measured is kept with it as a running mean of about an hour, less what its brokers or its cluster had in common at that
+time, so that those before a deploy can be compared with those after, however long it took.
+"""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from verdicts.arrow import Numbers
+from verdicts.declare import OWN_HISTORY, Finding, Test, Verdict, of_subjects
+from verdicts.families.latency import parts_of
+from verdicts.memory import Memory
+from verdicts.rules import Figures
+from verdicts.window import Window, medians
+
+_US: Final = 1_000_000
+_REMEMBERED_S: Final = 3600
+_LEAST_PEERS: Final = 8
+"""Instances from which on it is known what the throughputs of a cluster have in common."""
+_ENDED_INTERVALS: Final = 1.75
+"""Push intervals without a push after which an instance has ended."""
+
+
+class _Deploys(NamedTuple):
+    """Of each client of a window: what was before its last deploy; NaN where nothing is comparable.
+
+    Attributes:
+        began_us: when the first of its present instances came.
+        version: of the instances before, in the registry.
+        before: by measure: `latency` (log, above what is usual), `failed` (share of records that failed or were sent
+            again), `throughput` (records per second).
+    """
+
+    began_us: Numbers
+    version: Numbers
+    before: dict[str, Numbers]
+
+
+def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Finding:
+    clients = window.clients
+    above, usual = _latency(window, memory, figures)
+    failed, sent = _failed(window)
+    rate = _throughput(window, memory)
+    deploys = _deploys(window, memory, figures)
+    _remember(window, memory, {"latency": above, "failed": failed, "throughput": rate})
+    factor, before = figures["factor"], deploys.before
+    expected = medians(clients.of_row, usual, len(clients))
+    before_ms = np.expm1(expected + before["latency"])
+    failing = clients.sum(failed * sent) / np.maximum(clients.sum(np.where(np.isnan(failed), np.nan, sent)), 1)
+    per_s = before["throughput"]
+    tests = [
+        Test(
+            metric="request_latency_avg_ms", unit="ms", expected=before_ms,
+            observed=np.expm1(expected + medians(clients.of_row, above, len(clients))),
+            bound=np.maximum(factor * before_ms, before_ms + figures["least_ms"]),
+            says="{subject} waits {observed} for its brokers since it was deployed at {at}{change}, {expected} before",
+        ),
+        Test(
+            metric="record_errors", unit="ratio", observed=failing, expected=before["failed"],
+            bound=np.maximum(factor * before["failed"], before["failed"] + figures["least_failed"]),
+            says="{observed} of the records of {subject} fail or are sent again since it was deployed at {at}{change}, "
+            "{expected} before",
+        ),
+        Test(
+            metric="records_sent", unit="records per s", is_upper=False, observed=clients.sum(np.expm1(rate)),
+            bound=np.where(per_s >= figures["least_per_s"], per_s / factor, np.nan), expected=per_s,
+            says="{subject} sends {observed} since it was deployed at {at}{change}, {expected} before, and the others "
+            "of its cluster as much as before",
+        ),
+    ]  # fmt: skip
+    age_s = (window.begin_us - deploys.began_us) / _US
+    judged = (age_s >= figures["young_s"]) & (age_s < figures["within_s"])
+    bad = judged & np.logical_or.reduce([test.is_known & test.is_bad for test in tests])
+    more = _words(window, memory, deploys, bad)
+    return of_subjects(clients, [replace(test, more=more) for test in tests], judged=judged, certainty=OWN_HISTORY)
+
+
+def _latency(window: Window, memory: Memory, figures: Figures) -> tuple[Numbers, Numbers]:
+    """Of each row the log of its latency above what is usual and above what its nodes have in common, and the usual."""
+    parts = parts_of(window, memory, figures)
+    of_path = np.where(parts.has_history, np.maximum(parts.expected, parts.wait), np.nan)
+    usual = of_path[parts.path_of]
+    known = ~np.isnan(usual)
+    row, path, usual = parts.row[known], parts.path_of[known], usual[known]
+    value = np.maximum(parts.link_value[known], parts.wait[path]) - np.fmax(parts.node_part, 0)[path]
+    count = np.bincount(row, minlength=len(window))
+    found = []
+    for each in (value - usual, usual):
+        total = np.bincount(row, each, minlength=len(window))
+        found.append(np.divide(total, count, out=np.full(len(window), np.nan), where=count > 0))
+    return found[0], found[1]
+
+
+def _failed(window: Window) -> tuple[Numbers, Numbers]:
+    """Of each row the share of records that failed or were sent again, and how many were sent."""
+    rows = window.rows
+    sent = np.nan_to_num(rows.number("records_sent"))
+    bad = np.nan_to_num(rows.number("record_errors")) + np.nan_to_num(rows.number("record_retries"))
+    is_known = ~np.isnan(rows.number("record_errors")) & (sent > 0)
+    return np.where(is_known, bad / np.maximum(sent, 1), np.nan), sent
+
+
+def _throughput(window: Window, memory: Memory) -> Numbers:
+    """Of each row the log of 1 and the records per second that it sends, less what those of its cluster have in common.
+
+    What is in common is the median change against what each instance remembers: load by the time of day. Consumers are
+    not judged by it: how much they read is up to those that write.
+    """
+    known = memory.instances
+    rate = np.log1p(window.rows.number("records_sent") / window.seconds)
+    change = np.where(known["windows"][window.instance] > 0, rate - known["throughput"][window.instance], np.nan)
+    count = int(window.cluster.max(initial=-1)) + 1
+    common = medians(window.cluster, change, count)
+    common[np.bincount(window.cluster[~np.isnan(change)], minlength=count) < _LEAST_PEERS] = 0.0
+    found: Numbers = rate - np.nan_to_num(common)[window.cluster]
+    return found
+
+
+def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:
+    """Instances that ended while those of now came, or shortly before, and were seen long enough to compare with."""
+    clients, known = window.clients, memory.instances
+    began_us = -clients.max(-known["first_us"][window.instance].astype(np.float64))
+    place = np.minimum(np.searchsorted(clients.codes, known["client"]), len(clients) - 1)
+    gap_us = (figures["gap_s"] + 2 * known["interval_s"]) * _US
+    last = known["last_us"]
+    is_before = (clients.codes[place] == known["client"]) & (known["windows"] >= figures["history_windows"])
+    is_before &= (known["first_us"] < began_us[place]) & (last >= began_us[place] - gap_us)
+    is_before[window.instance] = False
+    before = np.flatnonzero(is_before & (last < window.begin_us - _ENDED_INTERVALS * known["interval_s"] * _US))
+    at, count = place[before], len(clients)
+    version = np.full(count, -1)
+    version[at] = known["version"][before]
+    rates = known["throughput"][before]
+    is_known = ~np.isnan(rates)
+    sums = np.bincount(at[is_known], np.expm1(rates[is_known]), count).astype(np.float64)
+    sums[np.bincount(at[is_known], minlength=count) == 0] = np.nan
+    of_measure = {name: medians(at, known[name][before], count) for name in ("latency", "failed")}
+    return _Deploys(began_us, version, of_measure | {"throughput": sums})
+
+
+def _remember(window: Window, memory: Memory, values: dict[str, Numbers]) -> None:
+    """Takes a window into what each instance remembers."""
+    known, code = memory.instances, window.instance
+    windows = known["windows"][code]
+    weight = np.maximum(1 / (windows + 1), min(window.length_s / _REMEMBERED_S, 1.0))
+    for name, value in values.items():
+        before = np.where(windows > 0, known[name][code], np.nan)
+        mean = np.where(np.isnan(before), value, before + weight * (value - before))
+        known[name][code] = np.where(np.isnan(value), before, mean)
+    known["windows"][code] += 1
+
+
+def _words(window: Window, memory: Memory, deploys: _Deploys, bad: Numbers) -> dict[str, Numbers]:
+    """When those that are worse were deployed, and from which version to which, if that changed."""
+    at, change = (np.full(len(bad), "", object) for _ in range(2))
+    versions = memory.registry.versions
+    of_client = np.full(len(bad), -1)
+    of_client[window.clients.of_row] = window.version
+    for place in np.flatnonzero(bad).tolist():
+        at[place] = f"{datetime.fromtimestamp(deploys.began_us[place] / _US, UTC):%H:%M}"
+        if of_client[place] != deploys.version[place]:
+            old, new = (versions.parts(int(each[place]))[2] for each in (deploys.version, of_client))
+            change[place] = f" (version {new}, {old} before)"
+    return {"at": at, "change": change}
+
+
+VERDICTS: Final = (
+    Verdict(
+        id="deploy-regression",
+        kind="client",
+        side="client",
+        find=_deploy_regression,
+        action="Take the last deploy of {subject} back, or find what it changed: settings, version, code.",
+        needs={
+            "java": ("request_latency_avg_ms", "record_errors", "records_sent"),
+            "librdkafka": ("request_latency_avg_ms",),
+            "franz-go": ("request_latency_avg_ms",),
+        },
+        explains=("slow-client", "slow-path", "buffer-full", "record-errors", "lagging"),
+    ),
+)
