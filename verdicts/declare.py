@@ -58,12 +58,16 @@ class Test:
         found: Numbers = self.observed > self.bound if self.is_upper else self.observed < self.bound
         return found
 
-    @property
-    def excess(self) -> Numbers:
-        """How many times the bound it is, or the bound is it; 1 where it is within, 100 at most."""
-        above, below = (self.observed, self.bound) if self.is_upper else (self.bound, self.observed)
+    def excess(self, units: Numbers) -> Numbers:
+        """How many times the bound some units are, or the bound is them; 1 where they are within, 100 at most.
+
+        0 where there is no number.
+        """
+        observed, bound = (np.broadcast_to(each, self.observed.shape)[units] for each in (self.observed, self.bound))
+        above, below = (observed, bound) if self.is_upper else (bound, observed)
         ratio = above / np.maximum(below, 1e-9)
-        found: Numbers = np.where(self.is_bad, np.clip(np.nan_to_num(ratio, nan=1.0), 1.0, 100.0), 1.0)
+        found: Numbers = np.where(above > below, np.clip(ratio, 1.0, 100.0), 1.0)
+        found[np.isnan(observed) | np.isnan(bound)] = 0.0
         return found
 
 
@@ -107,6 +111,7 @@ class Verdict:
         needs: for each library that sends enough: the columns that it is judged by, of which it sends one at least.
         roles: of the clients that it is about.
         explains: verdicts that it may be the cause of.
+        history: the verdict by whose `history_windows` it needs a history before it can be given; "" for none.
     """
 
     id: str
@@ -117,6 +122,7 @@ class Verdict:
     needs: Mapping[str, tuple[str, ...]]
     roles: tuple[str, ...] = ("producer", "consumer")
     explains: tuple[str, ...] = ()
+    history: str = ""
 
 
 def of_clients(

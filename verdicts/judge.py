@@ -11,11 +11,12 @@ import numpy as np
 from verdicts.arrow import Numbers, Table
 from verdicts.catalogue import VERDICTS, verdicts_of
 from verdicts.declare import Finding, Test, Verdict, amount
+from verdicts.errors import RowsError
 from verdicts.memory import Case, Memory
 from verdicts.notes import note_clients, note_window
 from verdicts.points import Points
 from verdicts.rules import Figures, Rules
-from verdicts.window import DIALECTS, Window, windows
+from verdicts.window import COLUMNS, DIALECTS, Window, windows
 
 MOST_INSTANCES: Final = 100
 """That a row names."""
@@ -29,6 +30,7 @@ _UNJUDGED_S: Final = 3600
 _INTERRUPTED_S: Final = 1800
 """One that is not open yet is dropped then [s]: a job of ten minutes an hour does not add up to one that lasts."""
 
+_DAY_US: Final = 86_400_000_000
 _NOTED_US: Final = 3_600_000_000
 
 _MOST_EVIDENCE: Final = 6
@@ -45,7 +47,13 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules, points: Tab
         rules: the figures, and an operator's own rules.
         points: `points.COLUMNS` of the points of `rules.metric_names` that were received in these windows; None where
             there are no such rules.
+
+    Raises:
+        RowsError: the rows lack a column.
     """
+    missing = [name for name in COLUMNS if name not in rows.column_names]
+    if missing:
+        raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
     note_clients(clients, memory)
     verdicts = verdicts_of(rules)
     named = None if points is None else Points(points, clients)
@@ -62,7 +70,11 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules, points: Tab
             if window.end_us - case.judged_us > allowed_s * 1_000_000:
                 _clear(case, case.good_us or case.judged_us, memory)
         _note_sent(window, memory)
-        memory.judged_to_us = window.end_us
+        is_another_day = window.end_us // _DAY_US != memory.judged_to_us // _DAY_US
+        memory.judged_to_us, memory.window_s = window.end_us, window.length_s
+        memory.judged_from_us = memory.judged_from_us or window.begin_us
+        if is_another_day:
+            memory.forget()
 
 
 def _note_sent(window: Window, memory: Memory) -> None:
@@ -105,8 +117,10 @@ class _Round:
         bad_units = np.flatnonzero(bad)
         bad_units = bad_units[np.argsort(finding.unit_of[bad_units], kind="stable")]
         places, begins = np.unique(finding.unit_of[bad_units], return_index=True)
-        for place, units in zip(places.tolist(), np.split(bad_units, begins[1:]), strict=False):
-            self._raise(place, units)
+        excess = np.stack([test.excess(bad_units) for test in finding.tests])
+        ends = np.append(begins[1:], len(bad_units))
+        for place, begin, end in zip(places.tolist(), begins.tolist(), ends.tolist(), strict=False):
+            self._raise(place, bad_units[begin:end], excess[:, begin:end])
         is_good = np.bincount(finding.unit_of[judged], minlength=len(codes)) > 0
         is_good[places] = False
         having = self._memory.codes(self._verdict.id)
@@ -114,11 +128,12 @@ class _Round:
         for code in having[(codes[at] == having) & is_good[at]].tolist():
             self._lower(self._cases[code])
 
-    def _raise(self, place: int, units: Numbers) -> None:
+    def _raise(self, place: int, units: Numbers, excess: Numbers) -> None:
         window, memory, finding = self._window, self._memory, self._finding
         code = int(finding.subjects.codes[place])
         case = self._cases.get(code)
-        unit, test = self._worst(units)
+        at, worst = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        unit, test = int(units[worst]), finding.tests[int(at)]
         of = None if finding.of is None else int(finding.of[unit])
         if case is not None and case.of != of:  # another member: it begins again
             _clear(case, window.begin_us, memory)
@@ -134,18 +149,11 @@ class _Round:
         case.last_bad_us = case.judged_us = window.end_us
         case.good_us = None
         case.is_open = case.is_open or case.level_s > for_s
+        case.excess = max(float(excess.max()), 1.0)
         self._describe(case, place, units, unit, test)
-
-    def _worst(self, units: Numbers) -> tuple[int, Test]:
-        """The unit that is furthest beyond a bound, and the test of it."""
-        tests = self._finding.tests
-        excess = np.stack([np.where(test.is_known, test.excess, 0.0)[units] for test in tests])
-        at, unit = np.unravel_index(int(np.argmax(excess)), excess.shape)
-        return int(units[unit]), tests[int(at)]
 
     def _describe(self, case: Case, place: int, units: Numbers, unit: int, test: Test) -> None:
         finding, window = self._finding, self._window
-        case.excess = max(float(test.excess[unit]), 1.0)
         case.certainty = float(np.broadcast_to(finding.certainty, finding.unit_of.shape)[unit])
         observed, bound = float(test.observed[unit]), float(np.broadcast_to(test.bound, test.observed.shape)[unit])
         expected = bound if test.expected is None else float(test.expected[unit])

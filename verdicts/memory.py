@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from verdicts.arrow import Numbers, Table, pa
-from verdicts.window import Names, Registry
+from verdicts.window import KINDS, PATHS, Names, Registry
 
 _SETTLES_S: Final = 6 * 3600
 """Of a history: after so long a lasting change has mostly become the expected value [s]."""
@@ -19,6 +19,15 @@ has become the expected value after some 14 hours."""
 
 _YOUNG: Final = 3
 """Windows of which a history takes everything in."""
+
+
+_DAY_US: Final = 86_400_000_000
+INSTANCES_KEPT_US: Final = 2 * _DAY_US
+"""After its last push an instance is forgotten; longer than any verdict looks back."""
+NAMES_KEPT_US: Final = 8 * _DAY_US
+"""A client id, a group, a version or a node that was not seen for so long is forgotten: a weekly job is not."""
+CLEARED_KEPT_US: Final = 30 * _DAY_US
+"""Verdicts that were cleared before are dropped."""
 
 
 class History:
@@ -74,6 +83,17 @@ class History:
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return at, self._keys[at] == keys
 
+    @property
+    def keys(self) -> Numbers:
+        """Those that are known, in their order."""
+        return self._keys
+
+    def rename(self, keys: Numbers) -> None:
+        """Gives each key another one; those below 0 are forgotten."""
+        order = np.argsort(keys, kind="stable")
+        order = order[keys[order] >= 0]
+        self._keys, self._mean, self._windows = keys[order], self._mean[order], self._windows[order]
+
     def table(self) -> Table:
         """To be kept."""
         return pa.table({"key": self._keys, "mean": self._mean, "windows": self._windows})
@@ -104,8 +124,11 @@ INSTANCE_FIELDS: Final = {
 }
 
 
+_OF_NAMES: Final = ("client", "group", "version")
+
+
 class Instances:
-    """What is known of each client instance, by its number in the registry: 0, or -1 of a code, is nothing.
+    """What is known of each client instance, by its number in the registry; 0 is nothing, and -1 of other numbers.
 
     Attributes:
         first_us, last_us: receipt of its first push and its last one so far [us].
@@ -131,7 +154,12 @@ class Instances:
         """Makes room for all codes below `count`."""
         more = count - len(self.arrays["first_us"])
         if more > 0:
-            self.arrays = {name: np.append(each, np.zeros(more, each.dtype)) for name, each in self.arrays.items()}
+            for name, each in self.arrays.items():
+                self.arrays[name] = np.append(each, np.full(more, -1 if name in _OF_NAMES else 0, each.dtype))
+
+    def keep(self, stays: Numbers) -> None:
+        """Forgets the others; the rest is numbered anew."""
+        self.arrays = {name: each[stays] for name, each in self.arrays.items()}
 
     def table(self) -> Table:
         """To be kept."""
@@ -182,6 +210,9 @@ class Case:
     evidence: list[dict[str, Any]] = field(default_factory=list)
 
 
+_TIMES: Final = ("judged_from_us", "judged_to_us", "window_s")
+
+
 @dataclass(slots=True, kw_only=True)
 class Memory:
     """What is remembered; of the same windows always the same.
@@ -194,7 +225,8 @@ class Memory:
         cleared: those that are.
         facts: small things that verdicts remember, by the verdict's id; what JSON has.
         sent: for `<library> <column>` the end of the last window that it was sent in.
-        judged_to_us: end of the last window.
+        judged_from_us, judged_to_us: begin of the first window, end of the last.
+        window_s: their length.
     """
 
     registry: Registry = field(default_factory=Registry)
@@ -204,7 +236,9 @@ class Memory:
     cleared: list[Case] = field(default_factory=list)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
+    judged_from_us: int = 0
     judged_to_us: int = 0
+    window_s: int = 0
 
     def history(self, name: str) -> History:
         """One of them, which is made if need be."""
@@ -223,6 +257,59 @@ class Memory:
         cases = self.cases.get(verdict, {})
         return np.fromiter(cases, np.int64, len(cases))
 
+    def forget(self) -> None:
+        """Drops what was not seen for long, so that clients with a new id at each start do not add up."""
+        now_us, names, known = self.judged_to_us, self.registry, self.instances
+        known.grow(len(names.instances))
+        cases = self.present_cases()
+        of_kind = {
+            kind: np.array([case.code for case in cases if case.subject_kind == kind], np.int64)
+            for kind in ("client", "group", "node", "path", "version", "instance")
+        }
+        of_members = np.array([case.of for case in cases if case.of is not None], np.int64)
+        stays = np.maximum(known["last_us"], known["latest_us"]) >= now_us - INSTANCES_KEPT_US
+        stays[of_kind["instance"]] = stays[of_members] = True
+        new = {"instance": names.instances.keep(stays)}
+        known.keep(stays)
+        paths = of_kind["path"]
+        for kind, each, used in (
+            ("client", names.clients, (of_kind["client"], paths // PATHS, known["client"])),
+            ("group", names.groups, (of_kind["group"], known["group"])),
+            ("version", names.versions, (of_kind["version"], known["version"])),
+            ("node", names.nodes, (of_kind["node"], paths % PATHS)),
+        ):
+            stays = each.seen_us >= now_us - NAMES_KEPT_US
+            for codes in used:
+                stays[codes[codes >= 0]] = True
+            new[kind] = each.keep(stays)
+        for name in _OF_NAMES:
+            known[name][:] = np.where(known[name] >= 0, np.append(new[name], -1)[known[name]], -1)
+        self._rename(new)
+        self.cleared = [case for case in self.cleared if (case.cleared_us or 0) >= now_us - CLEARED_KEPT_US]
+
+    def _rename(self, new: Mapping[str, Numbers]) -> None:
+        """Gives histories, facts and cases the new numbers of their subjects."""
+        for name, kind in (("lag", "instance"), ("queue", "client")):
+            history = self.history(name)
+            history.rename(new[kind][history.keys])
+        latency = self.history("latency")
+        series, node = latency.keys // PATHS, new["node"][latency.keys % PATHS]
+        client = new["client"][series // KINDS]
+        key = (client * KINDS + series % KINDS) * PATHS + node
+        latency.rename(np.where((client >= 0) & (node >= 0), key, -1))
+        past = self.facts.get("rebalance-storm", {})
+        self.facts["rebalance-storm"] = {
+            str(new["group"][int(code)]): events for code, events in past.items() if new["group"][int(code)] >= 0
+        }
+        for verdict, cases in self.cases.items():
+            for case in cases.values():
+                if case.subject_kind == "path":
+                    case.code = int(new["client"][case.code // PATHS] * PATHS + new["node"][case.code % PATHS])
+                else:
+                    case.code = int(new[case.subject_kind][case.code])
+                case.of = None if case.of is None else int(new["instance"][case.of])
+            self.cases[verdict] = {case.code: case for case in cases.values()}
+
     def parts(self) -> dict[str, bytes]:
         """To be kept: by the name of each part."""
         rest = {
@@ -230,7 +317,7 @@ class Memory:
             "cleared": [_plain(case) for case in self.cleared],
             "facts": self.facts,
             "sent": self.sent,
-            "judged_to_us": self.judged_to_us,
+            **{name: getattr(self, name) for name in _TIMES},
         }
         found = {"rest": json.dumps(rest).encode(), "instances": _bytes(self.instances.table())}
         found |= {f"names {each.name}": _bytes(getattr(self.registry, each.name).table()) for each in fields(Registry)}
@@ -257,7 +344,7 @@ class Memory:
             cleared=[Case(**case) for case in rest["cleared"]],
             facts=rest["facts"],
             sent=rest["sent"],
-            judged_to_us=rest["judged_to_us"],
+            **{name: rest[name] for name in _TIMES},
         )
 
 

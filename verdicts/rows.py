@@ -1,5 +1,6 @@
 """The table `verdicts`: a memory's cases as ranked rows, with causes named and consequences behind them."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -68,7 +69,8 @@ def ranked(memory: Memory, rules: Rules) -> Table:
     """SCHEMA, best rank first: a cause before what it explains."""
     by_id = {verdict.id: verdict for verdict in verdicts_of(rules)}
     cases = memory.all_cases()
-    causes = {id(case): _cause_of(case, cases) for case in cases}
+    may_explain = _Causes(cases)
+    causes = {id(case): may_explain.cause_of(case) for case in cases}
     scores: dict[int, float] = {}
 
     def score(case: Case) -> float:
@@ -91,29 +93,51 @@ def reference(case: Case) -> str:
 _PLACE: Final = {verdict.id: place for place, verdict in enumerate(VERDICTS)}
 
 
-def _cause_of(case: Case, cases: list[Case]) -> Case | None:
-    """The case that explains this one: declared to, about its subject or its client, and at the same time.
+class _Causes:
+    """The cases that may explain others, by what they are about: so each is compared with a few alone.
 
-    Verdicts that come later in the catalogue never explain earlier ones, so that no two explain each other.
+    Args:
+        cases: all of them.
     """
-    found = [each for each in cases if _explains(each, case)]
-    return min(found, key=lambda each: (_PLACE[each.verdict], each.first_bad_us), default=None)
+
+    def __init__(self, cases: list[Case]) -> None:
+        self._about: dict[tuple[str, str, str], list[Case]] = {}
+        for case in cases:
+            if case.verdict in BY_ID and BY_ID[case.verdict].explains:  # rules of one's own explain nothing
+                for kind, name in _concerned(case):
+                    self._about.setdefault((case.cluster_id, kind, name), []).append(case)
+
+    def cause_of(self, case: Case) -> Case | None:
+        """The case that explains this one: declared to, about its subject or its client, and at the same time.
+
+        Verdicts that come later in the catalogue never explain earlier ones, so that no two explain each other.
+        """
+        kind, name = "client", case.client_id
+        if case.subject_kind == "group":
+            kind, name = "group", case.group_id
+        near = list(self._about.get((case.cluster_id, kind, str(name)), ()))
+        if case.node_id is not None:  # a broker explains its own paths, not all of its clients'
+            near = [each for each in near if each.subject_kind != "node"]
+            near += self._about.get((case.cluster_id, "node", str(case.node_id)), ())
+        found = [each for each in near if _explains(each, case)]
+        return min(found, key=lambda each: (_PLACE[each.verdict], each.first_bad_us), default=None)
+
+
+def _concerned(case: Case) -> Iterator[tuple[str, str]]:
+    """The clients, groups and nodes that a case may explain something of."""
+    for kind in ("client", "group"):
+        for name in case.about.get(kind, ()):
+            yield kind, name
+    if case.subject_kind == "node":
+        yield "node", str(case.node_id)
 
 
 def _explains(cause: Case, case: Case) -> bool:
-    verdict = BY_ID.get(cause.verdict)  # rules of one's own explain nothing
-    if verdict is None or case.verdict not in verdict.explains or cause.cluster_id != case.cluster_id:
-        return False
-    if cause.subject_kind == "node" and case.node_id is not None:
-        concerns = cause.node_id == case.node_id
-    else:
-        of_group = case.subject_kind == "group"
-        concerns = (case.group_id if of_group else case.client_id) in cause.about.get(
-            "group" if of_group else "client", ()
-        )
+    """True if it is declared to, and began before the other did, which began before it ended."""
     end = cause.cleared_us or cause.last_bad_us
     begins_before = cause.first_bad_us <= case.first_bad_us + _SLACK_US
-    return concerns and begins_before and case.first_bad_us < end + _SLACK_US
+    is_declared = case.verdict in BY_ID[cause.verdict].explains
+    return is_declared and begins_before and case.first_bad_us < end + _SLACK_US
 
 
 def _score(case: Case, rules: Rules) -> float:

@@ -19,6 +19,8 @@ PRODUCER, CONSUMER = range(2)
 
 PATHS: Final = 2**20
 """The number of a path is that of its client times this, and that of its node."""
+KINDS: Final = 8
+"""Roles and libraries: the history of a latency is of (client * KINDS + kind) * PATHS + node."""
 
 _SEPARATOR: Final = "\x1f"
 _KEYS: Final = (
@@ -77,6 +79,12 @@ class Names:
         """The texts of a number."""
         text: str = self._texts[code].as_py()
         return text.split(_SEPARATOR)
+
+    def keep(self, stays: Numbers) -> Numbers:
+        """Forgets the other texts; returns for each number the new one, or -1."""
+        self._texts, self.seen_us = self._texts.filter(pa.array(stays)), self.seen_us[stays]
+        found: Numbers = np.where(stays, np.cumsum(stays) - 1, -1)
+        return found
 
     def table(self) -> Table:
         """To be kept."""
@@ -206,7 +214,13 @@ class Subjects:
 
 
 def numbered(keys: Numbers) -> tuple[Numbers, Numbers]:
-    """The distinct keys in their order, and of each key its place among them: `numpy.unique`, by hashing."""
+    """The distinct keys in their order, and of each key its place among them: `numpy.unique` without sorting them."""
+    least = int(keys.min(initial=0))
+    span = int(keys.max(initial=0)) - least + 1
+    if span <= max(4 * len(keys), 0xFFFF):
+        is_there = np.zeros(span, np.bool_)
+        is_there[keys - least] = True
+        return np.flatnonzero(is_there) + least, (np.cumsum(is_there) - 1)[keys - least]
     encoded = pa.array(keys).dictionary_encode()
     distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
     order = np.argsort(distinct)
@@ -224,22 +238,24 @@ def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) 
     Of an even number it is the mean of the two in the middle; with `low` the lower one.
     """
     has = (groups >= 0) & ~np.isnan(values)
-    groups, values = groups[has], values[has]
-    order = order_of(groups, count)
+    if not has.all():
+        groups, values = groups[has], values[has]
+    if (groups[1:] < groups[:-1]).any():
+        order = order_of(groups, count)
+        values = values[order]
     sizes = np.bincount(groups, minlength=count)
     begins = np.cumsum(sizes) - sizes
     found = np.full(count, np.nan)
-    values = values[order]
     # Most groups are small: those of a size are sorted together, as the rows of a matrix.
     for size in np.unique(sizes[(sizes > 0) & (sizes <= _SMALL)]).tolist():
         at = np.flatnonzero(sizes == size)
         rows = np.sort(values[begins[at][:, None] + np.arange(size)], axis=1)
         found[at] = (rows[:, (size - 1) // 2] + rows[:, (size - int(low)) // 2]) / 2
-    for at in np.flatnonzero(sizes > _SMALL).tolist():
-        size = int(sizes[at])
+    for group in np.flatnonzero(sizes > _SMALL).tolist():
+        size = int(sizes[group])
         middle = (size - 1) // 2, (size - int(low)) // 2
-        part = np.partition(values[begins[at] : begins[at] + size], middle)
-        found[at] = (part[middle[0]] + part[middle[1]]) / 2
+        part = np.partition(values[begins[group] : begins[group] + size], middle)
+        found[group] = (part[middle[0]] + part[middle[1]]) / 2
     return found
 
 
@@ -253,10 +269,18 @@ def order_of(groups: Numbers, count: int) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The links of the clients of a window to brokers, without those of coordinators and bootstrap servers."""
+    """The links of the clients of a window to brokers, without those of coordinators and bootstrap servers.
+
+    Attributes:
+        row: of clients.
+        node: in the registry.
+        place: of the node among those of its cluster in this window.
+        role: a place in ROLES.
+    """
 
     row: Numbers
     node: Numbers
+    place: Numbers
     role: Numbers
     latency_ms: Numbers
 
@@ -289,6 +313,7 @@ class Window:
         self.begin_us = int(table["window_start"][first].cast(pa.int64()).as_py())
         self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
         rows, cluster = self.rows, self.rows.column("cluster_id")
+        self._cluster = cluster.fill_null("").dictionary_encode()
         self.client = registry.clients.codes(cluster, rows.column("client_id"), at_us=at_us)
         self.instance = registry.instances.codes(
             cluster, rows.column("principal"), rows.column("client_instance_id"), at_us=at_us
@@ -316,8 +341,7 @@ class Window:
     @cached_property
     def cluster(self) -> Numbers:
         """Of each row a small number of its cluster, in this window."""
-        encoded = self.rows.column("cluster_id").fill_null("").dictionary_encode()
-        found: Numbers = encoded.indices.to_numpy(zero_copy_only=False)
+        found: Numbers = self._cluster.indices.to_numpy(zero_copy_only=False)
         return found
 
     @cached_property
@@ -346,17 +370,21 @@ class Window:
         links = self._links
         if not len(links) or not len(self.rows):
             empty = np.zeros(0, np.int64)
-            return Links(empty, empty, empty, np.zeros(0))
+            return Links(empty, empty, empty, empty, np.zeros(0))
         row = self._rows_of_links()
         role, latency = place_in(links.column("role"), ROLES), links.number("request_latency_avg_ms")
         coordinator = links.column("coordinator").fill_null(False).to_numpy(zero_copy_only=False)
         kept = (row >= 0) & (role >= 0) & ~coordinator & ~np.isnan(latency)
         kept &= links.number("node_id") >= 0  # NaN, as below 0 is, for bootstrap servers
         at = np.flatnonzero(kept)
-        some = pa.array(at)
-        cluster, node_id = links.column("cluster_id").take(some), links.column("node_id").take(some)
-        node = self._registry.nodes.codes(cluster, node_id.cast(pa.string()), at_us=self.end_us)
-        return Links(row[at], node, role[at], latency[at])
+        # A node is one of its client's cluster; only distinct ones are looked up by their texts.
+        node_id = links.number("node_id")
+        distinct, which = numbered(self.cluster[row[at]].astype(np.int64) << 32 | node_id[at].astype(np.int64))
+        clusters = self._cluster.dictionary.take(pa.array(distinct >> 32))
+        ids = pa.array(distinct & 0xFFFFFFFF).cast(pa.string())
+        node = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)[which]
+        first = np.searchsorted(distinct >> 32, distinct >> 32)
+        return Links(row[at], node, (np.arange(len(distinct)) - first)[which], role[at], latency[at])
 
     def _rows_of_links(self) -> Numbers:
         """Of each link the row of its instance, or -1: by the id alone, unless clients share one."""

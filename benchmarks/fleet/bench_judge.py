@@ -5,7 +5,7 @@
 Wide rows (`verdicts.window.COLUMNS`) are made window by window, as `fleet run` hands them to `verdicts.judge`: one row
 per instance and one per instance and broker, of clusters with 1,000 instances and nine brokers, five instances a client
 id, 60 % Java, 25 % librdkafka, 15 % franz-go. One instance in a hundred is replaced an hour, and one client id in two
-hundred is ill half of the time. Each fleet is judged in a process of its own. Prints one JSON object per fleet: seconds
+hundred is ill every other hour. Each fleet is judged in a process of its own. Prints one JSON object per fleet: seconds
 a window (median and most, after the first hour) and their sum for a day, and the largest resident set.
 """
 
@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
+from verdicts.arrow import Array, Table, pa
 from verdicts.judge import judge
 from verdicts.memory import Memory
 from verdicts.notes import CLIENT_COLUMNS
@@ -93,7 +93,7 @@ class Fleet:
         self._usual_ms = np.random.default_rng(seed).lognormal(2, 0.8, len(self._row))
         self._roles = _chosen(("producer", "consumer"), self._is_consumer[self._row].astype(np.int64))
 
-    def window(self, number: int) -> pa.Table:
+    def window(self, number: int) -> Table:
         """`COLUMNS` of a window."""
         if number % _WINDOWS_AN_HOUR == 0 and number:
             self._replace(_BEGIN_US + number * _WINDOW_S * 1_000_000)
@@ -101,7 +101,8 @@ class Fleet:
         noise = self._random.lognormal(0, 0.1, own)
         begin_us = _BEGIN_US + number * _WINDOW_S * 1_000_000
         columns: dict[str, Any] = {name: pa.nulls(own + links, pa.float64()) for name in MEASURES}
-        is_sick = self._is_ill & (number % 96 >= 48)
+        is_sick = self._is_ill & (number % 24 >= 12)
+        which: Any
         for names, which in ((_OF_PRODUCERS, ~self._is_consumer), (_OF_CONSUMERS, self._is_consumer)):
             for name, usual in names.items():
                 value = np.where(is_sick & (name == "poll_idle_ratio_avg"), 0.02, usual * noise)
@@ -125,11 +126,11 @@ class Fleet:
         columns["topic"] = pa.nulls(own + links, pa.string())
         columns["window_start"] = pa.array(np.full(own + links, begin_us)).cast(_TIME)
         columns["seen_at"] = pa.array(np.full(own + links, begin_us + 290_000_000)).cast(_TIME)
-        for name, value in (("window_s", _WINDOW_S), ("push_interval_ms", 60_000), ("pushes", 5)):
-            columns[name] = pa.array(np.full(own + links, value))
+        for name, each in (("window_s", _WINDOW_S), ("push_interval_ms", 60_000), ("pushes", 5)):
+            columns[name] = pa.array(np.full(own + links, each))
         return pa.table({name: columns[name] for name in COLUMNS})
 
-    def clients(self, number: int) -> pa.Table:
+    def clients(self, number: int) -> Table:
         """CLIENTS at the begin of a window; empty but for the first of an hour, as `fleet run` judges by hours."""
         last_us = _BEGIN_US + (number + _WINDOWS_AN_HOUR) * _WINDOW_S * 1_000_000
         columns = {
@@ -149,15 +150,15 @@ class Fleet:
         self._life[ended] += 1
         self._first_us[ended] = at_us
 
-    def _ids(self) -> pa.Array:
+    def _ids(self) -> Array:
         return pa.array([f"{at:012d}-{life:09d}" for at, life in enumerate(self._life.tolist())])
 
 
-def _chosen(texts: Any, at: Any) -> pa.Array:
+def _chosen(texts: Any, at: Any) -> Array:
     return pa.array(list(texts), pa.string()).take(pa.array(at))
 
 
-def _padded(values: Any, which: Any, more: int) -> pa.Array:
+def _padded(values: Any, which: Any, more: int) -> Array:
     return pa.concat_arrays([pa.array(values, mask=~which), pa.nulls(more, pa.float64())])
 
 
@@ -166,12 +167,13 @@ def measure(clients: int, windows: int) -> dict[str, Any]:
     fleet, memory, rules = Fleet(clients), Memory(), default_rules()
     fleet.window(0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    seconds, largest = [], []
+    seconds, largest, cpu_s = [], [], 0.0
     for number in range(windows):
         rows, known = fleet.window(number), fleet.clients(number)
-        begin = time.perf_counter()
+        begin, begin_cpu = time.perf_counter(), time.process_time()
         judge(rows, known, memory, rules)
         seconds.append(time.perf_counter() - begin)
+        cpu_s += time.process_time() - begin_cpu
         largest.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     begin = time.perf_counter()
     count = ranked(memory, rules).num_rows
@@ -183,6 +185,7 @@ def measure(clients: int, windows: int) -> dict[str, Any]:
         "clients": clients,
         "windows": windows,
         "links": len(fleet._row),
+        "cpu_s_per_day": round(cpu_s / windows * _WINDOWS_A_DAY, 1),
         "s_per_window": round(statistics.median(steady), 4),
         "s_most": round(max(steady), 3),
         "s_per_day": round(statistics.mean(steady) * _WINDOWS_A_DAY, 1),

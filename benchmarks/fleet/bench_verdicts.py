@@ -6,7 +6,8 @@ A fleet of `--seeds` has one of each verdict (`fleet simulate --with all`), one 
 `verdicts` is right if its verdict, subject and cluster are those of a row of the truth and their times overlap. It is
 no false one if its `caused_by` names a right row, at a time of its own. Prints one JSON object: for each verdict and
 library the rows of the truth, those found, the rows of the table, the false ones; then the sums, and the false rows of
-healthy fleets per 1,000 clients and day. Zones and tables lie in `--work`, and are read again if they are there.
+healthy fleets per 1,000 clients and day. Zones and tables lie in `--work`, and are read again if they are there; with
+`--again` their windows are judged again, as a change of rules or of the judge asks for.
 """
 
 import argparse
@@ -16,12 +17,16 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+
+from fleet.pipeline.of_verdicts import replace_verdicts
+from fleet.tables.store import Store
+from verdicts.rules import default_rules
 
 Row = dict[str, Any]
 
@@ -40,6 +45,14 @@ def make(work: Path, seed: int, clients: int, hours: float, asked: str) -> Path:
         run = ("run", "--source", str(out / "landing"), "--tables", str(out / "tables"))
         subprocess.run([*fleet, *run], check=True, stdout=subprocess.DEVNULL)
     return out
+
+
+def judge_again(out: Path, window_s: int = 300) -> None:
+    """Judges all windows of standing tables by the rules of now."""
+    store = Store(str(out / "tables"), {})
+    replace_verdicts(
+        store, [(datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))], default_rules(), window_s
+    )
 
 
 def found_in(out: Path) -> list[Row] | None:
@@ -125,12 +138,15 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=300)
     parser.add_argument("--hours", type=float, default=6.0)
     parser.add_argument("--work", type=Path, help="directory of fleets that stay")
+    parser.add_argument("--again", action="store_true", help="judge standing tables again")
     given = parser.parse_args()
     work = given.work or Path(tempfile.mkdtemp(prefix="verdicts-"))
     counts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in ("truth", "found", "rows", "false")}
     healthy, mistakes = 0, []
     for seed, asked in [*((each, "all") for each in given.seeds), *((each, "") for each in given.healthy)]:
         out = make(work, seed, given.clients, given.hours, asked)
+        if given.again:
+            judge_again(out)
         rows = found_in(out)
         if rows is None:
             sys.exit(f"{out / 'tables'} has no table verdicts: this version of fleet run makes none")

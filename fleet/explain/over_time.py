@@ -114,7 +114,7 @@ def over_time(store: Store, subject: Subject, begin: datetime, since: datetime |
     total = len(own)
     own = own[:MOST_INSTANCES]
     is_link = subject.node_id is not None
-    peers, peers_are = ([], "its clients' other nodes") if is_link else _peers(store, subject, own)
+    peers, peers_are = ([], "its clients' other nodes") if is_link else _peers(store, subject, own, begin)
     where = (pc.field("window_start") >= begin) & (pc.field("cluster_id") == subject.cluster_id)
     where &= pc.field("client_instance_id").isin([*own, *peers]) & pc.field("topic").is_null()
     rows = judged_rows(store.snapshot(catalog.WINDOWS), where)
@@ -137,10 +137,10 @@ def over_time(store: Store, subject: Subject, begin: datetime, since: datetime |
     )
 
 
-def _peers(store: Store, subject: Subject, own: list[str]) -> tuple[list[str], str]:
-    """Instances of the same role and library, and principal if enough have it, whose ids come next."""
+def _peers(store: Store, subject: Subject, own: list[str], begin: datetime) -> tuple[list[str], str]:
+    """Instances of the same role and library, and principal if enough have it, whose ids come next; seen since then."""
     clients = store.snapshot(catalog.CLIENTS).table(
-        ("cluster_id", "principal", "client_instance_id", "client_id", "group_id", "dialect", "role")
+        ("cluster_id", "principal", "client_instance_id", "dialect", "role"), pc.field("last_seen") >= begin
     )
     first = subject.clients.slice(0, 1).to_pylist()[0]
     of_subject = pc.is_in(clients["client_instance_id"], value_set=subject.clients["client_instance_id"])

@@ -121,7 +121,7 @@ def print_cause(console: Console, rank: int, cause: Cause, *, several: bool, sho
         (row["verdict"], f"bold {style}" if is_open else style),
         (f"  {printable(subject_text(row))}", "bold" if is_open else ""),
         (f"  {time_of(row)}", "dim"),
-        (f"  in {printable(row['cluster_id'] or 'an unknown cluster')}" if several else "", "dim"),
+        (f"  in cluster {printable(row['cluster_id'] or 'unknown')}" if several else "", "dim"),
     )
     console.print(head)
     print_line(console, row["why"].partition("; since ")[0], _INDENT)

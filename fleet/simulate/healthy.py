@@ -128,11 +128,11 @@ def _slow_path(plan: Plan, app: App, times: Times) -> None:
 
 
 def _throttled(plan: Plan, app: App, times: Times) -> None:
-    """Held back a little for 20 s, every seven minutes: a second's records wait, and are sent after."""
+    """At its quota for 20 s, every seven minutes: held back a little now and then."""
     usual = app.rate * app.record_bytes * app.compression * float(daily_load(times[0]))
     at = times[0]
     while at < times[1]:
-        plan.cause("rate", _at_work(app), (at, at + 20), 1.15)
+        plan.cause("rate", _at_work(app), (at, at + 20), 1.08)
         plan.cause("quota", _at_work(app), (at, at + 20), usual * 1.1)
         at += 420
 

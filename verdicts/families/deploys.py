@@ -49,14 +49,16 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     deploys = _deploys(window, memory, figures)
     _remember(window, memory, {"latency": above, "failed": failed, "throughput": rate})
     factor, before = figures["factor"], deploys.before
-    expected = medians(clients.of_row, usual, len(clients))
+    # Only of clients that have something to be compared with.
+    of_row = np.where(np.isnan(before["latency"])[clients.of_row], -1, clients.of_row)
+    expected = medians(of_row, usual, len(clients))
     before_ms = np.expm1(expected + before["latency"])
     failing = clients.sum(failed * sent) / np.maximum(clients.sum(np.where(np.isnan(failed), np.nan, sent)), 1)
     per_s = before["throughput"]
     tests = [
         Test(
             metric="request_latency_avg_ms", unit="ms", expected=before_ms,
-            observed=np.expm1(expected + medians(clients.of_row, above, len(clients))),
+            observed=np.expm1(expected + medians(of_row, above, len(clients))),
             bound=np.maximum(factor * before_ms, before_ms + figures["least_ms"]),
             says="{subject} waits {observed} for its brokers since it was deployed at {at}{change}, {expected} before",
         ),
@@ -181,6 +183,7 @@ VERDICTS: Final = (
             "librdkafka": ("request_latency_avg_ms",),
             "franz-go": ("request_latency_avg_ms",),
         },
+        history="deploy-regression",
         explains=("slow-client", "slow-path", "buffer-full", "record-errors", "lagging"),
     ),
 )

@@ -136,10 +136,11 @@ def has_most_work(window: Window, figures: Figures) -> Numbers:
         figures: of uneven-group.
     """
     groups, rate = window.groups, window.rows.number("records_consumed") / window.seconds
-    median = np.append(groups.median(rate), np.nan)[groups.of_row]
     members = np.append(groups.count(~np.isnan(rate)), 0)[groups.of_row]
+    is_judged = members >= figures["least_members"]
+    median = np.append(groups.median(np.where(is_judged, rate, np.nan)), np.nan)[groups.of_row]
     bound = np.maximum(figures["factor"] * median, figures["least_per_s"])
-    found: Numbers = (members >= figures["least_members"]) & (rate > bound)
+    found: Numbers = is_judged & (rate > bound)
     return found
 
 
@@ -153,9 +154,9 @@ def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
         ("records_consumed", "records per s", rate, figures["least_per_s"]),
         ("lag_records", "records", lag, np.fmax(figures["least_lag"], np.nan_to_num(rate) * figures["least_lag_s"])),
     ):
-        median = np.append(groups.median(values), np.nan)[groups.of_row]
         members = np.append(groups.count(~np.isnan(values)), 0)[groups.of_row]
-        is_judged = (members >= figures["least_members"]) & ~np.isnan(median)
+        is_judged = members >= figures["least_members"]
+        median = np.append(groups.median(np.where(is_judged, values, np.nan)), np.nan)[groups.of_row]
         tests.append(
             Test(
                 metric=metric, unit=unit, observed=np.where(is_judged, values, np.nan),

@@ -14,7 +14,7 @@ from verdicts.arrow import Numbers
 from verdicts.declare import NO_HISTORY, OWN_HISTORY, Finding, Test, Verdict
 from verdicts.memory import Memory
 from verdicts.rules import Figures
-from verdicts.window import CONSUMER, JAVA, PATHS, Subjects, Window, medians, numbered
+from verdicts.window import CONSUMER, JAVA, KINDS, PATHS, Subjects, Window, medians, numbered
 
 _LONG_MS: Final = 100
 """Shorter absences from poll() explain nothing: Kafka measures the idle ratio in whole milliseconds [ms]."""
@@ -26,7 +26,6 @@ consumer's latency follows its traffic, and says nothing of a client or a path a
 _LEAST_CLIENTS: Final = 3
 """Paths from which on it is known what a node's clients have in common."""
 
-_KINDS: Final = 8
 _ROUNDS: Final = 3
 
 
@@ -79,11 +78,16 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     kept = ~(_waits_for_poll(window)[links.row] & (links.role == CONSUMER)) if len(links.row) else links.row > 0
     row, role = links.row[kept], links.role[kept]
     kind = role * 4 + window.dialect[row] + 1
-    key, path_of = numbered((window.client[row] * _KINDS + kind) * PATHS + links.node[kept])
+    series_key, of_series = numbered(window.client[row] * KINDS + kind)
+    width = int(links.place.max(initial=0)) + 1
+    path, path_of = numbered(of_series * width + links.place[kept])
+    node = np.zeros(len(path), np.int64)
+    node[path_of] = links.node[kept]
+    series = path // width
+    client, kind = series_key[series] // KINDS, series_key[series] % KINDS
+    key = series_key[series] * PATHS + node
     link_value = np.log1p(links.latency_ms[kept])
     value = medians(path_of, link_value, len(key))
-    client, kind, node = key // PATHS // _KINDS, key // PATHS % _KINDS, key % PATHS
-    series = np.cumsum(np.diff(key // PATHS, prepend=-1) != 0) - 1  # keys are in their order
     nodes, at = numbered(node)
     before = history.expected(key, figures["history_windows"])
     has_history = ~np.isnan(before)
@@ -94,14 +98,16 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     wait = np.where(kind // 4 == CONSUMER, np.log1p(_FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     own = np.maximum(value, wait) - np.maximum(before, wait)
     own_client = medians(series, own - np.fmax(node_effect, 0)[at], count, low=True)
-    others = medians(series, value, count, low=True)[series]
-    sizes = np.bincount(series, minlength=count)[series]
-    expected = np.where(has_history, before, np.where(sizes > 1, others, np.nan))
-    effect = np.where(node_has_history, _less_common(node_effect, nodes, memory, figures), np.nan)
-    cold = _without_history(value - expected, at, len(nodes), figures)
-    effect = np.where(node_has_history, effect, cold)
-    is_cold_slow = ~node_has_history & (cold > np.log(figures["factor"]))
-    learns = ~is_cold_slow[at]
+    expected = before
+    if not has_history.all():
+        others = medians(series, value, count, low=True)[series]
+        sizes = np.bincount(series, minlength=count)[series]
+        expected = np.where(has_history, before, np.where(sizes > 1, others, np.nan))
+    effect, learns = _less_common(node_effect, nodes, memory, figures), np.full(len(at), True)
+    if not node_has_history.all():
+        cold = _without_history(value - expected, at, len(nodes), figures)
+        effect = np.where(node_has_history, effect, cold)
+        learns = ~(~node_has_history & (cold > np.log(figures["factor"])))[at]
     history.learn(key[learns], value[learns], window.length_s)
     return Parts(
         row=row, path_of=path_of, link_value=link_value, client=client, node=node, series=series, value=value,
@@ -126,11 +132,11 @@ def _waits_for_poll(window: Window) -> Numbers:
 
 def _polished(above: Numbers, at: Numbers, series: Numbers, nodes: int, count: int) -> Numbers:
     """What the paths of each node have in common beside what their series have; NaN where nothing is known."""
-    node, client = np.zeros(nodes), np.zeros(count)
-    for _ in range(_ROUNDS):
+    client = np.zeros(count)
+    for _ in range(_ROUNDS - 1):
         node = medians(at, above - np.nan_to_num(client)[series], nodes)
         client = medians(series, above - np.nan_to_num(node)[at], count, low=True)
-    return node
+    return medians(at, above - np.nan_to_num(client)[series], nodes)
 
 
 def _less_common(effect: Numbers, nodes: Numbers, memory: Memory, figures: Figures) -> Numbers:
@@ -229,10 +235,9 @@ def _delay_of_node(parts: Parts) -> Numbers:
     count = len(parts.nodes)
     before_ms, delay_ms = _ms(parts.expected), _ms(parts.value) - _ms(parts.expected)
     is_short = parts.wait == 0  # of consumers, only where no others are: how long data is waited for changes by itself
-    short = medians(np.where(is_short, parts.at, -1), delay_ms, count)
     enough = np.bincount(parts.at[is_short & ~np.isnan(delay_ms)], minlength=count) >= _LEAST_CLIENTS
-    of_node = np.where(enough, short, medians(parts.at, delay_ms, count))[parts.at]
-    found: Numbers = np.log1p(before_ms + np.fmax(of_node, 0)) - np.log1p(before_ms)
+    of_node = medians(np.where(is_short | ~enough[parts.at], parts.at, -1), delay_ms, count)
+    found: Numbers = np.log1p(before_ms + np.fmax(of_node, 0)[parts.at]) - np.log1p(before_ms)
     return np.nan_to_num(found)
 
 
@@ -283,6 +288,7 @@ OF_CLIENTS: Final = (
         action="Look at the machine and network of {subject}: CPU limits, garbage collection, bandwidth.",
         needs=_EVERY,
         explains=("buffer-full", "lagging"),
+        history="slow-node",
     ),
     Verdict(
         id="slow-path",
@@ -292,5 +298,6 @@ OF_CLIENTS: Final = (
         action="Look at the network between {client} and broker {node}: routing, zone, packet loss.",
         needs=_EVERY,
         explains=("buffer-full", "lagging"),
+        history="slow-node",
     ),
 )

@@ -82,7 +82,7 @@ def _chain(first: Numbers, last: Numbers, gap_us: float, goes_on_us: float) -> i
     order = np.argsort(first, kind="stable")
     chains: list[tuple[float, int]] = []  # of each: the end of its last life, and its length
     for begin, until in zip(first[order].tolist(), last[order].tolist(), strict=True):
-        before = [each for each in chains if 0 <= begin - each[0] <= gap_us]
+        before = [each for each in chains if 0 < begin - each[0] <= gap_us]
         length = 1
         if before:
             chains.remove(longest := max(before, key=lambda each: each[1]))

@@ -95,8 +95,8 @@ def test_open_verdicts_come_before_cleared_ones_and_the_rest_is_counted() -> Non
 
 
 def test_clusters_are_named_where_there_are_several() -> None:
-    assert " in c" not in printed(THROTTLED, ENDED)
-    assert "in d" in printed(THROTTLED, ENDED | {"cluster_id": "d"})
+    assert "in cluster" not in printed(THROTTLED, ENDED)
+    assert "in cluster d" in printed(THROTTLED, ENDED | {"cluster_id": "d"})
 
 
 def test_an_empty_list_is_one_line_that_says_what_was_judged() -> None:

@@ -10,7 +10,7 @@ from tests.unit.verdicts.fleets import CLIENTS, Judged, Row, client, with_links
 from tests.unit.verdicts.test_latency import fleet, of_node
 from verdicts.catalogue import VERDICTS
 from verdicts.coverage import coverage
-from verdicts.errors import RulesError
+from verdicts.errors import RowsError, RulesError
 from verdicts.judge import judge
 from verdicts.memory import Memory
 from verdicts.rows import ranked
@@ -115,6 +115,10 @@ def test_longer_windows_need_as_long() -> None:
         ("[slow-node]\nenabled = 1", "enabled is true or false, not 1"),
         ("[slow-node]\nseverity = 'bad'", "severity is one of critical, warning, info, not 'bad'"),
         ("[slow-processing]\nmax_poll_interval_ms_of = 5", "is a table of numbers by name, not 5"),
+        (
+            "[slow-processing.max_poll_interval_ms_of]\na = 'x'",
+            "max_poll_interval_ms_of.a is a number of 0 or more, not 'x'",
+        ),
         ("slow-node = 3", "slow-node is no table of figures: write [slow-node]"),
         ("[slow-node", "not TOML"),
     ],
@@ -124,6 +128,51 @@ def test_a_wrong_rule_file_is_one_sentence(text: str, says: str) -> None:
         parse_rules(text, "own.toml")
     assert says in str(error.value)
     assert str(error.value).startswith("own.toml: ")
+
+
+def test_a_file_that_is_no_rule_file_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(RulesError, match=r"cannot read the rules in .*: it is not UTF-8"):
+        load_rules(path)
+    path.write_bytes(b"#" * (1024 * 1024 + 1))
+    with pytest.raises(RulesError, match="are longer than 1,048,576 bytes: is this a rule file"):
+        load_rules(path)
+    with pytest.raises(RulesError, match=r"cannot read the rules in .*: Is a directory"):
+        load_rules(tmp_path)
+
+
+def test_rows_without_a_column_are_one_sentence() -> None:
+    table = Judged().table(0, [client()]).drop_columns(["lag_records", "pushes"])
+    with pytest.raises(RowsError, match="nothing to judge by: the rows have no column pushes, lag_records"):
+        judge(table, CLIENTS.empty_table(), Memory(), default_rules())
+    memory = Memory()
+    judge(Judged().table(0, []), CLIENTS.empty_table(), memory, default_rules())
+    assert ranked(memory, default_rules()).num_rows == 0
+
+
+def test_each_verdict_can_be_alone() -> None:
+    """Verdicts share what they compute of a window: none may need another one to be given."""
+    names = [verdict.id for verdict in VERDICTS]
+    for name in names:
+        others = "".join(f"[{other}]\nenabled = false\n" for other in names if other != name)
+        Judged(parse_rules(others)).windows(2, lambda number: [*fleet(number, {}), *slow_group(number)])
+
+
+def test_coverage_says_what_cannot_be_judged_yet() -> None:
+    clients = pa.Table.from_pylist([{"dialect": "java", "role": "producer"}], schema=CLIENTS)
+
+    def why_not(memory: Memory, text: str = "") -> dict[str, Any]:
+        rows = coverage(clients, memory, parse_rules(text)).to_pylist()
+        return {row["verdict"]: row["why_not"] for row in rows}
+
+    assert why_not(Memory())["crash-loop"] == "nothing was judged yet"
+    judged = Judged().windows(4, lambda number: fleet(number, {}))
+    found = why_not(judged.memory)
+    assert found["slow-node"] is None
+    assert found["slow-client"] == "20 minutes were judged, and it takes 30"
+    assert why_not(judged.memory, "[slow-node]\nenabled = false")["slow-node"] == "the rules leave it out"
+    assert why_not(judged.windows(2, lambda number: fleet(number, {})).memory)["slow-client"] is None
 
 
 def test_a_rule_file_changes_what_it_names_and_is_printed_whole(tmp_path: Path) -> None:
@@ -139,7 +188,7 @@ def test_a_rule_file_changes_what_it_names_and_is_printed_whole(tmp_path: Path) 
 
 def test_coverage_tells_libraries_that_do_not_send_from_those_that_were_not_asked() -> None:
     java = client(record_errors=0.0)
-    judged = Judged().windows(2, lambda _: [java, client("rd", dialect="librdkafka")])
+    judged = Judged().windows(9, lambda _: [java, client("rd", dialect="librdkafka")])
     kinds = [("java", "producer"), ("java", "consumer"), ("librdkafka", "producer"), (None, None)]
     clients = pa.Table.from_pylist([{"dialect": dialect, "role": role} for dialect, role in kinds], schema=CLIENTS)
     found: dict[Any, Any] = {
