@@ -1,6 +1,6 @@
 """The points that an operator's own rules read, by client instance and push, and what is known of their clients."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +35,7 @@ class Points:
         self._table = table.sort_by([("received_at", "ascending"), ("push_id", "ascending")]).combine_chunks()
         self._clients = clients.combine_chunks()
         instances = _names(self._table).dictionary_encode()
-        self._keys: list[str] = instances.dictionary.to_pylist()
+        self._keys: Array = instances.dictionary
         self._client = pc.index_in(instances.dictionary, value_set=_names(self._clients)).fill_null(-1).to_numpy()
         self.instance: Numbers = instances.indices.to_numpy(zero_copy_only=False)
         self.at_us: Numbers = _one(self._table, "received_at").cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -82,7 +82,14 @@ class Points:
 
     def key(self, instance: int) -> str:
         """Names an instance in whatever points."""
-        return self._keys[instance]
+        name: str = self._keys[instance].as_py()
+        return name
+
+    def numbers(self, keys: Iterable[str]) -> Numbers:
+        """The numbers of those of these instances that are here."""
+        found = pc.index_in(pa.array(list(keys), pa.string()), value_set=self._keys).drop_null()
+        numbers: Numbers = found.to_numpy(zero_copy_only=False)
+        return numbers
 
     def identity(self, instance: int) -> dict[str, Any]:
         """What is known of a client, by the names of `clients`."""

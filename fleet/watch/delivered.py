@@ -30,6 +30,7 @@ class Delivered:
         self._store = store
         self._destination = destination
         own = {row["id"]: row for row in store.rows(catalog.DELIVERED) if row["destination"] == destination}
+        self._is_new = _SINCE not in own
         first = own.pop(_SINCE, {"delivered_at": since})
         self._since: datetime = first["delivered_at"]
         self.rows: dict[str, Row] = {name: json.loads(row["verdict"]) for name, row in own.items()}
@@ -44,6 +45,11 @@ class Delivered:
     def open(self) -> dict[str, Row]:
         """Those that it got and that have not cleared."""
         return {name: row for name, row in self.rows.items() if row["state"] == "open"}
+
+    def begin(self) -> None:
+        """Notes since when a new destination gets verdicts; see `take`."""
+        if self._is_new:
+            self.take((), self._since)
 
     def take(self, changes: Sequence[Change], at: datetime) -> None:
         """Notes what it has got.
@@ -60,7 +66,7 @@ class Delivered:
             self._store.replace(catalog.DELIVERED, pa.Table.from_pylist(every, schema=catalog.DELIVERED.schema))
         except (DeltaError, OSError) as error:
             raise DeliveryError(f"what it got cannot be written down: {' '.join(str(error).split())}") from error
-        self.rows, self._times = rows, times
+        self.rows, self._times, self._is_new = rows, times, False
 
     def _row(self, name: str, verdict: str | None, at: datetime) -> dict[str, Any]:
         return {"destination": self._destination, "id": name, "verdict": verdict, "delivered_at": at}

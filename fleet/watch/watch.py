@@ -273,6 +273,7 @@ class Loop:
             consequences=self._request.consequences,
         )
         try:
+            delivered.begin()
             for some in batched(found, _MOST_AT_ONCE):
                 destination.deliver(some, at)
                 delivered.take(some, at)

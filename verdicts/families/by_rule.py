@@ -5,7 +5,7 @@ says. What is remembered from window to window is small: since when an instance 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -71,35 +71,36 @@ def _find(rule: UserRule, window: Window, memory: Memory, figures: Figures) -> F
     remembered = memory.facts.setdefault(rule.name, {})
     judge = _ByIncrease if isinstance(rule.condition, Increase) else _ByThreshold
     found = judge(rule, points, values, remembered).judge(rows, window.end_us)
-    if not found:
+    if not len(rows):
         return None
+    instances, row = _last_of_each(points, rows)  # what is not found otherwise is all right
+    observed = np.zeros(len(row)) if isinstance(rule.condition, Increase) else values[row]
+    is_known: Numbers = np.ones(len(row), np.bool_)
+    texts: Numbers = np.full(len(row), "", np.object_)
+    for place, each in zip(np.searchsorted(instances, list(found)).tolist(), found.values(), strict=True):
+        row[place], observed[place], is_known[place] = each.row, each.value, each.is_known
+        texts[place] = _text(rule, points, each) if each.is_bad else ""
     registry = memory.registry.instances
-    names = points.names_of(np.array([each.row for each in found.values()]))
-    codes = registry.codes(*names, at_us=window.end_us)
+    codes = registry.codes(*points.names_of(row), at_us=window.end_us)
     memory.instances.grow(len(registry))
-    judged = [found[each] for each in np.array(list(found))[np.argsort(codes)].tolist()]
-    codes = np.sort(codes)
-    texts = [_text(rule, points, each) if each.is_bad else "" for each in judged]
-    of = [int(metric[each.row]) for each in judged]
+    order = np.argsort(codes)
+    codes, observed, is_known, texts, of = (each[order] for each in (codes, observed, is_known, texts, metric[row]))
     at = np.searchsorted(codes, window.instance)
     is_found = np.isin(window.instance, codes)
     return Finding(
         subjects=Subjects("instance", codes, np.where(is_found, at, -1)),
         unit_of=np.arange(len(codes)),
-        judged=np.array([each.is_known for each in judged], np.bool_),
+        judged=is_known,
         named=lambda place: codes[place : place + 1],
         tests=[
             Test(
                 metric=name,
                 unit="",
-                observed=np.array(
-                    [each.value if place == number else np.nan for each, place in zip(judged, of, strict=True)],
-                    np.float64,
-                ),
+                observed=np.where(of == number, observed, np.nan),
                 bound=rule.threshold,
                 is_upper=not isinstance(rule.condition, Threshold) or rule.condition.is_upper,
                 says="{text}",
-                more={"text": np.array(texts, np.object_)},
+                more={"text": texts},
             )
             for number, name in enumerate(rule.metrics)
         ],
@@ -116,19 +117,15 @@ class _ByThreshold:
     remembered: dict[str, Any]
 
     def judge(self, rows: Numbers, end_us: int) -> dict[int, _Judged]:
-        """Of the instances that have values."""
+        """Of the instances that were or are beyond."""
         condition = self.rule.condition
         assert isinstance(condition, Threshold)
         worst, bound = (self.values, condition.bound) if condition.is_upper else (-self.values, -condition.bound)
-        beyond = set(self.points.instance[rows[worst[rows] > bound]].tolist())
+        beyond = self.points.instance[rows[worst[rows] > bound]]
         found = {}
-        for instance, own in _by_instance(self.points, rows):
-            key = self.points.key(instance)
-            if instance in beyond or key in self.remembered:
-                pushes = _by_push(self.points, own)
-                found[instance] = self._judge(condition, key, [int(push[np.argmax(worst[push])]) for push in pushes])
-            else:
-                found[instance] = _Judged(float(self.values[own[-1]]), int(own[-1]), is_bad=False)
+        for instance, own in _by_instance(self.points, rows, beyond, self.remembered):
+            pushes = [int(push[np.argmax(worst[push])]) for push in _by_push(self.points, own)]
+            found[instance] = self._judge(condition, self.points.key(instance), pushes)
         for name in [name for name, (_, until_us) in self.remembered.items() if until_us < end_us]:
             del self.remembered[name]
         return found
@@ -164,18 +161,15 @@ class _ByIncrease:
     _counts: Numbers = field(init=False)
 
     def judge(self, rows: Numbers, end_us: int) -> dict[int, _Judged]:
-        """Of the instances that have values."""
+        """Of the instances whose sums grew, of late or now."""
         condition = self.rule.condition
         assert isinstance(condition, Increase)
         self._counts = self._counted(rows, condition)
-        growing = set(self.points.instance[rows[self._counts[rows] > 0]].tolist())
-        found = {}
-        for instance, own in _by_instance(self.points, rows):
-            key = self.points.key(instance)
-            if instance in growing or key in self.remembered:
-                found[instance] = self._judge(condition, key, _by_push(self.points, own))
-            else:
-                found[instance] = _Judged(0.0, int(own[-1]), is_bad=False)
+        growing = self.points.instance[rows[self._counts[rows] > 0]]
+        found = {
+            instance: self._judge(condition, self.points.key(instance), _by_push(self.points, own))
+            for instance, own in _by_instance(self.points, rows, growing, self.remembered)
+        }
         for name in list(self.remembered):
             self.remembered[name] = [step for step in self.remembered[name] if step[0] > end_us - condition.within_us]
             if not self.remembered[name]:
@@ -218,9 +212,19 @@ class _ByIncrease:
         return most
 
 
-def _by_instance(points: Points, rows: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """The rows of each instance, in the order of their receipt."""
-    order = rows[np.argsort(points.instance[rows], kind="stable")]
+def _last_of_each(points: Points, rows: Numbers) -> tuple[Numbers, Numbers]:
+    """The instances of some rows, and of each the row that was received last."""
+    instances, from_behind = np.unique(points.instance[rows][::-1], return_index=True)
+    return instances, rows[::-1][from_behind]
+
+
+def _by_instance(
+    points: Points, rows: Numbers, wanted: Numbers, remembered: Mapping[str, Any]
+) -> Iterator[tuple[int, Numbers]]:
+    """The rows of each instance that is wanted or remembered, in the order of their receipt."""
+    wanted = np.union1d(wanted, points.numbers(remembered))
+    own = rows[np.isin(points.instance[rows], wanted)]
+    order = own[np.argsort(points.instance[own], kind="stable")]
     instances, begins = np.unique(points.instance[order], return_index=True)
     yield from zip(instances.tolist(), np.split(order, begins[1:]), strict=False)
 

@@ -1,7 +1,7 @@
 """Rounds and deliveries: what each destination gets, and when, as sources and destinations come and go."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,7 +52,7 @@ class Recorder:
 class Watched:
     """A watch on a table that the test writes, on a clock that waits at once."""
 
-    def __init__(self, root: Path, *destinations: Recorder, once: bool = False) -> None:
+    def __init__(self, root: Path, *destinations: Recorder, once: bool = False, since: datetime = SINCE) -> None:
         self.store = Store(str(root))
         self.time = MockTime()
         self.destinations = destinations
@@ -60,6 +60,7 @@ class Watched:
         self.steps: list[str] = []
         self.rounds: list[Callable[[], None]] = []
         self.once = once
+        self.since = since
         self.waited: list[float] = []
         for each in destinations:
             each.time = self.time
@@ -91,7 +92,7 @@ class Watched:
 
         request = WatchRequest(
             run=RunRequest(source="s", tables="t"),
-            since=SINCE,
+            since=self.since,
             destinations=self.destinations,
             trigger_s=TRIGGER_S,
             once=self.once,
@@ -126,6 +127,16 @@ def test_changes_are_delivered_once_and_the_next_start_goes_on_from_there(tmp_pa
     second = Recorder()
     Watched(tmp_path, second).run([verdict(cleared=15), verdict("4")])
     assert second.got == [("cleared", "3")]
+
+
+def test_a_destination_gets_what_happened_since_its_first_start_however_long_the_next_is_away(tmp_path: Path) -> None:
+    Watched(tmp_path, Recorder()).run([])
+    again = Recorder()
+    Watched(tmp_path, again, since=SINCE + timedelta(hours=1)).run([verdict(seen=10, cleared=15)])
+    assert again.got == [("cleared", "3")]
+    other = Recorder("other")
+    Watched(tmp_path, other, since=SINCE + timedelta(hours=1)).run([verdict(seen=10, cleared=15)])
+    assert other.got == []
 
 
 def test_what_was_not_written_down_is_delivered_again_under_the_same_id(tmp_path: Path) -> None:
