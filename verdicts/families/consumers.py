@@ -16,8 +16,8 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     """Consumers that work all the time, or nearly too long between two calls of poll().
 
     One that works all the time is not judged while it may be working off what has gathered: just started, or as long as
-    the lag of its group falls. Nor is one that has three times as much to read as the others of its group: that is how
-    its partitions are filled.
+    the lag of its group falls. Nor is one that reads much more than the others of its group: that is how its partitions
+    are filled.
     """
     rows, share = window.rows, figures["poll_interval_share"]
     is_old = window.begin_us - memory.instances["first_us"][window.instance] >= figures["young_s"] * 1_000_000

@@ -129,7 +129,10 @@ def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
 
 
 def has_most_work(window: Window, figures: Figures) -> Numbers:
-    """True for members that read so many times as much as the median of their group.
+    """True for members that read half as many times as much as the median of their group as makes it uneven, or more.
+
+    One whose partitions are hot may not keep up, and reads less than is written for it; but more than the others, so
+    that its application is not slower.
 
     Args:
         window: what is judged.
@@ -139,7 +142,7 @@ def has_most_work(window: Window, figures: Figures) -> Numbers:
     members = np.append(groups.count(~np.isnan(rate)), 0)[groups.of_row]
     is_judged = members >= figures["least_members"]
     median = np.append(groups.median(np.where(is_judged, rate, np.nan)), np.nan)[groups.of_row]
-    bound = np.maximum(figures["factor"] * median, figures["least_per_s"])
+    bound = np.maximum(figures["factor"] / 2 * median, figures["least_per_s"])
     found: Numbers = is_judged & (rate > bound)
     return found
 

@@ -27,6 +27,7 @@ _LEAST_CLIENTS: Final = 3
 """Paths from which on it is known what a node's clients have in common."""
 
 _ROUNDS: Final = 3
+_FIRST_US: Final = 3_600_000_000
 
 
 @dataclass(slots=True)
@@ -75,21 +76,23 @@ def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
 
 def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     links, history = window.links, memory.history("latency")
-    kept = ~(_waits_for_poll(window)[links.row] & (links.role == CONSUMER)) if len(links.row) else links.row > 0
-    row, role = links.row[kept], links.role[kept]
-    kind = role * 4 + window.dialect[row] + 1
-    series_key, of_series = numbered(window.client[row] * KINDS + kind)
+    row = links.row
+    series_key, of_series = numbered(window.client[row] * KINDS + links.role * 4 + window.dialect[row] + 1)
     width = int(links.place.max(initial=0)) + 1
-    path, path_of = numbered(of_series * width + links.place[kept])
+    path, path_of = numbered(of_series * width + links.place)
     node = np.zeros(len(path), np.int64)
-    node[path_of] = links.node[kept]
+    node[path_of] = links.node
     series = path // width
     client, kind = series_key[series] // KINDS, series_key[series] % KINDS
     key = series_key[series] * PATHS + node
-    link_value = np.log1p(links.latency_ms[kept])
-    value = medians(path_of, link_value, len(key))
     nodes, at = numbered(node)
     before = history.expected(key, figures["history_windows"])
+    measured = np.log1p(links.latency_ms)
+    # What a consumer that is away from poll() measures is no evidence where it is more than usual.
+    usual = before[path_of]
+    is_away = _waits_for_poll(window)[row] & (links.role == CONSUMER)
+    link_value = np.where(is_away, np.minimum(measured, usual), measured)
+    value = medians(path_of, link_value, len(key))
     has_history = ~np.isnan(before)
     count = int(series.max(initial=-1)) + 1
     above = value - before
@@ -108,7 +111,10 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
         cold = _without_history(value - expected, at, len(nodes), figures)
         effect = np.where(node_has_history, effect, cold)
         learns = ~(~node_has_history & (cold > np.log(figures["factor"])))[at]
-    history.learn(key[learns], value[learns], window.length_s)
+    # What was slow from the first hour on is far, and so it stays.
+    learns |= window.end_us - memory.judged_from_us > _FIRST_US
+    learned = medians(path_of, measured, len(key)) if is_away.any() else value
+    history.learn(key[learns], learned[learns], window.length_s)
     return Parts(
         row=row, path_of=path_of, link_value=link_value, client=client, node=node, series=series, value=value,
         expected=expected, has_history=has_history, node_part=np.nan_to_num(node_effect)[at],
@@ -183,7 +189,7 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
     count = len(parts.nodes)
     base = medians(parts.at, parts.expected, count)
     is_slow = parts.value - parts.expected - np.nan_to_num(parts.client_part) > np.log(figures["factor"])
-    clients = np.bincount(parts.at, minlength=count)
+    clients = np.bincount(parts.at[~np.isnan(parts.value)], minlength=count)
     slow = np.bincount(parts.at[is_slow], minlength=count)
     enough = clients >= figures["least_clients"]
     most = slow >= figures["share"] * clients

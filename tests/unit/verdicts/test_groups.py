@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.unit.verdicts.fleets import Judged, Row, client
 
 
@@ -95,9 +97,13 @@ def test_a_small_group_or_another_member_each_time_is_even() -> None:
     assert Judged().windows(8, turns).found == []
 
 
-def test_a_member_with_most_of_the_work_is_no_slow_application() -> None:
-    def rows(_: int) -> list[Row]:
-        hot = {"records_consumed": 40_000.0, "poll_idle_ratio_avg": 0.01}
+@pytest.mark.parametrize("consumed", [40_000.0, 12_000.0])
+def test_a_member_with_most_of_the_work_is_no_slow_application(consumed: float) -> None:
+    """Whether it keeps up, and reads six times as much as the others, or has a lag that grows."""
+
+    def rows(at: int) -> list[Row]:
+        hot = {"records_consumed": consumed, "poll_idle_ratio_avg": 0.01, "lag_records": 5000.0 * at}
         return [member(number, **(hot if number == 2 else {"records_consumed": 6000.0})) for number in range(5)]
 
-    assert Judged().windows(8, rows).found == [("uneven-group", "billing", "open")]
+    found = {(row["verdict"], row["caused_by"]) for row in Judged().windows(8, rows).rows}
+    assert found == {("uneven-group", None), ("lagging", "uneven-group:group:billing")}

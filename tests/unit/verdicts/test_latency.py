@@ -143,3 +143,23 @@ def test_what_a_broker_s_queue_adds_to_every_request_is_no_slow_path() -> None:
         return found
 
     assert Judged().windows(12, rows).found == []
+
+
+def test_a_path_is_slow_against_what_its_client_measured_while_it_was_away_from_poll() -> None:
+    """260 ms are explained by 300 ms between two polls, 1,270 ms are not."""
+
+    def rows(number: int) -> list[Row]:
+        away = {"time_between_poll_avg_ms": 580.0, "poll_idle_ratio_avg": 0.48}
+        found = fleet(number, {})
+        slow = 1000.0 if number >= 6 else 0.0
+        latencies = {node: 260.0 + (slow if node == 3 else 0.0) for node in (1, 2, 3)}
+        return [*found, *with_links(client("away", **away), latencies, "consumer")]
+
+    assert Judged().windows(11, rows).found == [("slow-path", "away@3", "open")]
+
+
+def test_a_broker_that_was_slow_from_the_beginning_is_far_after_an_hour() -> None:
+    judged = Judged().windows(20, lambda number: fleet(number, of_node(3, 9.0)))
+    assert judged.found == [("slow-node", "3", "cleared")]
+    judged.windows(4, lambda number: fleet(number, of_node(3, 36.0)))
+    assert ("slow-node", "3", "open") in judged.found
