@@ -76,6 +76,18 @@ def changes(
     return found
 
 
+def forgotten(rows: Sequence[Row], delivered: Mapping[str, Row]) -> set[str]:
+    """The ids of those delivered that are over and that the table has no more."""
+    standing: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        standing.setdefault(tuple(_key(row)), []).append(row)
+    return {
+        name
+        for name, before in delivered.items()
+        if before["state"] != "open" and not any(_is_same(before, row) for row in standing.get(tuple(_key(before)), ()))
+    }
+
+
 def _change(known_as: str, row: Row, before: Row | None, since: str, consequences: bool) -> Change | None:
     is_open = row["state"] == "open"
     if before is None:

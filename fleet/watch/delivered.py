@@ -10,7 +10,7 @@ from deltalake.exceptions import DeltaError
 from fleet.decode.arrow import pa
 from fleet.tables import catalog
 from fleet.tables.store import Store
-from fleet.watch.changes import Change, Row
+from fleet.watch.changes import Change, Row, forgotten
 from fleet.watch.http import DeliveryError
 
 _SINCE = ""
@@ -51,14 +51,21 @@ class Delivered:
         if self._is_new:
             self.take((), self._since)
 
-    def take(self, changes: Sequence[Change], at: datetime) -> None:
+    def take(self, changes: Sequence[Change], at: datetime, standing: Sequence[Row] | None = None) -> None:
         """Notes what it has got.
+
+        Args:
+            changes: what it got now.
+            at: when.
+            standing: the rows of the table `verdicts`; what is over and no more among them is forgotten.
 
         Raises:
             DeliveryError: that cannot be written down, so that it is delivered again.
         """
         rows = self.rows | {change.id: change.row for change in changes}
         times = self._times | dict.fromkeys((change.id for change in changes), at)
+        gone = set() if standing is None else forgotten(standing, rows)
+        rows = {name: row for name, row in rows.items() if name not in gone}
         own = [self._row(name, json.dumps(row), times[name]) for name, row in rows.items()]
         try:
             others = [row for row in self._store.rows(catalog.DELIVERED) if row["destination"] != self._destination]
@@ -66,7 +73,7 @@ class Delivered:
             self._store.replace(catalog.DELIVERED, pa.Table.from_pylist(every, schema=catalog.DELIVERED.schema))
         except (DeltaError, OSError) as error:
             raise DeliveryError(f"what it got cannot be written down: {' '.join(str(error).split())}") from error
-        self.rows, self._times, self._is_new = rows, times, False
+        self.rows, self._times, self._is_new = rows, {name: times[name] for name in rows}, False
 
     def _row(self, name: str, verdict: str | None, at: datetime) -> dict[str, Any]:
         return {"destination": self._destination, "id": name, "verdict": verdict, "delivered_at": at}

@@ -276,7 +276,7 @@ class Loop:
             delivered.begin()
             for some in batched(found, _MOST_AT_ONCE):
                 destination.deliver(some, at)
-                delivered.take(some, at)
+                delivered.take(some, at, rows)
             last_ms = receiver.repeated_ms
             if destination.repeats and (last_ms is None or now_ms - last_ms >= 1_000 * REPEAT_S):
                 for names in batched(list(delivered.open), _MOST_AT_ONCE):

@@ -85,7 +85,7 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
 def _latency(window: Window, memory: Memory, figures: Figures) -> tuple[Numbers, Numbers]:
     """Of each row the log of its latency above what is usual and above what its nodes have in common, and the usual."""
     parts = parts_of(window, memory, figures)
-    of_path = np.where(parts.has_history, np.maximum(parts.expected, parts.wait), np.nan)
+    of_path = np.maximum(parts.expected, parts.wait)
     usual = of_path[parts.path_of]
     known = ~np.isnan(usual)
     row, path, usual = parts.row[known], parts.path_of[known], usual[known]

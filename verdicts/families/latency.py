@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from verdicts.arrow import Numbers
-from verdicts.declare import NO_HISTORY, OWN_HISTORY, Finding, Test, Verdict
+from verdicts.declare import OWN_HISTORY, Finding, Test, Verdict
 from verdicts.memory import Memory
 from verdicts.rules import Figures
 from verdicts.window import CONSUMER, JAVA, KINDS, PATHS, Subjects, Window, medians, numbered
@@ -27,7 +27,6 @@ _LEAST_CLIENTS: Final = 3
 """Paths from which on it is known what a node's clients have in common."""
 
 _ROUNDS: Final = 3
-_FIRST_US: Final = 3_600_000_000
 
 
 @dataclass(slots=True)
@@ -38,8 +37,7 @@ class Parts:
         row, path_of, link_value: of each link its row of clients, its path's place here, and its value.
         client, node, series: of each path; a series is a client id, role and library.
         value: log of the latency [ms] and 1.
-        expected: the same by history; of paths without one, of the client's other nodes.
-        has_history: of each path.
+        expected: the same by history; NaN of paths without one, which are not judged.
         node_part, client_part: of each path, what its node and its series have in common.
         wait: how long a fetch may wait for data, of consumers; 0 of others.
         own: what is above history and cannot be a fetch that waits for data.
@@ -55,7 +53,6 @@ class Parts:
     series: Numbers
     value: Numbers
     expected: Numbers
-    has_history: Numbers
     node_part: Numbers
     client_part: Numbers
     wait: Numbers
@@ -63,7 +60,6 @@ class Parts:
     nodes: Numbers
     at: Numbers
     node_effect: Numbers
-    node_has_history: Numbers
 
 
 def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
@@ -93,33 +89,18 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     is_away = _waits_for_poll(window)[row] & (links.role == CONSUMER)
     link_value = np.where(is_away, np.minimum(measured, usual), measured)
     value = medians(path_of, link_value, len(key))
-    has_history = ~np.isnan(before)
     count = int(series.max(initial=-1)) + 1
     above = value - before
     node_effect = _polished(above, at, series, len(nodes), count)
-    node_has_history = np.bincount(at[has_history], minlength=len(nodes)) * 2 >= np.bincount(at, minlength=len(nodes))
     wait = np.where(kind // 4 == CONSUMER, np.log1p(_FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     own = np.maximum(value, wait) - np.maximum(before, wait)
     own_client = medians(series, own - np.fmax(node_effect, 0)[at], count, low=True)
-    expected = before
-    if not has_history.all():
-        others = medians(series, value, count, low=True)[series]
-        sizes = np.bincount(series, minlength=count)[series]
-        expected = np.where(has_history, before, np.where(sizes > 1, others, np.nan))
-    effect, learns = _less_common(node_effect, nodes, memory, figures), np.full(len(at), True)
-    if not node_has_history.all():
-        cold = _without_history(value - expected, at, len(nodes), figures)
-        effect = np.where(node_has_history, effect, cold)
-        learns = ~(~node_has_history & (cold > np.log(figures["factor"])))[at]
-    # What was slow from the first hour on is far, and so it stays.
-    learns |= window.end_us - memory.judged_from_us > _FIRST_US
     learned = medians(path_of, measured, len(key)) if is_away.any() else value
-    history.learn(key[learns], learned[learns], window.length_s)
+    history.learn(key, learned, window.length_s)
     return Parts(
         row=row, path_of=path_of, link_value=link_value, client=client, node=node, series=series, value=value,
-        expected=expected, has_history=has_history, node_part=np.nan_to_num(node_effect)[at],
-        client_part=own_client[series], wait=wait, own=own, nodes=nodes, at=at, node_effect=effect,
-        node_has_history=node_has_history,
+        expected=before, node_part=np.nan_to_num(node_effect)[at], client_part=own_client[series], wait=wait, own=own,
+        nodes=nodes, at=at, node_effect=_less_common(node_effect, nodes, memory, figures),
     )  # fmt: skip
 
 
@@ -153,19 +134,6 @@ def _less_common(effect: Numbers, nodes: Numbers, memory: Memory, figures: Figur
         of_cluster = (clusters == cluster) & ~np.isnan(effect)
         if np.count_nonzero(of_cluster) >= figures["least_nodes"]:
             found[of_cluster] -= max(float(effect[of_cluster].min()), 0.0)
-    return found
-
-
-def _without_history(above: Numbers, at: Numbers, nodes: int, figures: Figures) -> Numbers:
-    """The effect of each node against its clients' other nodes, if almost all of its clients see it; else NaN.
-
-    A region that is far from most clients is not far from all.
-    """
-    known = ~np.isnan(above)
-    is_slow = np.bincount(at[known & (above > np.log(figures["factor"]))], minlength=nodes)
-    share = is_slow / np.maximum(np.bincount(at[known], minlength=nodes), 1)
-    effect = medians(at, above, nodes)
-    found: Numbers = np.where(share >= figures["share_without_history"], effect, np.fmin(effect, 0))
     return found
 
 
@@ -205,7 +173,7 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
         unit_of=np.arange(count),
         judged=enough & ~np.isnan(parts.node_effect),
         concerned=lambda place: np.unique(parts.row[(parts.at == place)[parts.path_of] & is_slow[parts.path_of]]),
-        certainty=np.where(parts.node_has_history, OWN_HISTORY, NO_HISTORY),
+        certainty=OWN_HISTORY,
     )
 
 
@@ -265,7 +233,7 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
         subjects=subjects,
         tests=[test],
         unit_of=subjects.of_row,
-        judged=(sizes > 1) & parts.has_history,
+        judged=sizes > 1,
         concerned=lambda place: np.unique(parts.row[(subjects.of_row == place)[parts.path_of]]),
         certainty=OWN_HISTORY,
     )

@@ -74,10 +74,8 @@ def test_a_far_region_that_always_was_slow_is_none() -> None:
     assert Judged().windows(12, lambda number: fleet(number, far)).found == []
 
 
-def test_without_history_a_broker_slow_for_all_of_its_clients_is_found_with_less_confidence() -> None:
-    row = Judged().windows(5, lambda number: fleet(number, of_node(3, 5.0))).only()
-    assert (row["verdict"], row["subject"]) == ("slow-node", "3")
-    assert row["confidence"] < 0.65
+def test_a_broker_that_was_slow_from_the_first_window_on_may_be_far_and_is_none() -> None:
+    assert Judged().windows(12, lambda number: fleet(number, of_node(3, 5.0))).found == []
 
 
 def test_a_client_that_all_brokers_answer_late_is_a_slow_client() -> None:
@@ -156,10 +154,3 @@ def test_a_path_is_slow_against_what_its_client_measured_while_it_was_away_from_
         return [*found, *with_links(client("away", **away), latencies, "consumer")]
 
     assert Judged().windows(11, rows).found == [("slow-path", "away@3", "open")]
-
-
-def test_a_broker_that_was_slow_from_the_beginning_is_far_after_an_hour() -> None:
-    judged = Judged().windows(20, lambda number: fleet(number, of_node(3, 9.0)))
-    assert judged.found == [("slow-node", "3", "cleared")]
-    judged.windows(4, lambda number: fleet(number, of_node(3, 36.0)))
-    assert ("slow-node", "3", "open") in judged.found

@@ -15,6 +15,7 @@ from fleet.tables import catalog
 from fleet.tables.store import Store
 from fleet.watch.changes import Change
 from fleet.watch.changes import Row as AnyRow
+from fleet.watch.delivered import Delivered
 from fleet.watch.http import DeliveryError, RefusedError
 from fleet.watch.watch import REPEAT_S, Loop, WatchRequest
 from tests.unit.fleet.watch.verdict_rows import Row, verdict
@@ -115,6 +116,14 @@ def fail(error: Exception) -> Callable[[], None]:
         raise error
 
     return raising
+
+
+def test_what_is_over_and_no_more_in_the_table_is_forgotten(tmp_path: Path) -> None:
+    receiver = Recorder()
+    Watched(tmp_path, receiver).run([verdict(cleared=15), verdict("4")], [verdict("4"), verdict("5")])
+    assert receiver.got == [("cleared", "3"), ("opened", "4"), ("opened", "5")]
+    kept = {row["subject"] for row in Delivered(Store(str(tmp_path)), receiver.name, SINCE).rows.values()}
+    assert kept == {"4", "5"}
 
 
 def test_changes_are_delivered_once_and_the_next_start_goes_on_from_there(tmp_path: Path) -> None:
