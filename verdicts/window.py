@@ -61,6 +61,14 @@ def _distinct(columns: Sequence[Array]) -> tuple[Array, Numbers]:
     return joined, encoded.indices.to_numpy(zero_copy_only=False)
 
 
+def _encoded(column: Array) -> Array:
+    """Dictionary-encoded; a client may call itself anything, and what separates texts here is no part of one."""
+    encoded = column.dictionary_encode()
+    if pc.any(pc.match_substring(encoded.dictionary, _SEPARATOR)).as_py():
+        encoded = pc.replace_substring(column, _SEPARATOR, "\N{REPLACEMENT CHARACTER}").dictionary_encode()
+    return encoded
+
+
 class Names:
     """Numbers for texts that last over windows.
 
@@ -75,7 +83,7 @@ class Names:
 
     def codes(self, *columns: Array, at_us: int = 0) -> Numbers:
         """For each row the number of its texts, which are seen at this time; null is ''."""
-        distinct, place = _distinct([column.fill_null("").dictionary_encode() for column in columns])
+        distinct, place = _distinct([_encoded(column.fill_null("")) for column in columns])
         found = pc.index_in(distinct, value_set=self._texts)
         is_new = pc.is_null(found)
         new = distinct.filter(is_new)

@@ -200,3 +200,24 @@ def test_coverage_tells_libraries_that_do_not_send_from_those_that_were_not_aske
     assert found["record-errors", "librdkafka", "producer"][1] == "librdkafka does not send what it is judged by"
     assert "subscribe" in found["slow-node", "java", "producer"][1]
     assert found["slow-node", "unknown", "unknown"] == (False, "its library is not known")
+
+
+@pytest.mark.parametrize(
+    "name", ["a\x1fb", "\x1f", "", "{0} {subject}", "x" * 100_000, "\x00\n\x1b[2J", "pay; since 2000", "3"]
+)
+def test_a_client_may_call_itself_anything_and_takes_nothing_from_others(name: str) -> None:
+    """The attacker's own row aside, the fleet is judged as without it."""
+
+    def attacked(number: int) -> list[Row]:
+        odd = client(
+            name, "odd-1", principal=name, group_id=name, client_software_name=name, client_software_version=name
+        )
+        links = with_links(odd | {"poll_idle_ratio_avg": 0.0}, {1: 5.0, 2: 5.0})
+        return [*slow_group(number), *links]
+
+    expected = Judged().windows(10, slow_group).found
+    judged = Judged().windows(5, attacked)
+    memory = Memory.of(judged.memory.parts())
+    judged.memory = memory
+    judged.windows(5, attacked)
+    assert [each for each in judged.found if each[1] in ("bill", "billing")] == expected
