@@ -407,7 +407,10 @@ class Window:
         ids = pa.array(distinct & 0xFFFFFFFF).cast(pa.string())
         node = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)[which]
         first = np.searchsorted(distinct >> 32, distinct >> 32)
-        return Links(row[at], node, (np.arange(len(distinct)) - first)[which], role[at], latency[at])
+        place = (np.arange(len(distinct)) - first)[which]
+        fits = node < PATHS  # a client may name any nodes, and so many that the numbers of paths would not do
+        at = at[fits]
+        return Links(row[at], node[fits], place[fits], role[at], latency[at])
 
     def _rows_of_links(self) -> Numbers:
         """Of each link the row of its instance, or -1: by the id alone, unless clients share one."""

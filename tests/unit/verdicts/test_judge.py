@@ -15,6 +15,7 @@ from verdicts.judge import judge
 from verdicts.memory import Memory
 from verdicts.rows import ranked
 from verdicts.rules import as_toml, default_rules, load_rules, parse_rules
+from verdicts.window import Registry, windows
 
 
 def slow_group(number: int) -> list[Row]:
@@ -221,3 +222,13 @@ def test_a_client_may_call_itself_anything_and_takes_nothing_from_others(name: s
     judged.memory = memory
     judged.windows(5, attacked)
     assert [each for each in judged.found if each[1] in ("bill", "billing")] == expected
+
+
+def test_nodes_beyond_those_that_the_numbers_of_paths_have_room_for_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client may name ever more of them."""
+    monkeypatch.setattr("verdicts.window.PATHS", 64)
+    rows = Judged().table(0, with_links(client("odd"), dict.fromkeys(range(100), 5.0)))
+    (window,) = windows(rows, Registry())
+    assert sorted(window.links.node.tolist()) == list(range(64))
