@@ -224,7 +224,7 @@ def test_a_client_may_call_itself_anything_and_takes_nothing_from_others(name: s
     assert [each for each in judged.found if each[1] in ("bill", "billing")] == expected
 
 
-def test_nodes_beyond_those_that_the_numbers_of_paths_have_room_for_are_left_out(
+def test_nodes_beyond_those_that_numbers_of_paths_have_room_for_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client may name ever more of them."""
