@@ -34,6 +34,7 @@ class Test:
         expected: what would be as it should, for the evidence; None is the bound.
         says: a sentence with `{subject}`, `{observed}`, `{bound}` and `{expected}`, and the names of `more`.
         more: further values of each unit for the sentence.
+        is_mean: of the window: it is that much lower where it was so for a part of the window alone.
     """
 
     metric: str
@@ -44,6 +45,7 @@ class Test:
     is_upper: bool = True
     expected: Numbers | None = None
     more: Mapping[str, Numbers] = field(default_factory=dict)
+    is_mean: bool = False
 
     @property
     def is_known(self) -> Numbers:

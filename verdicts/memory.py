@@ -173,6 +173,7 @@ class Case:
     Attributes:
         code: the number of the subject in the registry.
         level_s: rises by the length of a bad window and falls in good ones [s].
+        peak: the greatest excess of a mean so far.
         bad_windows: so far.
         first_bad_us, last_bad_us: beginning of the first bad window, end of the last [us].
         good_us: beginning of the first good window since the last bad one.
@@ -193,6 +194,7 @@ class Case:
     group_id: str | None = None
     node_id: int | None = None
     level_s: float = 0.0
+    peak: float = 0.0
     bad_windows: int = 0
     first_bad_us: int = 0
     last_bad_us: int = 0

@@ -148,7 +148,7 @@ def _test(expected: Numbers, effect: Numbers, factor: float, least_ms: float, sa
     bound = np.maximum(_ms(expected + np.log(factor)), _ms(expected) + least_ms)
     return Test(
         metric="request_latency_avg_ms", unit="ms", observed=observed, bound=bound, expected=_ms(expected), says=says,
-        more=more,
+        more=more, is_mean=True,
     )  # fmt: skip
 
 

@@ -63,6 +63,12 @@ def test_a_broker_half_as_slow_again_is_none() -> None:
     assert judged.windows(6, lambda number: fleet(number, of_node(3, 1.5))).found == []
 
 
+def test_a_broker_slow_for_seven_minutes_is_none_though_three_windows_show_it() -> None:
+    judged = Judged().windows(6, lambda number: fleet(number, {}))
+    means = {6: 4.0, 7: 15.0, 8: 3.0}  # so 18 %, all and 14 % of the windows
+    assert judged.windows(6, lambda number: fleet(number, of_node(3, means.get(number, 1.0)))).found == []
+
+
 def test_load_that_slows_every_broker_is_no_slow_node() -> None:
     judged = Judged().windows(6, lambda number: fleet(number, {}))
     every = {**of_node(1, 2.5), **of_node(2, 2.5), **of_node(3, 2.5)}
