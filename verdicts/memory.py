@@ -21,6 +21,9 @@ _YOUNG: Final = 3
 """Windows of which a history takes everything in."""
 
 
+FORM: Final = 1
+"""Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
+
 _DAY_US: Final = 86_400_000_000
 INSTANCES_KEPT_US: Final = 2 * _DAY_US
 """After its last push an instance is forgotten; longer than any verdict looks back."""

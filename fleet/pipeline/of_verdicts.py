@@ -19,7 +19,7 @@ from fleet.tables import catalog
 from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
 from verdicts.judge import judge
-from verdicts.memory import Memory
+from verdicts.memory import FORM, Memory
 from verdicts.notes import client_columns
 from verdicts.points import COLUMNS as POINT_COLUMNS
 from verdicts.rows import ranked
@@ -29,6 +29,8 @@ from verdicts.window import COLUMNS, MEASURES
 _HOUR: Final = timedelta(hours=1)
 _HOURS_KEPT: Final = 2
 _DAYS_KEPT: Final = 7
+_ROWS_AT_ONCE: Final = 200_000
+"""Of the wide rows, about 1 kB each; an hour at least."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -41,6 +43,13 @@ def _sources() -> tuple[str, ...]:
 
 
 _SOURCES: Final = _sources()
+
+
+def latest_memory(store: Store) -> Memory:
+    """What the judge remembered last; nothing where it never judged, or in another release's form."""
+    kept = [row for row in store.rows(catalog.JUDGED) if row["signature"].startswith(f"{FORM} ")]
+    latest = max(kept, key=lambda row: row["judged_to"], default=None)
+    return Memory() if latest is None else Memory.of(dict(latest["memory"]))
 
 
 def replace_verdicts(
@@ -59,7 +68,7 @@ def replace_verdicts(
     rows, files = store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS)
     points = store.snapshot(catalog.POINTS)
     clients = store.snapshot(catalog.CLIENTS).table(client_columns(rules))
-    signature = f"{rules.digest} {window_s}"
+    signature = f"{FORM} {rules.digest} {window_s}"
     kept = [
         each
         for each in store.rows(catalog.JUDGED)
@@ -69,14 +78,16 @@ def replace_verdicts(
     if limit is not None and before is not None and before["judged_to"] >= limit:
         return  # what changed is of windows that are left for later
     memory = Memory() if before is None else Memory.of(dict(before["memory"]))
-    for begin, end in _hours(files, None if before is None else before["judged_to"], limit):
+    hours = list(_hours(files, None if before is None else before["judged_to"], limit))
+    for begin, end in _together(hours, files):
         where = (
             within([(begin, end)], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
         )
         named = _named_points(points, (begin, end), rules)
         judge(judged_rows(rows, where), clients, memory, rules, named)
-        kept = [*kept, {"judged_to": end, "signature": signature, "memory": list(memory.parts().items())}]
-        kept = [each for each in kept if _stays(each["judged_to"], kept[-1]["judged_to"])]
+        if _stays(end, hours[-1][1]):
+            kept.append({"judged_to": end, "signature": signature, "memory": list(memory.parts().items())})
+    kept = [each for each in kept if not hours or _stays(each["judged_to"], hours[-1][1])]
     store.replace(catalog.JUDGED, pa.Table.from_pylist(kept, schema=catalog.JUDGED.schema))
     store.replace(catalog.VERDICTS, ranked(memory, rules))
 
@@ -86,6 +97,17 @@ def _stays(at: datetime, last: datetime) -> bool:
     is_of_hour = at == _whole_hour(at) and last - at <= _HOURS_KEPT * _HOUR
     is_of_day = at == at.replace(hour=0, minute=0, second=0) and (last - at).days <= _DAYS_KEPT
     return at == last or is_of_hour or is_of_day
+
+
+def _together(hours: list[Span], files: list[dict[str, Any]]) -> Iterator[Span]:
+    """Hours that are read at once, since files are sorted by clients: those of few rows, up to an end that is kept."""
+    rows = sum(file["num_records"] for file in files)
+    first, count = None, 0
+    for begin, end in hours:
+        first, count = first or begin, count + 1
+        if (count + 1) * rows > _ROWS_AT_ONCE * len(hours) or _stays(end, hours[-1][1]):
+            yield first, end
+            first, count = None, 0
 
 
 def _whole_hour(at: datetime) -> datetime:

@@ -8,6 +8,7 @@ from typing import Final, TextIO
 from fleet.decode.arrow import Table, pa, pc
 from fleet.errors import TableError
 from fleet.pipeline.coverage_list import print_coverage
+from fleet.pipeline.of_verdicts import latest_memory
 from fleet.pipeline.verdict_list import Judged, print_list
 from fleet.report.cells import json_lines
 from fleet.report.form import Format
@@ -18,7 +19,6 @@ from fleet.tables.paths import qualified, storage_options
 from fleet.tables.store import Store
 from terminal.table import wide_console
 from verdicts.coverage import coverage
-from verdicts.memory import Memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,10 +154,7 @@ def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
     """
     store = opened(request.tables, request.conf)
     clients = store.snapshot(catalog.CLIENTS).table(("dialect", "role"))
-    kept = store.rows(catalog.JUDGED)
-    latest = max(kept, key=lambda row: row["judged_to"], default=None)
-    memory = Memory() if latest is None else Memory.of(dict(latest["memory"]))
-    rows = coverage(clients, memory)
+    rows = coverage(clients, latest_memory(store))
     if request.form is Format.TABLE and request.columns is None:
         print_coverage(wide_console(out), rows.to_pylist())
     else:
