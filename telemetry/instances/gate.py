@@ -192,6 +192,7 @@ class Gate:
         self._latest_push_ms = seat.last_push_ms = seat.used_ms = now_ms
         self._get_unconsumed = False
         self._cure_opens = is_due
+        self.last_known_error = ErrorCode.NONE  # before it is in the log: a Get may follow in the same chunk of bytes
         if terminating and seat is not self._shared:
             seat.is_terminated = True
         return turn

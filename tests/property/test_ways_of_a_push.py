@@ -14,7 +14,7 @@ from typing import Any
 import zstandard
 from golden.driver import GoldenNode
 from golden.scenarios.pushes import tagged
-from hypothesis import given, note, settings
+from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 from support.payloads import metrics_data
 from support.raw_client import NONE, ZSTD, framed, uvarint
@@ -251,6 +251,10 @@ AT_ONCE = sorted(set(CONFIGS) - {"request quota", "fsync", "few instances"})
 
 @settings(max_examples=30)
 @given(config=st.sampled_from(AT_ONCE), steps=BURST)
+@example(
+    config="plain",
+    steps=[Push("x", 0, "a", "good", False, False), Push("x", 0, "a", "good", True, False), Get("x", 0, "a")],
+)
 def test_frames_in_one_chunk_are_answered_as_one_by_one(config: str, steps: list[Any]) -> None:
     """At one moment; all but how many commits that took is the same.
 
