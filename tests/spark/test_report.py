@@ -53,7 +53,7 @@ def test_the_inventory_table_names_every_client_and_what_was_left_out(filled: La
     assert "billing-1" in latest
     assert latest.split()[-1] == "yes"
     assert "[bold]rd" in other
-    assert other.split()[-1] == "no"
+    assert other.split()[-1] == "unknown", "a Java producer may end without a terminating push"
     assert result.stderr.splitlines() == [
         "1 repeated push was counted once",
         "1 push was set aside as malformed: fleet rejects says why",
