@@ -60,9 +60,7 @@ def watch(
     window: Window = "5m",
     late: Annotated[
         str,
-        typer.Option(
-            help="How long after its end a window is judged, by the pushes that were read: others may come late."
-        ),
+        typer.Option(help="How long after its end to judge a window, by receipt times: pushes may come late."),
     ] = "1m",
     since: Annotated[
         str,

@@ -17,7 +17,6 @@ Side = Literal["client", "broker", "network", "quota", "unknown"]
 
 PHYSICAL: Final = 0.95
 OWN_HISTORY: Final = 0.9
-PEERS: Final = 0.8
 """The most that one may be certain of a verdict by what it was judged against; `confidence` comes near it with time."""
 
 

@@ -33,7 +33,7 @@ def _connection_churn(window: Window, memory: Memory, figures: Figures) -> Findi
                 unit="per minute",
                 observed=rows.number("connections_created") / window.seconds * _MINUTE_S,
                 bound=figures["per_minute"],
-                says="each instance of {subject} opens connections, {observed}",
+                says="an instance of {subject} opens connections, {observed}",
             )
         ],
         judged=is_old,
@@ -103,7 +103,9 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     # A push without any point has no row: only the time of the latest of all is known.
     is_alive = (known["may_say_nothing"] > 0) & (later > window.end_us)
     last = np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0))
-    quiet_s = (window.end_us - last) / _US
+    # Up to the latest push of all, not the window's end: of the last window a run may have a part alone.
+    now_us = min(window.end_us, int(window.rows.micros("seen_at").max(initial=0)))
+    quiet_s = (now_us - last) / _US
     is_expected = (known["says_when_it_ends"] > 0) | _stays(memory, figures.patterns("stays"))
     judged = (known["last_us"] > 0) & is_expected & ~is_alive
     judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory)

@@ -62,8 +62,19 @@ def test_an_instance_that_ends_without_a_word_is_silent() -> None:
     row = judged.only()
     assert (row["verdict"], row["subject_kind"], row["subject"]) == ("silent", "instance", "gone-1")
     assert (row["client_id"], row["principal"], row["instances"]) == ("gone", "User:a", ["gone-1"])
-    assert "gone sent its last push 605 s ago" in row["why"]
+    assert "gone sent its last push 600 s ago" in row["why"]
     assert judged.windows(1, lambda _: [client("gone", dialect="librdkafka"), *others()]).only()["state"] == "cleared"
+
+
+def test_the_beginning_of_a_window_makes_nobody_silent() -> None:
+    """A run reads what there is, and of its last window that may be the first minute."""
+    judged = Judged()
+    rows = [*others(), client("there", dialect="librdkafka")]
+    judged.windows(2, lambda _: rows)
+    begin_us = NOON_US + 10 * MINUTE_US
+    judged.clients = [known("there-1", 0, 10.9)]
+    first_minute = [row | {"seen_at": begin_us + MINUTE_US, "pushes": 1} for row in others()]
+    assert judged.windows(1, lambda _: first_minute).found == []
 
 
 def test_an_instance_that_another_one_follows_at_once_was_killed_and_started_again() -> None:
