@@ -27,7 +27,12 @@ from tests.unit.fleet import dialect_payloads as dialect
 
 SECOND_US = 1_000_000
 EXAMPLES = Path(__file__).parents[3] / "examples"
-FIRST = push(dialect.java_consumer(["a.b"]), client_id="billing-1", client_instance_id=OTHER_INSTANCE)
+FIRST = push(
+    dialect.java_consumer(["a.b"]),
+    client_id="billing-1",
+    client_instance_id=OTHER_INSTANCE,
+    client_software_version="2.8.0",  # two majors behind the others: a verdict
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -270,6 +275,12 @@ def test_two_clusters_with_the_same_ids_nodes_and_groups_stay_apart_in_every_tab
             push(payload, received_at=at_us + place, cluster_id=cluster_id)
             for place, payload in enumerate(payloads)
             for cluster_id in ("a", None)
+        ]
+        outdated = {"client_software_name": "librdkafka", "client_software_version": "2.9.0"}  # a verdict
+        payload = dialect.librdkafka_producer([(1, 2.5)])
+        pushes += [
+            push(payload, received_at=at_us, cluster_id=each, client_instance_id=OTHER_INSTANCE, **outdated)
+            for each in ("a", None)
         ]
         zone.write(pushes, name=f"part-{minute}")
         assert run(zone, tables).exit_code == 0
