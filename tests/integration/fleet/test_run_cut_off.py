@@ -69,7 +69,11 @@ def fill(zone: LandingZone, files: int) -> None:
         later = {"received_at": NOON_US + number * 60_000_000}
         own = push(dialect.java_producer({"node-1": 4.5 + number}), **later)
         consumer = push(
-            dialect.java_consumer(["a.b"]), client_id="consumer", client_instance_id=OTHER_INSTANCE, **later
+            dialect.java_consumer(["a.b"]),
+            client_id="consumer",
+            client_instance_id=OTHER_INSTANCE,
+            client_software_version="2.8.0",  # two majors behind the others: a verdict
+            **later,
         )
         other = push(for_every_table(number + 1.0), client_id="other", **later)
         at_us = NOON_US + (number ^ 1) * 60_000_000
