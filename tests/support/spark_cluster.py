@@ -18,7 +18,7 @@ from support.killed_runs import QUICK_JVM
 
 SPARK_HOME = Path(pyspark.__file__).parent
 READY_WITHIN_S = 300.0
-_OF_EXECUTORS = ("numpy", "opentelemetry-proto", "pandas", "protobuf", "pyarrow")
+_OF_EXECUTORS = ("deltalake", "numpy", "opentelemetry-proto", "pandas", "protobuf", "pyarrow")
 ON_LOOPBACK = (
     *("--conf", "spark.driver.host=127.0.0.1"),
     *("--conf", "spark.driver.bindAddress=127.0.0.1"),

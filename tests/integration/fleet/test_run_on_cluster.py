@@ -52,7 +52,13 @@ def test_a_cluster_gives_the_tables_that_one_machine_gives(master: str, tmp_path
         later = {"received_at": NOON_US + number * 60_000_000}
         rows = [
             push(dialect.java_producer({"node-1": 2.5 + number}), **later),
-            push(dialect.java_consumer(["a.b"]), client_id="consumer", client_instance_id=OTHER_INSTANCE, **later),
+            push(
+                dialect.java_consumer(["a.b"]),
+                client_id="consumer",
+                client_instance_id=OTHER_INSTANCE,
+                client_software_version="2.8.0",  # two majors behind the others: a verdict
+                **later,
+            ),
             push(for_every_table(number + 1.0), client_id="other", **later),
             push(dialect.MALFORMED, **later),
         ]
