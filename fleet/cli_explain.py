@@ -79,7 +79,11 @@ def changes(
     ] = "yesterday",
     fail_on: Annotated[
         FailOn | None,
-        typer.Option("--fail-on", help="Exit with 4 when a verdict that opened since then is this severe, or more."),
+        typer.Option(
+            "--fail-on",
+            help="Exit with 4 when a verdict whose first bad window is since then is this severe, or more. For a "
+            "scheduler take fleet verdicts --fail-on, which sees a verdict as soon as it is open.",
+        ),
     ] = None,
     form: Annotated[
         Format, typer.Option("--format", "-f", help="JSON is one array; CSV and Parquet have every column.")
@@ -93,7 +97,7 @@ def changes(
 
     `fleetgauge fleet changes --tables ./fleet --since yesterday`
 
-    `fleetgauge fleet changes --tables ./fleet --since 1h --fail-on critical --format json`
+    `fleetgauge fleet changes --tables ./fleet --since 7d --format json`
     """
     options = locals()
     with said_in_a_sentence(Console(stderr=True)):

@@ -12,7 +12,7 @@ from verdicts.arrow import Numbers, Table
 from verdicts.catalogue import VERDICTS, verdicts_of
 from verdicts.declare import Finding, Test, Verdict, amount
 from verdicts.errors import RowsError
-from verdicts.memory import Case, Memory
+from verdicts.memory import DAY_US, Case, Memory
 from verdicts.notes import note_clients, note_window
 from verdicts.points import Points
 from verdicts.rules import Figures, Rules
@@ -30,7 +30,6 @@ _UNJUDGED_S: Final = 3600
 _INTERRUPTED_S: Final = 1800
 """One that is not open yet is dropped then [s]: a job of ten minutes an hour does not add up to one that lasts."""
 
-_DAY_US: Final = 86_400_000_000
 _NOTED_US: Final = 3_600_000_000
 
 _MOST_EVIDENCE: Final = 6
@@ -70,7 +69,7 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules, points: Tab
             if window.end_us - case.judged_us > allowed_s * 1_000_000:
                 _clear(case, case.good_us or case.judged_us, memory)
         _note_sent(window, memory)
-        is_another_day = window.end_us // _DAY_US != memory.judged_to_us // _DAY_US
+        is_another_day = window.end_us // DAY_US != memory.judged_to_us // DAY_US
         memory.judged_to_us, memory.window_s = window.end_us, window.length_s
         memory.judged_from_us = memory.judged_from_us or window.begin_us
         if is_another_day:

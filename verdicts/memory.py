@@ -20,16 +20,15 @@ has become the expected value after some 14 hours."""
 _YOUNG: Final = 3
 """Windows of which a history takes everything in."""
 
-
 FORM: Final = 1
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
-_DAY_US: Final = 86_400_000_000
-INSTANCES_KEPT_US: Final = 2 * _DAY_US
+DAY_US: Final = 86_400_000_000
+INSTANCES_KEPT_US: Final = 2 * DAY_US
 """After its last push an instance is forgotten; longer than any verdict looks back."""
-NAMES_KEPT_US: Final = 8 * _DAY_US
+NAMES_KEPT_US: Final = 8 * DAY_US
 """A client id, a group, a version or a node that was not seen for so long is forgotten: a weekly job is not."""
-CLEARED_KEPT_US: Final = 30 * _DAY_US
+CLEARED_KEPT_US: Final = 30 * DAY_US
 """Verdicts that were cleared before are dropped."""
 
 

@@ -3,7 +3,7 @@
 The judge's memory is kept in the table `judged`, at the end of each of the last days and of the last hours. A run goes
 on from the latest that is not after the first window that changed: the outcome is that of judging all windows at once,
 however runs cut them, and a run judges an hour or two again, and more where pushes were late. A watch leaves the window
-that is not over for later: of half its pushes, clients would be judged to be silent that are not.
+that is not over for later: what half of it said would be delivered, and change with the rest.
 """
 
 from collections.abc import Iterator

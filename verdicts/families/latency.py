@@ -14,7 +14,7 @@ from verdicts.arrow import Numbers
 from verdicts.declare import OWN_HISTORY, Finding, Test, Verdict
 from verdicts.memory import Memory
 from verdicts.rules import Figures
-from verdicts.window import CONSUMER, JAVA, KINDS, PATHS, Subjects, Window, medians, numbered
+from verdicts.window import CONSUMER, DIALECTS, JAVA, KINDS, PATHS, Subjects, Window, medians, numbered
 
 _LONG_MS: Final = 100
 """Shorter absences from poll() explain nothing: Kafka measures the idle ratio in whole milliseconds [ms]."""
@@ -239,7 +239,7 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
     )
 
 
-_EVERY: Final = dict.fromkeys(("java", "librdkafka", "franz-go"), ("request_latency_avg_ms",))
+_EVERY: Final = dict.fromkeys(DIALECTS, ("request_latency_avg_ms",))
 
 OF_NODES: Final = (
     Verdict(

@@ -10,7 +10,7 @@ from verdicts.declare import Finding, Test, Verdict, of_clients, of_subjects
 from verdicts.memory import Memory
 from verdicts.patterns import matches
 from verdicts.rules import Figures
-from verdicts.window import Subjects, Window
+from verdicts.window import DIALECTS, Subjects, Window
 
 _US: Final = 1_000_000
 _MINUTE_S: Final = 60
@@ -191,8 +191,6 @@ def _clock_skew(window: Window, memory: Memory, figures: Figures) -> Finding:
     )
 
 
-_LIBRARIES: Final = ("java", "librdkafka", "franz-go")
-
 VERDICTS: Final = (
     Verdict(
         id="crash-loop",
@@ -200,7 +198,7 @@ VERDICTS: Final = (
         side="client",
         find=_crash_loop,
         action="Read the last lines of the log of {subject} before it ends, and its exit codes.",
-        needs=dict.fromkeys(_LIBRARIES, ()),
+        needs=dict.fromkeys(DIALECTS, ()),
         roles=("producer", "consumer", "share-consumer", "admin", "streams"),
         explains=(
             "silent",
@@ -218,7 +216,7 @@ VERDICTS: Final = (
         side="client",
         find=_connection_churn,
         action="Have {subject} keep one client open in place of one per request, and look for refused connections.",
-        needs=dict.fromkeys(_LIBRARIES, ("connections_created",)),
+        needs=dict.fromkeys(DIALECTS, ("connections_created",)),
     ),
     Verdict(
         id="silent",
@@ -226,7 +224,7 @@ VERDICTS: Final = (
         side="unknown",
         find=_silent,
         action="See whether the process of {client} still runs, and whether it reaches its brokers.",
-        needs=dict.fromkeys(_LIBRARIES, ()),
+        needs=dict.fromkeys(DIALECTS, ()),
         roles=("producer", "consumer", "share-consumer", "streams"),
         explains=("slow-processing", "rebalance-storm", "stalled", "uneven-group", "lagging"),
     ),
@@ -236,7 +234,7 @@ VERDICTS: Final = (
         side="client",
         find=_clock_skew,
         action="Set the clock of the machine of {client} by NTP.",
-        needs=dict.fromkeys(_LIBRARIES, ("clock_skew_min_ms",)),
+        needs=dict.fromkeys(DIALECTS, ("clock_skew_min_ms",)),
         roles=("producer", "consumer", "share-consumer", "admin", "streams"),
     ),
 )
