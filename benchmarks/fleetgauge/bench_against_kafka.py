@@ -4,7 +4,7 @@
         [--workers 2] [--modules DIRECTORY] [--set KEY=VALUE ...] [--within 230]
 
 Both are driven by the same generator over loopback, one after the other, in an order that changes, with S of
-docs/performance.md (1.4 kB, 10 points, zstd) on 2,000 connections: first as fast as they answer, then at so many
+docs/performance.md (1.4 kB, 10 points, zstd) on 4,000 connections: first as fast as they answer, then at so many
 pushes a second, whatever they answer. Without `--rates` these are 0.3, 0.5 and 0.8 of what the slower of the two
 answered in the warm-up. The node validates, counts and logs each push before it answers (its exporter process delivers
 to the landing zone meanwhile); the broker parses, labels and serialises it, as every receiver must, and keeps nothing.
@@ -19,6 +19,7 @@ is when the time `--within` [s] is over or a signal ends the run. What was start
 import argparse
 import asyncio
 import contextlib
+import functools
 import subprocess
 import sys
 import tempfile
@@ -108,7 +109,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--seconds", type=float, default=2.0)
     arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--connections", type=int, default=2_000)
+    arguments.add_argument("--connections", type=int, default=4_000)
     arguments.add_argument("--rates", type=int, nargs="+")
     arguments.add_argument("--workers", type=int, default=1)
     arguments.add_argument("--modules", type=Path)
@@ -129,10 +130,14 @@ def main() -> None:
             stack.enter_context(node)
             port, pid = stack.enter_context(echo_server())
             assert kafka.process is not None
+            # Two on each connection, in turn: so many that hardly one pushes again within its interval of 100 ms.
+            load = functools.partial(
+                Load, encoded=encoded, connections=chosen.connections, instances=2 * chosen.connections
+            )
             loads = [
-                Load(NODE, node.port, encoded, chosen.connections, pids=listener_pids(node)),
-                Load(BROKER, kafka.port, encoded, chosen.connections, pids=[kafka.process.pid]),
-                Load(ECHO, port, encoded, chosen.connections, echo=True, pids=[pid]),
+                load(NODE, node.port, pids=listener_pids(node)),
+                load(BROKER, kafka.port, pids=[kafka.process.pid]),
+                load(ECHO, port, echo=True, pids=[pid]),
             ]
             ended = run(lambda: measure(loads, board, chosen, deadline))
     finally:
