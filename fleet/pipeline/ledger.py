@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
+from itertools import count
 from typing import Any, Final
-from uuid import uuid4
 
 from fleet.errors import TableError
 from fleet.tables import catalog
@@ -47,9 +47,12 @@ class Ledger:
         source: names it among others.
 
     Attributes:
-        app_id: whose transactions the batches are; another one if the ledger was lost, since their numbers begin anew.
+        app_id: whose transactions the batches are; the next one if the ledger was lost, since their numbers begin anew.
         read_to: the end up to which each file or partition was given to a batch.
         redecoding: days that are to be read again (`begin_again`).
+
+    Raises:
+        TableError: the ledger was lost while a batch was being written.
     """
 
     def __init__(self, store: Store, source: str) -> None:
@@ -60,7 +63,7 @@ class Ledger:
         rows = sorted(
             (row for row in rows if row["batch_id"] is not None), key=lambda row: (row["batch_id"], row["path"])
         )
-        self.app_id: str = rows[-1]["app_id"] if rows else uuid4().hex
+        self.app_id: str = rows[-1]["app_id"] if rows else self._next_app_id()
         self.read_to = {row["path"]: row["end"] for row in rows}
         self._done = self._version(catalog.PUSHES, self.app_id)
         planned = rows[-1]["batch_id"] if rows else -1
@@ -68,6 +71,19 @@ class Ledger:
         self._last_parts = tuple(
             Part(path=row["path"], begin=row["begin"], end=row["end"]) for row in rows if row["batch_id"] == planned
         )
+
+    def _next_app_id(self) -> str:
+        for generation in count():
+            app_id = f"{self._source}-{generation}"
+            written, done = self._written(app_id), self._version(catalog.PUSHES, app_id)
+            if written > done:
+                raise TableError(
+                    f"the ledger in {self._store.root} was removed after a run was cut off, and what that run was "
+                    "writing would count twice: remove all tables, and everything is read again"
+                )
+            if done < 0:
+                return app_id
+        raise AssertionError
 
     def unfinished(self) -> list[Plan]:
         """The batch that was planned and is not done, if there is one.
@@ -93,13 +109,16 @@ class Ledger:
             row["app_id"]: row["source"] for row in self._store.rows(catalog.LEDGER, [("source", "!=", self._source)])
         }
         for app_id, source in others.items():
-            written = max(self._version(table, app_id) for table in (catalog.POINTS, catalog.BATCHES))
-            if written > self._version(catalog.PUSHES, app_id):
+            if self._written(app_id) > self._version(catalog.PUSHES, app_id):
                 names = {row["source"] for row in self._store.rows(catalog.BATCHES) if row["app_id"] == app_id}
                 raise TableError(
                     f"a run of {' '.join(names) or source} was cut off while it wrote into {self._store.root}: run it "
                     "again first, which goes on from there"
                 )
+
+    def _written(self, app_id: str) -> int:
+        """The last batch that has been written at least in part."""
+        return max(self._version(table, app_id) for table in (catalog.REJECTS, catalog.POINTS, catalog.BATCHES))
 
     def _version(self, table: catalog.Table, app_id: str) -> int:
         found = self._store.last_version(table, app_id)

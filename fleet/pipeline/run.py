@@ -195,10 +195,10 @@ class _Run:
         ledger = Ledger(self._store, source_name(self._request.source))
         ledger.check_others()
         source = self._open(ledger)
-        if self._is_large(source):
-            self._engine = self._spark
+        self._choose_engine(source)
         self._write(source, ledger, ledger.unfinished())
         self._redecode(source, ledger)
+        self._choose_engine(source)  # a day that is read again may be large
         news = source.news()
         self._progress.expect(news)
         self._write(source, ledger, map(ledger.plan, source.cut(self._bounds())))
@@ -219,6 +219,10 @@ class _Run:
     def _bounds(self) -> Bounds:
         given = self._request.bounds
         return given if self._engine is self._spark else replace(given, max_bytes=MAX_BATCH_BYTES_IN_PROCESS)
+
+    def _choose_engine(self, source: "LandingSource | TopicStretch") -> None:
+        if self._is_large(source):
+            self._engine = self._spark
 
     def _is_large(self, source: "LandingSource | TopicStretch") -> bool:
         """True for what this process should not hold: topics, other file systems, and much at once."""

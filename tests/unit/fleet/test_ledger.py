@@ -1,5 +1,6 @@
 """What is new of a landing zone, how it is cut into batches, and that a batch which was planned is planned for good."""
 
+import shutil
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -295,6 +296,21 @@ def test_no_other_source_comes_between_two_tries_of_a_batch(
     ledger.check_others()
     done(store, ledger, plan)
     other.check_others()
+
+
+def test_a_ledger_lost_amid_a_batch_is_an_error_and_else_one_that_begins_anew(store: Store, zone: Path) -> None:
+    """Points of the first try would count twice: only `pushes` tells repeats."""
+    ledger, source = look(store, zone)
+    plan = ledger.plan(next(source.cut(Bounds())))
+    path = Path(catalog.LEDGER.path(store.root).removeprefix("file:"))
+    shutil.move(path, path.with_name("lost"))
+    assert look(Store(store.root), zone)[0].app_id == ledger.app_id, "nothing was written under it"
+    store.append_rows(catalog.REJECTS, [], Transaction(app_id=ledger.app_id, version=plan.number))
+    with pytest.raises(TableError, match=r"removed after a run was cut off, and what .* remove all tables"):
+        look(Store(store.root), zone)
+    done(store, ledger, plan)
+    again, source = look(Store(store.root), zone)
+    assert (again.app_id != ledger.app_id, source.news().amount, again.unfinished()) == (True, 5, [])
 
 
 def test_sources_have_names_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
