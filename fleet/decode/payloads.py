@@ -21,6 +21,7 @@ from telemetry.catalogue.standard_metrics import ROLE_PREFIXES
 from telemetry.otlp import IS_COMPILED
 
 _NOBODY: Final = Sender()
+_ROLES: Final = (None, *ROLE_PREFIXES)
 _FIBONACCI_HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
 _NOT_A_SUM: Final = 2  # flat.is_monotonic
 _KINDS = pa.array(KINDS, pa.string())
@@ -54,12 +55,13 @@ class DecodedPayloads:
 class CountedPayloads:
     """How many data points payloads have and who sent them, and the payloads that are malformed.
 
-    `payloads` has the index of each well-formed payload, `points` its number of points, and `senders` who it says it
-    is from, None where it says nothing.
+    `payloads` has the index of each well-formed payload, `points` its number of points, and `sender_of` the number in
+    `senders`, which are few, of who it says it is from, None where it says nothing.
     """
 
     payloads: Indices
     points: Indices
+    sender_of: Indices
     senders: list[Sender | None]
     reasons: dict[int, str]
 
@@ -122,7 +124,7 @@ def _none_decoded(reasons: dict[int, str]) -> DecodedPayloads:
 
 def _none_counted(reasons: dict[int, str]) -> CountedPayloads:
     nothing = np.empty(0, np.int64)
-    return CountedPayloads(payloads=nothing, points=nothing, senders=[], reasons=reasons)
+    return CountedPayloads(payloads=nothing, points=nothing, sender_of=nothing, senders=[], reasons=reasons)
 
 
 def _read(
@@ -141,11 +143,13 @@ def _read(
 
 
 def _count(flat: FlatPoints, indices: Indices) -> CountedPayloads:
-    senders, roles = _first_senders(flat), _roles(flat)
+    resource, role = _first_resource(flat, len(indices)), _roles(flat, len(indices))
+    kinds, sender_of = np.unique(resource * len(_ROLES) + role, return_inverse=True)
     return CountedPayloads(
         payloads=indices,
         points=np.bincount(_push_of_points(flat), minlength=len(indices)),
-        senders=[_with_role(senders.get(push), roles.get(push)) for push in range(len(indices))],
+        sender_of=sender_of,
+        senders=[_sender(flat, *divmod(kind, len(_ROLES))) for kind in kinds.tolist()],
         reasons={},
     )
 
@@ -154,29 +158,29 @@ def _push_of_points(flat: FlatPoints) -> Indices:
     return flat.push_of[flat.resource_of[flat.metric_of]]
 
 
-def _first_senders(flat: FlatPoints) -> dict[int, Sender]:
-    """By push: what the first of its resources says that says anything of its sender."""
-    senders = [sender_of(resource) for resource in flat.resources]
-    says_more = np.array([sender != _NOBODY for sender in senders], dtype=np.bool_)
+def _first_resource(flat: FlatPoints, pushes: int) -> Indices:
+    """Of each push the first of its resources that says anything of its sender, or the number after the last one."""
+    says_more = np.array([sender_of(resource) != _NOBODY for resource in flat.resources], dtype=np.bool_)
     telling = np.flatnonzero(says_more[flat.resource_number])
-    pushes = flat.push_of[telling]
-    first = np.flatnonzero(np.diff(pushes, prepend=-1))
-    numbers = flat.resource_number[telling[first]].tolist()
-    return {push: senders[number] for push, number in zip(pushes[first].tolist(), numbers, strict=True)}
+    pushes_of, first = np.unique(flat.push_of[telling], return_index=True)
+    found = np.full(pushes, len(flat.resources))
+    found[pushes_of] = flat.resource_number[telling[first]]
+    return found
 
 
-def _roles(flat: FlatPoints) -> dict[int, str]:
-    """By push: the role of a client that has such metrics."""
-    roles: dict[int, str] = {}
+def _roles(flat: FlatPoints, pushes: int) -> Indices:
+    """Of each push the place in `_ROLES` of the last role of whose clients it has metrics."""
+    found = np.zeros(pushes, np.int64)
     push_of = flat.push_of[flat.resource_of]
     for role, prefix in ROLE_PREFIXES.items():
         has_prefix = np.array([text.startswith(prefix) for text in flat.texts], dtype=np.bool_)
-        roles.update(dict.fromkeys(np.unique(push_of[has_prefix[flat.name_number]]).tolist(), role))
-    return roles
+        found[push_of[has_prefix[flat.name_number]]] = _ROLES.index(role)
+    return found
 
 
-def _with_role(sender: Sender | None, role: str | None) -> Sender | None:
-    return sender if role is None else replace(sender or _NOBODY, role=role)
+def _sender(flat: FlatPoints, resource: int, role: int) -> Sender | None:
+    known = sender_of(flat.resources[resource]) if resource < len(flat.resources) else None
+    return replace(known or _NOBODY, role=_ROLES[role]) if role else known
 
 
 def _interpret(flat: FlatPoints, indices: Indices, names: Collection[str] | None) -> DecodedPayloads:

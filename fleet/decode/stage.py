@@ -81,7 +81,8 @@ class CountedPushes:
         self.reasons = _given_reasons(chunk)
         self.good = np.flatnonzero([reason is None for reason in self.reasons])
         self.points = np.zeros(chunk.num_rows, dtype=np.int64)
-        self._senders: list[Sender | None] = [None] * chunk.num_rows
+        self._sender_of = np.zeros(chunk.num_rows, dtype=np.int64)
+        self._senders: list[Sender | None] = [None]
 
     @property
     def payloads(self) -> Array:
@@ -97,12 +98,12 @@ class CountedPushes:
         """What some of the payloads hold."""
         _add_reasons(self.reasons, self.good, part.reasons)
         self.points[self.good[part.payloads]] = part.points
-        for push, sender in zip(self.good[part.payloads].tolist(), part.senders, strict=True):
-            self._senders[push] = sender
+        self._sender_of[self.good[part.payloads]] = len(self._senders) + part.sender_of
+        self._senders += part.senders
 
     def good_rows(self) -> RecordBatch:
         """COUNTED of the good ones, once all parts are there."""
-        return counted_rows(self.chunk, self.reasons, self.points, self._senders)
+        return counted_rows(self.chunk, self.reasons, self.points, self._sender_of, self._senders)
 
     def rows(self) -> Iterator[RecordBatch]:
         """COUNTED, once all parts are there."""

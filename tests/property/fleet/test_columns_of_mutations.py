@@ -9,6 +9,7 @@ import pytest
 from fuzz.corpus import read_corpus
 from fuzz.payloads import payloads
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from support.decoded import senders_of
 from support.mutations import mutated, rearranged
 
 from fleet.decode import by_bytes, by_protobuf
@@ -29,7 +30,7 @@ def rows(batch: list[bytes], reader: Reader) -> tuple[pa.Table, dict[int, tuple[
     for part, counts in decode_and_count(batch, reader=reader):
         if part.columns:
             tables.append(pa.table({"push": pa.array(part.push_of), **part.columns}))
-        sent = zip(counts.payloads.tolist(), counts.points.tolist(), counts.senders, strict=True)
+        sent = zip(counts.payloads.tolist(), counts.points.tolist(), senders_of(counts), strict=True)
         counted |= {push: (points, sender) for push, points, sender in sent}
         reasons |= part.reasons
     table = pa.concat_tables(tables)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+from support.decoded import senders_of
 
 from fleet.decode import by_bytes, by_protobuf
 from fleet.decode.distribution import DISTRIBUTION_TYPE
@@ -118,7 +119,7 @@ def test_a_count_knows_the_sender_of_each_push_and_sets_the_same_aside_as_decodi
     found: dict[int, tuple[int, Sender | None]] = {}
     reasons: dict[int, str] = {}
     for part in count(payloads, reader=reader):
-        counted = zip(part.payloads.tolist(), part.points.tolist(), part.senders, strict=True)
+        counted = zip(part.payloads.tolist(), part.points.tolist(), senders_of(part), strict=True)
         found |= {push: (points, sender) for push, points, sender in counted}
         reasons |= part.reasons
     assert found == {

@@ -1,0 +1,9 @@
+"""What decoders of payloads give, for comparison."""
+
+from fleet.decode.payloads import CountedPayloads
+from fleet.dialects import Sender
+
+
+def senders_of(part: CountedPayloads) -> list[Sender | None]:
+    """Of each payload."""
+    return [part.senders[number] for number in part.sender_of]
