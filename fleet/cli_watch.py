@@ -38,16 +38,14 @@ from fleet.cli_options import (
 )
 from fleet.cli_tables import Window, spark_settings, window_seconds
 from fleet.cli_verdicts import RuleFile, load
-from fleet.errors import FleetError
+from fleet.errors import FleetError, WrongOptionError
 from fleet.report.form import SummaryFormat
 from fleet.selection import parse_time
 from fleet.topic.source import TopicSource, parse_source
-from terminal.text import printable
 
 if TYPE_CHECKING:
     from fleet.watch.watch import WatchRequest
 
-EXIT_WRONG_OPTION: Final = 2
 _LONGEST_LATE_US: Final = 86_400_000_000
 
 
@@ -131,19 +129,18 @@ def watch(
     """
     options, notes = locals(), Console(stderr=True)
     with said_in_a_sentence(notes):
-        with _wrong_options(notes):
+        with _wrong_options():
             request, spark_conf = _request(options), parse_conf(options["conf"] or ())
         _watch(request, options, spark_conf, notes)
 
 
 @contextmanager
-def _wrong_options(notes: Console) -> Iterator[None]:
-    """What is wrong with an option is one sentence, and exit code 2: to start it again would not help."""
+def _wrong_options() -> Iterator[None]:
+    """Whatever is wrong is wrong with an option."""
     try:
         yield
     except FleetError as error:
-        notes.print(f"Error: {printable(str(error))}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(EXIT_WRONG_OPTION) from error
+        raise WrongOptionError(str(error)) from error
 
 
 def _request(options: dict[str, Any]) -> "WatchRequest":
