@@ -17,6 +17,7 @@ Side = Literal["client", "broker", "network", "quota", "unknown"]
 
 PHYSICAL: Final = 0.95
 OWN_HISTORY: Final = 0.9
+PEERS: Final = 0.6
 """The most that one may be certain of a verdict by what it was judged against; `confidence` comes near it with time."""
 
 
@@ -84,6 +85,7 @@ class Finding:
         concerned: for a subject's place the rows of the clients that it concerns; None goes by `rows`.
         named: for a subject's place the codes of instances that it is about, where these have no rows.
         certainty: the most that `confidence` can be, of each unit or of all.
+        is_hint: true for units of which something else than what is wrong may be the reason: of lower severity.
         of: for each unit a number that has to stay the same from window to window: which member, for instance.
     """
 
@@ -95,6 +97,7 @@ class Finding:
     concerned: Callable[[int], Numbers] | None = None
     named: Callable[[int], Numbers] | None = None
     certainty: Numbers | float = PHYSICAL
+    is_hint: Numbers | bool = False
     of: Numbers | None = None
 
 

@@ -84,10 +84,15 @@ def test_what_is_refused_is_counted_by_its_code(tmp_path: Path) -> None:
 
 def test_a_node_that_is_killed_is_counted_as_no_answer(tmp_path: Path) -> None:
     with Node(tmp_path, config=subscription(500)) as node:
-        kill = threading.Timer(2.0, node.kill)
-        kill.start()
+
+        def kill() -> None:
+            node.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, within_s=60)
+            node.kill()
+
+        killer = threading.Thread(target=kill)
+        killer.start()
         done = play(node.port, "--hours", 0.2, "--clients", 20, "--speed", SPEED)
-        kill.cancel()
+        killer.join()
     pushes, accepted = counts(done)
     assert 0 < accepted < pushes
     assert f"refused: {pushes - accepted:,} no answer" in done.stderr
@@ -99,7 +104,7 @@ def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
         process = subprocess.Popen(
             [*command, "--clients", "20", "--speed", "60"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        node.wait_for(lambda status: status["telemetry"]["accepted_pushes"] > 0, within_s=60)
+        node.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, within_s=60)
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
@@ -111,7 +116,11 @@ def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
     ("options", "config", "says"),
     [
         (("--speed", 3600), subscription(60_000), "give its subscription interval.ms = 83 or less, or a lower --speed"),
-        ((), "", "asks the client billing for no metrics: subscribe to them, in Fleetgauge by [client-metrics.all]"),
+        (
+            (),
+            '[client-metrics.other]\nmetrics = "*"\nmatch = "client_id=other"\n',
+            "asks the client billing for no metrics: subscribe to them, in Fleetgauge by [client-metrics.all]",
+        ),
     ],
 )
 def test_a_node_that_the_fleet_cannot_push_to_is_told_in_a_sentence(
