@@ -95,6 +95,14 @@ def watch(
             "FLEETGAUGE_WATCH_ALERTMANAGER_HEADER, one a line.",
         ),
     ] = None,
+    alertmanager_link: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="What alerts link to (generatorURL): a URL in which {id}, {verdict}, {subject}, {client_id}, "
+            "{group_id}, {node_id}, {cluster_id} and the like are filled in.",
+        ),
+    ] = "",
     topic: Annotated[
         str | None, typer.Option(help="Kafka topic that gets verdicts as JSON: kafka://host:port[,host:port]/topic.")
     ] = None,
@@ -172,7 +180,7 @@ def _request(options: dict[str, Any]) -> "WatchRequest":
 
 
 def _destinations(options: dict[str, Any]) -> list[Any]:
-    from fleet.watch.destinations import ToAlertmanager, ToStdout, ToWebhook
+    from fleet.watch.destinations import ToAlertmanager, ToStdout, ToWebhook, check_link
     from fleet.watch.http import Endpoint, parse_headers
 
     headers, alert_headers = (
@@ -183,12 +191,15 @@ def _destinations(options: dict[str, Any]) -> list[Any]:
             ("alertmanager", "FLEETGAUGE_WATCH_ALERTMANAGER_HEADER"),
         )
     )
+    if options["alertmanager_link"]:
+        check_link("--alertmanager-link", options["alertmanager_link"])
     found: list[Any] = [ToStdout(out=sys.stdout, is_json=options["form"] is SummaryFormat.JSON)]
     if options["webhook"]:
         found.append(ToWebhook(endpoint=Endpoint(option="--webhook", url=options["webhook"], headers=headers)))
     for url in options["alertmanager"] or ():
         whole = f"{url.rstrip('/')}/api/v2/alerts"
-        found.append(ToAlertmanager(endpoint=Endpoint(option="--alertmanager", url=whole, headers=alert_headers)))
+        endpoint = Endpoint(option="--alertmanager", url=whole, headers=alert_headers)
+        found.append(ToAlertmanager(endpoint=endpoint, link=options["alertmanager_link"]))
     if (topic := _topic(options)) is not None:
         found.append(topic)
     return found

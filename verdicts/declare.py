@@ -35,6 +35,7 @@ class Test:
         says: a sentence with `{subject}`, `{observed}`, `{bound}` and `{expected}`, and the names of `more`.
         more: further values of each unit for the sentence.
         is_mean: of the window: it is that much lower where it was so for a part of the window alone.
+        share: the part of the window in which it was so, where that is known; None is all of it.
     """
 
     metric: str
@@ -46,6 +47,7 @@ class Test:
     expected: Numbers | None = None
     more: Mapping[str, Numbers] = field(default_factory=dict)
     is_mean: bool = False
+    share: Numbers | None = None
 
     @property
     def is_known(self) -> Numbers:

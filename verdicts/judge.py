@@ -155,7 +155,9 @@ class _Round:
             case.first_bad_us, case.is_hint = window.begin_us, True
             self._cases[code] = case
         for_s, own = self._figures["for_s"], max(float(excess.max()), 1.0)
-        share = _share_of_window(case, own) if test.is_mean and not case.is_open else 1.0
+        share = 1.0 if test.share is None else float(test.share[units].max())
+        if test.is_mean and not case.is_open:
+            share = _share_of_window(case, own)
         case.level_s = min(case.level_s + share * window.length_s, for_s + window.length_s)
         case.bad_windows += 1
         case.last_bad_us = case.judged_us = window.end_us

@@ -92,8 +92,8 @@ class Link:
             async with asyncio.timeout(_ANSWERED_WITHIN_S):
                 reader, self._writer = await asyncio.open_connection(*target)
         except (OSError, TimeoutError) as error:
-            is_from_system = isinstance(error, OSError) and error.errno is not None and error.errno > 0
-            self._end(f"cannot be reached: {os.strerror(error.errno) if is_from_system else error or 'no answer'}")
+            number = getattr(error, "errno", None) or 0  # below 0 where the name is not known
+            self._end(f"cannot be reached: {os.strerror(number) if number > 0 else str(error) or 'no answer'}")
             return
         self._reading = asyncio.create_task(self._read(reader))
         name, version = software

@@ -176,7 +176,8 @@ def _compare(
     series: Numbers, at: Numbers, value: Numbers, group: Numbers, wanted: Numbers, figures: Figures, found: BesidePeers
 ) -> None:  # fmt: skip
     """Compares some series with their groups, broker by broker."""
-    count, judged = len(group), max(np.count_nonzero(found.instances), 2)
+    count = len(group)
+    judged = max(int(np.count_nonzero(found.instances)), 2)
     has = np.isin(group, group[wanted])[series]
     series, at, value = series[has], at[has], value[has]
     place = numbered(group[series] * (int(at.max()) + 1) + at)[1]
@@ -190,7 +191,9 @@ def _compare(
     most_ms, certain = (medians(series, each, count, low=True) for each in (more_ms, (value - usual) / sigma))
     least_ms = -_largest(series, -more_ms, count)
     # The farthest of so many normal values is about sqrt(2 ln n) deviations off.
-    is_outlier = (certain > figures["deviations"] + np.sqrt(2 * np.log(judged))) & (least_ms >= _OF_ALL * most_ms)
+    is_outlier = (certain > figures["deviations"] + float(np.sqrt(2 * np.log(float(judged))))) & (
+        least_ms >= _OF_ALL * most_ms
+    )
     effect = medians(series, value - usual, count, low=True)
     found.expected[wanted] = medians(series, usual, count)[wanted]
     found.effect[wanted] = np.where(is_outlier, effect, 0.0)[wanted]
