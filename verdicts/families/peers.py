@@ -113,8 +113,9 @@ def beside_peers(
     row_of[series[path_of]], role_of[series[path_of]] = links.row, links.role
     # Instances of a client id and role have one principal and library.
     kind = (window.cluster[row_of].astype(np.int64) * 2 + role_of) * 4 + window.dialect[row_of] + 1
-    pair = numbered(series[path_of] * len(window) + links.row)[0]
-    size = np.bincount(pair // len(window), minlength=count)
+    of_row = np.full(2 * len(window), -1)
+    of_row[links.row * 2 + links.role] = series[path_of]
+    size = np.bincount(of_row[of_row >= 0], minlength=count)
     series, at, value = series[known], at[known], value[known]
     groups = _groups(window, row_of, kind)
     chosen = np.full(count, -1)
@@ -142,8 +143,8 @@ def _groups(window: Window, row_of: Numbers, kind: Numbers) -> tuple[Numbers, Nu
     """
     found = []
     at = pa.array(row_of)
-    names = pc.utf8_rtrim(window.rows.column("client_id").fill_null("").take(at), "0123456789")
-    for texts in (pc.utf8_rtrim(names, "-_.:#"), window.rows.column("principal").fill_null("").take(at)):
+    ids, principals = (window.rows.column(name).take(at).fill_null("") for name in ("client_id", "principal"))
+    for texts in (pc.utf8_rtrim(pc.utf8_rtrim(ids, "0123456789"), "-_.:#"), principals):
         codes = texts.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
         found.append(numbered(codes * (int(kind.max(initial=0)) + 1) + kind)[1])
     return found[0], found[1]
