@@ -92,8 +92,9 @@ class Link:
             async with asyncio.timeout(_ANSWERED_WITHIN_S):
                 reader, self._writer = await asyncio.open_connection(*target)
         except (OSError, TimeoutError) as error:
-            number = getattr(error, "errno", None) or 0  # below 0 where the name is not known
-            self._end(f"cannot be reached: {os.strerror(number) if number > 0 else str(error) or 'no answer'}")
+            number, text = getattr(error, "errno", None) or 0, getattr(error, "strerror", None) or str(error)
+            # Below 0 is a name that is not known; asyncio's own text is of no use to an operator.
+            self._end(f"cannot be reached: {os.strerror(number) if number > 0 else text or 'no answer'}")
             return
         self._reading = asyncio.create_task(self._read(reader))
         name, version = software
