@@ -48,8 +48,9 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
     known = memory.instances
     first, last, interval_us = known["first_us"], known["last_us"], known["interval_s"] * _US
     is_short = (last > 0) & (last - first < figures["life_s"] * _US)
-    is_ended = window.end_us - last > _LONGEST_INTERVALS * interval_us
-    is_recent = window.end_us - last < figures["within_s"] * _US
+    now_us = _now_us(window)
+    is_ended = now_us - last > _LONGEST_INTERVALS * interval_us
+    is_recent = now_us - last < figures["within_s"] * _US
     short = np.flatnonzero(is_short & is_ended & is_recent & ~_has_terminated(window, memory))
     clients, counts = np.unique(known["client"][short], return_counts=True)
     lengths = dict.fromkeys(clients.tolist(), 0)
@@ -118,6 +119,11 @@ def _is_by_clock(begins: list[float], spread_us: float) -> bool:
     return False
 
 
+def _now_us(window: Window) -> int:
+    """The latest push of all, not the window's end: of the last window a run may have a part alone."""
+    return min(window.end_us, int(window.rows.micros("seen_at").max(initial=0)))
+
+
 def _has_terminated(window: Window, memory: Memory) -> Numbers:
     at = memory.instances["terminated_us"]
     found: Numbers = (at > 0) & (at <= window.end_us)
@@ -130,9 +136,7 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     # A push without any point has no row: only the time of the latest of all is known.
     is_alive = (known["may_say_nothing"] > 0) & (later > window.end_us)
     last = np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0))
-    # Up to the latest push of all, not the window's end: of the last window a run may have a part alone.
-    now_us = min(window.end_us, int(window.rows.micros("seen_at").max(initial=0)))
-    quiet_s = (now_us - last) / _US
+    quiet_s = (_now_us(window) - last) / _US
     is_expected = (known["says_when_it_ends"] > 0) | _stays(memory, figures.patterns("stays"))
     judged = (known["last_us"] > 0) & is_expected & ~is_alive
     judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory)

@@ -77,6 +77,22 @@ def odd_lives(starts: list[float], **columns: Any) -> Judged:
     return judged.windows(13, rows)
 
 
+def test_an_instance_that_lives_in_the_part_of_a_window_that_there_is_has_not_ended() -> None:
+    """Two short lives, and one that began four minutes ago."""
+    judged = Judged()
+    spans = [(0, 3), (4, 7), (8, 99)]
+    judged.clients = [known(f"job-{at}", *span) for at, span in enumerate(spans)]
+
+    def row(at: int, minute: float) -> Row:
+        return client("job", f"job-{at}", dialect="librdkafka", seen_at=int(NOON_US + minute * MINUTE_US))
+
+    judged.windows(1, lambda _: [*others(), row(0, 3), row(1, 4)]).windows(
+        1, lambda _: [*others(), row(1, 7), row(2, 9)]
+    )
+    first_minute = [each | {"seen_at": NOON_US + 11 * MINUTE_US} for each in others()]
+    assert judged.windows(1, lambda _: [*first_minute, row(2, 10.9)]).found == []
+
+
 FIRST_PUSHES = (0.5, 1.5, 0.7, 1.2, 0.9, 1.5, 0.5, 1.1, 0.6, 1.4, 0.8, 1.3)
 """After the start, in push intervals of a minute, as Java draws it."""
 
