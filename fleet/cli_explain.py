@@ -81,8 +81,7 @@ def changes(
         FailOn | None,
         typer.Option(
             "--fail-on",
-            help="Exit with 4 when a verdict whose first bad window is since then is this severe, or more. For a "
-            "scheduler take fleet verdicts --fail-on, which sees a verdict as soon as it is open.",
+            help="Exit with 4 when a verdict that opened since then is this severe, or more, even if it is over.",
         ),
     ] = None,
     form: Annotated[

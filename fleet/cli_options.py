@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
 
 from base.clock import SystemTime
-from fleet.errors import FleetError, NotInstalledError
+from fleet.errors import FleetError, NotInstalledError, WrongOptionError
 from fleet.interrupt import ends_when_interrupted
 from fleet.report.form import Format, SummaryFormat
 from fleet.selection import Selection, parse_instance_ids, parse_time
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 DEFAULT_SOURCE = "./fleetgauge-data/landing"
 DEFAULT_TABLES = "./fleetgauge-data/fleet"
 DEFAULT_LIMIT = 50
+
+EXIT_WRONG_OPTION: Final = 2
 
 Source = Annotated[
     str,
@@ -141,13 +143,13 @@ MaxRecords = Annotated[
 
 @contextmanager
 def said_in_a_sentence(notes: Console) -> Iterator[None]:
-    """What is wrong is one sentence on stderr and exit code 1; Ctrl-C is a word, and exit code 130."""
+    """What is wrong is one sentence on stderr and exit code 1, 2 for an option; Ctrl-C is a word, and exit code 130."""
     try:
         with ends_when_interrupted(notes):
             yield
     except FleetError as error:
         notes.print(f"Error: {printable(str(error))}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(EXIT_WRONG_OPTION if isinstance(error, WrongOptionError) else 1) from error
 
 
 def listed(text: str | None) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from fleet.cli_options import (
     parse_conf,
     said_in_a_sentence,
 )
-from fleet.errors import FleetError
+from fleet.errors import WrongOptionError
 from fleet.report.form import Format
 from fleet.selection import parse_time
 from terminal.options import Columns
@@ -136,7 +136,7 @@ def load(rule_file: Path | None) -> Any:
     """The rules in a file, or the defaults.
 
     Raises:
-        FleetError: with one sentence on what is wrong with it.
+        WrongOptionError: with one sentence on what is wrong with it.
     """
     with needs_extra("tables"):
         from verdicts.errors import RulesError
@@ -144,7 +144,7 @@ def load(rule_file: Path | None) -> Any:
     try:
         return load_rules(rule_file)
     except RulesError as error:
-        raise FleetError(str(error)) from error
+        raise WrongOptionError(str(error)) from error
 
 
 def rules_text(rule_file: Path | None) -> str:

@@ -38,16 +38,14 @@ from fleet.cli_options import (
 )
 from fleet.cli_tables import Window, spark_settings, window_seconds
 from fleet.cli_verdicts import RuleFile, load
-from fleet.errors import FleetError
+from fleet.errors import FleetError, WrongOptionError
 from fleet.report.form import SummaryFormat
 from fleet.selection import parse_time
 from fleet.topic.source import TopicSource, parse_source
-from terminal.text import printable
 
 if TYPE_CHECKING:
     from fleet.watch.watch import WatchRequest
 
-EXIT_WRONG_OPTION: Final = 2
 _LONGEST_LATE_US: Final = 86_400_000_000
 
 
@@ -97,6 +95,14 @@ def watch(
             "FLEETGAUGE_WATCH_ALERTMANAGER_HEADER, one a line.",
         ),
     ] = None,
+    alertmanager_link: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="What alerts link to (generatorURL): a URL in which {id}, {verdict}, {subject}, {client_id}, "
+            "{group_id}, {node_id}, {cluster_id} and the like are filled in.",
+        ),
+    ] = "",
     topic: Annotated[
         str | None, typer.Option(help="Kafka topic that gets verdicts as JSON: kafka://host:port[,host:port]/topic.")
     ] = None,
@@ -131,19 +137,18 @@ def watch(
     """
     options, notes = locals(), Console(stderr=True)
     with said_in_a_sentence(notes):
-        with _wrong_options(notes):
+        with _wrong_options():
             request, spark_conf = _request(options), parse_conf(options["conf"] or ())
         _watch(request, options, spark_conf, notes)
 
 
 @contextmanager
-def _wrong_options(notes: Console) -> Iterator[None]:
-    """What is wrong with an option is one sentence, and exit code 2: to start it again would not help."""
+def _wrong_options() -> Iterator[None]:
+    """Whatever is wrong is wrong with an option."""
     try:
         yield
     except FleetError as error:
-        notes.print(f"Error: {printable(str(error))}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(EXIT_WRONG_OPTION) from error
+        raise WrongOptionError(str(error)) from error
 
 
 def _request(options: dict[str, Any]) -> "WatchRequest":
@@ -175,7 +180,7 @@ def _request(options: dict[str, Any]) -> "WatchRequest":
 
 
 def _destinations(options: dict[str, Any]) -> list[Any]:
-    from fleet.watch.destinations import ToAlertmanager, ToStdout, ToWebhook
+    from fleet.watch.destinations import ToAlertmanager, ToStdout, ToWebhook, check_link
     from fleet.watch.http import Endpoint, parse_headers
 
     headers, alert_headers = (
@@ -186,12 +191,15 @@ def _destinations(options: dict[str, Any]) -> list[Any]:
             ("alertmanager", "FLEETGAUGE_WATCH_ALERTMANAGER_HEADER"),
         )
     )
+    if options["alertmanager_link"]:
+        check_link("--alertmanager-link", options["alertmanager_link"])
     found: list[Any] = [ToStdout(out=sys.stdout, is_json=options["form"] is SummaryFormat.JSON)]
     if options["webhook"]:
         found.append(ToWebhook(endpoint=Endpoint(option="--webhook", url=options["webhook"], headers=headers)))
     for url in options["alertmanager"] or ():
         whole = f"{url.rstrip('/')}/api/v2/alerts"
-        found.append(ToAlertmanager(endpoint=Endpoint(option="--alertmanager", url=whole, headers=alert_headers)))
+        endpoint = Endpoint(option="--alertmanager", url=whole, headers=alert_headers)
+        found.append(ToAlertmanager(endpoint=endpoint, link=options["alertmanager_link"]))
     if (topic := _topic(options)) is not None:
         found.append(topic)
     return found

@@ -5,6 +5,10 @@ class FleetError(Exception):
     """Root of what this room raises on purpose; its text is one sentence for an operator."""
 
 
+class WrongOptionError(FleetError):
+    """An option, or the rule file that it names, is not what it has to be: to start again would not help."""
+
+
 class JavaError(FleetError):
     """Java is missing or too old for Spark."""
 

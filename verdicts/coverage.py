@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any, Final
 
 from verdicts.arrow import Table, pa
-from verdicts.catalogue import VERDICTS
+from verdicts.catalogue import verdicts_of
 from verdicts.declare import Verdict
 from verdicts.memory import Memory
 from verdicts.rules import Rules, default_rules
@@ -33,7 +33,7 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
     rules = rules or default_rules()
     kinds = Counter(zip(clients["dialect"].to_pylist(), clients["role"].to_pylist(), strict=True))
     rows: list[dict[str, Any]] = []
-    for verdict in VERDICTS:
+    for verdict in verdicts_of(rules):
         for (dialect, role), count in sorted(kinds.items(), key=str):
             if role is not None and role not in verdict.roles:
                 continue

@@ -17,6 +17,7 @@ Side = Literal["client", "broker", "network", "quota", "unknown"]
 
 PHYSICAL: Final = 0.95
 OWN_HISTORY: Final = 0.9
+PEERS: Final = 0.6
 """The most that one may be certain of a verdict by what it was judged against; `confidence` comes near it with time."""
 
 
@@ -34,6 +35,7 @@ class Test:
         says: a sentence with `{subject}`, `{observed}`, `{bound}` and `{expected}`, and the names of `more`.
         more: further values of each unit for the sentence.
         is_mean: of the window: it is that much lower where it was so for a part of the window alone.
+        share: the part of the window in which it was so, where that is known; None is all of it.
     """
 
     metric: str
@@ -45,6 +47,7 @@ class Test:
     expected: Numbers | None = None
     more: Mapping[str, Numbers] = field(default_factory=dict)
     is_mean: bool = False
+    share: Numbers | None = None
 
     @property
     def is_known(self) -> Numbers:
@@ -84,6 +87,7 @@ class Finding:
         concerned: for a subject's place the rows of the clients that it concerns; None goes by `rows`.
         named: for a subject's place the codes of instances that it is about, where these have no rows.
         certainty: the most that `confidence` can be, of each unit or of all.
+        is_hint: true for units of which something else than what is wrong may be the reason: of lower severity.
         of: for each unit a number that has to stay the same from window to window: which member, for instance.
     """
 
@@ -95,6 +99,7 @@ class Finding:
     concerned: Callable[[int], Numbers] | None = None
     named: Callable[[int], Numbers] | None = None
     certainty: Numbers | float = PHYSICAL
+    is_hint: Numbers | bool = False
     of: Numbers | None = None
 
 

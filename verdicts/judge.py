@@ -152,21 +152,25 @@ class _Round:
         if case is None:
             identity = memory.registry.identity(self._verdict.kind, code)
             case = Case(verdict=self._verdict.id, subject_kind=self._verdict.kind, code=code, of=of, **identity)
-            case.first_bad_us = window.begin_us
+            case.first_bad_us, case.is_hint = window.begin_us, True
             self._cases[code] = case
         for_s, own = self._figures["for_s"], max(float(excess.max()), 1.0)
-        share = _share_of_window(case, own) if test.is_mean and not case.is_open else 1.0
+        share = 1.0 if test.share is None else float(test.share[units].max())
+        if test.is_mean and not case.is_open:
+            share = _share_of_window(case, own)
         case.level_s = min(case.level_s + share * window.length_s, for_s + window.length_s)
         case.bad_windows += 1
         case.last_bad_us = case.judged_us = window.end_us
         case.good_us = None
-        case.is_open = case.is_open or case.level_s > for_s
+        if not case.is_open and case.level_s > for_s:
+            case.is_open, case.opened_us = True, window.end_us
         case.excess = own
         self._describe(case, place, units, unit, test)
 
     def _describe(self, case: Case, place: int, units: Numbers, unit: int, test: Test) -> None:
         finding, window = self._finding, self._window
         case.certainty = float(np.broadcast_to(finding.certainty, finding.unit_of.shape)[unit])
+        case.is_hint = case.is_hint and bool(np.broadcast_to(finding.is_hint, finding.unit_of.shape)[unit])
         observed, bound = float(test.observed[unit]), float(np.broadcast_to(test.bound, test.observed.shape)[unit])
         expected = bound if test.expected is None else float(test.expected[unit])
         if finding.concerned is not None:

@@ -181,7 +181,9 @@ class Case:
         good_us: beginning of the first good window since the last bad one.
         judged_us: end of the window that it was judged in last.
         is_open: it has lasted long enough.
+        opened_us: end of the window in which it had lasted long enough [us].
         cleared_us: since when it is so no more.
+        is_hint: see `Finding.is_hint`; false for good once it was in a window.
         about: subjects that it concerns, by their kinds: what it may be the cause of.
         of: see `Finding.of`.
     """
@@ -203,7 +205,9 @@ class Case:
     good_us: int | None = None
     judged_us: int = 0
     is_open: bool = False
+    opened_us: int | None = None
     cleared_us: int | None = None
+    is_hint: bool = False
     why: str = ""
     excess: float = 1.0
     certainty: float = 1.0

@@ -76,6 +76,12 @@ class Points:
         found: Numbers = is_matched[self._client][self.instance]
         return found
 
+    def dialects(self) -> Array:
+        """The library of each point's client; null where it is not known."""
+        of_client = _one(self._clients, "dialect")
+        rows = pa.array(self._client, mask=self._client < 0).take(pa.array(self.instance))
+        return of_client.take(rows)
+
     def names_of(self, rows: Numbers) -> tuple[Array, ...]:
         """The columns that name the instances of some points."""
         return tuple(self.texts(name).take(pa.array(rows)) for name in _NAMES)

@@ -143,8 +143,13 @@ def _explains(cause: Case, case: Case) -> bool:
 def _score(case: Case, rules: Rules) -> float:
     extent = min(_MOST_OF_EXTENT, 4.0 * max(case.instance_count, 1).bit_length())
     excess = _MOST_OF_EXCESS * (1 - 1 / case.excess)
-    parts = _OF_SEVERITY[rules[case.verdict].severity] + excess + extent
+    parts = _OF_SEVERITY[_severity(case, rules)] + excess + extent
     return parts * _confidence(case, rules) * (1.0 if case.cleared_us is None else _CLEARED)
+
+
+def _severity(case: Case, rules: Rules) -> str:
+    figures = rules[case.verdict]
+    return figures.hint_severity if case.is_hint else figures.severity
 
 
 def _confidence(case: Case, rules: Rules) -> float:
@@ -167,7 +172,7 @@ def _row(case: Case, verdict: Verdict, cause: Case | None, score: float, rules: 
         "node_id": case.node_id,
         "instances": case.instances,
         "instance_count": case.instance_count,
-        "severity": rules[case.verdict].severity,
+        "severity": _severity(case, rules),
         "score": round(score, 2),
         "confidence": round(_confidence(case, rules), 3),
         "state": "open" if case.cleared_us is None else "cleared",

@@ -43,6 +43,15 @@ class Figures:
         return str(self.values["severity"])
 
     @property
+    def hint_severity(self) -> str:
+        """The same of a hint; see `verdicts.declare.Finding`."""
+        return str(self.values.get("hint_severity", self.severity))
+
+    def is_on(self, name: str) -> bool:
+        """A figure that is true or false."""
+        return bool(self.values[name])
+
+    @property
     def is_enabled(self) -> bool:
         """False where an operator does not want the verdict."""
         return bool(self.values["enabled"])

@@ -31,12 +31,13 @@ _KEYS: Final = (
 MEASURES: Final = (
     "connections_created", "request_rate_per_s", "request_size_avg_bytes", "bytes_sent_per_s", "request_latency_avg_ms",
     "records_per_request_avg", "compression_rate_avg", "record_queue_time_avg_ms", "buffer_wait_ratio_avg",
-    "buffer_exhausted_records", "records_sent", "record_errors", "record_retries", "produce_throttle_avg_ms",
-    "produce_throttle_samples", "produce_throttled", "fetch_throttle_avg_ms", "fetch_throttle_samples",
-    "fetch_throttled", "lag_records", "records_consumed", "fetch_rate_per_s", "fetch_size_avg_bytes",
-    "fetch_latency_avg_ms", "poll_idle_ratio_avg", "last_poll_seconds_ago", "time_between_poll_avg_ms",
-    "time_between_poll_max_ms", "network_thread_poll_avg_ms", "commits", "assigned_partitions", "rebalances",
-    "rebalance_latency_total_ms", "rebalance_latency_avg_ms", "clock_skew_min_ms", "clock_skew_max_ms",
+    "buffer_exhausted_records", "records_sent", "record_errors", "record_retries", "record_error_pushes",
+    "produce_throttle_avg_ms", "produce_throttle_samples", "produce_throttled", "fetch_throttle_avg_ms",
+    "fetch_throttle_samples", "fetch_throttled", "lag_records", "records_consumed", "fetch_rate_per_s",
+    "fetch_size_avg_bytes", "fetch_latency_avg_ms", "poll_idle_ratio_avg", "last_poll_seconds_ago",
+    "time_between_poll_avg_ms", "time_between_poll_max_ms", "network_thread_poll_avg_ms", "commits",
+    "assigned_partitions", "rebalances", "rebalance_latency_total_ms", "rebalance_latency_avg_ms", "clock_skew_min_ms",
+    "clock_skew_max_ms",
 )  # fmt: skip
 COLUMNS: Final = (*_KEYS, *MEASURES)
 """The columns that the judge reads: one merged wide row per (instance, window) and per (instance, role, node, window).

@@ -2,7 +2,8 @@
 
     .venv/bin/python benchmarks/fleet/bench_verdicts.py --seeds 1 2 3 --healthy 11 12 --clients 300 --hours 6
 
-A fleet of `--seeds` has one of each verdict (`fleet simulate --with all`), one of `--healthy` none. A row of the table
+A fleet of `--seeds` has one of each verdict (`fleet simulate --with all`, or what `--with` asks for), one of
+`--healthy` none. A row of the table
 `verdicts` is right if its verdict, subject and cluster are those of a row of the truth and their times overlap. It is
 no false one if its `caused_by` names a right row, at a time of its own. Prints one JSON object: for each verdict and
 library the rows of the truth, those found, the rows of the table, the false ones; then the sums, and the false rows of
@@ -12,6 +13,7 @@ healthy fleets per 1,000 clients and day. Zones and tables lie in `--work`, and 
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -36,7 +38,8 @@ OF_ALL = "all"
 
 def make(work: Path, seed: int, clients: int, hours: float, asked: str) -> Path:
     """The directory of a fleet with its tables, made if it is not there."""
-    out = work / f"{'healthy' if not asked else 'sick'}-{seed}-{clients}-{hours:g}"
+    kind = "healthy" if not asked else "sick" if asked == "all" else re.sub(r"\W+", "-", asked)
+    out = work / f"{kind}-{seed}-{clients}-{hours:g}"
     fleet = (sys.executable, "-m", "fleetgauge", "fleet")
     if not out.exists():
         size = ("--clients", str(clients), "--hours", str(hours), "--seed", str(seed))
@@ -135,6 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--healthy", type=int, nargs="*", default=[11])
+    parser.add_argument("--with", dest="asked", default="all", help="what goes wrong in fleets of --seeds")
     parser.add_argument("--clients", type=int, default=300)
     parser.add_argument("--hours", type=float, default=6.0)
     parser.add_argument("--work", type=Path, help="directory of fleets that stay")
@@ -143,7 +147,7 @@ def main() -> None:
     work = given.work or Path(tempfile.mkdtemp(prefix="verdicts-"))
     counts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in ("truth", "found", "rows", "false")}
     healthy, mistakes = 0, []
-    for seed, asked in [*((each, "all") for each in given.seeds), *((each, "") for each in given.healthy)]:
+    for seed, asked in [*((each, given.asked) for each in given.seeds), *((each, "") for each in given.healthy)]:
         out = make(work, seed, given.clients, given.hours, asked)
         if given.again:
             judge_again(out)

@@ -1,10 +1,11 @@
 """What changed in a fleet since a time: clients and versions that came and went, verdicts opened and cleared."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from fleet.decode.arrow import Table, pa, pc
+from fleet.pipeline.of_verdicts import latest_memory
 from fleet.pipeline.show_verdicts import ranked_verdicts
 from fleet.pipeline.verdict_list import duration_text
 from fleet.schemas import TIME
@@ -72,10 +73,20 @@ def _of_versions(store: Store, since: datetime) -> Iterator[Row]:
 
 
 def _of_verdicts(store: Store, since: datetime) -> Iterator[Row]:
+    """A verdict opens once it has lasted, some windows after its first bad one, which the table has."""
+    cases = latest_memory(store)[0].all_cases()
+    opened = {
+        (case.verdict, case.subject_kind, case.subject, case.cluster_id, case.first_bad_us): case.opened_us
+        for case in cases
+    }
     for row in ranked_verdicts(store).to_pylist():
         about = {name: row[name] for name in ("subject_kind", "subject", "cluster_id", "verdict", "severity")}
-        if row["opened_at"] >= since:
-            yield {"at": row["opened_at"], "change": "opened", "what": row["why"].partition("; since ")[0], **about}
+        begin_us = round(row["opened_at"].timestamp() * 1_000_000)
+        key = row["verdict"], row["subject_kind"], row["subject"], row["cluster_id"], begin_us
+        opened_us = opened.get(key) or begin_us
+        opened_at = datetime.fromtimestamp(opened_us / 1_000_000, UTC)
+        if opened_at >= since:
+            yield {"at": opened_at, "change": "opened", "what": row["why"].partition("; since ")[0], **about}
         if row["cleared_at"] is not None and row["cleared_at"] >= since:
             lasted = duration_text(row["cleared_at"] - row["opened_at"])
             yield {"at": row["cleared_at"], "change": "cleared", "what": f"after {lasted}", **about}

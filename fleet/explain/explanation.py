@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any, Final
@@ -10,11 +10,13 @@ from typing import Any, Final
 from fleet.decode.arrow import pc
 from fleet.explain.over_time import OverTime, over_time
 from fleet.explain.subjects import Subject, find
+from fleet.pipeline.of_verdicts import latest_memory
 from fleet.pipeline.show_verdicts import judged, opened, ranked_verdicts
 from fleet.pipeline.verdict_list import reference
 from fleet.tables.store import Store
 from verdicts.coverage import coverage
 from verdicts.memory import Memory
+from verdicts.rules import Rules
 
 DAY: Final = timedelta(days=1)
 MOST_LISTED: Final = 20
@@ -84,10 +86,11 @@ def explain(request: ExplainRequest) -> list[Explanation]:
     begin = request.since or ((judged(store).end or datetime.now(UTC)) - DAY)
     subjects = find(store, request.text, begin, request.kind, request.cluster_id)
     every = ranked_verdicts(store).to_pylist()
-    return [_explained(store, subject, every, begin) for subject in subjects]
+    rules = replace(latest_memory(store)[1], own=())  # what own rules read is not among the figures over time
+    return [_explained(store, subject, every, begin, rules) for subject in subjects]
 
 
-def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime) -> Explanation:
+def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime, rules: Rules) -> Explanation:
     ids = set(subject.clients["client_instance_id"].to_pylist())
     rows = [row for row in every if row["cluster_id"] == subject.cluster_id and _concerns(row, subject, ids)]
     causes = {row["caused_by"] for row in rows}
@@ -99,7 +102,7 @@ def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime
     since = since or max((row["opened_at"] for row in rows), default=None)
     figures = over_time(store, subject, begin, since)
     clients = subject.clients.sort_by([("last_seen", "descending")])
-    covered = coverage(clients, Memory(sent=dict.fromkeys(figures.sent, 1)))
+    covered = coverage(clients, Memory(sent=dict.fromkeys(figures.sent, 1)), rules)
     is_of_clients = subject.node_id is None
     not_judged = covered.filter(pc.invert(covered["judged"])).to_pylist()
     return Explanation(

@@ -113,6 +113,7 @@ MEASURES: Final = (
     _of("record_send_rate_per_s", "avg", "record-send-rate", _PRODUCER, _TOPIC),
     _of("record_errors", "growth", "record-error-total", _PRODUCER, _TOPIC),
     _of("record_retries", "growth", "record-retry-total", _PRODUCER, _TOPIC),
+    _of("record_error_pushes", "positive", "record-error-rate", _PRODUCER),
     # Throttling by quotas: 0 is what a broker said, or what librdkafka says when none answered.
     _of("produce_throttle_avg_ms", "avg", "produce-throttle-time-avg", _PRODUCER),
     _of("produce_throttle_max_ms", "max", "produce-throttle-time-max", _PRODUCER),

@@ -23,7 +23,7 @@ from verdicts.memory import FORM, Memory
 from verdicts.notes import client_columns
 from verdicts.points import COLUMNS as POINT_COLUMNS
 from verdicts.rows import ranked
-from verdicts.rules import Rules
+from verdicts.rules import Rules, as_toml, default_rules, parse_rules
 from verdicts.window import COLUMNS, MEASURES
 
 _HOUR: Final = timedelta(hours=1)
@@ -31,6 +31,8 @@ _HOURS_KEPT: Final = 2
 _DAYS_KEPT: Final = 7
 _ROWS_AT_ONCE: Final = 200_000
 """Of the wide rows, about 1 kB each; an hour at least."""
+_RULES: Final = "rules"
+"""Beside the parts of a memory: the rule file that says all rules."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -45,11 +47,14 @@ def _sources() -> tuple[str, ...]:
 _SOURCES: Final = _sources()
 
 
-def latest_memory(store: Store) -> Memory:
-    """What the judge remembered last; nothing where it never judged, or in another release's form."""
+def latest_memory(store: Store) -> tuple[Memory, Rules]:
+    """What the judge remembered last, and its rules; nothing where it never judged, or in another release's form."""
     kept = [row for row in store.rows(catalog.JUDGED) if row["signature"].startswith(f"{FORM} ")]
     latest = max(kept, key=lambda row: row["judged_to"], default=None)
-    return Memory() if latest is None else Memory.of(dict(latest["memory"]))
+    if latest is None:
+        return Memory(), default_rules()
+    parts = dict(latest["memory"])
+    return Memory.of(parts), parse_rules(parts[_RULES].decode(), "the rules that the tables were judged by")
 
 
 def replace_verdicts(
@@ -86,7 +91,8 @@ def replace_verdicts(
         named = _named_points(points, (begin, end), rules)
         judge(judged_rows(rows, where), clients, memory, rules, named)
         if _stays(end, hours[-1][1]):
-            kept.append({"judged_to": end, "signature": signature, "memory": list(memory.parts().items())})
+            parts = memory.parts() | {_RULES: as_toml(rules).encode()}
+            kept.append({"judged_to": end, "signature": signature, "memory": list(parts.items())})
     kept = [each for each in kept if not hours or _stays(each["judged_to"], hours[-1][1])]
     store.replace(catalog.JUDGED, pa.Table.from_pylist(kept, schema=catalog.JUDGED.schema))
     store.replace(catalog.VERDICTS, ranked(memory, rules))

@@ -154,7 +154,7 @@ def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
     """
     store = opened(request.tables, request.conf)
     clients = store.snapshot(catalog.CLIENTS).table(("dialect", "role"))
-    rows = coverage(clients, latest_memory(store))
+    rows = coverage(clients, *latest_memory(store))
     if request.form is Format.TABLE and request.columns is None:
         print_coverage(wide_console(out), rows.to_pylist())
     else:

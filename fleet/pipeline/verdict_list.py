@@ -41,7 +41,8 @@ class Judged:
     def __str__(self) -> str:
         if self.begin is None or self.end is None:
             return "nothing, as there is no window yet"
-        return f"{self.instances:,} client instances from {self.begin:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
+        instances = f"{self.instances:,} client instance{'' if self.instances == 1 else 's'}"
+        return f"{instances} from {self.begin:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
 
 
 def folded(rows: Sequence[Row]) -> list[Cause]:

@@ -208,6 +208,7 @@ def _of_producer(reading: Reading, pushes: Pushes) -> Measured:
         "record.send.total": reading.grown("records"),
         "record.send.rate": records / seconds,
         "record.error.total": reading.grown("errors"),
+        "record.error.rate": reading.amount("errors") / seconds,
         "record.retry.total": reading.grown("retries"),
         "byte.total": reading.grown("bytes"),
         "compression.rate": ratio,

@@ -26,6 +26,9 @@ def add_pathology(plan: Plan, asked: Pathology) -> None:
         _slow_node(plan, asked, times)
         return
     fitting = fitting_apps(plan, asked.verdict)
+    if asked.verdict == "slow-client" and asked.from_s == 0:  # slow from its start: only its peers can tell
+        fitting = [app for app in fitting if _has_peers(plan, app)]
+        times = -_LONG_AGO_S, asked.to_s
     if asked.subject is None:
         app = plan.take(fitting)
     else:
@@ -35,7 +38,7 @@ def add_pathology(plan: Plan, asked: Pathology) -> None:
     if app is None:
         raise no_subject(asked.verdict, asked.subject, [app.name for app in fitting])
     subject = _ACTS[asked.verdict](plan, app, times, asked.subject)
-    _told(plan, asked.verdict, subject, app.cluster, times)
+    _told(plan, asked.verdict, subject, app.cluster, (asked.from_s, asked.to_s))
 
 
 def fitting_apps(plan: Plan, verdict: str) -> list[App]:
@@ -100,6 +103,24 @@ def _names(plan: Plan, app: App, asked: Pathology) -> bool:
     if kind == "instance" and any(plan.processes[slot][-1].instance_id == subject for slot in _at_work(app)):
         return True
     return subject in (app.name, app.group_id)
+
+
+_LEAST_PEERS: Final = 8
+_LONG_AGO_S: Final = 1e6
+
+
+def _has_peers(plan: Plan, app: App) -> bool:
+    """True where eight instances or more of several others have its principal, role, library and region."""
+    alike = [
+        each
+        for each in plan.world.apps
+        if each is not app
+        and not each.is_batch
+        and (each.cluster, each.principal, each.role) == (app.cluster, app.principal, app.role)
+        and each.software.library == app.software.library
+        and each.region != FAR
+    ]
+    return app.region != FAR and len(alike) >= 3 and sum(each.size for each in alike) >= _LEAST_PEERS
 
 
 def _at_work(app: App) -> range:

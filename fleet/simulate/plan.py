@@ -79,10 +79,9 @@ class Truth:
     from_s: float
     to_s: float
 
-    @property
-    def times(self) -> tuple[datetime, datetime]:
-        """From and to, in UTC."""
-        return BEGIN + timedelta(seconds=self.from_s), BEGIN + timedelta(seconds=self.to_s)
+    def times(self, begin: datetime = BEGIN, speed: float = 1.0) -> tuple[datetime, datetime]:
+        """From and to, in UTC, of a fleet whose time begins then, and passes so many times as fast."""
+        return begin + timedelta(seconds=self.from_s / speed), begin + timedelta(seconds=self.to_s / speed)
 
 
 @dataclass(slots=True)

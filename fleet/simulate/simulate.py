@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from fleet.decode.arrow import pa, pq
 from fleet.errors import OutputError
 from fleet.simulate.healthy import add_healthy_complications
 from fleet.simulate.pathologies import add_pathology, fitting_apps
-from fleet.simulate.plan import Plan, Truth
+from fleet.simulate.plan import BEGIN, Plan, Truth
 from fleet.simulate.request import Pathology
 from fleet.simulate.stream import Stream
 from fleet.simulate.world import make_world
@@ -79,13 +80,12 @@ def simulate(out: Path, fleet: Fleet, progress: Callable[[float, int], None] = l
     Raises:
         FleetError: something cannot go wrong in this fleet, or `out` holds something already.
     """
-    if out.exists() and any(out.iterdir() if out.is_dir() else [out]):
-        raise OutputError(f"{out} is not empty: name a directory that is not there yet")
+    check_empty(out)
     plan = make_plan(fleet)
     storage = LocalStorage(out / LANDING, "simulate")
     try:
         storage.start()
-        _write_truth(out, plan.truth)
+        write_truth(out, plan.truth)
         written = Written(truth=len(plan.truth))
         stream = Stream(plan, fleet.seed)
         for records in stream.chunks():
@@ -101,15 +101,21 @@ def simulate(out: Path, fleet: Fleet, progress: Callable[[float, int], None] = l
     return written
 
 
-def _write_truth(out: Path, truth: Sequence[Truth]) -> None:
+def check_empty(out: Path) -> None:
+    """Raises OutputError where there is something already."""
+    if out.exists() and any(out.iterdir() if out.is_dir() else [out]):
+        raise OutputError(f"{out} is not empty: name a directory that is not there yet")
+
+
+def write_truth(out: Path, truth: Sequence[Truth], begin: datetime = BEGIN, speed: float = 1.0) -> None:
+    """Writes `out`/truth.parquet and .json; times as `Truth.times` has them."""
     rows = [
         {
             "verdict": row.verdict,
             "subject_kind": row.subject_kind,
             "subject": row.subject,
             "cluster_id": row.cluster_id,
-            "from": row.times[0],
-            "to": row.times[1],
+            **dict(zip(("from", "to"), row.times(begin, speed), strict=True)),
         }
         for row in sorted(truth, key=lambda each: (each.from_s, each.verdict, each.subject))
     ]

@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 import numpy as np
@@ -36,12 +37,16 @@ class Stream:
     """The pushes of a plan.
 
     Attributes:
+        begin: when its time begins.
+        speed: how many times as fast it passes.
         points: data points so far.
         now_s: how far it is [s].
     """
 
     plan: Plan
     seed: int
+    begin: datetime = BEGIN
+    speed: float = 1.0
     points: int = 0
     now_s: float = 0.0
     _shapes: dict[tuple[object, ...], Shape] = field(default_factory=dict)
@@ -113,12 +118,13 @@ class Stream:
         clock = ticks.clock_s[:, process.slot]
         index = np.clip(((pushes.at_s - ticks.begin_s) // TICK_S).astype(int), 0, len(clock) - 1)
         before = np.clip(((pushes.before_s - ticks.begin_s) // TICK_S).astype(int), 0, len(clock) - 1)
-        begin_us = round(BEGIN.timestamp()) * _US
-        time_us = begin_us + np.rint((pushes.at_s + clock[index]) * 1000).astype(np.int64) * 1000
-        start_us = begin_us + np.rint((pushes.before_s + clock[before]) * 1000).astype(np.int64) * 1000
-        arrives_us = begin_us + np.rint(
-            (pushes.at_s + self.plan.random.uniform(0.001, 0.02, len(pushes.at_s))) * _US
-        ).astype(np.int64)
+        begin_us = round(self.begin.timestamp() * 1000) * 1000
+        at_s, before_s = pushes.at_s / self.speed, pushes.before_s / self.speed
+        time_us = begin_us + np.rint((at_s + clock[index]) * 1000).astype(np.int64) * 1000
+        start_us = begin_us + np.rint((before_s + clock[before]) * 1000).astype(np.int64) * 1000
+        arrives_us = begin_us + np.rint((at_s + self.plan.random.uniform(0.001, 0.02, len(pushes.at_s))) * _US).astype(
+            np.int64
+        )
         payloads = self._payloads(pushes, ticks, time_us, start_us)
         cluster = self.plan.world.clusters[app.cluster]
         usual = PushRecord(

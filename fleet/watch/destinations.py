@@ -1,12 +1,15 @@
 """Where changes of verdicts are delivered: stdout, a webhook, Alertmanager. A Kafka topic is in `fleet.watch.topic`."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final, Protocol, TextIO
+from urllib.parse import quote
 
+from fleet.errors import FleetError
 from fleet.watch.changes import Change, Kind, Row
 from fleet.watch.delivered import text_of
 from fleet.watch.http import Endpoint
@@ -79,6 +82,17 @@ class ToWebhook:
 _LASTS: Final = timedelta(minutes=10)
 """For how long Alertmanager takes an alert for open that is not repeated: a start of Spark or a few failures fit in."""
 
+LINKED: Final = ("verdict", "subject_kind", "subject", "cluster_id", "principal", "client_id", "group_id", "node_id")
+"""What a link of alerts may name in braces, beside `id`."""
+
+
+def check_link(option: str, template: str) -> None:
+    """Raises FleetError where that is no URL, or names something else in braces."""
+    named = re.findall(r"\{(\w*)\}", template)
+    if not template.startswith(("http://", "https://")) or {*named} - {*LINKED, "id"}:
+        raise FleetError(f"{option} is no URL with any of {{id}}, {', '.join(f'{{{each}}}' for each in LINKED)} in it")
+
+
 _LABELS: Final = ("severity", "cluster_id", "subject_kind", "subject", "principal", "client_id", "group_id", "node_id")
 _ANNOTATIONS: Final = ("action", "side", "caused_by")
 
@@ -89,9 +103,13 @@ class ToAlertmanager:
 
     An alert is told from others by its labels, so that they stay those of its opening. It is resolved once its
     `endsAt` has passed, and open as long as it is given another.
+
+    Attributes:
+        link: what `generatorURL` is made of: a URL with names of LINKED in braces; "" for none.
     """
 
     endpoint: Endpoint
+    link: str = ""
     repeats: bool = True
 
     @property
@@ -105,33 +123,35 @@ class ToAlertmanager:
         for change in changes:
             before = change.before
             if change.kind is Kind.SEVERITY and before is not None:
-                found.append(_alert(change.id, before, before, text_of(at)))  # another label is another alert
-                found.append(_alert(change.id, change.row, change.row, text_of(at + _LASTS)))
+                found.append(self._alert(change.id, before, before, text_of(at)))  # another label is another alert
+                found.append(self._alert(change.id, change.row, change.row, text_of(at + _LASTS)))
             else:
                 ends = change.row["cleared_at"] or text_of(at + _LASTS)
-                found.append(_alert(change.id, before or change.row, change.row, ends))
+                found.append(self._alert(change.id, before or change.row, change.row, ends))
         self.endpoint.post(found)
 
     def repeat(self, rows: Mapping[str, Row], at: datetime) -> None:
         """See `Destination`."""
-        self.endpoint.post([_alert(name, row, row, text_of(at + _LASTS)) for name, row in rows.items()])
+        self.endpoint.post([self._alert(name, row, row, text_of(at + _LASTS)) for name, row in rows.items()])
 
-
-def _alert(name: str, labelled: Row, row: Row, ends_at: str) -> dict[str, Any]:
-    """A `postableAlert`; a label that is empty is none to Alertmanager."""
-    labels = {each: str(labelled[each]) for each in _LABELS if labelled[each] is not None}
-    return {
-        "labels": {"alertname": labelled["verdict"], **labels, "verdict_id": name},
-        "annotations": {
-            "summary": row["why"],
-            **{each: row[each] for each in _ANNOTATIONS if row[each] is not None},
-            "score": str(row["score"]),
-            "confidence": str(row["confidence"]),
-            "instances": ", ".join(row["instances"]),
-        },
-        "startsAt": labelled["opened_at"],
-        "endsAt": max(ends_at, labelled["opened_at"]),
-    }
+    def _alert(self, name: str, labelled: Row, row: Row, ends_at: str) -> dict[str, Any]:
+        """A `postableAlert`; a label that is empty is none to Alertmanager."""
+        known = {"id": name, **{each: labelled[each] for each in LINKED}}
+        link = re.sub(r"\{(\w+)\}", lambda found: quote(str(known[found[1]] or ""), safe=""), self.link)
+        labels = {each: str(labelled[each]) for each in _LABELS if labelled[each] is not None}
+        return {
+            "labels": {"alertname": labelled["verdict"], **labels, "verdict_id": name},
+            "annotations": {
+                "summary": row["why"],
+                **{each: row[each] for each in _ANNOTATIONS if row[each] is not None},
+                "score": str(row["score"]),
+                "confidence": str(row["confidence"]),
+                "instances": ", ".join(row["instances"]),
+            },
+            "startsAt": labelled["opened_at"],
+            "endsAt": max(ends_at, labelled["opened_at"]),
+            **({"generatorURL": link} if link else {}),
+        }
 
 
 def readable(change: Change) -> str:

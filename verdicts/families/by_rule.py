@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from verdicts.arrow import Numbers
+from verdicts.arrow import Numbers, pa
 from verdicts.declare import Finding, Test, Verdict
 from verdicts.memory import Memory
 from verdicts.points import Points
@@ -39,7 +39,8 @@ def verdict_of(rule: UserRule) -> Verdict:
         side="unknown",
         find=partial(_find, rule),
         action=f"Look into {{client}}: [rules.{rule.name}] of the rule file says what this is about.",
-        needs=dict.fromkeys(DIALECTS, ()),
+        needs=dict.fromkeys(DIALECTS, rule.metrics),
+        roles=("producer", "consumer", "share-consumer", "admin", "streams"),
     )
 
 
@@ -67,6 +68,7 @@ def _find(rule: UserRule, window: Window, memory: Memory, figures: Figures) -> F
     column = "delta" if isinstance(rule.condition, Increase) else "value"
     values, metric = points.number(column), points.place_of("metric_name", rule.metrics)
     # Infinity and what is as good as it are no values; NaN compares as False.
+    _note_sent(metric >= 0, points, window, memory)
     rows = np.flatnonzero((metric >= 0) & points.of_clients(rule.match) & (np.abs(values) <= _LARGEST))
     remembered = memory.facts.setdefault(rule.name, {})
     judge = _ByIncrease if isinstance(rule.condition, Increase) else _ByThreshold
@@ -105,6 +107,15 @@ def _find(rule: UserRule, window: Window, memory: Memory, figures: Figures) -> F
             for number, name in enumerate(rule.metrics)
         ],
     )
+
+
+def _note_sent(is_read: Numbers, points: Points, window: Window, memory: Memory) -> None:
+    """Notes which libraries send the metrics of rules, for coverage."""
+    names, dialects = points.texts("metric_name"), points.dialects()
+    for name, dialect in set(
+        zip(*(each.filter(pa.array(is_read)).to_pylist() for each in (names, dialects)), strict=True)
+    ):
+        memory.sent[f"{dialect} {name}"] = window.end_us
 
 
 @dataclass(slots=True)

@@ -3,6 +3,9 @@
 What a window's latencies are above their own history (of a client id, role, library and node; log) is taken apart by a
 median polish over clients and nodes: what most clients of a node have in common is the node's, what a client has at
 most of its nodes is the client's, and the rest is the path's. A far region that always was slow is its own history.
+
+What was slow from its first window on has no such history: a client is judged beside its peers, a broker beside the
+others of its clients. See `verdicts.families.peers`.
 """
 
 from dataclasses import dataclass
@@ -11,7 +14,8 @@ from typing import Final
 import numpy as np
 
 from verdicts.arrow import Numbers
-from verdicts.declare import OWN_HISTORY, Finding, Test, Verdict
+from verdicts.declare import OWN_HISTORY, PEERS, Finding, Test, Verdict
+from verdicts.families.peers import beside_other_nodes, beside_peers
 from verdicts.memory import Memory
 from verdicts.rules import Figures
 from verdicts.window import CONSUMER, DIALECTS, JAVA, KINDS, PATHS, Subjects, Window, medians, numbered
@@ -163,17 +167,24 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
     most = slow >= figures["share"] * clients
     effect = np.where(most, parts.node_effect, np.fmin(parts.node_effect, 0))
     test = _test(
-        base, effect, figures["factor"], figures["least_ms"],
+        np.where(enough & ~np.isnan(parts.node_effect), base, np.nan), effect, figures["factor"], figures["least_ms"],
         "requests to node {subject} take {observed}, {expected} are usual; so do those of {slow} of {clients} clients",
         slow=slow, clients=clients,
     )  # fmt: skip
+    others = beside_other_nodes(parts.value, parts.series, parts.at, parts.wait == 0, figures)
+    by_others = _test(
+        others.expected, others.effect, figures["factor"], figures["far_ms"],
+        "requests to node {subject} take {observed}, {expected} those of the same clients to the others; so do those "
+        "of {slow} of {clients} clients, and no distance explains it",
+        slow=others.slow, clients=others.clients,
+    )  # fmt: skip
+    is_slow |= others.is_slow
     return Finding(
         subjects=Subjects("node", parts.nodes, np.zeros(0, np.int64)),
-        tests=[test],
+        tests=[test, by_others],
         unit_of=np.arange(count),
-        judged=enough & ~np.isnan(parts.node_effect),
         concerned=lambda place: np.unique(parts.row[(parts.at == place)[parts.path_of] & is_slow[parts.path_of]]),
-        certainty=OWN_HISTORY,
+        certainty=np.where(test.is_bad, OWN_HISTORY, PEERS),
     )
 
 
@@ -192,12 +203,26 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
         "{subject} waits {observed} for each of its {nodes} brokers, {expected} are usual, and the brokers are fine",
         nodes=nodes,
     )  # fmt: skip
+    tests, is_hint = [test], np.zeros(count, np.bool_)
+    if figures.is_on("by_peers"):
+        value = np.maximum(parts.value, parts.wait)
+        peers = beside_peers(window, parts.path_of, parts.series, parts.at, value, figures)
+        tests.append(
+            _test(
+                peers.expected, peers.effect, figures["factor"], figures["least_ms"],
+                "{subject} waits {observed} for each of its {nodes} brokers, {expected} are usual for {peers} "
+                "instances of its peers",
+                nodes=nodes, peers=peers.instances,
+            )
+        )  # fmt: skip
+        is_hint = ~test.is_bad & peers.may_be_far
     return Finding(
         subjects=subjects,
-        tests=[test],
+        tests=tests,
         unit_of=subjects.of_row,
         concerned=lambda place: np.unique(parts.row[(parts.client == subjects.codes[place])[parts.path_of]]),
-        certainty=OWN_HISTORY,
+        certainty=np.where(test.is_bad, OWN_HISTORY, PEERS),
+        is_hint=is_hint,
     )
 
 

@@ -17,6 +17,9 @@ _MINUTE_S: Final = 60
 _SHORT_US: Final = 600 * _US
 _BITS_OF_S: Final = 33
 """Enough for the seconds of two centuries."""
+_SPREAD: Final = 1.25
+"""Push intervals that the first pushes of a job by the clock are apart at most, beside its period."""
+_LEAST_LIVES: Final = 3
 _LONGEST_INTERVALS: Final = 1.75
 """Between two pushes of which none is missing."""
 
@@ -45,15 +48,20 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
     known = memory.instances
     first, last, interval_us = known["first_us"], known["last_us"], known["interval_s"] * _US
     is_short = (last > 0) & (last - first < figures["life_s"] * _US)
-    is_ended = window.end_us - last > _LONGEST_INTERVALS * interval_us
-    is_recent = window.end_us - last < figures["within_s"] * _US
+    now_us = _now_us(window)
+    is_ended = now_us - last > _LONGEST_INTERVALS * interval_us
+    is_recent = now_us - last < figures["within_s"] * _US
     short = np.flatnonzero(is_short & is_ended & is_recent & ~_has_terminated(window, memory))
     clients, counts = np.unique(known["client"][short], return_counts=True)
     lengths = dict.fromkeys(clients.tolist(), 0)
     for client in clients[counts >= figures["lives"]].tolist():
         lives = short[known["client"][short] == client]
         gap_us = figures["gap_s"] * _US + 2 * interval_us[lives].max()  # when a push is seen of either
-        lengths[client] = _chain(first[lives], last[lives], gap_us, window.end_us - gap_us - window.length_s * _US)
+        chain = _chain(first[lives], last[lives], gap_us, window.end_us - gap_us - window.length_s * _US)
+        # The absence of a terminating push says nothing of Java's producers: only that they start at odd times.
+        ends_silently = not known["says_when_it_ends"][lives].any()
+        by_clock = ends_silently and _is_by_clock(chain, _SPREAD * interval_us[lives].max())
+        lengths[client] = 0 if by_clock else len(chain)
     codes = np.union1d(window.clients.codes, clients)
     observed = np.zeros(len(codes))
     observed[np.searchsorted(codes, list(lengths))] = list(lengths.values())
@@ -74,21 +82,46 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
     )
 
 
-def _chain(first: Numbers, last: Numbers, gap_us: float, goes_on_us: float) -> int:
-    """The most lives that follow one another up to now; 0 if the last of them is over for long.
+def _chain(first: Numbers, last: Numbers, gap_us: float, goes_on_us: float) -> list[float]:
+    """The beginnings of the most lives that follow one another up to now; none if the last of them is over for long.
 
     Several instances of a client id may crash at the same time: each life follows one that no other follows.
     """
     order = np.argsort(first, kind="stable")
-    chains: list[tuple[float, int]] = []  # of each: the end of its last life, and its length
+    chains: list[tuple[float, list[float]]] = []  # of each: the end of its last life, and the beginnings of all
     for begin, until in zip(first[order].tolist(), last[order].tolist(), strict=True):
         before = [each for each in chains if 0 < begin - each[0] <= gap_us]
-        length = 1
+        begins = [begin]
         if before:
-            chains.remove(longest := max(before, key=lambda each: each[1]))
-            length += longest[1]
-        chains.append((until, length))
-    return max((length for end, length in chains if end >= goes_on_us), default=0)
+            chains.remove(longest := max(before, key=lambda each: len(each[1])))
+            begins = [*longest[1], begin]
+        chains.append((until, begins))
+    return max((begins for end, begins in chains if end >= goes_on_us), key=len, default=[])
+
+
+def _is_by_clock(begins: list[float], spread_us: float) -> bool:
+    """True if beginnings lie evenly, but for one of them and for so much: a scheduler starts a job.
+
+    Only first pushes are seen, and Java's come half a push interval to one and a half after the start. With a push
+    each 60 s, those of a job that runs every five minutes are up to 60 s off; lives of one to five minutes, which end
+    by chance, are 80 s off after eight of them or so.
+    """
+    even = np.array(begins)
+    for _ in range(2):
+        if len(even) < _LEAST_LIVES:
+            return True
+        number = np.arange(len(even))
+        off = even - np.polyval(np.polyfit(number, even, 1), number)
+        if float(np.ptp(off)) <= spread_us:
+            return True
+        worst = int(np.argmax(np.abs(off)))  # a first push that was lost is a whole interval late
+        even[worst] -= off[worst]
+    return False
+
+
+def _now_us(window: Window) -> int:
+    """The latest push of all, not the window's end: of the last window a run may have a part alone."""
+    return min(window.end_us, int(window.rows.micros("seen_at").max(initial=0)))
 
 
 def _has_terminated(window: Window, memory: Memory) -> Numbers:
@@ -103,9 +136,7 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     # A push without any point has no row: only the time of the latest of all is known.
     is_alive = (known["may_say_nothing"] > 0) & (later > window.end_us)
     last = np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0))
-    # Up to the latest push of all, not the window's end: of the last window a run may have a part alone.
-    now_us = min(window.end_us, int(window.rows.micros("seen_at").max(initial=0)))
-    quiet_s = (now_us - last) / _US
+    quiet_s = (_now_us(window) - last) / _US
     is_expected = (known["says_when_it_ends"] > 0) | _stays(memory, figures.patterns("stays"))
     judged = (known["last_us"] > 0) & is_expected & ~is_alive
     judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory)

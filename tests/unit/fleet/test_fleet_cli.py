@@ -71,6 +71,7 @@ def check_refusal(arguments: list[str], sentence: str, exit_code: int) -> None:
         (["--webhook-header", "a"], "--webhook-header is given as 'Name: value'"),
         (["--alertmanager", "localhost:9093"], "--alertmanager is no URL: give one that begins with http:// or"),
         (["--alertmanager-header", "a"], "--alertmanager-header is given as 'Name: value'"),
+        (["--alertmanager-link", "a"], "--alertmanager-link is no URL with any of {id}, {verdict}"),
         (["--topic", "alerts"], "alerts is no topic: give --topic kafka://host:port[,host:port]/topic"),
         (["--topic-config", "a"], "--topic-config is for a --topic kafka://host:port/topic"),
         (["--conf", "executor.memory=2g"], "'executor.memory=2g' is no setting of Spark"),
@@ -81,6 +82,24 @@ def test_a_watch_ends_at_once_with_exit_code_2_where_an_option_or_rule_is_wrong(
     arguments: list[str], sentence: str
 ) -> None:
     check_refusal(["watch", *arguments], sentence, exit_code=2)
+
+
+@pytest.mark.parametrize("command", ["run", "rules", "watch"])
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "cannot read the rules in"),
+        ("[slow-nod]\nfor_s = 1", "there is no verdict 'slow-nod': did you mean 'slow-node'?"),
+        ("[rules.r]\nabove = 1", "rules.r has above and no metric"),
+    ],
+)
+def test_a_rule_file_that_is_wrong_ends_every_command_with_exit_code_2(
+    command: str, text: str | None, sentence: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rules.toml"
+    if text is not None:
+        path.write_text(text)
+    check_refusal([command, "--rules", str(path)], sentence, exit_code=2)
 
 
 def test_an_unknown_format_is_refused_with_those_that_are_known() -> None:

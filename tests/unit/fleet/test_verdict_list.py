@@ -112,3 +112,8 @@ def test_a_client_that_calls_itself_a_terminal_command_is_shown_by_its_escape() 
     text = printed(row("throttled", "client", hostile), width=140)
     assert "\x1b" not in text
     assert text.count("orders\\x1b[2J") == 3
+
+
+def test_one_client_instance_is_one() -> None:
+    assert str(Judged(instances=1, begin=NOON, end=NOON)).startswith("1 client instance from ")
+    assert str(JUDGED).startswith("138 client instances from ")

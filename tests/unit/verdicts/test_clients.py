@@ -141,3 +141,25 @@ def test_a_job_of_some_minutes_an_hour_does_not_add_up_to_one_that_lasts() -> No
         return [*(of(**bad) if number % 12 < 2 else []), client("other")]
 
     assert Judged().windows(60, rows).found == []
+
+
+def failing(*pushes: float | None) -> Judged:
+    """Windows of five pushes, of which so many have an error."""
+
+    def rows(number: int) -> list[Row]:
+        count = pushes[number]
+        return of(records_sent=900.0, record_errors=float(count != 0.0) * 9.0, record_error_pushes=count)
+
+    return Judged().windows(len(pushes), rows)
+
+
+def test_records_that_fail_for_more_than_five_minutes_are_found_with_their_second_window() -> None:
+    assert failing(3.0, 5.0).only()["verdict"] == "record-errors"
+    assert failing(1.0, 5.0, 1.0).only()["verdict"] == "record-errors"
+    assert failing(1.0, 1.0, 1.0, 1.0, 1.0, 1.0).only()["verdict"] == "record-errors", "a push of each window"
+    assert failing(None, None).only()["verdict"] == "record-errors", "where pushes are not known, a whole window"
+
+
+def test_a_moment_of_errors_in_two_windows_is_none() -> None:
+    assert failing(2.0, 2.0, 0.0, 0.0, 0.0).found == []
+    assert failing(3.0, 0.0, 0.0, 3.0).found == []

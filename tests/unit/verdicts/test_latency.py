@@ -5,6 +5,7 @@ from itertools import chain
 import pytest
 
 from tests.unit.verdicts.fleets import Judged, Row, client, with_links
+from verdicts.rules import parse_rules
 
 
 def fleet(number: int, slow: dict[tuple[str, int], float], role: str = "producer", clients: int = 6) -> list[Row]:
@@ -160,3 +161,91 @@ def test_a_path_is_slow_against_what_its_client_measured_while_it_was_away_from_
         return [*found, *with_links(client("away", **away), latencies, "consumer")]
 
     assert Judged().windows(11, rows).found == [("slow-path", "away@3", "open")]
+
+
+def one_of_peers(factor: float, role: str = "producer", peers: int = 9, name: str = "app-0") -> Judged:
+    """Nine clients, of which one is so much slower to all its brokers from the first window on."""
+    return Judged().windows(4, lambda number: fleet(number, of_client(name, factor), role, peers))
+
+
+def test_a_client_that_is_slow_from_the_first_window_on_is_told_from_its_peers_but_may_be_far() -> None:
+    row = one_of_peers(5.0).only()
+    assert (row["verdict"], row["subject"], row["severity"], row["state"]) == ("slow-client", "app-0", "info", "open")
+    assert row["confidence"] <= 0.6
+    assert row["why"].startswith("app-0 waits 41 ms for each of its 3 brokers, 10 ms are usual for 8 instances of its")
+
+
+def test_no_distance_explains_a_third_of_a_second() -> None:
+    row = one_of_peers(60.0).only()
+    assert (row["verdict"], row["severity"]) == ("slow-client", "warning")
+
+
+def test_seven_peers_or_a_rule_file_that_wants_none_are_too_few() -> None:
+    assert one_of_peers(5.0, peers=8).found == []
+    off = Judged(parse_rules("[slow-client]\nby_peers = false"))
+    assert off.windows(4, lambda number: fleet(number, of_client("app-0", 5.0), clients=9)).found == []
+
+
+@pytest.mark.parametrize("columns", [{"principal": "User:b"}, {"dialect": "librdkafka"}, {"cluster_id": "d"}])
+def test_clients_of_another_principal_library_or_cluster_are_no_peers(columns: dict[str, str]) -> None:
+    """Their ids have nothing in common."""
+
+    def rows(number: int) -> list[Row]:
+        found = fleet(number, of_client("app-0", 5.0), clients=9)
+        others = {"app-0": "alone"} | {f"app-{at}": f"{at}-other" for at in range(1, 9)}
+        keys = columns if "cluster_id" in columns or "principal" in columns else {}
+        for row in found:
+            is_own = row["client_instance_id"] == "app-0-1"
+            if "client_id" in row:
+                row["client_id"] = others[row["client_id"]]
+                row |= columns if is_own else {}
+            row |= keys if is_own else {}
+        return found
+
+    assert Judged().windows(5, rows).found == []
+
+
+def test_a_prefix_makes_peers_of_several_principals() -> None:
+    def rows(number: int) -> list[Row]:
+        found = fleet(number, of_client("app-0", 5.0), clients=9)
+        return [row | {"principal": f"User:{row['client_instance_id']}"} for row in found]
+
+    assert Judged().windows(4, rows).found == [("slow-client", "app-0", "open")]
+
+
+def test_a_client_far_from_most_brokers_is_near_to_those_of_its_region() -> None:
+    far = {("app-0", 1): 9.0, ("app-0", 2): 9.0, ("app-0", 3): 0.2, **{(f"app-{at}", 3): 9.0 for at in range(1, 10)}}
+    assert Judged().windows(8, lambda number: fleet(number, far, clients=10)).found == []
+
+
+def test_several_clients_alike_are_a_region() -> None:
+    far = {**of_client("app-0", 8.0), **of_client("app-1", 8.0), **of_client("app-2", 8.0)}
+    assert Judged().windows(8, lambda number: fleet(number, far, clients=12)).found == []
+
+
+def test_milliseconds_that_librdkafka_rounds_make_no_slow_client() -> None:
+    rounded = {(f"app-{at}", node): 1.0 / (8.0 + (at + node) % 5) for at in range(10) for node in (1, 2, 3)}
+    rounded |= {("app-0", node): 2.5 / (8.0 + node % 5) for node in (1, 2, 3)}
+    assert Judged().windows(6, lambda number: fleet(0, rounded, clients=10)).found == []
+
+
+def test_consumers_of_little_data_are_not_slow_beside_busy_peers() -> None:
+    assert one_of_peers(30.0, "consumer").found == []
+
+
+def test_a_broker_that_takes_longer_than_any_distance_is_slow_from_the_first_window_on() -> None:
+    row = Judged().windows(4, lambda number: fleet(number, of_node(3, 50.0))).only()
+    assert (row["verdict"], row["subject"], row["severity"], row["state"]) == ("slow-node", "3", "critical", "open")
+    assert row["why"].startswith(
+        "requests to node 3 take 474 ms, 11 ms those of the same clients to the others; so do those of 6 of 6 clients"
+    )
+    assert row["instance_count"] == 6
+
+
+def test_where_no_broker_is_far_a_rule_file_says_so() -> None:
+    near = Judged(parse_rules("[slow-node]\nfar_ms = 0"))
+    assert near.windows(4, lambda number: fleet(number, of_node(3, 5.0))).found == [("slow-node", "3", "open")]
+
+
+def test_fetches_that_wait_for_data_make_no_slow_node() -> None:
+    assert Judged().windows(6, lambda number: fleet(number, of_node(3, 50.0), "consumer")).found == []

@@ -55,6 +55,67 @@ def test_lives_that_end_in_order_or_come_by_the_clock_or_last_are_none() -> None
     assert not [found for found in lives(Judged(), every=15, length=13).found if found[0] == "crash-loop"]
 
 
+def odd_lives(starts: list[float], **columns: Any) -> Judged:
+    """Lives of three minutes that begin at these minutes, and end without a terminating push."""
+    judged = Judged()
+    spans = [(start, start + 3) for start in starts]
+    judged.clients = [known(f"job-{at}", *span, **columns) for at, span in enumerate(spans)]
+
+    def rows(number: int) -> list[Row]:
+        begin, end = 5 * number, 5 * number + 5
+        return [
+            *others(),
+            *(
+                client(
+                    "job", f"job-{at}", dialect=columns["dialect"], seen_at=int(NOON_US + min(last, end) * MINUTE_US)
+                )
+                for at, (first, last) in enumerate(spans)
+                if first < end and last >= begin
+            ),
+        ]
+
+    return judged.windows(13, rows)
+
+
+def test_an_instance_that_lives_in_the_part_of_a_window_that_there_is_has_not_ended() -> None:
+    """Two short lives, and one that began four minutes ago."""
+    judged = Judged()
+    spans = [(0, 3), (4, 7), (8, 99)]
+    judged.clients = [known(f"job-{at}", *span) for at, span in enumerate(spans)]
+
+    def row(at: int, minute: float) -> Row:
+        return client("job", f"job-{at}", dialect="librdkafka", seen_at=int(NOON_US + minute * MINUTE_US))
+
+    judged.windows(1, lambda _: [*others(), row(0, 3), row(1, 4)]).windows(
+        1, lambda _: [*others(), row(1, 7), row(2, 9)]
+    )
+    first_minute = [each | {"seen_at": NOON_US + 11 * MINUTE_US} for each in others()]
+    assert judged.windows(1, lambda _: [*first_minute, row(2, 10.9)]).found == []
+
+
+FIRST_PUSHES = (0.5, 1.5, 0.7, 1.2, 0.9, 1.5, 0.5, 1.1, 0.6, 1.4, 0.8, 1.3)
+"""After the start, in push intervals of a minute, as Java draws it."""
+
+
+@pytest.mark.parametrize("lost", [0.0, 1.0])
+def test_a_java_producer_that_a_scheduler_starts_every_five_minutes_is_no_crash_loop(lost: float) -> None:
+    starts = [5.0 * number + after for number, after in enumerate(FIRST_PUSHES)]
+    starts[4] += lost
+    assert odd_lives(starts, dialect="java", role="producer").found == []
+
+
+def test_a_java_producer_that_starts_at_odd_times_is_a_crash_loop() -> None:
+    gaps = [3.2, 5.8, 3.4, 3.2, 6.0, 5.9, 3.3, 5.7, 3.2, 6.1, 3.4]
+    starts = [sum(gaps[:number]) + after for number, after in enumerate(FIRST_PUSHES)]
+    found = odd_lives(starts, dialect="java", role="producer").found
+    assert ("crash-loop", "job") in [each[:2] for each in found]
+
+
+def test_regular_starts_excuse_no_client_that_says_when_it_ends() -> None:
+    starts = [5.0 * number + 0.5 for number in range(12)]
+    assert ("crash-loop", "job", "open") in odd_lives(starts, dialect="librdkafka", role="producer").found
+
+
 def test_an_instance_that_ends_without_a_word_is_silent() -> None:
     judged = Judged()
     judged.clients = [known("gone-1", 0, 9.9)]

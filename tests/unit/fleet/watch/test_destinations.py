@@ -11,7 +11,7 @@ from support.json_receiver import listening
 from fleet.errors import FleetError
 from fleet.topic.source import parse_source
 from fleet.watch.changes import Change, Kind
-from fleet.watch.destinations import ToAlertmanager, ToStdout, ToWebhook
+from fleet.watch.destinations import ToAlertmanager, ToStdout, ToWebhook, check_link
 from fleet.watch.http import DeliveryError, Endpoint, RefusedError, parse_headers
 from tests.unit.fleet.watch.verdict_rows import Row, at, verdict
 
@@ -148,6 +148,25 @@ def test_open_verdicts_are_repeated_with_a_later_end() -> None:
         alertmanager(receiver.address).repeat({"ab12": verdict()}, AT + timedelta(minutes=2))
     assert [alert["endsAt"] for alert in receiver.bodies[0]] == [at(42)]
     assert receiver.bodies[0][0]["labels"] == posted(OPENED)[0]["labels"]
+
+
+def test_alerts_link_to_what_an_operator_says_with_names_made_safe() -> None:
+    link = "https://grafana.example/d/kafka?var-client={client_id}&var-node={node_id}&id={id}"
+    check_link("--alertmanager-link", link)
+    hostile = change(Kind.OPENED, verdict(client_id="a&b=</script>\n"))
+    with listening(200) as receiver:
+        endpoint = Endpoint(option="--alertmanager", url=receiver.url)
+        ToAlertmanager(endpoint=endpoint, link=link).deliver([hostile], AT)
+    (alert,) = receiver.bodies[0]
+    expected = "https://grafana.example/d/kafka?var-client=a%26b%3D%3C%2Fscript%3E%0A&var-node=3&id=ab12"
+    assert alert["generatorURL"] == expected
+    assert "generatorURL" not in posted(OPENED)[0]
+
+
+@pytest.mark.parametrize("link", ["grafana.example", "javascript:alert(1)", "https://a/{nothing}"])
+def test_what_is_no_link_is_refused(link: str) -> None:
+    with pytest.raises(FleetError, match=r"^--alertmanager-link is no URL with any of \{id\}, \{verdict\}"):
+        check_link("--alertmanager-link", link)
 
 
 def test_a_topic_that_no_broker_serves_may_come_back_and_what_is_no_setting_is_refused(tmp_path: Any) -> None:
