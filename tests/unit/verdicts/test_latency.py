@@ -45,7 +45,7 @@ def test_a_broker_that_becomes_slow_for_its_clients_is_a_slow_node(role: str) ->
 
 
 def test_a_clients_slow_start_is_not_what_is_usual() -> None:
-    """Its latencies are no history before it is five minutes old; as of real clients, they are many times the later ones."""
+    """Real clients wait many times as long at first: that is no history before they are five minutes old."""
     start = of_node(1, 30.0) | of_node(2, 30.0) | of_node(3, 30.0)
     judged = Judged().windows(2, lambda number: fleet(number, start)).windows(4, lambda number: fleet(number, {}))
     judged.windows(4, lambda number: fleet(number, of_node(3, 5.0)))
