@@ -57,8 +57,10 @@ def _too_short(verdict: Verdict, memory: Memory, rules: Rules) -> str | None:
         return "the rules leave it out"
     if not memory.judged_to_us:  # what was sent may be all that is known
         return None if memory.sent else "nothing was judged yet"
-    history = rules[verdict.history]["history_windows"] if verdict.history else 0
-    needed_s = rules[verdict.id]["for_s"] + (1 + history) * memory.window_s
+    needed_s = rules[verdict.id]["for_s"] + memory.window_s
+    if verdict.history:
+        figures = rules[verdict.history]
+        needed_s += figures["young_s"] + figures["history_windows"] * memory.window_s
     judged_s = (memory.judged_to_us - memory.judged_from_us) / 1_000_000
     if judged_s >= needed_s:
         return None

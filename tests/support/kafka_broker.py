@@ -92,6 +92,7 @@ class KafkaBroker:
         self.port, self.controller_port, self.jmx_port = free_ports(3)
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
+        self._already_started = 0
         self._heap = heap
         self._jvm = quick_jvm(version) if jvm is None else list(jvm)
         self._tool_jvm = self._jvm if jvm is None else QUICK
@@ -138,9 +139,12 @@ class KafkaBroker:
     def start(self) -> None:
         """Formats the data directory the first time, starts the broker and waits until it serves."""
         self.launch()
-        already = self.output_all().count(STARTED)
+        self.wait_until_started()
+
+    def wait_until_started(self) -> None:
+        """Waits until the broker that was launched last serves."""
         deadline = time.monotonic() + READY_WITHIN_S
-        while self.output_all().count(STARTED) == already:
+        while self.output_all().count(STARTED) == self._already_started:
             assert self.process is not None
             assert self.process.poll() is None, f"the broker ended: {self.output()}"
             assert time.monotonic() < deadline, f"the broker was not ready in time: {self.output()}"
@@ -161,6 +165,7 @@ class KafkaBroker:
             *self._jmx_options(),
             *("-cp", self._class_path, "kafka.Kafka", str(self._config)),
         ]
+        self._already_started = self.output_all().count(STARTED)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

@@ -11,7 +11,6 @@ from verdicts.rules import Figures
 from verdicts.window import Window
 
 _HOUR_US: Final = 3_600_000_000
-_YOUNG_US: Final = 600_000_000
 
 
 def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -113,7 +112,7 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
 
 
 def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
-    is_old = window.begin_us - memory.instances["first_us"][window.instance] > _YOUNG_US
+    is_old = window.begin_us - memory.instances["first_us"][window.instance] > figures["young_s"] * 1_000_000
     return of_clients(
         window,
         [

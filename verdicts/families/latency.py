@@ -99,7 +99,10 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     wait = np.where(kind // 4 == CONSUMER, np.log1p(_FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     own = np.maximum(value, wait) - np.maximum(before, wait)
     own_client = medians(series, own - np.fmax(node_effect, 0)[at], count, low=True)
-    learned = medians(path_of, measured, len(key)) if is_away.any() else value
+    # Connections, class loading and empty caches make a client's start slow: that is nothing to compare with.
+    age_us = window.begin_us - memory.instances["first_us"][window.instance[row]]
+    is_young = age_us < figures["young_s"] * 1_000_000
+    learned = medians(path_of, np.where(is_young, np.nan, measured), len(key))
     history.learn(key, learned, window.length_s)
     return Parts(
         row=row, path_of=path_of, link_value=link_value, client=client, node=node, series=series, value=value,

@@ -65,6 +65,7 @@ VERDICTS: Final = (
         },
         roles=("producer", "consumer", "share-consumer"),
         explains=(
+            "silent",  # brokers read nothing from a connection that they hold back, pushes included
             "slow-client",
             "slow-path",
             "buffer-full",

@@ -172,9 +172,9 @@ def test_coverage_says_what_cannot_be_judged_yet() -> None:
     judged = Judged().windows(4, lambda number: fleet(number, {}))
     found = why_not(judged.memory)
     assert found["slow-node"] is None
-    assert found["slow-client"] == "20 minutes were judged, and it takes 30"
+    assert found["slow-client"] == "20 minutes were judged, and it takes 35"
     assert why_not(judged.memory, "[slow-node]\nenabled = false")["slow-node"] == "the rules leave it out"
-    assert why_not(judged.windows(2, lambda number: fleet(number, {})).memory)["slow-client"] is None
+    assert why_not(judged.windows(3, lambda number: fleet(number, {})).memory)["slow-client"] is None
 
 
 def test_a_rule_file_changes_what_it_names_and_is_printed_whole(tmp_path: Path) -> None:

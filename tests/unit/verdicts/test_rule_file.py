@@ -46,6 +46,15 @@ def test_the_example_is_read_and_names_metrics_that_clients_send_among_them_thos
     assert rules["silent"].patterns("stays") == ("checkout-.*",)
 
 
+def test_the_quick_example_has_all_durations_of_the_defaults_divided_by_thirty_and_nothing_else() -> None:
+    quick = load_rules(EXAMPLES / "quick_rules.toml")
+    for verdict, figures in default_rules().values.items():
+        for name, value in figures.items():
+            is_duration = name.endswith("_s") and not name.endswith("per_s") and name != "least_lag_s"
+            expected = value / 30 if is_duration or name == "max_poll_interval_ms" else value
+            assert quick.values[verdict][name] == expected, f"[{verdict}] {name}"
+
+
 def test_rules_of_ones_own_stand_beside_figures_and_are_written_as_they_were_read() -> None:
     text = f'[slow-node]\nfactor = 3\n[rules."a.b"]\n{SLOW}match = {{ client_id = "a.*" }}\n'
     rules = parse_rules(text)

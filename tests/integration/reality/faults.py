@@ -1,0 +1,220 @@
+"""Faults made outside of Fleetgauge on real clients and brokers, and the verdict that each has to lead to.
+
+A fault is a generator of three steps: it starts its clients, which are healthy until all have a history; then it
+begins; then it ends.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from support.kafka_cluster import FAR
+from support.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients, shifted_clock
+
+from tests.integration.reality.stage import TOPIC, Stage
+
+Steps = Iterator[None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One row of the table.
+
+    Attributes:
+        verdict, kind, subject: of the row of `verdicts` that has to be found.
+        library: of the clients that it is made on; empty for all.
+        lasts_s: how long it has to be so by examples/quick_rules.toml until there is a verdict [s].
+        what: what is done, for the table.
+        steps: see above; told the library, and the subject: a client id, a group, or of an instance its client id.
+        also: verdicts that are true of the same clients.
+    """
+
+    verdict: str
+    kind: str
+    subject: str
+    library: str
+    lasts_s: float
+    what: str
+    steps: Callable[[Stage, str, str], Steps]
+    also: tuple[str, ...] = ()
+
+
+def slow_broker(stage: Stage, library: str, subject: str) -> Steps:
+    yield
+    stage.cluster.delay(0.4, int(subject))
+    yield
+    stage.cluster.delay(0.0)
+
+
+def far_client(stage: Stage, library: str, client_id: str) -> Steps:
+    stage.start(library, FAR).producer(client_id, TOPIC)
+    yield
+    stage.cluster.delay(0.15, listener=FAR)
+    yield
+    stage.cluster.delay(0.0, listener=FAR)
+
+
+def sleeping_consumer(stage: Stage, library: str, client_id: str) -> Steps:
+    clients = stage.start(library).consumer(client_id, TOPIC)
+    yield
+    clients.work(client_id, 700)
+    yield
+    clients.work(client_id, 0)
+
+
+def late_for_poll(stage: Stage, library: str, client_id: str) -> Steps:
+    """Two members, one of which comes back to poll() after `max.poll.interval.ms`."""
+    clients = stage.start(library).consumer(client_id, TOPIC).consumer(f"{client_id}-other", TOPIC, client_id)
+    yield
+    clients.work(client_id, 13_000)
+    yield
+    clients.work(client_id, 0)
+
+
+def quota(stage: Stage, library: str, client_id: str) -> Steps:
+    small = {"batch.size": "16384"}  # librdkafka's default of 1 MB would be held back for half a minute each
+    stage.start(library).producer(client_id, stage.topic(client_id), per_s=60, size=2000, **small)
+    yield
+    stage.cluster.limit(client_id, 25_000)
+    yield
+    stage.cluster.limit(client_id, None)
+
+
+def tiny_records(stage: Stage, library: str, client_id: str) -> Steps:
+    clients = stage.start(library).producer(client_id, stage.topic(client_id), **{"linger.ms": "0"})
+    yield
+    clients.send(client_id, 120, 20)
+    yield
+    clients.send(client_id, 5, 200)
+
+
+def more_members_than_partitions(stage: Stage, library: str, client_id: str) -> Steps:
+    clients = stage.start(library)
+    topic = stage.topic(client_id, 2)
+    for _ in range(2):
+        clients.consumer(client_id, topic)
+    yield
+    clients.consumer(client_id, topic)
+    yield
+
+
+def wrong_clock(stage: Stage, library: str, client_id: str) -> Steps:
+    yield
+    clients = stage.start(library, environment=shifted_clock(300)).producer(client_id, TOPIC)
+    yield
+    clients.close()
+
+
+def crashing(stage: Stage, library: str, client_id: str) -> Steps:
+    """A process that SIGKILL ends every few seconds, and that is started again at once."""
+    ended = threading.Event()
+
+    def live() -> None:
+        while not ended.is_set():
+            clients = stage.start(library).producer(client_id, TOPIC)
+            ended.wait(8)
+            clients.kill()
+
+    lives = threading.Thread(target=live)
+    yield
+    lives.start()
+    yield
+    ended.set()
+    lives.join()
+
+
+def stopped(stage: Stage, library: str, client_id: str) -> Steps:
+    clients: WorkingClients = stage.start(library).consumer(client_id, TOPIC)
+    yield
+    clients.signal(signal.SIGSTOP)
+    yield
+    clients.signal(signal.SIGCONT)
+
+
+def _each(what: str, steps: Callable[[Stage, str, str], Steps], *libraries: str, **expected: Any) -> list[Fault]:
+    return [
+        Fault(
+            what=what,
+            steps=steps,
+            library=library,
+            subject=f"{steps.__name__.replace('_', '-')}-{library.replace(' ', '-')}",
+            **expected,
+        )
+        for library in libraries
+    ]
+
+
+SLEEPING = _each(
+    *("a consumer's application takes 700 ms after each poll", sleeping_consumer, JAVA_3, JAVA_4, LIBRDKAFKA),
+    verdict="slow-processing",
+    kind="client",
+    lasts_s=20,
+)
+QUOTA = _each(
+    *("a producer quota of 25 kB/s a broker for one that sends 40 kB/s to each", quota, JAVA_3, JAVA_4, LIBRDKAFKA),
+    verdict="throttled",
+    kind="client",
+    lasts_s=20,
+)
+TINY = _each(
+    *("`linger.ms=0` and 120 records of 20 B a second", tiny_records, JAVA_3, JAVA_4),
+    verdict="small-batches",
+    kind="client",
+    lasts_s=20,
+)
+CLOCK = _each(
+    *("a process whose wall clock is 5 minutes ahead", wrong_clock, JAVA_3, JAVA_4, LIBRDKAFKA),
+    verdict="clock-skew",
+    kind="instance",
+    lasts_s=10,
+)
+LATE = _each(
+    *("one of two members returns to `poll()` 3 s too late", late_for_poll, JAVA_3, JAVA_4, LIBRDKAFKA),
+    verdict="rebalance-storm",
+    kind="group",
+    lasts_s=30,
+    also=("slow-processing",),
+)
+IDLE = _each(
+    *("a third member joins a group that reads two partitions", more_members_than_partitions),
+    *(JAVA_3, JAVA_4, LIBRDKAFKA),
+    verdict="idle-consumer",
+    kind="client",
+    lasts_s=80,
+)
+FAR_AWAY = _each(
+    *("a proxy before one client delays all answers by 150 ms", far_client, JAVA_3, JAVA_4, LIBRDKAFKA),
+    verdict="slow-client",
+    kind="client",
+    lasts_s=20,
+)
+CRASHING = _each(
+    *("SIGKILL every 8 s, and a new start at once", crashing, JAVA_4, LIBRDKAFKA),
+    verdict="crash-loop",
+    kind="client",
+    lasts_s=24,
+)
+STOPPED = _each(
+    *("SIGSTOP to a consumer", stopped, JAVA_3, JAVA_4, LIBRDKAFKA),
+    verdict="silent",
+    kind="instance",
+    lasts_s=8,
+)
+SLOW_BROKER = [
+    Fault(
+        what="a proxy before broker 3 delays its answers by 400 ms",
+        steps=slow_broker,
+        library="",
+        subject="3",
+        verdict="slow-node",
+        kind="node",
+        lasts_s=20,
+    )
+]
+
+ALL = [[*SLEEPING, *QUOTA, *TINY, *CLOCK], [*LATE, *IDLE], [*FAR_AWAY, *CRASHING, *STOPPED], SLOW_BROKER]
+"""In rounds of faults that do not disturb each other."""
+FOUR = [[SLEEPING[2], QUOTA[1], CLOCK[0], *SLOW_BROKER]]
+"""One after whose verdict each side has to act: application, quota, the client's machine, broker."""

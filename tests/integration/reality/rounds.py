@@ -1,0 +1,120 @@
+"""Faults made one round after the other, what the judge then said, and the table of it."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support.verdict_road import Row
+
+from tests.integration.reality.faults import Fault
+from tests.integration.reality.stage import HISTORY_S, Stage
+
+PATIENCE = 3
+"""How many times as long as it has to be so a verdict is waited for, beside how long it takes to be delivered."""
+DELIVERY_S = 90.0
+"""A window, `--late`, a trigger, and rounds that a busy machine makes long [s]."""
+CLEARS_S = 40.0
+"""After the end of a round's faults, until the next ones begin [s]."""
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What became of a fault.
+
+    Attributes:
+        found_s: from its beginning until its verdict was delivered; None if that did not come [s].
+        others: further rows that its own explains, or that are true of its clients as well.
+    """
+
+    fault: Fault
+    found_s: float | None = None
+    others: list[Row] = field(default_factory=list)
+
+
+def make(stage: Stage, *rounds: Sequence[Fault]) -> tuple[list[Outcome], list[Row]]:
+    """Makes the faults of each round at once.
+
+    Returns:
+        One outcome per fault, and the rows that none of them explains.
+    """
+    faults = [fault for each in rounds for fault in each]
+    steps = [fault.steps(stage, fault.library, fault.subject) for fault in faults]
+    for each in steps:
+        next(each)
+    time.sleep(HISTORY_S)
+    outcomes = [Outcome(fault=fault) for fault in faults]
+    for some in rounds:
+        of_round = [(outcome, each) for outcome, each in zip(outcomes, steps, strict=True) if outcome.fault in some]
+        _make_round(stage, of_round)
+    strange = _assign(outcomes, [row for _, row in stage.road.rows()])
+    return outcomes, strange
+
+
+def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, object]]) -> None:
+    began = time.monotonic()
+    for _, steps in of_round:
+        next(steps)  # type: ignore[call-overload]
+    outcomes = [outcome for outcome, _ in of_round]
+    within_s = PATIENCE * max(outcome.fault.lasts_s for outcome in outcomes) + DELIVERY_S
+
+    def all_found(rows: list[tuple[float, Row]]) -> bool:
+        for outcome in outcomes:
+            times = [at for at, row in rows if is_right(row, outcome.fault) and at >= began]
+            if outcome.found_s is None and times:
+                outcome.found_s = min(times) - began
+        return all(outcome.found_s is not None for outcome in outcomes)
+
+    stage.road.wait_for(all_found, within_s)
+    for _, steps in of_round:
+        next(steps, None)  # type: ignore[call-overload]
+    time.sleep(CLEARS_S)
+
+
+def is_about(row: Row, fault: Fault) -> bool:
+    """True for rows about a fault's subject, its clients or their group."""
+    return fault.subject in (row["subject"], row["client_id"], row["group_id"])
+
+
+def is_right(row: Row, fault: Fault) -> bool:
+    """True for the verdict that a fault has to lead to."""
+    return (row["verdict"], row["subject_kind"]) == (fault.verdict, fault.kind) and is_about(row, fault)
+
+
+def _assign(outcomes: Sequence[Outcome], rows: Sequence[Row]) -> list[Row]:
+    """Gives each row to the fault that explains it; those that none does are left."""
+    strange = []
+    named = {f"{row['verdict']}:{row['subject_kind']}:{row['subject']}": row for row in rows}
+    for row in rows:
+        root = row
+        while root["caused_by"]:  # no two verdicts explain each other
+            root = named[root["caused_by"]]
+        of_fault = [each for each in outcomes if is_right(root, each.fault)]
+        of_fault += [each for each in outcomes if root["verdict"] in each.fault.also and is_about(root, each.fault)]
+        if not of_fault:
+            strange.append(row)
+        elif not is_right(row, of_fault[0].fault):
+            of_fault[0].others.append(row)
+    return strange
+
+
+def table(outcomes: Iterable[Outcome]) -> str:
+    """The table of docs/verdicts.md."""
+    lines = ["| what is done | library | verdict | found after | other rows |", "|---|---|---|---|---|"]
+    for each in outcomes:
+        fault, others = each.fault, sorted({_named(row) for row in each.others})
+        found = "not found" if each.found_s is None else f"{each.found_s:.0f} s"
+        words = fault.what, fault.library or "all", f"{fault.verdict}, {fault.lasts_s:.0f} s", found, ", ".join(others)
+        lines.append(f"| {' | '.join(words)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _named(row: Row) -> str:
+    cause = (row["caused_by"] or "").partition(":")[0]
+    return f"{row['verdict']} (by {cause})" if cause else str(row["verdict"])
+
+
+def write(outcomes: Iterable[Outcome], strange: Iterable[Row], path: Path) -> None:
+    """Keeps the table, and what rows that no fault explains say."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(table(outcomes) + "".join(f"\n{_named(row)} {row['subject']}: {row['why']}\n" for row in strange))

@@ -1,0 +1,61 @@
+"""Three real brokers, healthy real clients at work, and the judge: what faults are made on, and what is then found."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from support.kafka_cluster import NEAR, KafkaCluster
+from support.verdict_road import PUSH_INTERVAL_MS, VerdictRoad
+from support.working_clients import LIBRARIES, WorkingClients
+
+TOPIC = "orders"
+HISTORY_S = 50.0
+"""Four whole windows after the first pushes: three of history, and none of them that of the clients' start [s]."""
+
+
+class Stage:
+    """A cluster with its healthy clients, and what is judged of them.
+
+    Attributes:
+        cluster: the brokers.
+        road: from their push log to verdicts.
+        directory: for logs.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.cluster = KafkaCluster(directory)
+        self._stack = ExitStack()
+        self._processes = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self.cluster)
+            self.cluster.nodes[1].subscribe(interval_ms=PUSH_INTERVAL_MS)
+            self.cluster.create_topics({TOPIC: 6})
+            self._stack = stack
+            self.road = stack.enter_context(VerdictRoad(self.directory, self.cluster.bootstrap))
+            for library in LIBRARIES:
+                name = library.replace(" ", "-")
+                clients = self.start(library)
+                for number in (1, 2):
+                    clients.producer(f"{name}-producer-{number}", TOPIC)
+                clients.consumer(f"{name}-consumer", TOPIC)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, library: str, listener: str = NEAR, environment: dict[str, str] | None = None) -> WorkingClients:
+        """A process for clients of a library; killed at the end, if it still runs."""
+        self._processes += 1
+        log = self.directory / f"clients-{self._processes}.log"
+        found = WorkingClients(library, self.cluster.through(listener), log, environment)
+        self._stack.callback(found.kill)
+        return found
+
+    def topic(self, name: str, partitions: int = 3) -> str:
+        """A topic of its own for a fault."""
+        self.cluster.create_topics({name: partitions})
+        return name

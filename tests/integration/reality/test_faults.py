@@ -1,0 +1,58 @@
+"""Verdicts about real clients of three real brokers, on which faults are made outside of Fleetgauge's code.
+
+docs/verdicts.md has the table that the long run writes to .results/reality.md.
+"""
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from support.kafka_broker import MISSING
+from support.verdict_road import Row
+
+from tests.integration.reality.faults import ALL, FOUR
+from tests.integration.reality.rounds import Outcome, make, table, write
+from tests.integration.reality.stage import HISTORY_S, Stage
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(1_200),
+    pytest.mark.skipif(bool(MISSING), reason=MISSING),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, for a process whose clock is wrong"),
+]
+
+RESULTS = Path(__file__).parents[3] / ".results"
+HOUR_S = 3_600.0
+
+
+def check(outcomes: list[Outcome], strange: list[Row], stage: Stage) -> None:
+    """Every verdict came, and no row that none of the faults explains."""
+    missing = [f"{each.fault.verdict} {each.fault.subject}" for each in outcomes if each.found_s is None]
+    others = [f"{row['verdict']} {row['subject']}: {row['why']}" for row in strange]
+    assert (missing, others) == ([], []), table(outcomes) + stage.road.output()
+
+
+def test_four_faults_are_found_for_the_right_subjects_and_nothing_else_is(tmp_path: Path) -> None:
+    with Stage(tmp_path) as stage:
+        outcomes, strange = make(stage, *FOUR)
+        check(outcomes, strange, stage)
+
+
+@pytest.mark.soak
+def test_every_fault_is_found_for_the_right_subject_and_nothing_else_is(tmp_path: Path) -> None:
+    with Stage(tmp_path) as stage:
+        outcomes, strange = make(stage, *ALL)
+        write(outcomes, strange, RESULTS / "reality.md")
+        check(outcomes, strange, stage)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(int(HOUR_S) + 600)
+def test_a_healthy_hour_has_no_verdict(tmp_path: Path) -> None:
+    """Of the healthy clients, and of those that faults are made on, while none is."""
+    with Stage(tmp_path) as stage:
+        for fault in (fault for some in ALL for fault in some):
+            next(fault.steps(stage, fault.library, fault.subject))
+        time.sleep(HISTORY_S + HOUR_S)
+        assert [row["why"] for _, row in stage.road.rows()] == []
