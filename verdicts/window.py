@@ -1,13 +1,15 @@
 """Wide rows as the verdicts read them: numbers by column, and which client, group, node and instance each row is of."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from verdicts.arrow import Array, Numbers, Table, pa, pc
+from verdicts.errors import RowsError
 
 if TYPE_CHECKING:
     from verdicts.points import Points
@@ -254,10 +256,11 @@ class Groups:
     """
 
     def __init__(self, groups: Numbers, count: int) -> None:
-        self._count, self._order = count, None
+        self._count = count
+        self._order: Numbers | None = None
         if (groups[1:] < groups[:-1]).any() or (groups[:1] < 0).any():
             known = np.flatnonzero(groups >= 0)
-            self._order: Numbers | None = known[order_of(groups[known], count)]
+            self._order = known[order_of(groups[known], count)]
             groups = groups[self._order]
         self._groups, self._sizes = groups, np.bincount(groups, minlength=count)
 
@@ -429,14 +432,16 @@ class Window:
         encoded = pa.chunked_array([own, runs.values]).dictionary_encode()
         of_row, of_run = (chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks)
         if np.array_equal(of_row, np.arange(len(of_row))):
-            return np.repeat(np.where(of_run < len(of_row), of_run, -1), np.diff(runs.run_ends, prepend=0))
+            known = np.where(of_run < len(of_row), of_run, -1).astype(np.int64)
+            row: Numbers = np.repeat(known, np.diff(runs.run_ends, prepend=0))
+            return row
         names = "cluster_id", "principal", "client_instance_id"
         of_link, of_row = (
             pc.binary_join_element_wise(*(rows.column(name).fill_null("") for name in names), _SEPARATOR)
             for rows in (self._links, self.rows)
         )
-        found = pc.index_in(of_link, value_set=of_row).fill_null(-1).to_numpy(zero_copy_only=False)
-        return found.astype(np.int64)
+        row = pc.index_in(of_link, value_set=of_row).fill_null(-1).to_numpy(zero_copy_only=False)
+        return row.astype(np.int64)
 
     @cached_property
     def link_count(self) -> Numbers:
@@ -458,8 +463,18 @@ def place_in(column: Array, known: Sequence[str]) -> Numbers:
     return found.astype(np.int64)
 
 
-def windows(table: Table, registry: Registry) -> Iterator[Window]:
-    """The windows of some rows in the order of their times."""
+def windows(tables: Iterable[Table], registry: Registry) -> Iterator[Window]:
+    """The windows of some rows in the order of their times; see `verdicts.judge.judge`.
+
+    Raises:
+        RowsError: the rows lack a column.
+    """
+    return chain.from_iterable(map(partial(_windows, registry), tables))  # drops a table before it reads the next
+
+
+def _windows(registry: Registry, table: Table) -> Iterator[Window]:
+    if missing := [name for name in COLUMNS if name not in table.column_names]:
+        raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
     if not table.num_rows:
         return
     table = table.combine_chunks()
