@@ -5,6 +5,8 @@ A bad window raises a case's level by its length, a good one lowers it; above `f
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -56,7 +58,8 @@ def judge(
     note_clients(clients, memory)
     verdicts = verdicts_of(rules)
     named = None if points is None else Points(points, clients)
-    for window in windows([rows] if isinstance(rows, pa.Table) else rows, memory.registry):
+    tables = [rows] if isinstance(rows, pa.Table) else rows
+    for window in chain.from_iterable(map(partial(windows, registry=memory.registry), tables)):
         window.points = None if named is None else named.within(window.begin_us, window.end_us)
         _judge_window(window, verdicts, memory, rules)
         del window  # before the next one is read

@@ -1,9 +1,8 @@
 """Wide rows as the verdicts read them: numbers by column, and which client, group, node and instance each row is of."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import chain
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -463,16 +462,12 @@ def place_in(column: Array, known: Sequence[str]) -> Numbers:
     return found.astype(np.int64)
 
 
-def windows(tables: Iterable[Table], registry: Registry) -> Iterator[Window]:
-    """The windows of some rows in the order of their times; see `verdicts.judge.judge`.
+def windows(table: Table, registry: Registry) -> Iterator[Window]:
+    """The windows of some rows in the order of their times.
 
     Raises:
         RowsError: the rows lack a column.
     """
-    return chain.from_iterable(map(partial(_windows, registry), tables))  # drops a table before it reads the next
-
-
-def _windows(registry: Registry, table: Table) -> Iterator[Window]:
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
     if not table.num_rows:
