@@ -4,19 +4,21 @@ A bad window raises a case's level by its length, a good one lowers it; above `f
 0 it clears. So the outcome follows from the windows alone, not from how runs cut them.
 """
 
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import chain
 from typing import Final
 
 import numpy as np
 
-from verdicts.arrow import Numbers, Table
+from verdicts.arrow import Numbers, Table, pa
 from verdicts.catalogue import VERDICTS, verdicts_of
 from verdicts.declare import Finding, Test, Verdict, amount
-from verdicts.errors import RowsError
 from verdicts.memory import DAY_US, Case, Memory
 from verdicts.notes import note_clients, note_window
 from verdicts.points import Points
 from verdicts.rules import Figures, Rules
-from verdicts.window import COLUMNS, DIALECTS, Window, windows
+from verdicts.window import DIALECTS, Window, windows
 
 MOST_INSTANCES: Final = 100
 """That a row names."""
@@ -35,12 +37,15 @@ _NOTED_US: Final = 3_600_000_000
 _MOST_EVIDENCE: Final = 6
 
 
-def judge(rows: Table, clients: Table, memory: Memory, rules: Rules, points: Table | None = None) -> None:
+def judge(
+    rows: Table | Iterable[Table], clients: Table, memory: Memory, rules: Rules, points: Table | None = None
+) -> None:
     """Takes further windows into a memory.
 
     Args:
         rows: `window.COLUMNS` of whole windows, all later than what was judged: a merged wide row per instance and
-            window, and per instance, role, node and window.
+            window, and per instance, role, node and window. Or several such tables, in the order of their times, of
+            which one is held at a time.
         clients: `notes.client_columns` of CLIENTS.
         memory: of the windows before, which is changed.
         rules: the figures, and an operator's own rules.
@@ -50,30 +55,33 @@ def judge(rows: Table, clients: Table, memory: Memory, rules: Rules, points: Tab
     Raises:
         RowsError: the rows lack a column.
     """
-    missing = [name for name in COLUMNS if name not in rows.column_names]
-    if missing:
-        raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
     note_clients(clients, memory)
     verdicts = verdicts_of(rules)
     named = None if points is None else Points(points, clients)
-    for window in windows(rows, memory.registry):
+    tables = [rows] if isinstance(rows, pa.Table) else rows
+    for window in chain.from_iterable(map(partial(windows, registry=memory.registry), tables)):
         window.points = None if named is None else named.within(window.begin_us, window.end_us)
-        note_window(window, memory)
-        for verdict in verdicts:
-            figures = rules[verdict.id]
-            finding = verdict.find(window, memory, figures) if figures.is_enabled else None
-            if finding is not None and len(finding.subjects):
-                _Round(verdict, finding, window, memory, figures).take()
-        for case in memory.present_cases():
-            allowed_s = _UNJUDGED_S if case.is_open else _INTERRUPTED_S
-            if window.end_us - case.judged_us > allowed_s * 1_000_000:
-                _clear(case, case.good_us or case.judged_us, memory)
-        _note_sent(window, memory)
-        is_another_day = window.end_us // DAY_US != memory.judged_to_us // DAY_US
-        memory.judged_to_us, memory.window_s = window.end_us, window.length_s
-        memory.judged_from_us = memory.judged_from_us or window.begin_us
-        if is_another_day:
-            memory.forget()
+        _judge_window(window, verdicts, memory, rules)
+        del window  # before the next one is read
+
+
+def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, rules: Rules) -> None:
+    note_window(window, memory)
+    for verdict in verdicts:
+        figures = rules[verdict.id]
+        finding = verdict.find(window, memory, figures) if figures.is_enabled else None
+        if finding is not None and len(finding.subjects):
+            _Round(verdict, finding, window, memory, figures).take()
+    for case in memory.present_cases():
+        allowed_s = _UNJUDGED_S if case.is_open else _INTERRUPTED_S
+        if window.end_us - case.judged_us > allowed_s * 1_000_000:
+            _clear(case, case.good_us or case.judged_us, memory)
+    _note_sent(window, memory)
+    is_another_day = window.end_us // DAY_US != memory.judged_to_us // DAY_US
+    memory.judged_to_us, memory.window_s = window.end_us, window.length_s
+    memory.judged_from_us = memory.judged_from_us or window.begin_us
+    if is_another_day:
+        memory.forget()
 
 
 def _note_sent(window: Window, memory: Memory) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from verdicts.arrow import Array, Numbers, Table, pa, pc
+from verdicts.errors import RowsError
 
 if TYPE_CHECKING:
     from verdicts.points import Points
@@ -44,30 +45,25 @@ COLUMNS: Final = (*_KEYS, *MEASURES)
 Averages and growth are in their unit; null where nothing is known."""
 
 
-def _distinct(columns: Sequence[Array]) -> tuple[Array, Numbers]:
-    """The distinct texts of columns side by side, in the order of their rows, and of each row its place among them.
-
-    Only distinct ones are put together: a client has many rows.
-    """
-    number = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        number = number * max(len(column.dictionary), 1) + column.indices.to_numpy(zero_copy_only=False)
-    encoded = pa.array(number).dictionary_encode()
-    left = encoded.dictionary.to_numpy(zero_copy_only=False)
-    texts: list[Array] = []
-    for column in reversed(columns):
-        left, index = np.divmod(left, max(len(column.dictionary), 1))
-        texts.insert(0, column.dictionary.take(pa.array(index)))
-    joined = pc.binary_join_element_wise(*texts, _SEPARATOR)
-    return joined, encoded.indices.to_numpy(zero_copy_only=False)
+def _joined(columns: Sequence[Array]) -> Array:
+    """The texts of columns side by side, one per row; null is ''."""
+    texts = pc.binary_join_element_wise(*(column.fill_null("") for column in columns), _SEPARATOR)
+    separators = np.count_nonzero(np.frombuffer(texts.buffers()[2] or b"", np.uint8) == ord(_SEPARATOR))
+    if separators != len(texts) * (len(columns) - 1):
+        # A client may call itself anything, and what separates texts here is no part of one.
+        plain = (
+            pc.replace_substring(column.fill_null(""), _SEPARATOR, "\N{REPLACEMENT CHARACTER}") for column in columns
+        )
+        texts = pc.binary_join_element_wise(*plain, _SEPARATOR)
+    return texts
 
 
-def _encoded(column: Array) -> Array:
-    """Dictionary-encoded; a client may call itself anything, and what separates texts here is no part of one."""
-    encoded = column.dictionary_encode()
-    if pc.any(pc.match_substring(encoded.dictionary, _SEPARATOR)).as_py():
-        encoded = pc.replace_substring(column, _SEPARATOR, "\N{REPLACEMENT CHARACTER}").dictionary_encode()
-    return encoded
+def _numbered_after(known: Array, texts: Array) -> tuple[Array, Numbers]:
+    """Distinct texts with further ones behind them, and the place of each of the further ones among them."""
+    if not len(texts):
+        return known, np.zeros(0, np.int64)
+    encoded = pa.chunked_array([known, texts]).dictionary_encode().chunks[-1]
+    return encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 class Names:
@@ -84,17 +80,10 @@ class Names:
 
     def codes(self, *columns: Array, at_us: int = 0) -> Numbers:
         """For each row the number of its texts, which are seen at this time; null is ''."""
-        distinct, place = _distinct([_encoded(column.fill_null("")) for column in columns])
-        found = pc.index_in(distinct, value_set=self._texts)
-        is_new = pc.is_null(found)
-        new = distinct.filter(is_new)
-        number = found.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-        if len(new):
-            number[is_new.to_numpy(zero_copy_only=False)] = len(self._texts) + np.arange(len(new))
-            self._texts = pa.concat_arrays([self._texts, new])
-            self.seen_us = np.append(self.seen_us, np.zeros(len(new), np.int64))
-        self.seen_us[number] = np.maximum(self.seen_us[number], at_us)
-        codes: Numbers = number[place]
+        self._texts, codes = _numbered_after(self._texts, _joined(columns))
+        if len(self._texts) > len(self.seen_us):
+            self.seen_us = np.append(self.seen_us, np.zeros(len(self._texts) - len(self.seen_us), np.int64))
+        self.seen_us[codes] = np.maximum(self.seen_us[codes], at_us)
         return codes
 
     def __len__(self) -> int:
@@ -180,7 +169,8 @@ class Rows:
     def number(self, name: str) -> Numbers:
         """Numbers; NaN for null and for what is not finite, or below 0 where that means nothing."""
         if name not in self._numbers:
-            found = np.array(self.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False))
+            found = self.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
+            found = found if found.flags.writeable else found.copy()
             is_wrong = np.isinf(found)
             if not name.startswith("clock_skew"):
                 is_wrong |= found < 0
@@ -257,30 +247,52 @@ def numbered(keys: Numbers) -> tuple[Numbers, Numbers]:
 _SMALL: Final = 32
 
 
-def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) -> Numbers:
-    """The median of the values of each group, NaN where there is none; groups below 0 and NaN do not count.
+class Groups:
+    """The order of values by their groups: found once, for the medians of several columns.
 
-    Of an even number it is the mean of the two in the middle; with `low` the lower one.
+    Args:
+        groups: of each value; those below 0 do not count.
+        count: how many groups there are.
     """
-    has = (groups >= 0) & ~np.isnan(values)
-    if not has.all():
-        groups, values = groups[has], values[has]
-    values = values[order_of(groups, count)] if (groups[1:] < groups[:-1]).any() else values.copy()
-    sizes = np.bincount(groups, minlength=count)
-    begins = np.cumsum(sizes) - sizes
-    found = np.full(count, np.nan)
-    # Most groups are small: those of a size are sorted together, as the rows of a matrix.
-    for size in np.unique(sizes[(sizes > 0) & (sizes <= _SMALL)]).tolist():
-        at = np.flatnonzero(sizes == size)
-        rows = np.sort(values[begins[at][:, None] + np.arange(size)], axis=1)
-        found[at] = (rows[:, (size - 1) // 2] + rows[:, (size - int(low)) // 2]) / 2
-    for group in np.flatnonzero(sizes > _SMALL).tolist():
-        size = int(sizes[group])
-        middle = (size - 1) // 2, (size - int(low)) // 2
-        part = values[begins[group] : begins[group] + size]
-        part.partition(middle)
-        found[group] = (part[middle[0]] + part[middle[1]]) / 2
-    return found
+
+    def __init__(self, groups: Numbers, count: int) -> None:
+        self._count = count
+        self._order: Numbers | None = None
+        if (groups[1:] < groups[:-1]).any() or (groups[:1] < 0).any():
+            known = np.flatnonzero(groups >= 0)
+            self._order = known[order_of(groups[known], count)]
+            groups = groups[self._order]
+        self._groups, self._sizes = groups, np.bincount(groups, minlength=count)
+
+    def medians(self, values: Numbers, *, low: bool = False) -> Numbers:
+        """The median of the values of each group, NaN where there is none; NaN does not count.
+
+        Of an even number it is the mean of the two in the middle; with `low` the lower one.
+        """
+        values, sizes = values.copy() if self._order is None else values[self._order], self._sizes
+        has = ~np.isnan(values)
+        if not has.all():
+            values, sizes = values[has], np.bincount(self._groups[has], minlength=self._count)
+        begins = np.cumsum(sizes) - sizes
+        found = np.full(self._count, np.nan)
+        # Most groups are small: those of a size are sorted together, as the rows of a matrix.
+        for size in range(1, _SMALL + 1):
+            at = np.flatnonzero(sizes == size)
+            if len(at):
+                rows = np.sort(values[begins[at][:, None] + np.arange(size)], axis=1)
+                found[at] = (rows[:, (size - 1) // 2] + rows[:, (size - int(low)) // 2]) / 2
+        for group in np.flatnonzero(sizes > _SMALL).tolist():
+            size = int(sizes[group])
+            middle = (size - 1) // 2, (size - int(low)) // 2
+            part = values[begins[group] : begins[group] + size]
+            part.partition(middle)
+            found[group] = (part[middle[0]] + part[middle[1]]) / 2
+        return found
+
+
+def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) -> Numbers:
+    """Of one column: see `Groups.medians`."""
+    return Groups(groups, count).medians(values, low=low)
 
 
 def order_of(groups: Numbers, count: int) -> Numbers:
@@ -328,8 +340,6 @@ class Window:
         role, topic = (_is_null(table[name])[at] for name in ("role", "topic"))
         is_client, is_link = role & topic, ~role
         self.rows, self._links = Rows(table, at[is_client]), Rows(table, at[is_link])
-        ids = Rows(table, at).column("client_instance_id").dictionary_encode().indices.to_numpy(zero_copy_only=False)
-        self._ids = ids[is_client], ids[is_link]
         self._registry = registry
         self.shared: dict[str, Any] = {}
         first = int(at[0])
@@ -400,34 +410,38 @@ class Window:
         coordinator = links.column("coordinator").fill_null(False).to_numpy(zero_copy_only=False)
         kept = (row >= 0) & (role >= 0) & ~coordinator & ~np.isnan(latency)
         kept &= links.number("node_id") >= 0  # NaN, as below 0 is, for bootstrap servers
-        at = np.flatnonzero(kept)
+        row, role, latency = (each if kept.all() else each[kept] for each in (row, role, latency))
         # A node is one of its client's cluster; only distinct ones are looked up by their texts.
-        node_id = links.number("node_id")
-        distinct, which = numbered(self.cluster[row[at]].astype(np.int64) << 32 | node_id[at].astype(np.int64))
-        clusters = self._cluster.dictionary.take(pa.array(distinct >> 32))
-        ids = pa.array(distinct & 0xFFFFFFFF).cast(pa.string())
+        node_id = links.number("node_id")[kept].astype(np.int64)
+        span = int(node_id.max(initial=0)) + 1
+        distinct, which = numbered(self.cluster.astype(np.int64)[row] * span + node_id)
+        cluster = distinct // span
+        clusters, ids = self._cluster.dictionary.take(pa.array(cluster)), pa.array(distinct % span).cast(pa.string())
         node = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)[which]
-        first = np.searchsorted(distinct >> 32, distinct >> 32)
+        first = np.searchsorted(cluster, cluster)
         place = (np.arange(len(distinct)) - first)[which]
         fits = node < PATHS  # a client may name any nodes, and so many that the numbers of paths would not do
-        at = at[fits]
-        return Links(row[at], node[fits], place[fits], role[at], latency[at])
+        if fits.all():
+            return Links(row, node, place, role, latency)
+        return Links(row[fits], node[fits], place[fits], role[fits], latency[fits])
 
     def _rows_of_links(self) -> Numbers:
         """Of each link the row of its instance, or -1: by the id alone, unless clients share one."""
-        of_row, of_link = self._ids
-        row = np.full(int(max(of_row.max(), of_link.max())) + 1, -1)
-        row[of_row] = np.arange(len(of_row))
-        found: Numbers = row[of_link]
-        if np.array_equal(row[of_row], np.arange(len(of_row))):
-            return found
+        own, of_links = (each.column("client_instance_id").fill_null("") for each in (self.rows, self._links))
+        runs = pc.run_end_encode(of_links)  # most links follow others of their client
+        encoded = pa.chunked_array([own, runs.values]).dictionary_encode()
+        of_row, of_run = (chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks)
+        if np.array_equal(of_row, np.arange(len(of_row))):
+            known = np.where(of_run < len(of_row), of_run, -1).astype(np.int64)
+            row: Numbers = np.repeat(known, np.diff(runs.run_ends, prepend=0))
+            return row
         names = "cluster_id", "principal", "client_instance_id"
         of_link, of_row = (
             pc.binary_join_element_wise(*(rows.column(name).fill_null("") for name in names), _SEPARATOR)
             for rows in (self._links, self.rows)
         )
-        found = pc.index_in(of_link, value_set=of_row).fill_null(-1).to_numpy(zero_copy_only=False)
-        return found.astype(np.int64)
+        row = pc.index_in(of_link, value_set=of_row).fill_null(-1).to_numpy(zero_copy_only=False)
+        return row.astype(np.int64)
 
     @cached_property
     def link_count(self) -> Numbers:
@@ -450,7 +464,13 @@ def place_in(column: Array, known: Sequence[str]) -> Numbers:
 
 
 def windows(table: Table, registry: Registry) -> Iterator[Window]:
-    """The windows of some rows in the order of their times."""
+    """The windows of some rows in the order of their times.
+
+    Raises:
+        RowsError: the rows lack a column.
+    """
+    if missing := [name for name in COLUMNS if name not in table.column_names]:
+        raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
     if not table.num_rows:
         return
     table = table.combine_chunks()

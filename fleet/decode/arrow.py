@@ -2,7 +2,9 @@
 it as untyped, here and nowhere else; the aliases say what is meant.
 """
 
-from typing import Any, TypeAlias
+import sys
+from importlib.abc import MetaPathFinder
+from typing import Any, Final, TypeAlias
 
 import pyarrow
 import pyarrow.compute
@@ -17,3 +19,27 @@ Array: TypeAlias = Any
 RecordBatch: TypeAlias = Any
 Schema: TypeAlias = Any
 Table: TypeAlias = Any
+
+
+class _NoPandas(MetaPathFinder):
+    """Has `import pandas` fail."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is not looked for here", name=name)
+
+
+def _leave_pandas_out() -> None:
+    """Makes the first array, at which pyarrow imports pandas where it is installed: a second that no command needs.
+
+    pyarrow tries once, to know arrays of pandas when it sees them; its conversions to pandas still import it.
+    """
+    finder: Final = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(finder)
+
+
+_leave_pandas_out()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any, Final
 
-from fleet.decode.arrow import pc
+from fleet.decode.arrow import Table, pc
 from fleet.explain.over_time import OverTime, over_time
 from fleet.explain.subjects import Subject, find
 from fleet.pipeline.of_verdicts import latest_memory
@@ -92,12 +92,10 @@ def explain(request: ExplainRequest) -> list[Explanation]:
 
 def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime, rules: Rules) -> Explanation:
     ids = set(subject.clients["client_instance_id"].to_pylist())
-    rows = [row for row in every if row["cluster_id"] == subject.cluster_id and _concerns(row, subject, ids)]
-    causes = {row["caused_by"] for row in rows}
-    rows += [
-        row for row in every if row["cluster_id"] == subject.cluster_id and row not in rows and reference(row) in causes
-    ]
-    rows.sort(key=every.index)
+    of_cluster = [row for row in every if row["cluster_id"] == subject.cluster_id]
+    concerning = [_concerns(row, subject, ids) for row in of_cluster]
+    causes = {row["caused_by"] for row, concerns in zip(of_cluster, concerning, strict=True) if concerns}
+    rows = [row for row, concerns in zip(of_cluster, concerning, strict=True) if concerns or reference(row) in causes]
     since = min((row["opened_at"] for row in rows if row["state"] == "open"), default=None)
     since = since or max((row["opened_at"] for row in rows), default=None)
     figures = over_time(store, subject, begin, since)
@@ -111,7 +109,7 @@ def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime
         cluster_id=subject.cluster_id,
         verdicts=rows,
         over_time=figures,
-        versions=_versions(clients.to_pylist()),
+        versions=_versions(clients),
         instances=clients.slice(0, MOST_LISTED).to_pylist() if is_of_clients else [],
         instance_count=clients.num_rows,
         coverage=not_judged if is_of_clients and figures.windows else None,
@@ -128,12 +126,14 @@ def _concerns(row: Row, subject: Subject, ids: set[str]) -> bool:
     return not ids.isdisjoint(row["instances"])
 
 
-def _versions(clients: list[Row]) -> list[Row]:
+def _versions(clients: Table) -> list[Row]:
     """The latest seen first."""
+    names = ["client_software_name", "client_software_version", "dialect"]
+    counted = clients.group_by([*names, "state"], use_threads=False).aggregate([([], "count_all")])
     states: dict[tuple[Any, ...], Counter[str]] = {}
-    for row in clients:
-        key = (row["client_software_name"], row["client_software_version"], row["dialect"])
-        states.setdefault(key, Counter())[row["state"] or "unknown"] += 1
+    for row in counted.to_pylist():  # in the order of their first rows
+        key = tuple(row[name] for name in names)
+        states.setdefault(key, Counter())[row["state"] or "unknown"] += row["count_all"]
     return [
         {"software": f"{name or 'unknown'}/{version or 'unknown'}", "library": dialect, "instances": dict(counts)}
         for (name, version, dialect), counts in states.items()

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from fleet.decode.arrow import pc
 from fleet.explain.subjects import Subject
-from fleet.pipeline.of_verdicts import judged_rows
+from fleet.pipeline.by_window import judged_rows
 from fleet.tables import catalog
 from fleet.tables.store import Store
 

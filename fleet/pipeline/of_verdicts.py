@@ -11,10 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from fleet.decode.arrow import Table, pa, pc
-from fleet.measures.merge import merge
-from fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
-from fleet.measures.values import Wide, conformed
-from fleet.pipeline.spans import Span, within
+from fleet.pipeline.by_window import ROWS_IN_MEMORY, by_window
+from fleet.pipeline.spans import Span, part_in, within
 from fleet.tables import catalog
 from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
@@ -24,27 +22,15 @@ from verdicts.notes import client_columns
 from verdicts.points import COLUMNS as POINT_COLUMNS
 from verdicts.rows import ranked
 from verdicts.rules import Rules, as_toml, default_rules, parse_rules
-from verdicts.window import COLUMNS, MEASURES
 
 _HOUR: Final = timedelta(hours=1)
 _HOURS_KEPT: Final = 2
 _DAYS_KEPT: Final = 7
-_ROWS_AT_ONCE: Final = 200_000
-"""Of the wide rows, about 1 kB each; an hour at least."""
+_ROWS_AT_ONCE: Final = 5_000_000
+"""Wide rows that are read at once and lie on disk by their windows, about 100 B each; an hour at least."""
 _RULES: Final = "rules"
 """Beside the parts of a memory: the rule file that says all rules."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _sources() -> tuple[str, ...]:
-    """The columns of ROWS that the judge's are made of."""
-    names = {"date", *KEY, *LAG_COLUMNS, "seen_push_id", "group_id_at", *COLUMNS}
-    for name in MEASURES:
-        names |= {f"{name}_sum", f"{name}_count", f"{name}_at"}
-    return tuple(name for name in ROWS.names if name in names)
-
-
-_SOURCES: Final = _sources()
 
 
 def latest_memory(store: Store) -> tuple[Memory, Rules]:
@@ -84,12 +70,14 @@ def replace_verdicts(
         return  # what changed is of windows that are left for later
     memory = Memory() if before is None else Memory.of(dict(before["memory"]))
     hours = list(_hours(files, None if before is None else before["judged_to"], limit))
-    for begin, end in _together(hours, files):
+    at_once = ROWS_IN_MEMORY if rules.own else _ROWS_AT_ONCE  # the points that own rules read stay in memory
+    for begin, end in _together(hours, files, at_once):
         where = (
             within([(begin, end)], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
         )
         named = _named_points(points, (begin, end), rules)
-        judge(judged_rows(rows, where), clients, memory, rules, named)
+        with by_window(rows, where, _rows_within((begin, end), files, window_s)) as tables:
+            judge(tables, clients, memory, rules, named)
         if _stays(end, hours[-1][1]):
             parts = memory.parts() | {_RULES: as_toml(rules).encode()}
             kept.append({"judged_to": end, "signature": signature, "memory": list(parts.items())})
@@ -105,13 +93,24 @@ def _stays(at: datetime, last: datetime) -> bool:
     return at == last or is_of_hour or is_of_day
 
 
-def _together(hours: list[Span], files: list[dict[str, Any]]) -> Iterator[Span]:
+def _rows_within(span: Span, files: list[dict[str, Any]], window_s: int) -> int:
+    """About how many wide rows files have of a span."""
+    window = timedelta(seconds=window_s)
+    found: list[float] = [
+        file["num_records"] * part_in([span], file["min.window_start"], file["max.window_start"] + window)
+        for file in files
+        if file["min.window_start"] is not None
+    ]
+    return round(sum(found))
+
+
+def _together(hours: list[Span], files: list[dict[str, Any]], at_once: int) -> Iterator[Span]:
     """Hours that are read at once, since files are sorted by clients: those of few rows, up to an end that is kept."""
     rows = sum(file["num_records"] for file in files)
     first, count = None, 0
     for begin, end in hours:
         first, count = first or begin, count + 1
-        if (count + 1) * rows > _ROWS_AT_ONCE * len(hours) or _stays(end, hours[-1][1]):
+        if (count + 1) * rows > at_once * len(hours) or _stays(end, hours[-1][1]):
             yield first, end
             first, count = None, 0
 
@@ -142,13 +141,3 @@ def _named_points(points: Snapshot, span: Span, rules: Rules) -> Table | None:
         return None
     is_named = pc.field("metric_name").isin(pa.array(sorted(rules.metric_names), pa.string()))
     return points.table(POINT_COLUMNS, within([span], "received_at") & is_named)
-
-
-def judged_rows(rows: Snapshot, where: Any) -> Table:
-    """`verdicts.window.COLUMNS` of the rows of WINDOWS that meet a `pyarrow.compute.Expression`."""
-    found = rows.table(_SOURCES, where)
-    merged = merge([conformed(ROWS, {name: one(found[name]) for name in _SOURCES}, found.num_rows)])
-    given = Wide(merged)
-    columns: dict[str, Any] = {name: given.rows[name] for name in COLUMNS if name not in MEASURES}
-    columns |= {name: given.value(name) for name in MEASURES}
-    return pa.table(columns)

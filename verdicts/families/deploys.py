@@ -87,9 +87,11 @@ def _latency(window: Window, memory: Memory, figures: Figures) -> tuple[Numbers,
     parts = parts_of(window, memory, figures)
     of_path = np.maximum(parts.expected, parts.wait)
     usual = of_path[parts.path_of]
+    row, path, link_value = parts.row, parts.path_of, parts.link_value
     known = ~np.isnan(usual)
-    row, path, usual = parts.row[known], parts.path_of[known], usual[known]
-    value = np.maximum(parts.link_value[known], parts.wait[path]) - np.fmax(parts.node_part, 0)[path]
+    if not known.all():
+        row, path, link_value, usual = row[known], path[known], link_value[known], usual[known]
+    value = np.maximum(link_value, parts.wait[path]) - np.fmax(parts.node_part, 0)[path]
     count = np.bincount(row, minlength=len(window))
     found = []
     for each in (value - usual, usual):

@@ -18,7 +18,7 @@ from verdicts.declare import OWN_HISTORY, PEERS, Finding, Test, Verdict
 from verdicts.families.peers import beside_other_nodes, beside_peers
 from verdicts.memory import Memory
 from verdicts.rules import Figures
-from verdicts.window import CONSUMER, DIALECTS, JAVA, KINDS, PATHS, Subjects, Window, medians, numbered
+from verdicts.window import CONSUMER, DIALECTS, JAVA, KINDS, PATHS, Groups, Subjects, Window, medians, numbered
 
 _LONG_MS: Final = 100
 """Shorter absences from poll() explain nothing: Kafka measures the idle ratio in whole milliseconds [ms]."""
@@ -45,7 +45,7 @@ class Parts:
         node_part, client_part: of each path, what its node and its series have in common.
         wait: how long a fetch may wait for data, of consumers; 0 of others.
         own: what is above history and cannot be a fetch that waits for data.
-        nodes: codes, of which `at` is each path's place.
+        nodes: codes, of which `at` is each path's place; `by_node` are the paths in their order.
         node_effect: of each node, less what all nodes of its cluster have in common.
     """
 
@@ -63,6 +63,7 @@ class Parts:
     own: Numbers
     nodes: Numbers
     at: Numbers
+    by_node: Groups
     node_effect: Numbers
 
 
@@ -77,7 +78,7 @@ def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
 def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     links, history = window.links, memory.history("latency")
     row = links.row
-    series_key, of_series = numbered(window.client[row] * KINDS + links.role * 4 + window.dialect[row] + 1)
+    series_key, of_series = numbered((window.client * KINDS + window.dialect + 1)[row] + links.role * 4)
     width = int(links.place.max(initial=0)) + 1
     path, path_of = numbered(of_series * width + links.place)
     node = np.zeros(len(path), np.int64)
@@ -86,28 +87,31 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     client, kind = series_key[series] // KINDS, series_key[series] % KINDS
     key = series_key[series] * PATHS + node
     nodes, at = numbered(node)
+    by_path, by_node = Groups(path_of, len(path)), Groups(at, len(nodes))
     before = history.expected(key, figures["history_windows"])
     measured = np.log1p(links.latency_ms)
     # What a consumer that is away from poll() measures is no evidence where it is more than usual.
     usual = before[path_of]
     is_away = _waits_for_poll(window)[row] & (links.role == CONSUMER)
-    link_value = np.where(is_away, np.minimum(measured, usual), measured)
-    value = medians(path_of, link_value, len(key))
+    any_away = is_away.any()
+    link_value = np.where(is_away, np.minimum(measured, usual), measured) if any_away else measured
+    value = by_path.medians(link_value)
     count = int(series.max(initial=-1)) + 1
     above = value - before
-    node_effect = _polished(above, at, series, len(nodes), count)
+    node_effect = _polished(above, at, by_node, series, count)
     wait = np.where(kind // 4 == CONSUMER, np.log1p(_FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     own = np.maximum(value, wait) - np.maximum(before, wait)
     own_client = medians(series, own - np.fmax(node_effect, 0)[at], count, low=True)
     # Connections, class loading and empty caches make a client's start slow: that is nothing to compare with.
     age_us = window.begin_us - memory.instances["first_us"][window.instance[row]]
     is_young = age_us < figures["young_s"] * 1_000_000
-    learned = medians(path_of, np.where(is_young, np.nan, measured), len(key))
+    is_other = any_away or is_young.any()
+    learned = by_path.medians(np.where(is_young, np.nan, measured)) if is_other else value
     history.learn(key, learned, window.length_s)
     return Parts(
         row=row, path_of=path_of, link_value=link_value, client=client, node=node, series=series, value=value,
         expected=before, node_part=np.nan_to_num(node_effect)[at], client_part=own_client[series], wait=wait, own=own,
-        nodes=nodes, at=at, node_effect=_less_common(node_effect, nodes, memory, figures),
+        nodes=nodes, at=at, by_node=by_node, node_effect=_less_common(node_effect, nodes, memory, figures),
     )  # fmt: skip
 
 
@@ -116,21 +120,22 @@ def _waits_for_poll(window: Window) -> Numbers:
     rows = window.rows
     between, idle = rows.number("time_between_poll_avg_ms"), rows.number("poll_idle_ratio_avg")
     away_ms = between * (1 - idle)
-    latency_ms = np.zeros(len(window))
-    np.maximum.at(latency_ms, window.links.row, window.links.latency_ms)
+    latency_ms, links = np.zeros(len(window)), window.links
+    may_explain = (away_ms >= _LONG_MS)[links.row]
+    np.maximum.at(latency_ms, links.row[may_explain], links.latency_ms[may_explain])
     long_ago = np.nan_to_num(rows.number("last_poll_seconds_ago")) * 1000 > _LONG_MS * 10
     is_away = (away_ms >= np.fmax(_LONG_MS, latency_ms / 2)) | (np.isnan(away_ms) & long_ago)
     found: Numbers = is_away & (window.dialect == JAVA) & np.isnan(rows.number("network_thread_poll_avg_ms"))
     return found
 
 
-def _polished(above: Numbers, at: Numbers, series: Numbers, nodes: int, count: int) -> Numbers:
+def _polished(above: Numbers, at: Numbers, by_node: Groups, series: Numbers, count: int) -> Numbers:
     """What the paths of each node have in common beside what their series have; NaN where nothing is known."""
-    client = np.zeros(count)
+    client, by_series = np.zeros(count), Groups(series, count)
     for _ in range(_ROUNDS - 1):
-        node = medians(at, above - np.nan_to_num(client)[series], nodes)
-        client = medians(series, above - np.nan_to_num(node)[at], count, low=True)
-    return medians(at, above - np.nan_to_num(client)[series], nodes)
+        node = by_node.medians(above - np.nan_to_num(client)[series])
+        client = by_series.medians(above - np.nan_to_num(node)[at], low=True)
+    return by_node.medians(above - np.nan_to_num(client)[series])
 
 
 def _less_common(effect: Numbers, nodes: Numbers, memory: Memory, figures: Figures) -> Numbers:
@@ -162,7 +167,7 @@ def _test(expected: Numbers, effect: Numbers, factor: float, least_ms: float, sa
 def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | None:
     parts = parts_of(window, memory, figures)
     count = len(parts.nodes)
-    base = medians(parts.at, parts.expected, count)
+    base = parts.by_node.medians(parts.expected)
     is_slow = parts.value - parts.expected - np.nan_to_num(parts.client_part) > np.log(figures["factor"])
     clients = np.bincount(parts.at[~np.isnan(parts.value)], minlength=count)
     slow = np.bincount(parts.at[is_slow], minlength=count)
@@ -238,7 +243,7 @@ def _delay_of_node(parts: Parts) -> Numbers:
     before_ms, delay_ms = _ms(parts.expected), _ms(parts.value) - _ms(parts.expected)
     is_short = parts.wait == 0  # of consumers, only where no others are: how long data is waited for changes by itself
     enough = np.bincount(parts.at[is_short & ~np.isnan(delay_ms)], minlength=count) >= _LEAST_CLIENTS
-    of_node = medians(np.where(is_short | ~enough[parts.at], parts.at, -1), delay_ms, count)
+    of_node = parts.by_node.medians(np.where(is_short | ~enough[parts.at], delay_ms, np.nan))
     found: Numbers = np.log1p(before_ms + np.fmax(of_node, 0)[parts.at]) - np.log1p(before_ms)
     return np.nan_to_num(found)
 

@@ -1,0 +1,88 @@
+"""Judged rows one window at a time, some clients after others, beside all of them at once."""
+
+import tempfile
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet import shards
+from fleet.decode.arrow import Table, pc
+from fleet.measures.aggregate import aggregate
+from fleet.pipeline import by_window as module
+from fleet.pipeline.by_window import by_window, judged_rows
+from fleet.schemas import POINTS
+from fleet.small_tables import rows
+from fleet.tables import catalog
+from fleet.tables.log import Snapshot
+from fleet.tables.store import Store
+from verdicts.window import COLUMNS
+
+NODE = "org.apache.kafka.producer.node.request.latency.avg"
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+IDS = [f"{letter}{number:021d}" for letter in "-09AMZ_amz" for number in range(3)]
+EVERY = pc.field("date") == pc.scalar(date(2026, 3, 1))
+
+
+@pytest.fixture
+def windows(tmp_path: Path) -> Snapshot:
+    """Four windows of thirty clients; batches cut them, so that some rows have to be merged."""
+    store = Store(str(tmp_path / "tables"))
+    for minutes in (range(7), range(7, 20)):
+        given = [
+            (name, f"{number:08d}{minute:024d}", NOON + timedelta(minutes=minute), 0, NODE, node, float(minute), None)
+            for number, name in enumerate(IDS)
+            for minute in minutes
+            for node in (1, 2)
+        ]
+        columns = "client_instance_id push_id received_at point_index metric_name node_id value delta"
+        with store.files_of(catalog.WINDOWS).open() as writer:
+            for batch in aggregate(rows(POINTS, columns, *given), 300).to_batches():
+                writer.write(batch)
+            writer.finish()
+            store.change(catalog.WINDOWS, add=writer.take_finished())
+    return store.snapshot(catalog.WINDOWS)
+
+
+def listed(table: Table) -> list[dict[str, Any]]:
+    return sorted(table.to_pylist(), key=repr)
+
+
+@pytest.fixture
+def on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where rows are put that are more than 40, of a few clients at a time."""
+    (tmp_path / "disk").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "disk"))
+    monkeypatch.setattr(module, "ROWS_IN_MEMORY", 40)
+    monkeypatch.setattr(shards, "ROWS_AT_ONCE", 40)
+    return tmp_path / "disk"
+
+
+def test_rows_by_way_of_the_disk_are_those_read_at_once(windows: Snapshot, on_disk: Path) -> None:
+    every = judged_rows(windows, EVERY)
+    with by_window(windows, EVERY, every.num_rows) as tables:
+        found = list(tables)
+    assert [set(table["window_start"].to_pylist()) for table in found] == [
+        {NOON + timedelta(minutes=minute)} for minute in (0, 5, 10, 15)
+    ]
+    assert [each for table in found for each in listed(table)] == sorted(
+        every.to_pylist(), key=lambda row: (row["window_start"], repr(row))
+    )
+    assert found[0].schema.names == list(COLUMNS)
+    assert found[0].num_rows == 3 * len(IDS)
+
+
+def test_nothing_is_left_on_disk_by_whoever_stops_halfway(windows: Snapshot, on_disk: Path) -> None:
+    with by_window(windows, EVERY, 360) as tables:
+        next(tables)
+        (directory,) = on_disk.iterdir()
+        assert len(list(directory.iterdir())) == 3
+    assert list(on_disk.iterdir()) == []
+
+
+def test_few_rows_are_one_table_and_never_on_disk(windows: Snapshot, on_disk: Path) -> None:
+    with by_window(windows, EVERY, 40) as tables:
+        (table,) = tables
+        assert list(on_disk.iterdir()) == []
+    assert listed(table) == listed(judged_rows(windows, EVERY))
