@@ -1,0 +1,93 @@
+"""Requests to a cluster, bounded in rate and in number under way; their outcomes as values or Kafka's error names."""
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaException
+
+from base.clock import Time
+
+_MOST_UNDER_WAY: Final = 32
+_GRACE_S: Final = 2.0
+"""librdkafka ends a request by itself after its timeout; so much later it is left alone."""
+
+TIMED_OUT: Final = "TIMED_OUT"
+NOT_SAMPLED: Final = "NOT_SAMPLED"
+"""The round had to end, or the broker did not answer others, before this was asked."""
+
+Found = TypeVar("Found")
+
+
+class Requests:
+    """Starts requests, each once there is room for it.
+
+    Args:
+        per_s: requests [1/s].
+        timeout_s: of each [s]; librdkafka is given the same.
+        time: the clocks.
+    """
+
+    def __init__(self, per_s: float, timeout_s: float, time: Time) -> None:
+        self._pause_ms = 1000 / per_s
+        self._timeout_s = timeout_s
+        self._time = time
+        self._room = threading.BoundedSemaphore(_MOST_UNDER_WAY)
+        self._next_ms = 0.0
+        self._stopped = threading.Event()
+        self.count = 0
+
+    def stop(self) -> None:
+        """Lets waits end at once, from any thread."""
+        self._stopped.set()
+
+    def begin(self, make: Callable[[], "Iterable[Future[Any]]"]) -> "list[Future[Any]]":
+        """Starts one request, after a wait if there are many; its futures."""
+        now_ms = self._time.hi_res_clock_ms()
+        self._next_ms = max(self._next_ms, now_ms) + self._pause_ms
+        self._stopped.wait(max(0.0, (self._next_ms - self._pause_ms - now_ms) / 1000))
+        has_room = self._room.acquire(timeout=self._timeout_s + _GRACE_S)
+        self.count += 1
+        futures = list(make())
+        left = _Countdown(len(futures), self._room.release if has_room else lambda: None)
+        for future in futures:
+            future.add_done_callback(left)
+        return futures
+
+    def finish(self, futures: "Iterable[Future[Any]]") -> None:
+        """Waits until these are done, or had time enough."""
+        wait(list(futures), timeout=self._timeout_s + _GRACE_S)
+
+
+class _Countdown:
+    """Calls back once all futures of a request are done."""
+
+    def __init__(self, count: int, then: Callable[[], None]) -> None:
+        self._left, self._then, self._lock = count, then, threading.Lock()
+
+    def __call__(self, _: object) -> None:
+        with self._lock:
+            self._left -= 1
+            if self._left:
+                return
+        self._then()
+
+
+def error_of(future: "Future[Any]") -> str | None:
+    """Kafka's name of what a request failed with; None if it succeeded.
+
+    >>> future = Future()
+    >>> error_of(future)
+    'TIMED_OUT'
+    """
+    if not future.done():
+        return TIMED_OUT
+    error = future.exception()
+    return None if error is None else name_of(error.args[0] if isinstance(error, KafkaException) else error)
+
+
+def name_of(error: Any) -> str:
+    """Kafka's name of an error, without librdkafka's underscore for its own."""
+    name = getattr(error, "name", None)
+    return str(name()).removeprefix("_") if callable(name) else type(error).__name__
