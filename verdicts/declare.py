@@ -20,6 +20,10 @@ OWN_HISTORY: Final = 0.9
 """The most that one may be certain of a verdict by what it was judged against; `confidence` comes near it with time."""
 
 
+SOURCES: Final = ("group-offsets", "telemetry")
+BY_OFFSETS, BY_TELEMETRY = 1, 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Test:
     """A number of each unit (a row of a client, or a group, ...) against a bound.
@@ -85,6 +89,7 @@ class Finding:
         named: for a subject's place the codes of instances that it is about, where these have no rows.
         certainty: the most that `confidence` can be, of each unit or of all.
         of: for each unit a number that has to stay the same from window to window: which member, for instance.
+        sources: for each unit which of SOURCES it was judged by, as a sum of 1 and 2; None is telemetry.
     """
 
     subjects: Subjects
@@ -96,6 +101,7 @@ class Finding:
     named: Callable[[int], Numbers] | None = None
     certainty: Numbers | float = PHYSICAL
     of: Numbers | None = None
+    sources: Numbers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +117,7 @@ class Verdict:
         needs: for each library that sends enough: the columns that it is judged by, of which it sends one at least.
         roles: of the clients that it is about.
         explains: verdicts that it may be the cause of.
+        by_offsets: samples of groups are enough for it, whatever the library.
         history: the verdict by whose `history_windows` it needs a history before it can be given; "" for none.
     """
 
@@ -122,6 +129,7 @@ class Verdict:
     needs: Mapping[str, tuple[str, ...]]
     roles: tuple[str, ...] = ("producer", "consumer")
     explains: tuple[str, ...] = ()
+    by_offsets: bool = False
     history: str = ""
 
 

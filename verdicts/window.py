@@ -10,6 +10,7 @@ import numpy as np
 from verdicts.arrow import Array, Numbers, Table, pa, pc
 
 if TYPE_CHECKING:
+    from verdicts.offsets import Groups, Samples
     from verdicts.points import Points
 
 DIALECTS: Final = ("java", "librdkafka", "franz-go")
@@ -319,11 +320,13 @@ class Window:
         dialect: of each a place in DIALECTS; -1 for another.
         shared: what several verdicts compute of it once, by name.
         points: what own rules read; None where there are none.
+        offsets: what brokers know of groups; None where nothing was sampled.
     """
 
     points: "Points | None" = None
+    offsets: "Groups | None" = None
 
-    def __init__(self, table: Table, at: Numbers, registry: Registry) -> None:
+    def __init__(self, table: Table, at: Numbers, registry: Registry, begin_us: int, length_s: int) -> None:
         role, topic = (_is_null(table[name])[at] for name in ("role", "topic"))
         is_client, is_link = role & topic, ~role
         self.rows, self._links = Rows(table, at[is_client]), Rows(table, at[is_link])
@@ -331,9 +334,7 @@ class Window:
         self._ids = ids[is_client], ids[is_link]
         self._registry = registry
         self.shared: dict[str, Any] = {}
-        first = int(at[0])
-        self.length_s = int(table["window_s"][first].as_py())
-        self.begin_us = int(table["window_start"][first].cast(pa.int64()).as_py())
+        self.begin_us, self.length_s = begin_us, length_s
         self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
         rows, cluster = self.rows, self.rows.column("cluster_id")
         self._cluster = cluster.fill_null("").dictionary_encode()
@@ -374,8 +375,13 @@ class Window:
 
     @cached_property
     def groups(self) -> Subjects:
-        """Consumer groups."""
-        return Subjects.by("group", self.group)
+        """Consumer groups: of clients, and of samples."""
+        own = Subjects.by("group", self.group)
+        if self.offsets is None:
+            return own
+        codes = np.union1d(own.codes, self.offsets.codes)
+        of_row = np.where(self.group >= 0, np.searchsorted(codes, self.group), -1)
+        return Subjects("group", codes, of_row)
 
     @cached_property
     def versions(self) -> Subjects:
@@ -448,13 +454,18 @@ def place_in(column: Array, known: Sequence[str]) -> Numbers:
     return found.astype(np.int64)
 
 
-def windows(table: Table, registry: Registry) -> Iterator[Window]:
-    """The windows of some rows in the order of their times."""
-    if not table.num_rows:
-        return
+def windows(table: Table, registry: Registry, samples: "Samples | None" = None) -> Iterator[Window]:
+    """The windows of some rows, and of samples of groups, in the order of their times."""
     table = table.combine_chunks()
     starts = table["window_start"].cast(pa.int64()).to_numpy()
-    order = np.arange(len(starts)) if (starts == starts[0]).all() else np.argsort(starts, kind="stable")
+    at_once = len(starts) > 0 and (starts == starts[0]).all()
+    order = np.arange(len(starts)) if at_once else np.argsort(starts, kind="stable")
     cuts = np.flatnonzero(np.diff(starts[order])) + 1
-    for at in np.split(order, cuts):
-        yield Window(table, at, registry)
+    rows_of = {int(starts[at[0]]): at for at in np.split(order, cuts) if len(at)}
+    length_s = samples.window_s if samples is not None else int(table["window_s"][0].as_py()) if rows_of else 0
+    for begin_us in sorted({*rows_of, *(() if samples is None else samples.starts())}):
+        at = rows_of.get(begin_us, order[:0])
+        window = Window(table, at, registry, begin_us, length_s)
+        window.offsets = None if samples is None else samples.within(window, registry)
+        if len(at) or window.offsets is not None:
+            yield window

@@ -1,8 +1,8 @@
 """One round over the consumer groups of a cluster: who is a member, what is committed, where each partition ends.
 
 A group or broker that does not answer costs its own samples: every request has a timeout, a broker that did not answer
-some is not asked again in the round, and a round ends with the interval. What could not be sampled is a row with Kafka's
-name of the error, and a line of the log.
+some is not asked again in the round, and a round ends with the interval. What could not be sampled is a row with
+Kafka's name of the error, and a line of the log.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # documented, and not in its __all__
 
 from base.clock import Time
 from base.log_limiter import LogLimiter
@@ -222,7 +222,7 @@ class Sampler:
         return ends
 
     def _ask_ends(self, leader: int, some: list[Partition], timeouts: "Counter[int]") -> "list[Future[Any]]":
-        asked = {TopicPartition(*each): OffsetSpec.latest() for each in some}
+        asked = {TopicPartition(*each): OffsetSpec.latest() for each in some}  # type: ignore[no-untyped-call]
 
         def count(future: "Future[Any]") -> None:
             if error_of(future) == TIMED_OUT:
@@ -235,7 +235,7 @@ class Sampler:
         return futures
 
     def _find_leaders(self, wanted: set[Partition]) -> None:
-        """Looks up who leads what, seldom. Without it requests go to several leaders, and one that hangs delays more."""
+        """Looks up who leads what, seldom. A request to several leaders would wait for one that hangs."""
         now_ms = self._time.hi_res_clock_ms()
         if now_ms < self._leaders_due_ms and wanted <= self._leaders.keys():
             return
@@ -262,16 +262,18 @@ class Sampler:
         partitions = sorted({*group.offsets, *group.owners})
         for each in partitions:
             member, end = group.owners.get(each), ends[each]
-            of_member = (None, None, None) if member is None else (member.member_id, member.client_id, member.host)
-            is_known = isinstance(end, int)
-            yield Sample(
-                *common[:4], *of_member, *each, group.offsets.get(each),
-                end if is_known else None, group.error or (None if is_known else str(end)),
-            )  # fmt: skip
+            yield common._replace(
+                **({} if member is None else _of_member(member)),
+                topic=each[0],
+                partition=each[1],
+                committed_offset=group.offsets.get(each),
+                end_offset=end if isinstance(end, int) else None,
+                error=group.error or (None if isinstance(end, int) else end),
+            )
         busy = {member.member_id for member in group.owners.values()}
         idle = [member for member in group.members if member.member_id not in busy]
         for member in idle:
-            yield common._replace(member_id=member.member_id, client_id=member.client_id, host=member.host)
+            yield common._replace(**_of_member(member))
         if not partitions and not idle and (group.error or group.state != "DEAD"):
             yield common
 
@@ -290,6 +292,10 @@ class Sampler:
         event = "group_offsets.not_authorized" if remedy else "group_offsets.not_sampled"
         message = remedy or "the others are sampled; the next round tries again"
         log.warning(event, message=message, error=error, **{what: names[:5]}, count=len(names))
+
+
+def _of_member(member: Any) -> dict[str, Any]:
+    return {"member_id": member.member_id, "client_id": member.client_id, "host": member.host}
 
 
 def _listed(error: Any) -> str:

@@ -1,10 +1,12 @@
 """Settings of the sampler of consumer groups, and files with settings of Kafka's tools (`--command-config`)."""
 
+import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 from base.errors import FleetgaugeError
 from push_log.kafka_topic.settings import OWN_CLIENT_KEYS
@@ -43,6 +45,11 @@ class OffsetsSettings:
     max_requests_per_s: int = 500
     linger_ms: int = 60_000
     retention_ms: int | None = None
+
+
+def writer_name(bootstrap_servers: str) -> str:
+    """A name for the writer of a cluster's samples: the same after a restart, another on another host."""
+    return f"{platform.node()}-offsets-{crc32(bootstrap_servers.encode()):08x}"
 
 
 _LINE: Final = re.compile(r"([^=:\s]+)\s*[=:]?\s*(.*)")

@@ -1,6 +1,5 @@
 """`fleetgauge offsets`: samples committed and end offsets of consumer groups into a landing zone."""
 
-import platform
 import signal
 from pathlib import Path
 from typing import Annotated
@@ -51,7 +50,12 @@ def offsets(
     import_structlog()
     from base.durations import parse_duration_us
     from exporters.group_offsets.run import OffsetsRun
-    from exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings, read_command_config
+    from exporters.group_offsets.settings import (
+        OffsetsConfigError,
+        OffsetsSettings,
+        read_command_config,
+        writer_name,
+    )
     from exporters.landing.retention import MIN_RETENTION_MS
     from fleetgauge.logs import configure_logging
     from fleetgauge.private_files import keep_files_private
@@ -66,7 +70,7 @@ def offsets(
         OffsetsSettings(
             bootstrap_servers=bootstrap_server,
             path=directory,
-            writer=f"{platform.node()}-offsets",
+            writer=writer_name(bootstrap_server),
             client=client,
             groups=tuple(group or ()),
             cluster_id=cluster_id,
@@ -81,9 +85,10 @@ def offsets(
         samples = run.once()
         groups = {each.group_id for each in samples if each.group_id is not None}
         failed = sum(each.error is not None for each in samples)
+        status = run.status()
         typer.echo(
-            f"{len(samples):,} samples of {len(groups):,} groups in cluster {run.status()['cluster_id']}, {failed:,} of "
-            f"them with an error; {run.status()['requests']:,} requests, {run.status()['round_ms'] / 1000:.1f} s"
+            f"{len(samples):,} samples of {len(groups):,} groups in cluster {status['cluster_id']}, {failed:,} of them "
+            f"with an error; {status['requests']:,} requests, {status['round_ms'] / 1000:.1f} s"
         )
         return
     for number in (signal.SIGTERM, signal.SIGINT):
