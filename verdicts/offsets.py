@@ -101,7 +101,7 @@ def lags(times_us: Numbers, committed: Numbers, end: Numbers, is_assigned: Numbe
     end_ = _filled(end, known)
     went_back = np.zeros_like(known)
     went_back[:, 1:] = end_[:, 1:] < end_[:, :-1]
-    resets_after = np.flip(np.cumsum(np.flip(went_back, 1), 1), 1) - went_back
+    resets_after: Numbers = np.flip(np.cumsum(np.flip(went_back, 1), 1), 1) - went_back
     known = np.logical_and(known, resets_after == 0)
     count = known.sum(axis=1)
     first, last = known.argmax(axis=1), known.shape[1] - 1 - np.flip(known, 1).argmax(axis=1)

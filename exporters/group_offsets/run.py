@@ -6,7 +6,6 @@ from typing import Any
 import structlog
 
 from base.clock import SystemTime, Time
-from exporters.group_offsets.sampler import Sampler
 from exporters.group_offsets.schema import Sample, record_batch
 from exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings
 from exporters.group_offsets.zone import OffsetsZone
@@ -37,7 +36,10 @@ class OffsetsRun:
             )
         except ValueError as error:
             raise OffsetsConfigError(str(error)) from error
-        self._sampler = Sampler(make_admin(place), settings, self._time)
+        admin = make_admin(place)  # which says so if confluent-kafka is missing
+        from exporters.group_offsets.sampler import Sampler
+
+        self._sampler = Sampler(admin, settings, self._time)
         self._zone = OffsetsZone(settings.path, settings.writer, settings.linger_ms, settings.retention_ms, self._time)
         self._stop = threading.Event()
         self._status: dict[str, Any] = {"rounds": 0, "groups": 0, "round_ms": None, "sampled_at": None}
