@@ -82,6 +82,7 @@ _COVERAGE: Final = TableForm(
         "role": lambda row: row["role"],
         "instances": lambda row: f"{row['instances']:,}",
         "judged": lambda row: "yes" if row["judged"] else "no",
+        "judged by": lambda row: row["judged_by"],
         "why not": lambda row: row["why_not"],
     },
     order=(),
@@ -153,7 +154,7 @@ def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
         FleetError: see `show_verdicts`.
     """
     store = opened(request.tables, request.conf)
-    clients = store.snapshot(catalog.CLIENTS).table(("dialect", "role"))
+    clients = store.snapshot(catalog.CLIENTS).table(("cluster_id", "group_id", "dialect", "role"))
     rows = coverage(clients, latest_memory(store))
     if request.form is Format.TABLE and request.columns is None:
         print_coverage(wide_console(out), rows.to_pylist())
