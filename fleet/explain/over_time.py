@@ -11,7 +11,7 @@ from datetime import datetime
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from fleet.decode.arrow import Table, pc
+from fleet.decode.arrow import Table, pa, pc
 from fleet.explain.subjects import Subject
 from fleet.pipeline.of_verdicts import judged_rows
 from fleet.tables import catalog
@@ -119,7 +119,7 @@ def over_time(store: Store, subject: Subject, begin: datetime, since: datetime |
     peers, peers_are = ([], "its clients' other nodes") if is_link else _peers(store, subject, own, begin)
     trends = _trends(store, subject, begin)
     where = (pc.field("window_start") >= begin) & (pc.field("cluster_id") == subject.cluster_id)
-    where &= pc.field("client_instance_id").isin([*own, *peers]) & pc.field("topic").is_null()
+    where &= pc.field("client_instance_id").isin(pa.array([*own, *peers], pa.string())) & pc.field("topic").is_null()
     rows = judged_rows(store.snapshot(catalog.WINDOWS), where)
     windows = sorted({*rows["window_start"].unique().to_pylist(), *trends["window_start"].to_pylist()})
     parts = _Parts(rows.to_pylist(), set(own), subject.node_id)
