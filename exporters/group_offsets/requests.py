@@ -42,6 +42,11 @@ class Requests:
         """Lets waits end at once, from any thread."""
         self._stopped.set()
 
+    @property
+    def is_stopped(self) -> bool:
+        """True after `stop`."""
+        return self._stopped.is_set()
+
     def begin(self, make: Callable[[], "Iterable[Future[Any]]"]) -> "list[Future[Any]]":
         """Starts one request, after a wait if there are many; its futures."""
         now_ms = self._time.hi_res_clock_ms()
@@ -49,7 +54,7 @@ class Requests:
         self._stopped.wait(max(0.0, (self._next_ms - self._pause_ms - now_ms) / 1000))
         has_room = self._room.acquire(timeout=self._timeout_s + _GRACE_S)
         self.count += 1
-        futures = list(make())
+        futures = _begun(make)
         left = _Countdown(len(futures), self._room.release if has_room else lambda: None)
         for future in futures:
             future.add_done_callback(left)
@@ -58,6 +63,16 @@ class Requests:
     def finish(self, futures: "Iterable[Future[Any]]") -> None:
         """Waits until these are done, or had time enough."""
         wait(list(futures), timeout=self._timeout_s + _GRACE_S)
+
+
+def _begun(make: Callable[[], "Iterable[Future[Any]]"]) -> "list[Future[Any]]":
+    """The futures of a request; one that failed if librdkafka does not take it, as of a group whose name is empty."""
+    try:
+        return list(make())
+    except Exception as error:  # noqa: BLE001  # KafkaException, ValueError and others, by the argument at fault
+        failed: Future[Any] = Future()
+        failed.set_exception(error)
+        return [failed]
 
 
 class _Countdown:

@@ -101,6 +101,8 @@ class OffsetsRun:
     def _round(self) -> list[Sample]:
         begin_ms = self._time.hi_res_clock_ms()
         samples = self._sampler.round()
+        if self._stop.is_set():
+            return []  # it was cut short
         self._zone.add(record_batch(samples))
         self._status = {
             "rounds": self._status["rounds"] + 1,

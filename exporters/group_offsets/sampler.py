@@ -153,7 +153,8 @@ class Sampler:
             group = _Group(name, self._time.microseconds())
             groups.append(group)
             node = self._coordinators.get(name, _NO_NODE)
-            if self._time.hi_res_clock_ms() >= deadline_ms or (node >= 0 and timeouts[node] >= _MOST_TIMEOUTS):
+            is_late = self._requests.is_stopped or self._time.hi_res_clock_ms() >= deadline_ms
+            if is_late or (node >= 0 and timeouts[node] >= _MOST_TIMEOUTS):
                 group.error = NOT_SAMPLED
                 continue
             self._ask(group, node, timeouts)
@@ -210,7 +211,7 @@ class Sampler:
         timeouts: Counter[int] = Counter()
         asked: list[tuple[int, list[Partition], list[Future[Any]]]] = []
         for leader, some in _in_turns(by_leader):
-            is_late = self._time.hi_res_clock_ms() >= deadline_ms
+            is_late = self._requests.is_stopped or self._time.hi_res_clock_ms() >= deadline_ms
             if not is_late and not (leader >= 0 and timeouts[leader] >= _MOST_TIMEOUTS):
                 asked.append((leader, some, self._ask_ends(leader, some, timeouts)))
         self._requests.finish([future for *_, futures in asked for future in futures])
@@ -232,7 +233,7 @@ class Sampler:
             lambda: self._admin.list_offsets(asked, request_timeout=self._timeout_s).values()
         )
         futures[0].add_done_callback(count)
-        return futures
+        return futures if len(futures) == len(some) else futures[:1] * len(some)
 
     def _find_leaders(self, wanted: set[Partition]) -> None:
         """Looks up who leads what, seldom. A request to several leaders would wait for one that hangs."""

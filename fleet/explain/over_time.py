@@ -91,7 +91,7 @@ class OverTime:
         peers_are: whom they stand beside.
         series: those that are known.
         sent: `<library> <column>` of what its instances sent.
-        sampled: its group, if samples of it are there, as `verdicts.memory.Memory.facts` has it.
+        trend: of its group in the last window, by samples of its offsets; None without these.
     """
 
     windows: list[datetime]
@@ -100,7 +100,7 @@ class OverTime:
     peers_are: str
     series: list[Series]
     sent: list[str]
-    sampled: dict[str, dict[str, Any]]
+    trend: str | None
 
 
 def over_time(store: Store, subject: Subject, begin: datetime, since: datetime | None) -> OverTime:
@@ -138,7 +138,7 @@ def over_time(store: Store, subject: Subject, begin: datetime, since: datetime |
         peers_are=peers_are,
         series=[each for each in found if any(value is not None for value in each.values)],
         sent=parts.sent(),
-        sampled=_sampled(subject, trends),
+        trend=trends.sort_by("window_start")["trend"][-1].as_py() if trends.num_rows else None,
     )
 
 
@@ -168,12 +168,6 @@ def _of_group(
         if row[column] is not None:
             values[row["window_start"], True] = [row[column]]
     return _series(name, f"group_offsets.{column}", unit, windows, since, values)
-
-
-def _sampled(subject: Subject, trends: Table) -> dict[str, dict[str, Any]]:
-    if not trends.num_rows:
-        return {}
-    return {"group-offsets": {f"{subject.cluster_id}\x1f{subject.name}": [trends["trend"][-1].as_py(), 0, 1]}}
 
 
 def _peers(store: Store, subject: Subject, own: list[str], begin: datetime) -> tuple[list[str], str]:

@@ -51,6 +51,8 @@ def _print_series(console: Console, found: Explanation) -> None:
         f"{figures.peers_are}.",
         style="bold",
     )
+    if figures.trend is not None:
+        print_line(console, f"By the samples of its offsets the group is {figures.trend}.")
     width = min(max(console.width - _NARROW, _PLOT.start), _PLOT.stop - 1)
     table = SafeTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for name in ("figure", f"{begin:%H:%M} to {end:%H:%M}"):

@@ -143,6 +143,10 @@ def judged(store: Store) -> Judged:
     files = [file for file in store.files(catalog.WINDOWS) if file["num_records"]]
     begins = [file["min.window_start"] for file in files]
     ends = [file["max.window_start"] + timedelta(seconds=file["max.window_s"]) for file in files]
+    if store.has(catalog.GROUP_TRENDS):
+        sampled = [file for file in store.files(catalog.GROUP_TRENDS) if file["num_records"]]
+        begins += [file["min.window_start"] for file in sampled]
+        ends += [file["max.window_start"] for file in sampled]
     instances = store.log(catalog.CLIENTS).size().rows
     return Judged(instances=instances, begin=min(begins, default=None), end=max(ends, default=None))
 

@@ -62,6 +62,7 @@ class Fleet:
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self.faults: list[str] = []
 
     def topics(self, **partitions: int) -> None:
         made = self.admin.create_topics([NewTopic(name, count, 1) for name, count in partitions.items()])
@@ -69,7 +70,13 @@ class Fleet:
             future.result(30)
 
     def run(self, function: Callable[..., None], *arguments: Any) -> threading.Thread:
-        thread = threading.Thread(target=function, args=arguments, daemon=True)
+        def guarded() -> None:
+            try:
+                function(*arguments)
+            except Exception as error:  # noqa: BLE001  # shown by the fixture
+                self.faults.append(repr(error))
+
+        thread = threading.Thread(target=guarded, daemon=True)
         thread.start()
         self._threads.append(thread)
         return thread
@@ -188,6 +195,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         sampler.join(20)
         assert run.status()["rounds"] > _SAMPLED_S / 3
         fleet.stop()
+        assert fleet.faults == []
         (directory / "rules.toml").write_text(_RULES)
         fleetgauge(
             *("fleet", "run", "--source", str(directory / "landing"), "--tables", str(directory / "tables")),
