@@ -10,6 +10,10 @@ from confluent_kafka import KafkaException
 from base.clock import Time
 
 _MOST_UNDER_WAY: Final = 32
+"""Once there are so many, half of them have to end before the next begins: a thread that wakes for each costs more than
+the request."""
+_BURST_MS: Final = 100.0
+"""How far ahead of the rate requests may run, for the same reason."""
 _GRACE_S: Final = 2.0
 """librdkafka ends a request by itself after its timeout; so much later it is left alone."""
 
@@ -33,7 +37,8 @@ class Requests:
         self._pause_ms = 1000 / per_s
         self._timeout_s = timeout_s
         self._time = time
-        self._room = threading.BoundedSemaphore(_MOST_UNDER_WAY)
+        self._under_way = 0
+        self._has_room = threading.Condition()
         self._next_ms = 0.0
         self._stopped = threading.Event()
         self.count = 0
@@ -51,14 +56,26 @@ class Requests:
         """Starts one request, after a wait if there are many; its futures."""
         now_ms = self._time.hi_res_clock_ms()
         self._next_ms = max(self._next_ms, now_ms) + self._pause_ms
-        self._stopped.wait(max(0.0, (self._next_ms - self._pause_ms - now_ms) / 1000))
-        has_room = self._room.acquire(timeout=self._timeout_s + _GRACE_S)
+        if (ahead_ms := self._next_ms - now_ms) > _BURST_MS:
+            self._stopped.wait(ahead_ms / 1000)
+        with self._has_room:
+            if self._under_way >= _MOST_UNDER_WAY:
+                self._has_room.wait_for(self._is_half_done, self._timeout_s + _GRACE_S)
+            self._under_way += 1
         self.count += 1
         futures = _begun(make)
-        left = _Countdown(len(futures), self._room.release if has_room else lambda: None)
-        for future in futures:
-            future.add_done_callback(left)
+        futures[-1].add_done_callback(self._end)
         return futures
+
+    def _is_half_done(self) -> bool:
+        return self._under_way <= _MOST_UNDER_WAY // 2
+
+    def _end(self, _: object) -> None:
+        """One request less is under way: the last future of each stands for all."""
+        with self._has_room:
+            self._under_way -= 1
+            if self._is_half_done():
+                self._has_room.notify()
 
     def finish(self, futures: "Iterable[Future[Any]]") -> None:
         """Waits until these are done, or had time enough."""
@@ -73,20 +90,6 @@ def _begun(make: Callable[[], "Iterable[Future[Any]]"]) -> "list[Future[Any]]":
         failed: Future[Any] = Future()
         failed.set_exception(error)
         return [failed]
-
-
-class _Countdown:
-    """Calls back once all futures of a request are done."""
-
-    def __init__(self, count: int, then: Callable[[], None]) -> None:
-        self._left, self._then, self._lock = count, then, threading.Lock()
-
-    def __call__(self, _: object) -> None:
-        with self._lock:
-            self._left -= 1
-            if self._left:
-                return
-        self._then()
 
 
 def error_of(future: "Future[Any]") -> str | None:

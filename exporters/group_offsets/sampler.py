@@ -263,14 +263,12 @@ class Sampler:
         partitions = sorted({*group.offsets, *group.owners})
         for each in partitions:
             member, end = group.owners.get(each), ends[each]
-            yield common._replace(
-                **({} if member is None else _of_member(member)),
-                topic=each[0],
-                partition=each[1],
-                committed_offset=group.offsets.get(each),
-                end_offset=end if isinstance(end, int) else None,
-                error=group.error or (None if isinstance(end, int) else end),
-            )
+            own = (None, None, None) if member is None else (member.member_id, member.client_id, member.host)
+            offset, error = (end, None) if isinstance(end, int) else (None, end)
+            yield Sample(
+                common.sampled_at, self.cluster_id, group.group_id, group.state, own[0], own[1], own[2], each[0],
+                each[1], group.offsets.get(each), offset, group.error or error,
+            )  # fmt: skip
         busy = {member.member_id for member in group.owners.values()}
         idle = [member for member in group.members if member.member_id not in busy]
         for member in idle:

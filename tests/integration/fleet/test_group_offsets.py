@@ -170,7 +170,6 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "stalls/0",
             "stops/0",
             "rewinds/0",
-            "hidden/0",
         )
         fleet.run(fleet.produce, dict.fromkeys((*written, "crowded/0"), 20.0))
         fleet.run(fleet.consume, "moves")
