@@ -40,7 +40,12 @@ def status(
     console = wide_console()
     if "node" in found:
         for table in (
-            _node(found), _traffic(found), *_quotas(found), _push_log(found), _exporters(found), *_group_offsets(found)
+            _node(found),
+            _traffic(found),
+            *_quotas(found),
+            _push_log(found),
+            _exporters(found),
+            *_group_offsets(found),
         ):
             console.print(table)
     for export in found.get("exports", ()):

@@ -130,14 +130,19 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
     offsets = Test(
         metric="group_offsets.lag_records", unit="records",
         observed=np.where(_is_sampled(window), growing, np.nan), bound=figures["share"] * committed,
-        says="the lag of group {subject} grows, by {observed} in {minutes:.0f} minutes to {lag:,.0f} records, while it "
+        says="the lag of group {subject} grows, by {observed} in {lasts} to {lag:,.0f} records, while it "
         "commits {committed:,.0f}",
         more={
             "lag": _of_samples(window, whole.lag), "committed": committed,
-            "minutes": _of_samples(window, whole.seconds / 60),
+            "lasts": _durations(_of_samples(window, whole.seconds)),
         },
     )  # fmt: skip
     return _by_either(window, telemetry, offsets)
+
+
+def _durations(seconds: Numbers) -> Numbers:
+    texts = [f"{each:.0f} s" if each < 120 else f"{each / 60:.0f} minutes" for each in seconds.tolist()]
+    return np.array(texts, object)
 
 
 def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
