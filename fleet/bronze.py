@@ -3,12 +3,16 @@
 Files and directories whose names begin with `_` or `.` are no part of it: writers keep unfinished files there.
 """
 
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
 from pyspark.sql import types as T  # noqa: N812
 
 from fleet.errors import LandingError, no_landing_zone
+from fleet.landing import GROUP_OFFSETS_FOLDER
 from fleet.schemas import BRONZE, PUSH_RECORD, conform
 from fleet.selection import Selection
 from fleet.spark_errors import what_failed
@@ -25,10 +29,35 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
     Raises:
         LandingError: the path is missing, holds no Parquet file, or what it holds are no push records.
     """
-    _check_form(spark, source)
+    found = _PushFiles(spark, source)
+    _check_form(source, found)
     selection = selection or Selection()
-    raw = _of_days(spark.read.schema(spark_schema(PUSH_RECORD)).parquet(source), selection)
+    raw = _of_days(found.reader.schema(spark_schema(PUSH_RECORD)).parquet(*found.paths), selection)
     return select_pushes(with_origin(raw), selection)
+
+
+class _PushFiles:
+    """What to read a zone's pushes by: beside samples of groups, its other folders and files one by one."""
+
+    def __init__(self, spark: SparkSession, source: str) -> None:
+        self._spark = spark
+        self._source: str | None = None
+        self.paths = [source]
+        try:
+            path: Any = spark._jvm.org.apache.hadoop.fs.Path(source)  # type: ignore[union-attr]
+            files: Any = path.getFileSystem(spark._jsc.hadoopConfiguration())
+            below = [each.getPath() for each in files.listStatus(path)]
+        except Py4JJavaError:
+            return  # which the reader says better
+        if any(each.getName() == GROUP_OFFSETS_FOLDER for each in below):
+            names = [each for each in below if each.getName() != GROUP_OFFSETS_FOLDER]
+            self.paths = [each.toString() for each in names if each.getName()[0] not in "._"]
+            self._source = source
+
+    @property
+    def reader(self) -> DataFrameReader:
+        """A reader that finds the columns of the folders' names."""
+        return self._spark.read if self._source is None else self._spark.read.option("basePath", self._source)
 
 
 def with_origin(raw: DataFrame) -> DataFrame:
@@ -73,17 +102,21 @@ def _conditions(selection: Selection, time: Column) -> list[Column]:
     return conditions
 
 
-def _check_form(spark: SparkSession, source: str) -> None:
+def _check_form(source: str, files: _PushFiles) -> None:
     """Looks at one file: an explicit schema alone would turn any Parquet file into rows of nulls."""
     try:
-        found = spark.read.parquet(source).schema
+        if not files.paths:
+            raise LandingError(f"the landing zone at {source} holds no push yet")
+        found = files.reader.parquet(*files.paths).schema
+    except LandingError:
+        raise
     except AnalysisException as error:
         raise LandingError(_explain(error, source)) from error
     except Exception as error:  # a file that is no Parquet, a file system that Spark does not know
         raise LandingError(f"cannot read {source} as a landing zone: {what_failed(error)}") from error
     fault = _fault_of(found)
     if fault:
-        _refuse_newer(spark, source, found)
+        _refuse_newer(files, source, found)
         raise LandingError(f"{source} holds no push records: its files have {fault}")
 
 
@@ -96,11 +129,11 @@ def _fault_of(found: T.StructType) -> str | None:
     return ", ".join(f"{field.name} as {found[field.name].dataType.simpleString()}" for field in wrong) or None
 
 
-def _refuse_newer(spark: SparkSession, source: str, found: T.StructType) -> None:
+def _refuse_newer(files: _PushFiles, source: str, found: T.StructType) -> None:
     """Push records of a later form are push records: what is wrong is the reader. Looked at in no other case."""
     if "schema_version" not in found.names:
         return
-    newest = spark.read.parquet(source).agg(F.max(F.col("schema_version").try_cast("int"))).first()
+    newest = files.reader.parquet(*files.paths).agg(F.max(F.col("schema_version").try_cast("int"))).first()
     if newest and newest[0] is not None and newest[0] > SCHEMA_VERSION:
         raise LandingError(
             f"{source} holds push records of schema version {newest[0]}, and this fleetgauge reads those up to "

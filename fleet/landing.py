@@ -20,6 +20,9 @@ _ROWS_AT_ONCE: Final = 1024
 _DATE: Final = "date="
 _NODES_FILE: Final = "meta.properties"
 
+GROUP_OFFSETS_FOLDER: Final = "group_offsets"
+"""Of a zone: samples of consumer groups, which are no pushes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
@@ -68,7 +71,10 @@ def refuse_data_directory(root: Path) -> None:
 
 
 def _is_ours(path: Path, root: Path) -> bool:
-    return path.is_file() and not any(part.startswith(("_", ".")) for part in path.relative_to(root).parts)
+    parts = path.relative_to(root).parts
+    return (
+        path.is_file() and parts[0] != GROUP_OFFSETS_FOLDER and not any(part.startswith(("_", ".")) for part in parts)
+    )
 
 
 def _is_of_days(path: Path, selection: Selection) -> bool:

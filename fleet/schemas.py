@@ -468,6 +468,24 @@ GROUPS: Final = _joined(
 `records_consumed` and `rebalances` what their totals grew by. Null where no member sends it.
 """
 
+GROUP_OFFSETS: Final = _schema(
+    ("date", pa.date32()),
+    ("sampled_at", TIME),
+    ("cluster_id", pa.string()),
+    ("group_id", pa.string()),
+    ("state", pa.string()),
+    ("member_id", pa.string()),
+    ("client_id", pa.string()),
+    ("host", pa.string()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("committed_offset", pa.int64()),
+    ("end_offset", pa.int64()),
+    ("error", pa.string()),
+)
+"""One row a sample of a partition of a consumer group, of a member without partitions, or of what could not be sampled,
+as `fleetgauge offsets` writes them (docs/group-offsets.md)."""
+
 METRICS: Final = _joined(
     _schema(("metric_name", pa.string()), ("metric_type", pa.string())),
     _MEANING,

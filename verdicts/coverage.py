@@ -17,38 +17,65 @@ SCHEMA: Final = pa.schema(
         ("instances", pa.int64()),
         ("judged", pa.bool_()),
         ("why_not", pa.string()),
+        ("judged_by", pa.string()),
     ]
 )
-"""One row per verdict, library and role of the fleet."""
+"""One row per verdict, library and role of the fleet, and by what it is judged: `telemetry`, `group-offsets`, or both,
+separated by a comma. Groups of which no client sends telemetry are a row of the library `no telemetry`, whose
+`instances` are groups."""
+
+NO_TELEMETRY: Final = "no telemetry"
 
 
 def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Table:
     """Who is judged.
 
     Args:
-        clients: CLIENTS: `dialect` and `role`.
+        clients: CLIENTS: `dialect` and `role`, and `cluster_id` and `group_id`.
         memory: of the judge, which knows what each library sent, and for how long.
         rules: that it was judged by; the defaults, if None.
     """
     rules = rules or default_rules()
-    kinds = Counter(zip(clients["dialect"].to_pylist(), clients["role"].to_pylist(), strict=True))
+    groups = list(zip(clients["cluster_id"].to_pylist(), clients["group_id"].to_pylist(), strict=True))
+    sampled = sampled_groups(memory)
+    is_sampled = [each in sampled for each in groups]
+    kinds = Counter(zip(clients["dialect"].to_pylist(), clients["role"].to_pylist(), is_sampled, strict=True))
+    if others := len(sampled - set(groups)):
+        kinds[NO_TELEMETRY, "consumer", True] = others
     rows: list[dict[str, Any]] = []
     for verdict in verdicts_of(rules):
-        for (dialect, role), count in sorted(kinds.items(), key=str):
-            if role is not None and role not in verdict.roles:
-                continue
-            why_not = _why_not(verdict, dialect, memory) or _too_short(verdict, memory, rules)
-            rows.append(
-                {
-                    "verdict": verdict.id,
-                    "library": dialect or "unknown",
-                    "role": role or "unknown",
-                    "instances": count,
-                    "judged": why_not is None,
-                    "why_not": why_not,
-                }
-            )
+        found: dict[tuple[Any, ...], int] = Counter()
+        for (dialect, role, has_samples), count in sorted(kinds.items(), key=str):
+            by_offsets = has_samples and verdict.by_offsets
+            if (role is None or role in verdict.roles) and (by_offsets or dialect != NO_TELEMETRY):
+                why_not = _why_not(verdict, dialect, memory)
+                by = ["group-offsets"] * by_offsets + ["telemetry"] * (why_not is None and dialect != NO_TELEMETRY)
+                why_not = (None if by_offsets else why_not) or _too_short(verdict, memory, rules)
+                found[dialect, role, why_not, ", ".join(by) if why_not is None else None] += count
+        rows += [
+            {
+                "verdict": verdict.id,
+                "library": dialect or "unknown",
+                "role": role or "unknown",
+                "instances": count,
+                "judged": why_not is None,
+                "why_not": why_not,
+                "judged_by": by,
+            }
+            for (dialect, role, why_not, by), count in found.items()
+        ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def sampled_groups(memory: Memory) -> set[tuple[str, str]]:
+    """Cluster and id of the groups that were sampled in the last windows."""
+    after_us = memory.judged_to_us - _SAMPLED_WITHIN_US
+    known: dict[str, list[Any]] = memory.facts.get("group-offsets", {})
+    names = (name.split("\x1f", 1) for name, each in known.items() if each[2] > after_us and each[0] != "unknown")
+    return {(cluster, group) for cluster, group in names}
+
+
+_SAMPLED_WITHIN_US: Final = 3_600_000_000
 
 
 def _too_short(verdict: Verdict, memory: Memory, rules: Rules) -> str | None:

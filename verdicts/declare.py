@@ -21,6 +21,10 @@ PEERS: Final = 0.6
 """The most that one may be certain of a verdict by what it was judged against; `confidence` comes near it with time."""
 
 
+SOURCES: Final = ("group-offsets", "telemetry")
+BY_OFFSETS, BY_TELEMETRY = 1, 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Test:
     """A number of each unit (a row of a client, or a group, ...) against a bound.
@@ -89,6 +93,7 @@ class Finding:
         certainty: the most that `confidence` can be, of each unit or of all.
         is_hint: true for units of which something else than what is wrong may be the reason: of lower severity.
         of: for each unit a number that has to stay the same from window to window: which member, for instance.
+        sources: for each unit which of SOURCES it was judged by, as a sum of 1 and 2; None is telemetry.
     """
 
     subjects: Subjects
@@ -101,6 +106,7 @@ class Finding:
     certainty: Numbers | float = PHYSICAL
     is_hint: Numbers | bool = False
     of: Numbers | None = None
+    sources: Numbers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +122,7 @@ class Verdict:
         needs: for each library that sends enough: the columns that it is judged by, of which it sends one at least.
         roles: of the clients that it is about.
         explains: verdicts that it may be the cause of.
+        by_offsets: samples of groups are enough for it, whatever the library.
         history: the verdict by whose `history_windows` it needs a history before it can be given; "" for none.
     """
 
@@ -127,6 +134,7 @@ class Verdict:
     needs: Mapping[str, tuple[str, ...]]
     roles: tuple[str, ...] = ("producer", "consumer")
     explains: tuple[str, ...] = ()
+    by_offsets: bool = False
     history: str = ""
 
 

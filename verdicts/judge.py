@@ -5,17 +5,17 @@ A bad window raises a case's level by its length, a good one lowers it; above `f
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
-from itertools import chain
 from typing import Final
 
 import numpy as np
 
 from verdicts.arrow import Numbers, Table, pa
 from verdicts.catalogue import VERDICTS, verdicts_of
-from verdicts.declare import Finding, Test, Verdict, amount
+from verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Test, Verdict, amount
 from verdicts.memory import DAY_US, Case, Memory
 from verdicts.notes import note_clients, note_window
+from verdicts.offsets import SCHEMA as GROUP_TRENDS
+from verdicts.offsets import Samples, note_groups
 from verdicts.points import Points
 from verdicts.rules import Figures, Rules
 from verdicts.window import DIALECTS, Window, windows
@@ -38,8 +38,13 @@ _MOST_EVIDENCE: Final = 6
 
 
 def judge(
-    rows: Table | Iterable[Table], clients: Table, memory: Memory, rules: Rules, points: Table | None = None
-) -> None:
+    rows: Table | Iterable[Table],
+    clients: Table,
+    memory: Memory,
+    rules: Rules,
+    points: Table | None = None,
+    samples: Samples | None = None,
+) -> Table:
     """Takes further windows into a memory.
 
     Args:
@@ -51,6 +56,10 @@ def judge(
         rules: the figures, and an operator's own rules.
         points: `points.COLUMNS` of the points of `rules.metric_names` that were received in these windows; None where
             there are no such rules.
+        samples: of consumer groups in these windows; None where there are none.
+
+    Returns:
+        `offsets.SCHEMA` of these windows.
 
     Raises:
         RowsError: the rows lack a column.
@@ -58,16 +67,19 @@ def judge(
     note_clients(clients, memory)
     verdicts = verdicts_of(rules)
     named = None if points is None else Points(points, clients)
-    tables = [rows] if isinstance(rows, pa.Table) else rows
-    for window in chain.from_iterable(map(partial(windows, registry=memory.registry), tables)):
+    groups = [GROUP_TRENDS.empty_table()]
+    for window in windows([rows] if isinstance(rows, pa.Table) else rows, memory.registry, samples):
         window.points = None if named is None else named.within(window.begin_us, window.end_us)
-        _judge_window(window, verdicts, memory, rules)
+        groups.append(_judge_window(window, verdicts, memory, rules))
         del window  # before the next one is read
+    return pa.concat_tables(groups)
 
 
-def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, rules: Rules) -> None:
+def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, rules: Rules) -> Table:
+    """Returns the trends of its groups."""
     note_window(window, memory)
-    for verdict in verdicts:
+    trends = note_groups(window, memory)
+    for verdict in verdicts if len(window) else [each for each in verdicts if each.by_offsets]:
         figures = rules[verdict.id]
         finding = verdict.find(window, memory, figures) if figures.is_enabled else None
         if finding is not None and len(finding.subjects):
@@ -82,6 +94,7 @@ def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, r
     memory.judged_from_us = memory.judged_from_us or window.begin_us
     if is_another_day:
         memory.forget()
+    return trends
 
 
 def _note_sent(window: Window, memory: Memory) -> None:
@@ -185,8 +198,11 @@ class _Round:
             rows = finding.concerned(place)
         elif finding.rows is not None:
             rows = finding.rows[units]
+            rows = rows[rows >= 0]
         else:
             rows = np.flatnonzero(finding.subjects.of_row == place)
+        sources = BY_TELEMETRY if finding.sources is None else int(np.bitwise_or.reduce(finding.sources[units]))
+        case.judged_by = [name for number, name in enumerate(SOURCES) if sources >> number & 1]
         named = None if finding.named is None else finding.named(place)
         self._name(case, np.unique(window.instance[rows]) if named is None else named)
         case.why = test.says.format(
@@ -225,6 +241,8 @@ class _Round:
         named = {registry.groups.parts(code)[1] for code in groups[groups >= 0].tolist()}
         case.about["client"] = sorted(clients.union(case.about.get("client", ())))
         case.about["group"] = sorted(named.union(case.about.get("group", ())))
+        if case.subject_kind == "group":
+            case.about["group"] = sorted({case.subject, *case.about["group"]})
         if case.client_id is None and case.subject_kind == "instance":
             case.client_id = next(iter(clients), None)
         if case.group_id is None and len(case.about["group"]) == 1:

@@ -20,7 +20,7 @@ has become the expected value after some 14 hours."""
 _YOUNG: Final = 3
 """Windows of which a history takes everything in."""
 
-FORM: Final = 1
+FORM: Final = 2
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -184,6 +184,7 @@ class Case:
         opened_us: end of the window in which it had lasted long enough [us].
         cleared_us: since when it is so no more.
         is_hint: see `Finding.is_hint`; false for good once it was in a window.
+        judged_by: of SOURCES, those by which it was so in its last bad window.
         about: subjects that it concerns, by their kinds: what it may be the cause of.
         of: see `Finding.of`.
     """
@@ -214,6 +215,7 @@ class Case:
     of: int | None = None
     instances: list[str] = field(default_factory=list)
     instance_count: int = 0
+    judged_by: list[str] = field(default_factory=lambda: ["telemetry"])
     about: dict[str, list[str]] = field(default_factory=dict)
     evidence: list[dict[str, Any]] = field(default_factory=list)
 
@@ -274,7 +276,7 @@ class Memory:
             kind: np.array([case.code for case in cases if case.subject_kind == kind], np.int64)
             for kind in ("client", "group", "node", "path", "version", "instance")
         }
-        of_members = np.array([case.of for case in cases if case.of is not None], np.int64)
+        of_members = np.array([case.of for case in cases if case.of is not None and case.of >= 0], np.int64)
         stays = np.maximum(known["last_us"], known["latest_us"]) >= now_us - INSTANCES_KEPT_US
         stays[of_kind["instance"]] = stays[of_members] = True
         new = {"instance": names.instances.keep(stays)}
@@ -315,7 +317,8 @@ class Memory:
                     case.code = int(new["client"][case.code // PATHS] * PATHS + new["node"][case.code % PATHS])
                 else:
                     case.code = int(new[case.subject_kind][case.code])
-                case.of = None if case.of is None else int(new["instance"][case.of])
+                if case.of is not None and case.of >= 0:  # below are members as brokers know them
+                    case.of = int(new["instance"][case.of])
             self.cases[verdict] = {case.code: case for case in cases.values()}
 
     def parts(self) -> dict[str, bytes]:

@@ -59,8 +59,9 @@ def note_window(window: Window, memory: Memory) -> None:
     """Takes in when instances pushed last."""
     instances = memory.instances
     instances.grow(len(memory.registry.instances))
-    if memory.judged_to_us and window.begin_us > memory.judged_to_us:  # nothing was received at all: nobody was silent
-        instances["last_us"][instances["last_us"] > 0] += window.begin_us - memory.judged_to_us
+    end_us = window.begin_us if len(window) else window.end_us
+    if memory.judged_to_us and end_us > memory.judged_to_us:  # nothing was received at all: nobody was silent
+        instances["last_us"][instances["last_us"] > 0] += end_us - memory.judged_to_us
     code, seen = window.instance, window.rows.micros("seen_at")
     np.maximum.at(instances["last_us"], code, seen)
     is_new = instances["first_us"][code] == 0

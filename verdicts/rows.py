@@ -184,7 +184,7 @@ def _row(case: Case, verdict: Verdict, cause: Case | None, score: float, rules: 
         "side": verdict.side,
         "caused_by": None if cause is None else reference(cause),
         "evidence": evidence,
-        "judged_by": ["telemetry"],
+        "judged_by": case.judged_by,
     }
 
 

@@ -1,6 +1,6 @@
 """Wide rows as the verdicts read them: numbers by column, and which client, group, node and instance each row is of."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +11,7 @@ from verdicts.arrow import Array, Numbers, Table, pa, pc
 from verdicts.errors import RowsError
 
 if TYPE_CHECKING:
+    from verdicts.offsets import Groups, Samples
     from verdicts.points import Points
 
 DIALECTS: Final = ("java", "librdkafka", "franz-go")
@@ -332,19 +333,19 @@ class Window:
         dialect: of each a place in DIALECTS; -1 for another.
         shared: what several verdicts compute of it once, by name.
         points: what own rules read; None where there are none.
+        offsets: what brokers know of groups; None where nothing was sampled.
     """
 
     points: "Points | None" = None
+    offsets: "Groups | None" = None
 
-    def __init__(self, table: Table, at: Numbers, registry: Registry) -> None:
+    def __init__(self, table: Table, at: Numbers, registry: Registry, begin_us: int, length_s: int) -> None:
         role, topic = (_is_null(table[name])[at] for name in ("role", "topic"))
         is_client, is_link = role & topic, ~role
         self.rows, self._links = Rows(table, at[is_client]), Rows(table, at[is_link])
         self._registry = registry
         self.shared: dict[str, Any] = {}
-        first = int(at[0])
-        self.length_s = int(table["window_s"][first].as_py())
-        self.begin_us = int(table["window_start"][first].cast(pa.int64()).as_py())
+        self.begin_us, self.length_s = begin_us, length_s
         self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
         rows, cluster = self.rows, self.rows.column("cluster_id")
         self._cluster = cluster.fill_null("").dictionary_encode()
@@ -385,8 +386,13 @@ class Window:
 
     @cached_property
     def groups(self) -> Subjects:
-        """Consumer groups."""
-        return Subjects.by("group", self.group)
+        """Consumer groups: of clients, and of samples."""
+        own = Subjects.by("group", self.group)
+        if self.offsets is None:
+            return own
+        codes = np.union1d(own.codes, self.offsets.codes)
+        of_row = np.where(self.group >= 0, np.searchsorted(codes, self.group), -1)
+        return Subjects("group", codes, of_row)
 
     @cached_property
     def versions(self) -> Subjects:
@@ -463,19 +469,44 @@ def place_in(column: Array, known: Sequence[str]) -> Numbers:
     return found.astype(np.int64)
 
 
-def windows(table: Table, registry: Registry) -> Iterator[Window]:
-    """The windows of some rows in the order of their times.
+def windows(tables: Iterable[Table], registry: Registry, samples: "Samples | None" = None) -> Iterator[Window]:
+    """The windows of rows, and of samples of groups, in the order of their times, which is that of the tables.
 
     Raises:
         RowsError: the rows lack a column.
     """
-    if missing := [name for name in COLUMNS if name not in table.column_names]:
-        raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
-    if not table.num_rows:
-        return
-    table = table.combine_chunks()
+    waiting = [] if samples is None else samples.starts()
+    empty = None
+    for given in tables:
+        if missing := [name for name in COLUMNS if name not in given.column_names]:
+            raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
+        table = given.combine_chunks()
+        rows_of, none = _by_start(table)
+        last_us = max(rows_of, default=-1)
+        due, waiting = [each for each in waiting if each <= last_us], [each for each in waiting if each > last_us]
+        for begin_us in sorted({*rows_of, *due}):
+            yield from _window(table, rows_of.get(begin_us, none), registry, begin_us, samples)
+        empty = table.schema.empty_table()
+        del given, table, rows_of  # before the next one is read
+    for begin_us in waiting if empty is not None else ():
+        yield from _window(empty, np.empty(0, np.int64), registry, begin_us, samples)
+
+
+def _by_start(table: Table) -> tuple[dict[int, Numbers], Numbers]:
+    """The rows of each window by its beginning [us]; and no rows."""
     starts = table["window_start"].cast(pa.int64()).to_numpy()
-    order = np.arange(len(starts)) if (starts == starts[0]).all() else np.argsort(starts, kind="stable")
+    is_one = len(starts) > 0 and (starts == starts[0]).all()
+    order = np.arange(len(starts)) if is_one else np.argsort(starts, kind="stable")
     cuts = np.flatnonzero(np.diff(starts[order])) + 1
-    for at in np.split(order, cuts):
-        yield Window(table, at, registry)
+    return {int(starts[at[0]]): at for at in np.split(order, cuts) if len(at)}, order[:0]
+
+
+def _window(
+    table: Table, at: Numbers, registry: Registry, begin_us: int, samples: "Samples | None"
+) -> Iterator[Window]:
+    """The window of some rows, or of samples alone; none where there are neither."""
+    length_s = samples.window_s if samples is not None else int(table["window_s"][int(at[0])].as_py())
+    window = Window(table, at, registry, begin_us, length_s)
+    window.offsets = None if samples is None else samples.within(window, registry)
+    if len(at) or window.offsets is not None:
+        yield window

@@ -21,7 +21,6 @@ _CHECK_EVERY_MS: Final = 60_000
 _MAX_FILES_PER_CHECK: Final = 1_000
 """Limit per check, so that deleting does not delay delivery for long; the rest follows at the next check."""
 _HOUR_US: Final = 3_600_000_000
-_OUR_FILE: Final = re.compile(r"pushes-.*\.parquet")
 _PARTITION: Final = re.compile(r"date=(\d{4}-\d{2}-\d{2})/hour=(\d{2})")
 
 
@@ -31,9 +30,11 @@ class LandingRetention:
     Args:
         retention_ms: how long after its end an hour is kept [ms].
         time: the clocks.
+        prefix: that names of our files begin with.
     """
 
-    def __init__(self, retention_ms: int, time: Time) -> None:
+    def __init__(self, retention_ms: int, time: Time, *, prefix: str = "pushes") -> None:
+        self._our_file = re.compile(rf"{prefix}-.*\.parquet")
         self._retention_us = retention_ms * 1_000
         self._time = time
         self._offset_us = time.microseconds() - time.hi_res_clock_ms() * 1_000
@@ -63,7 +64,7 @@ class LandingRetention:
             end_us = _end_of(partition)
             if end_us is None or end_us > before_us or left <= 0:
                 continue
-            found = {name: size for name, size in storage.files(partition).items() if _OUR_FILE.fullmatch(name)}
+            found = {name: size for name, size in storage.files(partition).items() if self._our_file.fullmatch(name)}
             names = sorted(found)[:left]
             storage.remove(partition, names)
             left -= len(names)

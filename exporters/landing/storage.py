@@ -101,7 +101,7 @@ class LocalStorage:
             with unfinished.open("wb") as file:
                 file.write(data)
                 file.flush()
-                _open_up(unfinished, self._mode() & 0o666)
+                open_up(unfinished, self._mode() & 0o666)
                 os.fsync(file.fileno())
             self._make_partition(folder)
             unfinished.replace(folder / name)
@@ -145,11 +145,12 @@ class LocalStorage:
         missing = [each for each in (folder.parent, folder) if not each.is_dir()]
         _make_folder(folder)
         for each in missing:
-            _open_up(each, self._mode())
+            open_up(each, self._mode())
 
 
-def _open_up(path: Path, mode: int) -> None:
-    with suppress(PermissionError):  # a file system with fixed modes
+def open_up(path: Path, mode: int) -> None:
+    """Sets a mode; does nothing on a file system with fixed modes."""
+    with suppress(PermissionError):
         path.chmod(mode)
 
 

@@ -100,7 +100,10 @@ def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime
     since = since or max((row["opened_at"] for row in rows), default=None)
     figures = over_time(store, subject, begin, since)
     clients = subject.clients.sort_by([("last_seen", "descending")])
-    covered = coverage(clients, Memory(sent=dict.fromkeys(figures.sent, 1)), rules)
+    sampled = {"group-offsets": {f"{subject.cluster_id}\x1f{subject.name}": [figures.trend, 0, 1]}}
+    sent = [*figures.sent, *(sampled if figures.trend else ())]
+    memory = Memory(sent=dict.fromkeys(sent, 1), facts=sampled if figures.trend else {})
+    covered = coverage(clients, memory, rules)
     is_of_clients = subject.node_id is None
     not_judged = covered.filter(pc.invert(covered["judged"])).to_pylist()
     return Explanation(

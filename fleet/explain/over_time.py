@@ -11,7 +11,7 @@ from datetime import datetime
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from fleet.decode.arrow import pc
+from fleet.decode.arrow import Table, pa, pc
 from fleet.explain.subjects import Subject
 from fleet.pipeline.by_window import judged_rows
 from fleet.tables import catalog
@@ -91,6 +91,7 @@ class OverTime:
         peers_are: whom they stand beside.
         series: those that are known.
         sent: `<library> <column>` of what its instances sent.
+        trend: of its group in the last window, by samples of its offsets; None without these.
     """
 
     windows: list[datetime]
@@ -99,6 +100,7 @@ class OverTime:
     peers_are: str
     series: list[Series]
     sent: list[str]
+    trend: str | None
 
 
 def over_time(store: Store, subject: Subject, begin: datetime, since: datetime | None) -> OverTime:
@@ -115,10 +117,11 @@ def over_time(store: Store, subject: Subject, begin: datetime, since: datetime |
     own = own[:MOST_INSTANCES]
     is_link = subject.node_id is not None
     peers, peers_are = ([], "its clients' other nodes") if is_link else _peers(store, subject, own, begin)
+    trends = _trends(store, subject, begin)
     where = (pc.field("window_start") >= begin) & (pc.field("cluster_id") == subject.cluster_id)
-    where &= pc.field("client_instance_id").isin([*own, *peers]) & pc.field("topic").is_null()
+    where &= pc.field("client_instance_id").isin(pa.array([*own, *peers], pa.string())) & pc.field("topic").is_null()
     rows = judged_rows(store.snapshot(catalog.WINDOWS), where)
-    windows = sorted(rows["window_start"].unique().to_pylist())
+    windows = sorted({*rows["window_start"].unique().to_pylist(), *trends["window_start"].to_pylist()})
     parts = _Parts(rows.to_pylist(), set(own), subject.node_id)
     found = [_series("request latency", _LATENCY, "ms", windows, since, parts.latencies())]
     if not is_link:
@@ -126,15 +129,45 @@ def over_time(store: Store, subject: Subject, begin: datetime, since: datetime |
             _series(figure.name, figure.column, figure.unit, windows, since, parts.values(figure))
             for figure in _FIGURES
         ]
+    found += [_of_group(trends, *each, windows, since) for each in _OF_GROUPS]
     sampled = f"{len(own):,} of {total:,} instances" if total > len(own) else f"{total:,} instances"
     return OverTime(
         windows=windows,
-        window_s=rows["window_s"][0].as_py() if rows.num_rows else 0,
-        of=f"the median of its {sampled}" if total > 1 else "its one instance",
+        window_s=next((each["window_s"][0].as_py() for each in (rows, trends) if each.num_rows), 0),
+        of="the group as brokers know it" if not total else f"the median of its {sampled}" if total > 1 else _ONE,
         peers_are=peers_are,
         series=[each for each in found if any(value is not None for value in each.values)],
         sent=parts.sent(),
+        trend=trends.sort_by("window_start")["trend"][-1].as_py() if trends.num_rows else None,
     )
+
+
+_ONE: Final = "its one instance"
+_OF_GROUPS: Final = (
+    ("lag of the group", "lag_records", "records"),
+    ("committed", "committed_per_s", "per s"),
+    ("written", "written_per_s", "per s"),
+)
+"""Columns of GROUP_TRENDS."""
+
+
+def _trends(store: Store, subject: Subject, begin: datetime) -> Table:
+    """The rows of GROUP_TRENDS of a group; none of other subjects."""
+    names = ("window_start", "window_s", "trend", *(column for _, column, _ in _OF_GROUPS))
+    if subject.kind != "group":
+        return catalog.GROUP_TRENDS.schema.empty_table().select(names)
+    where = (pc.field("window_start") >= begin) & (pc.field("cluster_id") == subject.cluster_id)
+    return store.snapshot(catalog.GROUP_TRENDS).table(names, where & (pc.field("group_id") == subject.name))
+
+
+def _of_group(
+    trends: Table, name: str, column: str, unit: str, windows: list[datetime], since: datetime | None
+) -> Series:
+    values: _Values = {}
+    for row in trends.to_pylist():
+        if row[column] is not None:
+            values[row["window_start"], True] = [row[column]]
+    return _series(name, f"group_offsets.{column}", unit, windows, since, values)
 
 
 def _peers(store: Store, subject: Subject, own: list[str], begin: datetime) -> tuple[list[str], str]:
@@ -142,6 +175,8 @@ def _peers(store: Store, subject: Subject, own: list[str], begin: datetime) -> t
     clients = store.snapshot(catalog.CLIENTS).table(
         ("cluster_id", "principal", "client_instance_id", "dialect", "role"), pc.field("last_seen") >= begin
     )
+    if not subject.clients.num_rows:
+        return [], "no client of it sends telemetry"
     first = subject.clients.slice(0, 1).to_pylist()[0]
     of_subject = pc.is_in(clients["client_instance_id"], value_set=subject.clients["client_instance_id"])
     alike = pc.invert(of_subject)

@@ -51,6 +51,8 @@ def _print_series(console: Console, found: Explanation) -> None:
         f"{figures.peers_are}.",
         style="bold",
     )
+    if figures.trend is not None:
+        print_line(console, f"By the samples of its offsets the group is {figures.trend}.")
     width = min(max(console.width - _NARROW, _PLOT.start), _PLOT.stop - 1)
     table = SafeTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for name in ("figure", f"{begin:%H:%M} to {end:%H:%M}"):
@@ -76,7 +78,7 @@ def _amount(value: float | None, series: Series) -> str:
 
 
 def _print_versions(console: Console, found: Explanation) -> None:
-    if found.kind == "version":
+    if found.kind == "version" or not found.versions:
         return
     console.print()
     print_line(console, "Versions", style="bold")
@@ -107,7 +109,7 @@ def _print_instances(console: Console, found: Explanation) -> None:
 def _print_coverage(console: Console, not_judged: list[Row]) -> None:
     console.print()
     if not not_judged:
-        print_line(console, "It sends enough for every verdict about its kind of client.")
+        print_line(console, "Every verdict about its kind can be given.")
         return
     print_line(console, "Not judged, as it does not send what this needs", style="bold")
     for why_not, verdicts in reasons(not_judged).items():

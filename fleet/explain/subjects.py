@@ -88,8 +88,22 @@ def _of_kind(store: Store, clients: Table, kind: str, name: str, begin: datetime
             (name,) = parse_instance_ids([name])
         except SelectionError:
             return
-    for cluster_id, own in _by_cluster(clients.filter(pc.equal(_names(clients, kind), name))):
+    own_of = dict(_by_cluster(clients.filter(pc.equal(_names(clients, kind), name))))
+    sampled = _clusters_of_group(store, name, begin) if kind == "group" else ()
+    for cluster_id in {*own_of, *sampled}:
+        own = own_of.get(cluster_id, clients.schema.empty_table())
         yield Subject(kind=kind, name=name, cluster_id=cluster_id, clients=own)
+
+
+def _clusters_of_group(store: Store, name: str, begin: datetime) -> list[str]:
+    """The clusters that a group was sampled in, whether or not its clients send telemetry."""
+    if not store.has(catalog.GROUP_TRENDS):
+        return []
+    where = (pc.field("group_id") == name) & (pc.field("window_start") >= begin)
+    found: list[str] = (
+        store.snapshot(catalog.GROUP_TRENDS).table(("cluster_id",), where)["cluster_id"].unique().to_pylist()
+    )
+    return found
 
 
 def _of_nodes(store: Store, clients: Table, kind: str, name: str, begin: datetime) -> Iterator[Subject]:

@@ -15,7 +15,7 @@ def print_coverage(console: Console, rows: Sequence[Row]) -> None:
     """Prints rows of `verdicts.coverage.SCHEMA`.
 
     A cell is `yes`, `no`, the roles that are judged if others are not, or `-` where no client has a role that it is
-    about.
+    about; `(group offsets)` where some are judged by samples of their groups alone.
     """
     if not rows:
         print_line(console, "No client is known: fleet run finds none.")
@@ -29,11 +29,13 @@ def print_coverage(console: Console, rows: Sequence[Row]) -> None:
 
 
 def _cell(rows: Sequence[Row], verdict: str, library: str) -> str | None:
-    found = {row["role"]: row["judged"] for row in rows if (row["verdict"], row["library"]) == (verdict, library)}
-    if not found:
+    own = [row for row in rows if (row["verdict"], row["library"]) == (verdict, library)]
+    if not own:
         return None
-    judged = [role for role, is_judged in found.items() if is_judged]
-    return ", ".join(judged) if 0 < len(judged) < len(found) else "yes" if judged else "no"
+    roles = list(dict.fromkeys(row["role"] for row in own))
+    judged = [role for role in roles if any(row["judged"] for row in own if row["role"] == role)]
+    text = ", ".join(judged) if 0 < len(judged) < len(roles) else "yes" if judged else "no"
+    return f"{text} (group offsets)" if any(row["judged_by"] == "group-offsets" for row in own) else text
 
 
 def reasons(rows: Sequence[Row]) -> dict[str, list[str]]:

@@ -19,6 +19,9 @@ from fleet.tables.store import Store
 
 DATE_DIRECTORY: Final = "date="
 
+OF_OFFSETS: Final = "offsets-"
+"""What names of sources begin with whose batches are samples of groups: what these hold depends on no other."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -45,6 +48,7 @@ class Ledger:
     Args:
         store: the tables.
         source: names it among others.
+        done_in: the table that is written last.
 
     Attributes:
         app_id: whose transactions the batches are; the next one if the ledger was lost, since their numbers begin anew.
@@ -55,7 +59,7 @@ class Ledger:
         TableError: the ledger was lost while a batch was being written.
     """
 
-    def __init__(self, store: Store, source: str) -> None:
+    def __init__(self, store: Store, source: str, done_in: catalog.Table = catalog.PUSHES) -> None:
         self._store = store
         self._source = source
         rows = store.rows(catalog.LEDGER, [("source", "=", source)])
@@ -65,7 +69,7 @@ class Ledger:
         )
         self.app_id: str = rows[-1]["app_id"] if rows else self._next_app_id()
         self.read_to = {row["path"]: row["end"] for row in rows}
-        self._done = self._version(catalog.PUSHES, self.app_id)
+        self._done = self._version(done_in, self.app_id)
         planned = rows[-1]["batch_id"] if rows else -1
         self._last = max(planned, self._done)  # a day that is read again takes rows away
         self._last_parts = tuple(
@@ -106,7 +110,9 @@ class Ledger:
         from. What this source writes meanwhile would count twice or be left out.
         """
         others = {
-            row["app_id"]: row["source"] for row in self._store.rows(catalog.LEDGER, [("source", "!=", self._source)])
+            row["app_id"]: row["source"]
+            for row in self._store.rows(catalog.LEDGER, [("source", "!=", self._source)])
+            if not row["source"].startswith(OF_OFFSETS)
         }
         for app_id, source in others.items():
             if self._written(app_id) > self._version(catalog.PUSHES, app_id):

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from fleet.decode.arrow import Table, pa, pc
 from fleet.pipeline.by_window import ROWS_IN_MEMORY, by_window
+from fleet.pipeline.of_windows import Target
 from fleet.pipeline.spans import Span, part_in, within
 from fleet.tables import catalog
 from fleet.tables.log import Snapshot
@@ -19,6 +20,8 @@ from fleet.tables.store import Store
 from verdicts.judge import judge
 from verdicts.memory import FORM, Memory
 from verdicts.notes import client_columns
+from verdicts.offsets import COLUMNS as OFFSETS_COLUMNS
+from verdicts.offsets import LOOKBACK_S, Samples
 from verdicts.points import COLUMNS as POINT_COLUMNS
 from verdicts.rows import ranked
 from verdicts.rules import Rules, as_toml, default_rules, parse_rules
@@ -56,7 +59,8 @@ def replace_verdicts(
         judged_to: windows that end later are left for a later run; None judges all.
     """
     limit = None if judged_to is None else judged_to - (judged_to - _EPOCH) % timedelta(seconds=window_s)
-    rows, files = store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS)
+    rows, wide = store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS)
+    files = wide + _sample_files(store)
     points = store.snapshot(catalog.POINTS)
     clients = store.snapshot(catalog.CLIENTS).table(client_columns(rules))
     signature = f"{FORM} {rules.digest} {window_s}"
@@ -69,6 +73,8 @@ def replace_verdicts(
     if limit is not None and before is not None and before["judged_to"] >= limit:
         return  # what changed is of windows that are left for later
     memory = Memory() if before is None else Memory.of(dict(before["memory"]))
+    offsets = store.snapshot(catalog.GROUP_OFFSETS)
+    trends: list[Table] = []
     hours = list(_hours(files, None if before is None else before["judged_to"], limit))
     at_once = ROWS_IN_MEMORY if rules.own else _ROWS_AT_ONCE  # the points that own rules read stay in memory
     for begin, end in _together(hours, files, at_once):
@@ -76,14 +82,45 @@ def replace_verdicts(
             within([(begin, end)], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
         )
         named = _named_points(points, (begin, end), rules)
-        with by_window(rows, where, _rows_within((begin, end), files, window_s)) as tables:
-            judge(tables, clients, memory, rules, named)
+        samples = _samples(offsets, (begin, end), window_s)
+        with by_window(rows, where, _rows_within((begin, end), wide, window_s)) as tables:
+            trends.append(judge(tables, clients, memory, rules, named, samples))
         if _stays(end, hours[-1][1]):
             parts = memory.parts() | {_RULES: as_toml(rules).encode()}
             kept.append({"judged_to": end, "signature": signature, "memory": list(parts.items())})
     kept = [each for each in kept if not hours or _stays(each["judged_to"], hours[-1][1])]
     store.replace(catalog.JUDGED, pa.Table.from_pylist(kept, schema=catalog.JUDGED.schema))
     store.replace(catalog.VERDICTS, ranked(memory, rules))
+    if hours:
+        _replace_trends(store, (hours[0][0], hours[-1][1]), pa.concat_tables(trends))
+
+
+def _sample_files(store: Store) -> list[dict[str, Any]]:
+    """The files of samples, with the times that they are of as those of windows."""
+    times = {"min.window_start": "min.sampled_at", "max.window_start": "max.sampled_at"}
+    return [file | {name: file[own] for name, own in times.items()} for file in store.files(catalog.GROUP_OFFSETS)]
+
+
+def _samples(offsets: Snapshot, span: Span, window_s: int) -> Samples | None:
+    """The samples of groups in a span, and of the time before that their trends need; None without any."""
+    begin, end = span
+    before = timedelta(seconds=LOOKBACK_S)
+    found = offsets.table(OFFSETS_COLUMNS, within([(begin - before, end)], "sampled_at"))
+    begin_us = (begin - _EPOCH) // timedelta(microseconds=1)
+    return Samples(found, window_s, begin_us) if found.num_rows else None
+
+
+def _replace_trends(store: Store, span: Span, trends: Table) -> None:
+    """The rows of GROUP_TRENDS of all windows from where this began to judge on."""
+    target = Target.of(store, catalog.GROUP_TRENDS, [span])
+    if not trends.num_rows and not target.old:
+        return
+    with target.to.open() as writer:
+        for batch in trends.to_batches():
+            writer.write(batch)
+        target.keep(writer, [span], pc.scalar(True))
+        writer.finish()
+        store.change(catalog.GROUP_TRENDS, add=writer.take_finished(), remove=target.old)
 
 
 def _stays(at: datetime, last: datetime) -> bool:

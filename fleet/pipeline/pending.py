@@ -78,19 +78,25 @@ def pending(store: Store, *, window_s: int, now: datetime, days: Days | None = N
         remade=frozenset(remade),
         points=points,
         covered=covered,
-        read_up_to=min(max([_latest(store), *(run["read_up_to"] for run in runs)]), now),
+        read_up_to=min(max([_latest(store) or _latest_sample(store), *(run["read_up_to"] for run in runs)]), now),
     )
 
 
-def _latest(store: Store) -> datetime:
-    """When the latest push was received; long ago where there is none."""
+def _latest_sample(store: Store) -> datetime:
+    """About when a group was sampled last; long ago where none was."""
+    files = store.files(catalog.GROUP_OFFSETS) if store.has(catalog.GROUP_OFFSETS) else ()
+    return max((file["max.sampled_at"] for file in files), default=_EPOCH)
+
+
+def _latest(store: Store) -> datetime | None:
+    """When the latest push was received; None where there is none."""
     if not store.has(catalog.PUSHES):
-        return _EPOCH
+        return None
     # Bounds of files are rounded up to the millisecond.
     bound = max((file["max.received_at"] for file in store.files(catalog.PUSHES)), default=_EPOCH)
     where = pc.field("received_at") >= pa.scalar(bound - timedelta(milliseconds=1), TIME)
     pushes = store.snapshot(catalog.PUSHES).scan(["received_at"], where)
-    return max((pc.max(batch.column("received_at")).as_py() for batch in pushes), default=_EPOCH)
+    return max((pc.max(batch.column("received_at")).as_py() for batch in pushes), default=None)
 
 
 def clear_day(store: Store, source: str, day: date) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleet.pipeline.batch import BatchReport
+from fleet.pipeline.of_offsets import OffsetsReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,7 @@ class RunReport:
         tables: root of the tables.
         took_s: from the start of Spark on [s].
         batches: what each held.
+        offsets: samples of consumer groups that were read.
         lost: records that retention took from a topic before they were read.
         changed: files that are of another size than when they were read.
         days: days of receipt that the gold tables were computed anew for.
@@ -35,6 +37,7 @@ class RunReport:
     tables: str
     took_s: float
     batches: Sequence[BatchReport]
+    offsets: OffsetsReport = field(default_factory=OffsetsReport)
     lost: int = 0
     changed: Sequence[str] = ()
     days: int = 0
@@ -43,7 +46,7 @@ class RunReport:
     @property
     def is_news(self) -> bool:
         """True if there was anything to do."""
-        return bool(self.batches) or self.days > 0
+        return bool(self.batches) or self.offsets.files > 0 or self.days > 0
 
     def total(self, name: str) -> int:
         """Sum over the batches of `files`, `pushes`, `points` or `repeats`."""
@@ -52,7 +55,7 @@ class RunReport:
     @property
     def rejects(self) -> dict[str, int]:
         """Pushes and files that were set aside, by reason."""
-        counts: Counter[str] = Counter()
+        counts = Counter(self.offsets.rejects)
         for batch in self.batches:
             counts.update(batch.rejects)
         return dict(counts.most_common())

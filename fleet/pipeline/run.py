@@ -18,6 +18,7 @@ from fleet.pipeline import pending
 from fleet.pipeline.answers import Answers
 from fleet.pipeline.batch import BatchReport, BatchWriter
 from fleet.pipeline.ledger import Ledger, Plan
+from fleet.pipeline.of_offsets import OffsetsReport, OffsetsWriter
 from fleet.pipeline.progress import RunProgress
 from fleet.pipeline.report import RunReport, Size
 from fleet.pipeline.source import MAX_BATCH_BYTES_IN_PROCESS, Bounds, LandingSource, source_name
@@ -188,6 +189,7 @@ class _Run:
         self._progress = progress
         self._began_ms = began_ms
         self._reports: list[BatchReport] = []
+        self._offsets = OffsetsReport()
 
     def run(self) -> RunReport:
         self._progress.stage("looking for what is new")
@@ -203,9 +205,20 @@ class _Run:
         self._progress.expect(news)
         self._write(source, ledger, map(ledger.plan, source.cut(self._bounds())))
         self._progress.begin(None)
+        self._read_offsets(source)
         days = self._compute()
         sizes = self._sizes() if self._reports or days else {}
         return replace(self._report(), lost=news.lost, changed=news.changed, days=days, sizes=sizes)
+
+    def _read_offsets(self, source: "LandingSource | TopicStretch") -> None:
+        """Samples of groups, which only landing zones have."""
+        if isinstance(source, LandingSource):
+            self._progress.stage(catalog.GROUP_OFFSETS.name)
+            request = self._request
+            writer = OffsetsWriter(
+                self._store, source, str(request.source), request.window_s, lambda: self._spark.spark
+            )
+            self._offsets = writer.write()
 
     def _open(self, ledger: Ledger) -> "LandingSource | TopicStretch":
         source = self._request.source
@@ -236,7 +249,11 @@ class _Run:
         """What was read so far."""
         took_s = (self._clock.hi_res_clock_ms() - self._began_ms) / 1000
         return RunReport(
-            source=str(self._request.source), tables=self._store.root, took_s=took_s, batches=tuple(self._reports)
+            source=str(self._request.source),
+            tables=self._store.root,
+            took_s=took_s,
+            batches=tuple(self._reports),
+            offsets=self._offsets,
         )
 
     def _write(self, source: "LandingSource | TopicStretch", ledger: Ledger, plans: Iterable[Plan]) -> None:
@@ -279,7 +296,7 @@ class _Run:
             after_s = request.judge_after_s
             judged_to = None if after_s is None else found.read_up_to - timedelta(seconds=after_s)
             answers.refresh(found.spans, found.read_up_to, found.remade, judged_to)
-        if found.spans or self._reports:
+        if found.spans or self._reports or self._offsets.files:
             pending.close(self._store, self._row(found, now))
         return len(days(found.spans))
 

@@ -82,6 +82,7 @@ _COVERAGE: Final = TableForm(
         "role": lambda row: row["role"],
         "instances": lambda row: f"{row['instances']:,}",
         "judged": lambda row: "yes" if row["judged"] else "no",
+        "judged by": lambda row: row["judged_by"],
         "why not": lambda row: row["why_not"],
     },
     order=(),
@@ -142,6 +143,10 @@ def judged(store: Store) -> Judged:
     files = [file for file in store.files(catalog.WINDOWS) if file["num_records"]]
     begins = [file["min.window_start"] for file in files]
     ends = [file["max.window_start"] + timedelta(seconds=file["max.window_s"]) for file in files]
+    if store.has(catalog.GROUP_TRENDS):
+        sampled = [file for file in store.files(catalog.GROUP_TRENDS) if file["num_records"]]
+        begins += [file["min.window_start"] for file in sampled]
+        ends += [file["max.window_start"] for file in sampled]
     instances = store.log(catalog.CLIENTS).size().rows
     return Judged(instances=instances, begin=min(begins, default=None), end=max(ends, default=None))
 
@@ -153,7 +158,7 @@ def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
         FleetError: see `show_verdicts`.
     """
     store = opened(request.tables, request.conf)
-    clients = store.snapshot(catalog.CLIENTS).table(("dialect", "role"))
+    clients = store.snapshot(catalog.CLIENTS).table(("cluster_id", "group_id", "dialect", "role"))
     rows = coverage(clients, *latest_memory(store))
     if request.form is Format.TABLE and request.columns is None:
         print_coverage(wide_console(out), rows.to_pylist())

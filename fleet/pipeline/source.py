@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from fleet.engine import MAX_BAD_FILES
 from fleet.errors import LandingError, no_landing_zone
-from fleet.landing import refuse_data_directory
+from fleet.landing import GROUP_OFFSETS_FOLDER, refuse_data_directory
 from fleet.pipeline.ledger import Ledger, Part, Plan, day_of
 from fleet.tables.paths import local_path, plain_path, qualified
 from fleet.topic.source import Source, TopicSource
@@ -89,21 +89,25 @@ class LandingSource:
 
     Attributes:
         is_local: True if it lies on this machine.
+        root: its path.
+        group_offsets: sizes [B] of the files of samples of groups, by their paths below it.
 
     Raises:
         LandingError: there is no such directory, or it cannot be listed.
     """
 
     def __init__(self, start: Callable[[], "SparkSession"], source: str, ledger: Ledger) -> None:
-        self._root = plain_path(qualified(source))
+        self.root = plain_path(qualified(source))
         self.is_local = local_path(source) is not None
-        self._sizes = list_files(start, source)
+        sizes = list_files(start, source)
+        self.group_offsets = {path: size for path, size in sizes.items() if _is_of_offsets(path)}
+        self._sizes = {path: size for path, size in sizes.items() if path not in self.group_offsets}
         self._ledger = ledger
 
     def news(self) -> News:
         """New files, and those that have changed."""
         known = self._ledger.read_to
-        changed = [f"{self._root}/{path}" for path, size in self._sizes.items() if known.get(path, size) != size]
+        changed = [f"{self.root}/{path}" for path, size in self._sizes.items() if known.get(path, size) != size]
         return News(amount=len(self._sizes.keys() - known), unit="files", changed=tuple(sorted(changed)))
 
     def bytes_to_read(self) -> int:
@@ -133,25 +137,25 @@ class LandingSource:
         Raises:
             LandingError: many of them are there no more.
         """
-        unfit = {f"{self._root}/{part.path}": said for part in plan.parts if (said := self._fault(part))}
+        unfit = {f"{self.root}/{part.path}": said for part in plan.parts if (said := self._fault(part))}
         if len(unfit) > MAX_BAD_FILES:
             raise LandingError(
-                f"{len(unfit):,} files of a batch that was begun are not in {self._root} as they were, "
+                f"{len(unfit):,} files of a batch that was begun are not in {self.root} as they were, "
                 f"{next(iter(unfit))} among them: put them back, and run again"
             )
-        return Batch(number=plan.number, files=tuple(f"{self._root}/{part.path}" for part in plan.parts), unfit=unfit)
+        return Batch(number=plan.number, files=tuple(f"{self.root}/{part.path}" for part in plan.parts), unfit=unfit)
 
     def check_day(self, day: date) -> None:
         """Raises LandingError unless every file of a day that was read is there as it was."""
         of_day = {path: size for path, size in self._ledger.read_to.items() if day_of(path) == day}
         if not of_day:
             raise LandingError(
-                f"no file of {day} was read from {self._root}: --redecode takes a day of receipt (UTC), as the "
+                f"no file of {day} was read from {self.root}: --redecode takes a day of receipt (UTC), as the "
                 "directories of a landing zone are named"
             )
         if other := [path for path, size in of_day.items() if self._sizes.get(path) != size]:
             raise LandingError(
-                f"{len(other):,} of {len(of_day):,} files of {day} are not in {self._root} as they were read, "
+                f"{len(other):,} of {len(of_day):,} files of {day} are not in {self.root} as they were read, "
                 f"{other[0]} among them: --redecode needs them all; nothing was changed"
             )
 
@@ -182,6 +186,10 @@ def list_files(start: Callable[[], "SparkSession"], source: str) -> dict[str, in
         raise LandingError(f"cannot list the landing zone {directory}: {error}") from error
     sizes = {info.path[len(str(directory)) + 1 :]: info.size for info in found if info.is_file}
     return {path: size for path, size in sizes.items() if not any(map(_is_hidden, path.split("/")))}
+
+
+def _is_of_offsets(path: str) -> bool:
+    return path.startswith(f"{GROUP_OFFSETS_FOLDER}/")
 
 
 def _is_hidden(name: str) -> bool:

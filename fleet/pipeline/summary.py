@@ -24,6 +24,7 @@ def run_as_json(report: RunReport) -> dict[str, Any]:
         "took_s": round(report.took_s, 3),
         "batches": len(report.batches),
         **{name: report.total(name) for name in ("files", "pushes", "points", "repeats")},
+        "group_offsets": report.offsets.samples,
         "rejects": report.rejects,
         "lost": report.lost,
         "changed": len(report.changed),
@@ -64,6 +65,8 @@ def print_run(out: TextIO, report: RunReport) -> None:
 
 def _headline(report: RunReport) -> str:
     took = f"{_counted(report.days, 'day')} computed; {report.took_s:,.1f} s"
+    if report.offsets.files:
+        took = f"{_counted(report.offsets.samples, 'sample')} of groups; {took}"
     if not report.batches:
         return took
     repeats = report.total("repeats")

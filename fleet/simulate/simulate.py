@@ -10,6 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from exporters.group_offsets.schema import record_batch
+from exporters.group_offsets.zone import FOLDER
+from exporters.group_offsets.zone import encode as encode_samples
 from exporters.landing.exporter import partition_of
 from exporters.landing.parquet import encode
 from exporters.landing.storage import LocalStorage
@@ -50,6 +53,7 @@ class Written:
     pushes: int = 0
     points: int = 0
     files: int = 0
+    samples: int = 0
     truth: int = 0
 
 
@@ -82,9 +86,10 @@ def simulate(out: Path, fleet: Fleet, progress: Callable[[float, int], None] = l
     """
     check_empty(out)
     plan = make_plan(fleet)
-    storage = LocalStorage(out / LANDING, "simulate")
+    storage, of_groups = (LocalStorage(path, "simulate") for path in (out / LANDING, out / LANDING / FOLDER))
     try:
         storage.start()
+        of_groups.start()
         write_truth(out, plan.truth)
         written = Written(truth=len(plan.truth))
         stream = Stream(plan, fleet.seed)
@@ -95,6 +100,11 @@ def simulate(out: Path, fleet: Fleet, progress: Callable[[float, int], None] = l
                 written.files += 1
                 written.pushes += len(rows)
             written.points = stream.points
+            for partition, samples in groupby(stream.offsets, key=lambda sample: partition_of(sample.sampled_at)):
+                batch = record_batch(list(samples))
+                name = f"offsets-{written.samples:012d}.parquet"
+                of_groups.publish(partition, name, encode_samples(pa.Table.from_batches([batch])))
+                written.samples += batch.num_rows
             progress(stream.now_s / 3600, written.pushes)
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error.strerror or error}") from error

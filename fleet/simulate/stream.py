@@ -8,6 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from exporters.group_offsets.schema import Sample
+from fleet.simulate.group_offsets import GroupOffsets
 from fleet.simulate.groups import Rebalance
 from fleet.simulate.measured import (
     Pushes,
@@ -40,6 +42,7 @@ class Stream:
         begin: when its time begins.
         speed: how many times as fast it passes.
         points: data points so far.
+        offsets: samples of groups since the chunk before.
         now_s: how far it is [s].
     """
 
@@ -48,6 +51,7 @@ class Stream:
     begin: datetime = BEGIN
     speed: float = 1.0
     points: int = 0
+    offsets: list[Sample] = field(default_factory=list)
     now_s: float = 0.0
     _shapes: dict[tuple[object, ...], Shape] = field(default_factory=dict)
     _used: dict[tuple[object, ...], Shape] = field(default_factory=dict)
@@ -61,6 +65,7 @@ class Stream:
             events = [each for each in physics.rebalances if each.app is app]
             self._groups[app.name] = np.array([each.at_s for each in events]), events
         ticks = physics.advance(HISTORY)
+        groups = GroupOffsets(plan, physics.rebalances)
         ids = PushIds(writer=self.seed)
         a_tick = sum(TICK_S / app.interval_s * app.size for app in plan.world.apps)
         length = max(6, min(180, int(_PUSHES_AT_ONCE / a_tick)))
@@ -69,6 +74,7 @@ class Stream:
             length = min(length, left)
             left -= length
             ticks = ticks.then(physics.advance(length), HISTORY)
+            self.offsets = list(groups.of(ticks, length))
             end_s = self.now_s + length * TICK_S
             self._used = {}
             records = [each for slot in range(len(plan.processes)) for each in self._of_slot(slot, ticks, end_s)]

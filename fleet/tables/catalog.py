@@ -9,6 +9,7 @@ from fleet.measures.rows import ROWS
 from fleet.tables.log import Layout
 from fleet.tables.parquet_files import DEFAULT_LIMITS, FileLimits
 from fleet.tables.written_file import DATE as DATE
+from verdicts.offsets import SCHEMA as GROUP_TRENDS_SCHEMA
 from verdicts.rows import SCHEMA as VERDICTS_SCHEMA
 
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
@@ -135,6 +136,14 @@ PUSHES: Final = Table(
 REJECTS: Final = Table(
     name="rejects", layer="silver", schema=schemas.REJECTS, dated=True, clustered_by=(*_CLIENT, "source_file")
 )
+GROUP_OFFSETS: Final = Table(
+    name="group_offsets",
+    layer="silver",
+    schema=schemas.GROUP_OFFSETS,
+    dated=True,
+    clustered_by=("group_id",),
+    statistics_of=("sampled_at",),
+)
 CLIENTS: Final = Table(
     name="clients", layer="silver", schema=schemas.CLIENTS, clustered_by=_CLIENT, seen_at="last_seen"
 )
@@ -206,6 +215,7 @@ THROTTLING: Final = _windowed("throttling", schemas.THROTTLING, *_CLIENT)
 REBALANCES: Final = _windowed("rebalances", schemas.REBALANCES, *_CLIENT, "group_id")
 CONSUMERS: Final = _windowed("consumers", schemas.CONSUMERS, *_CLIENT, "group_id")
 GROUPS: Final = _windowed("groups", schemas.GROUPS, "group_id")
+GROUP_TRENDS: Final = _windowed("group_trends", GROUP_TRENDS_SCHEMA, "group_id")
 
 TABLES: Final = {
     table.name: table
@@ -221,6 +231,8 @@ TABLES: Final = {
         REBALANCES,
         CONSUMERS,
         GROUPS,
+        GROUP_OFFSETS,
+        GROUP_TRENDS,
         METRICS,
         VERDICTS,
         SERIES,

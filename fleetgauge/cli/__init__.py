@@ -25,6 +25,10 @@ class _Commands(LazyGroup):
             "Deliver the pushes on a Kafka topic, which the broker plugin writes (or fleetgauge serve with "
             "push.log=kafka).",
         ),
+        "offsets": LazyCommand(
+            "fleetgauge.cli.offsets:offsets",
+            "Sample consumer groups into the landing zone: members, committed and end offsets, by Kafka's Admin API.",
+        ),
         "status": LazyCommand(
             "fleetgauge.cli.status:status",
             "Show a running serve or export: clients and pushes, refusals with reasons, the push log, every exporter.",

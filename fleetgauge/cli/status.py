@@ -39,10 +39,17 @@ def status(
         return
     console = wide_console()
     if "node" in found:
-        for table in (_node(found), _traffic(found), *_quotas(found), _push_log(found), _exporters(found)):
+        for table in (
+            _node(found),
+            _traffic(found),
+            *_quotas(found),
+            _push_log(found),
+            _exporters(found),
+            *_group_offsets(found),
+        ):
             console.print(table)
     for export in found.get("exports", ()):
-        for table in (_export(export), _push_log(export), _exporters(export)):
+        for table in (_export(export), _push_log(export), _exporters(export), *_group_offsets(export)):
             console.print(table)
 
 
@@ -225,6 +232,21 @@ def _shown(name: str, value: int | str | None) -> str:
     if name.endswith("bytes"):
         return size(value)
     return ago(value) if name.endswith("_at") else amount(value)
+
+
+def _group_offsets(found: Status) -> list[Table]:
+    sampled = found["exporter_process"].get("group_offsets")
+    if sampled is None:
+        return []
+    table = facts("\nGroup offsets")
+    for name in ("cluster_id", "groups", "sampled_at", "round_ms", "rows", "lost_rows"):
+        if name in sampled:
+            table.add_row(name.removesuffix("_at").replace("_", " "), printable(str(_shown(name, sampled[name]))))
+    for error, count in sampled.get("errors", {}).items():
+        table.add_row("not sampled", f"{printable(error)}: {amount(count)}")
+    if sampled["problem"] is not None:
+        table.add_row("problem", printable(sampled["problem"]))
+    return [table]
 
 
 def _exporters(found: Status) -> Table:

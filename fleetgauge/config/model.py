@@ -13,6 +13,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from base.redaction import secrets_in
 from exporters.dead_letters.letter import DeadLetterSettings
+from exporters.landing.retention import MIN_RETENTION_MS
 from fleetgauge.config.connections import PER_IP_OVERRIDES, parse_overrides
 from fleetgauge.config.listeners import HTTP, Endpoint, parse_endpoints, parse_http_endpoints
 from fleetgauge.config.security import ListenerKeys, Names, SecurityKeys, read_protocol_map
@@ -322,6 +323,38 @@ class ServiceConfig(ListenerKeys):
     logging_format: Literal["auto", "human", "json"] = Field(
         default="auto", description="auto: human on a terminal, JSON otherwise."
     )
+    offsets_bootstrap_servers: Names = Field(
+        default=(),
+        description="host:port,... of the cluster whose consumer groups are sampled into the landing zone; empty: off "
+        "(extra: kafka).",
+    )
+    offsets_command_config: Path | None = Field(
+        default=None, description="File with client settings for it, as Kafka's own tools take with --command-config."
+    )
+    offsets_groups: Names = Field(default=(), description="Only these groups; by default all that the brokers list.")
+    offsets_interval_ms: int = Field(
+        default=60_000, ge=1_000, le=300_000, description="Time between two samples of each group [ms]."
+    )
+    offsets_request_timeout_ms: int = Field(
+        default=5_000, ge=100, le=60_000, description="How long a broker may take for one request [ms]."
+    )
+    offsets_max_request_rate: int = Field(
+        default=500, ge=1, le=10_000, description="Requests of the sampler at most [1/s]."
+    )
+    offsets_path: str = Field(
+        default="", description="Root of the landing zone for samples; by default that of the exporter landing."
+    )
+    offsets_linger_ms: int = Field(
+        default=60_000, ge=1_000, le=3_600_000, description="A file of samples is written at this age [ms]."
+    )
+    offsets_retention_ms: int = Field(
+        default=0, ge=0, description="Files of samples of hours that ended longer ago are deleted; 0 keeps all [ms]."
+    )
+    offsets_cluster_id: str = Field(
+        default="",
+        max_length=256,
+        description="Written to samples in place of the cluster's own id: that of the pushes, if it is another.",
+    )
     exporters: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="[exporters.<name>]: a destination of pushes; its keys depend on its type."
     )
@@ -420,6 +453,13 @@ class ServiceConfig(ListenerKeys):
     def _refuse_zero(cls, value: int) -> int:
         if value == 0:
             raise ValueError("must be positive, or -1")
+        return value
+
+    @field_validator("offsets_retention_ms")
+    @classmethod
+    def _keep_an_hour(cls, value: int) -> int:
+        if 0 < value < MIN_RETENTION_MS:
+            raise ValueError(f"must be 0, or at least {MIN_RETENTION_MS}: the analysis has to read the files first")
         return value
 
     @field_validator("push_log_kafka_client")

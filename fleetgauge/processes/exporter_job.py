@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from base.redaction import secrets_in
 from exporters.dead_letters.letter import DeadLetterSettings
+from exporters.group_offsets.settings import OffsetsSettings
 from fleetgauge.data_dir import DataDirectory, LogPlace
 from push_log.embedded.settings import PushLogSettings
 from push_log.kafka_topic.settings import KafkaTopicSettings
@@ -46,6 +48,11 @@ class ClientsJob:
     max_size: int
 
 
+def _secrets_of(offsets: OffsetsSettings | None) -> frozenset[str]:
+    client = {} if offsets is None else offsets.client
+    return frozenset(text for key, value in client.items() for text in secrets_in(key, value))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """The exporters to run, and the push log that they read.
@@ -60,6 +67,7 @@ class Job:
         logging: how it logs.
         node_socket: the parent's control socket, which `self_metrics` queries.
         clients: its inventory of clients; None where the listener knows them.
+        offsets: settings of the sampler of consumer groups; None where there is none.
     """
 
     log_dirs: Path
@@ -71,12 +79,15 @@ class Job:
     logging: LoggingJob
     node_socket: Path
     clients: ClientsJob | None = None
+    offsets: OffsetsSettings | None = None
 
     @classmethod
     def of(cls, config: "ServiceConfig", instance: str = "") -> "Job":
         """The job that a configuration describes."""
+        from fleetgauge.config.offsets import offsets_settings
         from fleetgauge.config.push_logs import dead_letter_settings, embedded_logs, embedded_settings, topic_settings
 
+        offsets = offsets_settings(config, instance)
         logs = () if config.push_log == "kafka" else embedded_logs(config)
         return cls(
             log_dirs=config.log_dirs.absolute(),
@@ -88,8 +99,9 @@ class Job:
             logging=LoggingJob(
                 level=config.logging_level,
                 format=config.logging_format,
-                secrets=config.secrets(("exporters", "push.log.kafka.client")),
+                secrets=config.secrets(("exporters", "push.log.kafka.client")) | _secrets_of(offsets),
             ),
+            offsets=offsets,
             node_socket=DataDirectory(config.log_dirs.absolute()).node_socket,
         )
 

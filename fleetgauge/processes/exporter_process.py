@@ -34,6 +34,7 @@ from fleetgauge.garbage import freeze_startup_objects
 from fleetgauge.logs import configure_logging, flush_logs
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
+from fleetgauge.processes.group_offsets import GroupOffsets
 from fleetgauge.processes.parent_pipe import Reports, ignore_signals
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.log import PushLogError
@@ -73,6 +74,7 @@ class ExporterProcess:
         self._counted_letters: dict[str, DeadLetterStats] = {}
         self._limiter = LogLimiter()
         self._own_counters: dict[str, Callable[[], dict[str, int]]] = {}
+        self._offsets = GroupOffsets(job.offsets, time) if job.offsets is not None else None
         self._fed = [self._pipeline(name, keys) for name, keys in fed.items()]
         self._pipelines: list[Pipeline | SelfMetricsExporter] = [
             *self._fed,
@@ -85,6 +87,8 @@ class ExporterProcess:
             list_clients(self._job.clients.socket, self._inventory, self._time)
         for pipeline in self._pipelines:
             pipeline.start()
+        if self._offsets is not None:
+            self._offsets.start()
         freeze_startup_objects()
         while True:
             self._report(reports)
@@ -118,7 +122,8 @@ class ExporterProcess:
                 **_letters_status(letters.get(pipeline.name, _NO_LETTERS), stats.letters_without_room),
             }
         clients = {} if self._inventory is None else {"clients": self._inventory.counters()}
-        return {"push_log": push_log, "exporters": exporters, **clients}
+        offsets = {} if self._offsets is None else {"group_offsets": self._offsets.status()}
+        return {"push_log": push_log, "exporters": exporters, **clients, **offsets}
 
     def _own_counts(self, name: str) -> dict[str, int]:
         """An exporter's own counters; none if it fails to return them, which must not affect other exporters."""
@@ -181,6 +186,8 @@ class ExporterProcess:
             reports.send(status)
 
     def _stop(self, deadline_ms: int, *, finish: bool) -> None:
+        if self._offsets is not None:
+            self._offsets.request_stop()
         for pipeline in self._pipelines:
             pipeline.request_stop(_FINISH_MS if finish else deadline_ms)
         for pipeline in self._pipelines:
@@ -188,6 +195,8 @@ class ExporterProcess:
                 log.warning(
                     "exporters.export_interrupted", message="it is repeated at the next start", exporter=pipeline.name
                 )
+        if self._offsets is not None:
+            self._offsets.join()
 
 
 def _letters_status(stats: DeadLetterStats, without_room: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from fleetgauge.processes.exporter_job import Job
 
 
 class ExporterSupervisor(ChildProcess):
-    """Keeps one exporter process running; none if `job` names no exporter.
+    """Keeps one exporter process running; none if `job` names no exporter and samples no groups.
 
     Args:
         job: what the process is to do.
@@ -30,7 +30,7 @@ class ExporterSupervisor(ChildProcess):
     def __init__(self, job: Job, time: Time) -> None:
         super().__init__("exporters", self.command, time)
         self._job_line = job.to_line().encode() + b"\n"
-        self._wanted = bool(job.exporters)
+        self._wanted = bool(job.exporters) or job.offsets is not None
         self._reported_ms: int | None = None
         self.has_reported = False
         self.status: dict[str, Any] = {}
@@ -52,6 +52,7 @@ class ExporterSupervisor(ChildProcess):
             "restarts": self.restarts,
             "status_age_ms": age_ms,
             "exporters": exporters,
+            "group_offsets": self.status.get("group_offsets"),
         }
 
     def lags(self) -> dict[str, int]:

@@ -1,14 +1,16 @@
 """Consumer groups: rebalances, lag, and how work is divided among members."""
 
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from verdicts.arrow import Numbers
-from verdicts.declare import Finding, Test, Verdict, of_clients, of_subjects
+from verdicts.declare import BY_OFFSETS, BY_TELEMETRY, Finding, Test, Verdict, of_subjects
 from verdicts.memory import Memory
+from verdicts.offsets import GROWING, STALLED, UNKNOWN, Groups
 from verdicts.rules import Figures
-from verdicts.window import Window
+from verdicts.window import Subjects, Window, medians
 
 _HOUR_US: Final = 3_600_000_000
 
@@ -59,38 +61,87 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
     )  # fmt: skip
 
 
+def _of_samples(window: Window, values: Numbers) -> Numbers:
+    """Values of sampled groups at their places among all; NaN for the others."""
+    found = np.full(len(window.groups), np.nan)
+    if window.offsets is not None:
+        found[np.searchsorted(window.groups.codes, window.offsets.codes)] = values
+    return found
+
+
+def _is_sampled(window: Window) -> Numbers:
+    """True for groups that have members, and samples enough: what brokers say of these holds, not what members say."""
+    if window.offsets is None:
+        return np.zeros(len(window.groups), np.bool_)
+    is_known = (window.offsets.whole.trend != UNKNOWN) & (window.offsets.assigned > 0)
+    found: Numbers = _of_samples(window, np.where(is_known, 1.0, 0.0)) == 1
+    return found
+
+
+def _by_either(window: Window, telemetry: Test, offsets: Test) -> Finding:
+    """A finding about groups: by samples where there are some, else by telemetry."""
+    agrees = telemetry.is_known & telemetry.is_bad
+    is_sampled = offsets.is_known
+    left = replace(telemetry, observed=np.where(is_sampled, np.nan, telemetry.observed))
+    sources = np.where(is_sampled, BY_OFFSETS + BY_TELEMETRY * agrees, BY_TELEMETRY)
+    return of_subjects(window.groups, [left, offsets], sources=sources)
+
+
 def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
-    """The lag of each group, and by how much that of the members who pushed grew since their last word on it."""
+    """The lag of each group, and by how much it grew: as brokers know it, or the members who pushed since their last
+    word on it.
+    """
+    lag, grown = _lag_of_members(window, memory)
+    if window.offsets is not None:
+        whole, is_sampled = window.offsets.whole, _is_sampled(window)
+        lag = np.where(is_sampled, _of_samples(window, whole.lag), lag)
+        grown = np.where(is_sampled, _of_samples(window, whole.grown), grown)
+    return lag, grown
+
+
+def _lag_of_members(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
     if "lag" not in window.shared:
-        window.shared["lag"] = _lag_growth(window, memory)
+        lag = window.rows.number("lag_records")
+        last = memory.history("lag")
+        grown = lag - last.expected(window.instance, 1)
+        last.put(window.instance, lag)
+        window.shared["lag"] = window.groups.sum(lag), window.groups.sum(grown)
     found: tuple[Numbers, Numbers] = window.shared["lag"]
     return found
 
 
-def _lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
-    lag = window.rows.number("lag_records")
-    last = memory.history("lag")
-    grown = lag - last.expected(window.instance, 1)
-    last.put(window.instance, lag)
-    return window.groups.sum(lag), window.groups.sum(grown)
-
-
 def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
     groups = window.groups
-    lag, grown = lag_growth(window, memory)
+    lag, grown = _lag_of_members(window, memory)
     consumed = np.nan_to_num(groups.sum(window.rows.number("records_consumed")))
-    bound = np.maximum(figures["least_records"], figures["share"] * consumed)
-    return of_subjects(
-        groups,
-        [
-            Test(
-                metric="lag_records", unit="records", observed=grown, bound=bound,
-                says="the lag of group {subject} grows, by {observed} in one window to {lag:,.0f} records, while it "
-                "reads {consumed:,.0f}",
-                more={"lag": lag, "consumed": consumed},
-            )
-        ],
+    telemetry = Test(
+        metric="lag_records", unit="records", observed=grown,
+        bound=np.maximum(figures["least_records"], figures["share"] * consumed),
+        says="the lag of group {subject} grows, by {observed} in one window to {lag:,.0f} records, while it "
+        "reads {consumed:,.0f}",
+        more={"lag": lag, "consumed": consumed},
     )  # fmt: skip
+    if window.offsets is None:
+        return of_subjects(groups, [telemetry])
+    whole = window.offsets.whole
+    committed = _of_samples(window, whole.committed)
+    growing = _of_samples(window, np.where(whole.trend == GROWING, whole.grown, 0.0))
+    offsets = Test(
+        metric="group_offsets.lag_records", unit="records",
+        observed=np.where(_is_sampled(window), growing, np.nan), bound=figures["share"] * committed,
+        says="the lag of group {subject} grows, by {observed} in {lasts} to {lag:,.0f} records, while it "
+        "commits {committed:,.0f}",
+        more={
+            "lag": _of_samples(window, whole.lag), "committed": committed,
+            "lasts": _durations(_of_samples(window, whole.seconds)),
+        },
+    )  # fmt: skip
+    return _by_either(window, telemetry, offsets)
+
+
+def _durations(seconds: Numbers) -> Numbers:
+    texts = [f"{each:.0f} s" if each < 120 else f"{each / 60:.0f} minutes" for each in seconds.tolist()]
+    return np.array(texts, object)
 
 
 def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -98,33 +149,65 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
     lag, consumed = (groups.sum(rows.number(name)) for name in ("lag_records", "records_consumed"))
     commits, assigned = (np.nan_to_num(groups.sum(rows.number(name))) for name in ("commits", "assigned_partitions"))
     does_nothing = (consumed == 0) & (commits == 0) & (assigned > 0)
-    return of_subjects(
-        groups,
-        [
-            Test(
-                metric="lag_records", unit="records", observed=np.where(does_nothing, lag, 0 * (lag + consumed)),
-                bound=figures["least_records"],
-                says="group {subject} reads and commits nothing of its {assigned:.0f} partitions, {observed} wait",
-                more={"assigned": assigned},
-            )
-        ],
+    telemetry = Test(
+        metric="lag_records", unit="records", observed=np.where(does_nothing, lag, 0 * (lag + consumed)),
+        bound=figures["least_records"],
+        says="group {subject} reads and commits nothing of its {assigned:.0f} partitions, {observed} wait",
+        more={"assigned": assigned},
     )  # fmt: skip
+    if window.offsets is None:
+        return of_subjects(groups, [telemetry])
+    return _by_either(window, telemetry, _stalled_by_samples(window, window.offsets, figures))
+
+
+def _stalled_by_samples(window: Window, offsets: Groups, figures: Figures) -> Test:
+    """What waits: in all partitions of a group that commits nothing, or in those that stall while records arrive."""
+    stands = offsets.whole.trend == STALLED
+    is_stuck = np.where(stands[offsets.group], offsets.partitions.trend == STALLED, offsets.stuck)
+    waiting, stuck = offsets.sum(np.where(is_stuck, offsets.partitions.lag, 0)), offsets.sum(is_stuck)
+    return Test(
+        metric="group_offsets.lag_records", unit="records",
+        observed=np.where(_is_sampled(window), _of_samples(window, waiting), np.nan), bound=figures["least_records"],
+        says="group {subject} commits nothing of {stuck:.0f} of its {assigned:.0f} partitions, {observed} wait",
+        more={"stuck": _of_samples(window, stuck), "assigned": _of_samples(window, offsets.assigned)},
+    )  # fmt: skip
+
+
+def _row_of_member(window: Window, offsets: Groups) -> Numbers:
+    """The row of each sampled member: of its client id and group, if there is one such row alone; else -1."""
+    most = int(max(window.client.max(initial=0), offsets.members.client.max(initial=0))) + 1
+    of_rows = np.where(window.group >= 0, window.group * most + window.client, -1)
+    of_members = offsets.codes[offsets.members.group] * most + offsets.members.client
+    keys, first, count = np.unique(of_rows, return_index=True, return_counts=True)
+    if not len(keys):
+        return np.full(len(of_members), -1)
+    at = np.minimum(np.searchsorted(keys, of_members), len(keys) - 1)
+    found: Numbers = np.where((keys[at] == of_members) & (count[at] == 1), first[at], -1)
+    return found
 
 
 def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
     is_old = window.begin_us - memory.instances["first_us"][window.instance] > figures["young_s"] * 1_000_000
-    return of_clients(
-        window,
-        [
-            Test(
-                metric="assigned_partitions", unit="partitions",
-                observed=window.rows.number("assigned_partitions"), bound=0.5, is_upper=False,
-                expected=np.ones(len(window)),
-                says="a member of {subject} has no partition",
-            )
-        ],
-        judged=is_old & (window.group >= 0),
-    )  # fmt: skip
+    assigned = np.where(is_old & (window.group >= 0), window.rows.number("assigned_partitions"), np.nan)
+    rows = np.arange(len(window))
+    clients, sources = window.client, np.full(len(window), BY_TELEMETRY)
+    if (offsets := window.offsets) is not None:
+        is_stable = np.array([state == "STABLE" for state in offsets.state], np.bool_)[offsets.members.group]
+        own = _row_of_member(window, offsets)
+        agrees = np.append(assigned < 1, False)[own]
+        of_members = np.where(is_stable, offsets.members.partitions, np.nan)
+        covered = np.append(np.isin(window.groups.codes, offsets.codes), False)[window.groups.of_row]
+        assigned = np.concatenate([np.where(covered, np.nan, assigned), of_members])
+        rows, clients = np.concatenate([rows, own]), np.concatenate([clients, offsets.members.client])
+        sources = np.concatenate([sources, BY_OFFSETS + BY_TELEMETRY * agrees])
+    subjects = Subjects.by("client", clients)
+    tests = [
+        Test(
+            metric="assigned_partitions", unit="partitions", observed=assigned, bound=0.5, is_upper=False,
+            expected=np.ones(len(assigned)), says="a member of {subject} has no partition",
+        )
+    ]  # fmt: skip
+    return Finding(subjects=subjects, tests=tests, unit_of=subjects.of_row, rows=rows, sources=sources)
 
 
 def has_most_work(window: Window, figures: Figures) -> Numbers:
@@ -151,14 +234,44 @@ def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
     has_work = ~(rows.number("assigned_partitions") < 1) & (window.group >= 0)
     rate = np.where(has_work, rows.number("records_consumed") / window.seconds, np.nan)
     lag = np.where(has_work, rows.number("lag_records"), np.nan)
+    found = Finding(
+        subjects=groups, tests=_uneven(groups, groups.of_row, rate, lag, figures), unit_of=groups.of_row,
+        rows=np.arange(len(window)), of=window.instance,
+    )  # fmt: skip
+    if window.offsets is None:
+        return found
+    members, own = window.offsets.members, _row_of_member(window, window.offsets)
+    is_bad = np.logical_or.reduce([test.is_known & test.is_bad for test in found.tests])
+    is_covered = np.append(np.isin(groups.codes, window.offsets.codes), False)[groups.of_row]
+    place = np.searchsorted(groups.codes, window.offsets.codes)[members.group]
+    unit_of = np.concatenate([np.where(is_covered, -1, groups.of_row), place])
+    rate, lag = (
+        np.concatenate([each, np.where(members.partitions > 0, of_member, np.nan)])
+        for each, of_member in ((rate, members.rate), (lag, members.lag))
+    )
+    agrees = np.append(is_bad, False)[own]
+    return Finding(
+        subjects=groups,
+        tests=_uneven(groups, unit_of, rate, lag, figures),
+        unit_of=unit_of,
+        rows=np.concatenate([np.arange(len(window)), own]),
+        of=np.concatenate([window.instance, members.of]),
+        sources=np.concatenate([np.full(len(window), BY_TELEMETRY), BY_OFFSETS + BY_TELEMETRY * agrees]),
+    )
+
+
+def _uneven(groups: Subjects, group_of: Numbers, rate: Numbers, lag: Numbers, figures: Figures) -> list[Test]:
+    """Tests of members, which `group_of` names the group of, against the median of their group."""
     tests = []
     for metric, unit, values, least in (
         ("records_consumed", "records per s", rate, figures["least_per_s"]),
         ("lag_records", "records", lag, np.fmax(figures["least_lag"], np.nan_to_num(rate) * figures["least_lag_s"])),
     ):
-        members = np.append(groups.count(~np.isnan(values)), 0)[groups.of_row]
+        has = (group_of >= 0) & ~np.isnan(values)
+        members = np.append(np.bincount(group_of[has], minlength=len(groups)), 0)[group_of]
         is_judged = members >= figures["least_members"]
-        median = np.append(groups.median(np.where(is_judged, values, np.nan)), np.nan)[groups.of_row]
+        middle = medians(group_of, np.where(is_judged, values, np.nan), len(groups))
+        median = np.append(middle, np.nan)[group_of]
         tests.append(
             Test(
                 metric=metric, unit=unit, observed=np.where(is_judged, values, np.nan),
@@ -168,8 +281,7 @@ def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
                 more={"members": members},
             )
         )  # fmt: skip
-    every: dict[str, Any] = {"unit_of": groups.of_row, "rows": np.arange(len(window)), "of": window.instance}
-    return Finding(subjects=groups, tests=tests, **every)
+    return tests
 
 
 _REBALANCES: Final = {
@@ -188,22 +300,26 @@ VERDICTS: Final = (
     ),
     Verdict(
         id="stalled", kind="group", side="client", find=_stalled, needs=_LAG, roles=("consumer",),
+        by_offsets=True,
         action="Look at the application of {subject}: it holds partitions and reads nothing; restart it if it hangs.",
         explains=("lagging",),
     ),
     Verdict(
         id="uneven-group", kind="group", side="client", find=_uneven_group, needs={"java": ("records_consumed",)},
         roles=("consumer",),
+        by_offsets=True,
         action="Spread the keys or partitions of the topics of {subject} evenly, or look at the slowest member.",
         explains=("lagging",),
     ),
     Verdict(
         id="lagging", kind="group", side="client", find=_lagging, needs=_LAG, roles=("consumer",),
+        by_offsets=True,
         action="Have {subject} read faster than is written: more members and partitions, or less work per record.",
     ),
     Verdict(
         id="idle-consumer", kind="client", side="client", find=_idle_consumer, roles=("consumer",),
         needs=dict.fromkeys(("java", "librdkafka"), ("assigned_partitions",)),
+        by_offsets=True,
         action="Stop members of {subject} that have nothing to do, or add partitions.",
     ),
 )  # fmt: skip

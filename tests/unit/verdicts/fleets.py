@@ -8,6 +8,8 @@ import pyarrow as pa
 
 from verdicts.judge import judge
 from verdicts.memory import Memory
+from verdicts.offsets import COLUMNS as OFFSETS_COLUMNS
+from verdicts.offsets import Samples
 from verdicts.rows import ranked
 from verdicts.rules import Rules, default_rules
 from verdicts.window import COLUMNS
@@ -51,6 +53,14 @@ POINTS = pa.schema(
 )
 
 
+_OFFSETS_TYPES: dict[str, Any] = {
+    "sampled_at": _TIME,
+    "partition": pa.int32(),
+    **dict.fromkeys(("committed_offset", "end_offset"), pa.int64()),
+}
+OFFSETS = pa.schema([(name, _OFFSETS_TYPES.get(name, pa.string())) for name in OFFSETS_COLUMNS])
+
+
 def client(client_id: str = "orders", instance: str = "", **columns: Any) -> Row:
     """The row of an instance of a client."""
     own = {
@@ -87,14 +97,26 @@ class Judged:
         self.window_s = window_s
         self.clients: list[Row] = []
         self.points: list[Row] = []
+        self.samples: list[Row] = []
+        self.trends: list[Row] = []
         self.number = 0
 
     def windows(self, count: int, rows: Callable[[int], Iterable[Row]]) -> "Judged":
         """Further windows."""
         for number in range(self.number, self.number + count):
-            judge(self.table(number, rows(number)), self.client_table(), self.memory, self.rules, self.point_table())
+            found = judge(
+                self.table(number, rows(number)), self.client_table(), self.memory, self.rules, self.point_table(),
+                self.sample_table(number),
+            )  # fmt: skip
+            self.trends += found.to_pylist()
         self.number += count
         return self
+
+    def sample_table(self, number: int) -> Samples | None:
+        begin_us = NOON_US + number * self.window_s * 1_000_000
+        end_us = begin_us + self.window_s * 1_000_000
+        rows = [row for row in self.samples if begin_us - 1_200_000_000 <= row["sampled_at"] < end_us]
+        return Samples(pa.Table.from_pylist(rows, schema=OFFSETS), self.window_s, begin_us) if rows else None
 
     def table(self, number: int, rows: Iterable[Row]) -> pa.Table:
         begin_us = NOON_US + number * self.window_s * 1_000_000

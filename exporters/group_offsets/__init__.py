@@ -1,0 +1,1 @@
+"""Samples of consumer groups: committed and end offsets and members, by Kafka's Admin API (docs/group-offsets.md)."""

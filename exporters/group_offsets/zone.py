@@ -1,0 +1,128 @@
+"""Writes samples to `group_offsets/` of a landing zone: complete Parquet files by hour, rolled by age and rows."""
+
+import uuid
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import structlog
+from pyarrow import parquet as pq
+
+from base.clock import Time
+from base.redaction import without_credentials
+from exporters.group_offsets.schema import DICTIONARY_COLUMNS, GROUP_OFFSETS_SCHEMA
+from exporters.landing.exporter import open_storage, partition_of
+from exporters.landing.retention import LandingRetention
+from exporters.landing.storage import LandingStorage, open_up, storage_errors
+
+log = structlog.get_logger(__name__)
+
+FOLDER: Final = "group_offsets"
+"""Beside the folders `date=...` of pushes."""
+
+_PREFIX: Final = "offsets"
+_ROWS_OF_A_FILE: Final = 500_000
+_MOST_WAITING: Final = 2_000_000
+"""Rows that wait in memory while the storage cannot be written; then the oldest are dropped, and logged."""
+
+
+def open_folder(path: str, writer: str) -> LandingStorage:
+    """The storage of `group_offsets/` in a landing zone; see `open_storage` for arguments and errors."""
+    root, mark, query = path.partition("?") if "://" in path else (path, "", "")
+    storage = open_storage(f"{root.rstrip('/')}/{FOLDER}{mark}{query}", writer)
+    storage.start()
+    if "://" not in path:
+        landing = Path(path)
+        open_up(landing / FOLDER, landing.stat().st_mode & 0o777)  # whoever may read the zone may read this
+    return storage
+
+
+def encode(rows: Any) -> "pa.Buffer":
+    """Rows of GROUP_OFFSETS_SCHEMA as one Parquet file; offsets that follow each other take little room."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        GROUP_OFFSETS_SCHEMA,
+        compression="zstd",
+        use_dictionary=DICTIONARY_COLUMNS,  # type: ignore[arg-type]  # the stubs leave the list out
+        write_statistics=["sampled_at"],
+    ) as writer:
+        writer.write_table(rows)
+    return sink.getvalue()
+
+
+class OffsetsZone:
+    """Keeps samples until they make a file, and files for as long as is asked for.
+
+    Args:
+        path: root of the landing zone.
+        writer: see `OffsetsSettings.writer`.
+        linger_ms: a file is written at this age [ms].
+        retention_ms: see `LandingRetention`; None keeps all.
+        time: the clocks.
+    """
+
+    def __init__(self, path: str, writer: str, linger_ms: int, retention_ms: int | None, time: Time) -> None:
+        self._path, self._writer = path, writer
+        self._linger_ms = linger_ms
+        self._time = time
+        self._storage: LandingStorage | None = None
+        self._waiting: list[tuple[str, pa.RecordBatch]] = []
+        self._since_ms = 0
+        self._retention = None if retention_ms is None else LandingRetention(retention_ms, time, prefix=_PREFIX)
+        self.rows = self.files = self.lost_rows = 0
+
+    def add(self, rows: "pa.RecordBatch") -> None:
+        """Takes the rows of a round, and writes files if that is due."""
+        if not rows.num_rows:
+            return
+        if not self._waiting:
+            self._since_ms = self._time.hi_res_clock_ms()
+        self._waiting.append((partition_of(rows.column(0)[0].cast(pa.int64()).as_py()), rows))
+        if self._count() >= _ROWS_OF_A_FILE:
+            self.flush()
+
+    def due_ms(self) -> int | None:
+        """When waiting rows are to be written (monotonic) [ms]; None if there are none."""
+        return self._since_ms + self._linger_ms if self._waiting else None
+
+    def flush(self) -> bool:
+        """Writes what waits; False if it could not, which is logged: it is tried again with what comes."""
+        try:
+            while self._waiting:
+                self._write_hour(self._waiting[0][0])
+            if self._retention is not None:
+                self._retention.keep(self._opened())
+        except storage_errors(ValueError) as error:
+            self._since_ms = self._time.hi_res_clock_ms()
+            lost = self._drop_oldest()
+            where = without_credentials(self._path)
+            problem = without_credentials(next(iter(str(error).splitlines()), type(error).__name__))
+            log.warning("group_offsets.not_written", path=where, problem=problem, lost_rows=lost)
+            return False
+        return True
+
+    def _write_hour(self, partition: str) -> None:
+        own = [rows for each, rows in self._waiting if each == partition]
+        first_us = own[0].column(0)[0].cast(pa.int64()).as_py()
+        name = f"{_PREFIX}-{first_us:020d}-{uuid.uuid4().hex[:16]}.parquet"
+        table = pa.Table.from_batches(own)
+        self._opened().publish(partition, name, encode(table))
+        self._waiting = [each for each in self._waiting if each[0] != partition]
+        self.rows += table.num_rows
+        self.files += 1
+
+    def _opened(self) -> LandingStorage:
+        if self._storage is None:
+            self._storage = open_folder(self._path, self._writer)
+        return self._storage
+
+    def _count(self) -> int:
+        return sum(rows.num_rows for _, rows in self._waiting)
+
+    def _drop_oldest(self) -> int:
+        lost = 0
+        while self._count() > _MOST_WAITING:
+            lost += self._waiting.pop(0)[1].num_rows
+        self.lost_rows += lost
+        return lost

@@ -1,0 +1,286 @@
+"""Consumer groups of a real broker, none of which has telemetry: sampled, read by `fleet run`, and judged."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from support.kafka_broker import CLUSTER_ID, MISSING, KafkaBroker
+
+from exporters.group_offsets.run import OffsetsRun
+from exporters.group_offsets.settings import OffsetsSettings
+
+pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+
+Row = dict[str, Any]
+
+_AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+_RULES = """
+[lagging]
+for_s = 10
+[stalled]
+for_s = 10
+[idle-consumer]
+for_s = 10
+"""
+"""Durations of minutes as one or two windows of 10 s."""
+_SAMPLED_S = 42.0
+
+
+def fleetgauge(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "fleetgauge", *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+class Fleet:
+    """Groups of librdkafka consumers without telemetry, each with a topic of its name."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.faults: list[str] = []
+
+    def topics(self, **partitions: int) -> None:
+        made = self.admin.create_topics([NewTopic(name, count, 1) for name, count in partitions.items()])
+        for future in made.values():
+            future.result(30)
+
+    def run(self, function: Callable[..., None], *arguments: Any) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                function(*arguments)
+            except Exception as error:  # noqa: BLE001  # shown by the fixture
+                self.faults.append(repr(error))
+
+        thread = threading.Thread(target=guarded, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return thread
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(20)
+
+    def produce(self, rates: dict[str, float]) -> None:
+        """Writes records to partitions `topic/number`, so many a second each, until the end."""
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "enable.metrics.push": False, "log_level": 0}
+        )
+        due = dict.fromkeys(rates, 0.0)
+        begin = time.monotonic()
+        while not self._stop.wait(0.05):
+            for name, rate in rates.items():
+                topic, _, partition = name.partition("/")
+                while due[name] < (time.monotonic() - begin) * rate:
+                    due[name] += 1
+                    producer.produce(topic, b"x" * 20, partition=int(partition))
+            producer.poll(0)
+        producer.flush(5)
+
+    def consume(self, group: str, client_id: str = "", *, pause_s: float = 0.0, commits: int = 10**9) -> None:
+        """Reads a record, sleeps, commits: so many times; then it polls and commits no more."""
+        consumer = self.consumer(group, client_id or group)
+        consumer.subscribe([group])
+        while not self._stop.is_set():
+            message = consumer.poll(0.2)
+            if message is None or message.error() is not None or commits <= 0:
+                continue
+            self._stop.wait(pause_s)
+            commits -= 1
+            with suppress(KafkaException):  # its group rebalances
+                consumer.commit(message, asynchronous=False)
+        consumer.close()
+
+    def consumer(self, group: str, client_id: str) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": group,
+                "client.id": client_id,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "enable.metrics.push": False,
+                "log_level": 0,
+            }
+        )
+
+    def commit(self, group: str, offset: int) -> None:
+        """Of partition 0 of a group without members."""
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(group, 0, offset)])
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                self.admin.alter_consumer_group_offsets([asked], request_timeout=5)[group].result(10)
+                return
+            except (KafkaException, TimeoutError):  # the coordinator is not there yet
+                assert time.monotonic() < deadline
+                time.sleep(0.3)
+
+    def deny(self, kind: ResourceType, name: str) -> None:
+        acl = AclBinding(
+            kind,
+            name,
+            ResourcePatternType.LITERAL,
+            "User:ANONYMOUS",
+            "*",
+            AclOperation.DESCRIBE,
+            AclPermissionType.DENY,
+        )
+        for future in self.admin.create_acls([acl]).values():
+            future.result(10)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The tables of what was sampled for `_SAMPLED_S`; the landing zone is beside them."""
+    directory = tmp_path_factory.mktemp("offsets")
+    with KafkaBroker(directory / "kafka", "4.3.1", properties=_AUTHORIZER, heap="384m") as broker:
+        fleet = Fleet(broker.bootstrap)
+        fleet.topics(moves=3, lags=1, stalls=1, stops=1, rewinds=1, crowded=2, secret=1, hidden=1)
+        for group in ("stops", "rewinds", "secret", "hidden"):
+            fleet.commit(group, 0)
+        written = (
+            *(f"moves/{number}" for number in range(3)),
+            "lags/0",
+            "stalls/0",
+            "stops/0",
+            "rewinds/0",
+        )
+        fleet.run(fleet.produce, dict.fromkeys((*written, "crowded/0"), 20.0))
+        fleet.run(fleet.consume, "moves")
+        fleet.run(lambda: fleet.consume("lags", pause_s=0.2))
+        fleet.run(lambda: fleet.consume("stalls", commits=5))
+        for number in range(3):
+            fleet.run(fleet.consume, "crowded", f"crowded-{number}")
+        _wait_for_members(fleet.admin, {"moves": 1, "lags": 1, "stalls": 1, "crowded": 3})
+        fleet.deny(ResourceType.GROUP, "secret")
+        fleet.deny(ResourceType.TOPIC, "hidden")
+        settings = OffsetsSettings(
+            bootstrap_servers=broker.bootstrap, path=str(directory / "landing"), writer="test", interval_ms=1_000,
+            linger_ms=3_000,
+        )  # fmt: skip
+        run = OffsetsRun(settings)
+        sampler = fleet.run(run.run)
+        fleet.commit("rewinds", 100)
+        time.sleep(_SAMPLED_S - 4)
+        fleet.commit("rewinds", 40)
+        time.sleep(4)
+        run.stop()
+        sampler.join(20)
+        assert run.status()["rounds"] > _SAMPLED_S / 3
+        fleet.stop()
+        assert fleet.faults == []
+        (directory / "rules.toml").write_text(_RULES)
+        fleetgauge(
+            *("fleet", "run", "--source", str(directory / "landing"), "--tables", str(directory / "tables")),
+            *("--window", "10s", "--rules", str(directory / "rules.toml")),
+        )
+        yield directory / "tables"
+
+
+def _wait_for_members(admin: AdminClient, wanted: dict[str, int]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = {name: future.result(10) for name, future in admin.describe_consumer_groups(list(wanted)).items()}
+        if all(
+            len(found[name].members) == count and found[name].state.name == "STABLE" for name, count in wanted.items()
+        ):
+            return
+        time.sleep(0.3)
+    raise AssertionError(f"no such members in time: {wanted}")
+
+
+def shown(tables: Path, table: str) -> list[Row]:
+    printed = fleetgauge("fleet", "show", table, "--tables", str(tables), "--format", "json")
+    return [json.loads(line) for line in printed.splitlines()]
+
+
+def latest(tables: Path) -> dict[str, Row]:
+    """The row of each group's last window."""
+    found: dict[str, Row] = {}
+    for row in sorted(shown(tables, "group_trends"), key=lambda each: each["window_start"]):
+        found[row["group_id"]] = row
+    return found
+
+
+def test_each_group_has_the_trend_of_what_it_does(tables: Path) -> None:
+    found = latest(tables)
+    trends = {group: row["trend"] for group, row in found.items()}
+    assert trends == {
+        "moves": "moving", "lags": "growing", "stalls": "stalled", "stops": "stopped", "rewinds": "rewound",
+        "crowded": "moving", "secret": "unknown", "hidden": "unknown",
+    }  # fmt: skip
+    assert {row["cluster_id"] for row in found.values()} == {CLUSTER_ID}
+    assert (found["moves"]["members"], found["moves"]["partitions"]) == (1, 3)
+    assert (found["crowded"]["members"], found["crowded"]["idle_members"]) == (3, 1)
+    assert found["moves"]["lag_records"] < 60 < found["lags"]["lag_records"]
+    assert found["lags"]["since"] < found["lags"]["window_start"]
+
+
+def test_what_may_not_be_described_is_marked(tables: Path) -> None:
+    found = latest(tables)
+    assert found["secret"]["error"] == "GROUP_AUTHORIZATION_FAILED"
+    assert found["secret"]["lag_records"] is None
+    rows = [row for row in shown(tables, "group_offsets") if row["group_id"] == "secret"]
+    assert {row["error"] for row in rows} == {"GROUP_AUTHORIZATION_FAILED"}
+
+
+def test_groups_without_telemetry_are_judged(tables: Path) -> None:
+    rows = json.loads(fleetgauge("fleet", "verdicts", "--tables", str(tables), "--format", "json"))
+    found = {(row["verdict"], row["subject_kind"], row["subject"]) for row in rows}
+    idle = {row["subject"] for row in rows if row["verdict"] == "idle-consumer"}
+    assert found == {
+        ("lagging", "group", "lags"), ("stalled", "group", "stalls"),
+        *(("idle-consumer", "client", each) for each in idle),
+    }  # fmt: skip
+    assert len(idle) == 1
+    assert idle < {"crowded-0", "crowded-1", "crowded-2"}
+    assert all(row["judged_by"] == ["group-offsets"] and row["cluster_id"] == CLUSTER_ID for row in rows)
+    (lagging,) = (row for row in rows if row["verdict"] == "lagging")
+    assert lagging["evidence"][-1]["metric"] == "group_offsets.lag_records"
+    assert lagging["group_id"] == "lags"
+
+
+def test_a_group_without_telemetry_is_explained_and_covered(tables: Path) -> None:
+    (explained,) = json.loads(fleetgauge("fleet", "explain", "lags", "--tables", str(tables), "--format", "json"))
+    lag = next(each for each in explained["over_time"]["series"] if each["metric"] == "group_offsets.lag_records")
+    assert lag["values"][-1] > lag["values"][0]
+    covered = json.loads(fleetgauge("fleet", "verdicts", "--tables", str(tables), "--coverage", "--format", "json"))
+    groups = {row["verdict"]: row for row in covered if row["library"] == "no telemetry"}
+    assert groups.keys() == {"lagging", "stalled", "uneven-group", "idle-consumer"}
+    assert all(row["instances"] == 6 and "minutes were judged" in row["why_not"] for row in groups.values())
+
+
+def test_a_second_run_reads_nothing_twice(tables: Path) -> None:
+    before = len(shown(tables, "group_offsets"))
+    printed = fleetgauge(
+        *("fleet", "run", "--source", str(tables.parent / "landing"), "--tables", str(tables)),
+        *("--window", "10s", "--rules", str(tables.parent / "rules.toml")),
+    )
+    assert "nothing new" in printed
+    assert len(shown(tables, "group_offsets")) == before
