@@ -140,7 +140,7 @@ class Members:
     """Members of groups in the last sample of each.
 
     Attributes:
-        group: place of its group in `Groups`.
+        group: place of its group in `SampledGroups`.
         client: number of its client id in the registry.
         of: tells members apart from window to window; below 0.
         partitions: that it has.
@@ -156,7 +156,7 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Groups:
+class SampledGroups:
     """What was sampled of groups until the end of a window, in which each has a sample.
 
     Attributes:
@@ -235,7 +235,7 @@ class Samples:
         found = np.unique(self._times[self._times >= self._begin_us] // length) * length
         return [int(each) for each in found]
 
-    def within(self, window: Window, registry: Registry) -> Groups | None:
+    def within(self, window: Window, registry: Registry) -> SampledGroups | None:
         """The groups that have a sample in the window; None without any."""
         begin_us = min(window.begin_us, window.end_us - LOOKBACK_S * 1_000_000)
         first, own, last = np.searchsorted(self._times, (begin_us, window.begin_us, window.end_us)).tolist()
@@ -268,7 +268,7 @@ class _Rows:
     number: dict[str, Numbers]
     texts: dict[str, Any]
 
-    def groups(self, window: Window, registry: Registry) -> Groups:
+    def groups(self, window: Window, registry: Registry) -> SampledGroups:
         group = self._codes(registry.groups, ("cluster_id", "group_id"), window.end_us)
         is_own = self.times >= window.begin_us
         codes = np.unique(group[is_own])
@@ -282,7 +282,7 @@ class _Rows:
         partitions = lags(matrix["times"], matrix["committed_offset"], matrix["end_offset"], is_assigned)
         group_of = place[at]
         whole = self._whole(group_of, matrix, len(codes), is_assigned)
-        return Groups(
+        return SampledGroups(
             codes=codes,
             whole=whole,
             partitions=partitions,
@@ -401,7 +401,9 @@ def note_groups(window: Window, memory: Memory) -> Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def _rows_of(groups: Groups, window: Window, memory: Memory, known: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
+def _rows_of(
+    groups: SampledGroups, window: Window, memory: Memory, known: dict[str, list[Any]]
+) -> Iterator[dict[str, Any]]:
     begin = _EPOCH + timedelta(microseconds=window.begin_us)
     day: date = begin.date()
     members = np.bincount(groups.members.group, minlength=len(groups.codes))

@@ -11,7 +11,7 @@ from verdicts.arrow import Array, Numbers, Table, pa, pc
 from verdicts.errors import RowsError
 
 if TYPE_CHECKING:
-    from verdicts.offsets import Groups, Samples
+    from verdicts.offsets import SampledGroups, Samples
     from verdicts.points import Points
 
 DIALECTS: Final = ("java", "librdkafka", "franz-go")
@@ -337,7 +337,7 @@ class Window:
     """
 
     points: "Points | None" = None
-    offsets: "Groups | None" = None
+    offsets: "SampledGroups | None" = None
 
     def __init__(self, table: Table, at: Numbers, registry: Registry, begin_us: int, length_s: int) -> None:
         role, topic = (_is_null(table[name])[at] for name in ("role", "topic"))

@@ -8,7 +8,7 @@ import numpy as np
 from verdicts.arrow import Numbers
 from verdicts.declare import BY_OFFSETS, BY_TELEMETRY, Finding, Test, Verdict, of_subjects
 from verdicts.memory import Memory
-from verdicts.offsets import GROWING, STALLED, UNKNOWN, Groups
+from verdicts.offsets import GROWING, STALLED, UNKNOWN, SampledGroups
 from verdicts.rules import Figures
 from verdicts.window import Subjects, Window, medians
 
@@ -160,7 +160,7 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
     return _by_either(window, telemetry, _stalled_by_samples(window, window.offsets, figures))
 
 
-def _stalled_by_samples(window: Window, offsets: Groups, figures: Figures) -> Test:
+def _stalled_by_samples(window: Window, offsets: SampledGroups, figures: Figures) -> Test:
     """What waits: in all partitions of a group that commits nothing, or in those that stall while records arrive."""
     stands = offsets.whole.trend == STALLED
     is_stuck = np.where(stands[offsets.group], offsets.partitions.trend == STALLED, offsets.stuck)
@@ -173,7 +173,7 @@ def _stalled_by_samples(window: Window, offsets: Groups, figures: Figures) -> Te
     )  # fmt: skip
 
 
-def _row_of_member(window: Window, offsets: Groups) -> Numbers:
+def _row_of_member(window: Window, offsets: SampledGroups) -> Numbers:
     """The row of each sampled member: of its client id and group, if there is one such row alone; else -1."""
     most = int(max(window.client.max(initial=0), offsets.members.client.max(initial=0))) + 1
     of_rows = np.where(window.group >= 0, window.group * most + window.client, -1)

@@ -32,7 +32,7 @@ def columns_read(verdict: Verdict, patch: pytest.MonkeyPatch) -> set[str]:
     of_consumer = client("billing", group_id="billing-group")
     table = Judged().table(0, [*with_links(client(), {1: 5.0, 2: 5.0}), *with_links(of_consumer, {1: 5.0}, "consumer")])
     memory, rules = Memory(), default_rules()
-    (window,) = windows(table, memory.registry)
+    (window,) = windows([table], memory.registry)
     note_window(window, memory)
     read.clear()
     verdict.find(window, memory, rules[verdict.id])
