@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,6 @@ from push_log.embedded.segment import (
     SegmentGoneError,
     SegmentReader,
     Tail,
-    opened,
 )
 from push_log.log import PushLogError
 
@@ -84,7 +83,7 @@ class LogDirectory:
         known = self._sealed_tails.get(number)
         if known is not None:
             return known
-        with opened(self.segment(number)) as reader:
+        with closing(SegmentReader(self.segment(number))) as reader:
             tail = reader.tail()
             if sealed:
                 self._sealed_tails[number] = tail
@@ -97,7 +96,7 @@ class LogDirectory:
         Raises:
             PushLogError: it cannot be read.
         """
-        with opened(self.segment(number)) as reader:
+        with closing(SegmentReader(self.segment(number))) as reader:
             return reader.predecessor()
 
     def written(self, number: int) -> int:
@@ -110,7 +109,7 @@ class LogDirectory:
             if later is None:
                 return 0
             try:
-                with opened(self.segment(later)) as reader:
+                with closing(SegmentReader(self.segment(later))) as reader:
                     self._learn(reader)
             except PushLogError:
                 return 0
@@ -176,7 +175,7 @@ class LogDirectory:
     def _is_opened(self, number: int) -> bool:
         if number in self._opened:
             return True
-        with opened(self.segment(number)) as reader:
+        with closing(SegmentReader(self.segment(number))) as reader:
             if not reader.is_opened():
                 return False
         self._opened.add(number)

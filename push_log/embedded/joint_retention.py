@@ -14,8 +14,9 @@ import structlog
 from base.clock import Time
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.free_space import free_bytes
+from push_log.embedded.retention import Retention
 from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.sqlite import Retention, SqlitePushLogWriter
+from push_log.embedded.writer import SqlitePushLogWriter
 from push_log.log import PushLogError, PushLogLockedError
 
 log = structlog.get_logger(__name__)

@@ -89,7 +89,7 @@ class KafkaTopicAppender:
         self._problem: str | None = f"topic {settings.topic} has not been reached yet"
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._drained: list[asyncio.Future[None]] = []
+        self._settled = asyncio.Event()
         self._closed = False
         self._fatal: str | None = None  # the fatal error after which the producer is unusable
         self._counts = {
@@ -141,9 +141,8 @@ class KafkaTopicAppender:
     async def drain(self) -> None:
         """Waits until every push that was appended is answered."""
         while self._unanswered:
-            waiter = self._loop.create_future()
-            self._drained.append(waiter)
-            await waiter
+            self._settled.clear()
+            await self._settled.wait()
 
     async def close(self) -> None:
         """Refuses further pushes, waits until the pending ones are answered, and flushes the producer."""
@@ -217,11 +216,7 @@ class KafkaTopicAppender:
             self._report(error)
             self._connect_soon()
             self._settle((push,), error)
-        if not self._unanswered:
-            drained, self._drained = self._drained, []
-            for waiter in drained:
-                if not waiter.done():
-                    waiter.set_result(None)
+        self._settled.set()
 
     def _delivered(self, push: Push, error: "KafkaError | None", _message: object) -> None:
         """Called by the producer when a record is delivered, or has failed."""
