@@ -92,9 +92,8 @@ class Pipeline:
         self._random = random
         self._pause = pause or self._wait
         self._report = DeliveryReport(exporter.name, destination_of(exporter), time)
-        self._counters = self._report.counters
-        self._dead_letters = DeadLetterWriter(exporter.name, dead_letters, time, self._counters.without_room)
-        self._replay = None if dead_letters is None else Replay(exporter, dead_letters, self._counters.replayed)
+        self._dead_letters = DeadLetterWriter(exporter.name, dead_letters, time, self._report.without_room)
+        self._replay = None if dead_letters is None else Replay(exporter, dead_letters, self._report.replayed)
         self._replay_requested = threading.Event()
         self._throttle = None if drain_rate_bytes is None else DrainThrottle(drain_rate_bytes, exporter.batch, time)
         self._wake = threading.Event()
@@ -108,7 +107,7 @@ class Pipeline:
 
     def stats(self) -> DeliveryStats:
         """The counters so far. From any thread."""
-        return self._counters.snapshot()
+        return self._report.snapshot()
 
     def start(self) -> None:
         """Runs the pipeline in a thread of its own."""
@@ -163,7 +162,7 @@ class Pipeline:
             )
             raise
         finally:
-            self._counters.enter(state)
+            self._report.enter(state)
             self._close()
             self._reader.close()
 
@@ -197,7 +196,7 @@ class Pipeline:
             outcome = self._retry(partial(self._attempt, part))
             refused = () if outcome is None else refusals(part, outcome)
             if refused is None:
-                self._counters.split()
+                self._report.split()
                 parts.extend(reversed(halves(part)))
                 continue
             if outcome is not None:
@@ -284,7 +283,7 @@ class Pipeline:
         if not (isinstance(result, Refused) and result.in_doubt):  # by a destination that may itself have failed
             self._report.running(outage.logged_at_ms)
             if outage.failed:
-                self._counters.recovered(now_us=self._time.microseconds())
+                self._report.recovered()
         return result
 
     def _guarded(self, attempt: Callable[[], _T | Retry]) -> _T | Retry:
