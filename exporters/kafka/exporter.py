@@ -9,7 +9,7 @@ A batch is delivered when all in-sync replicas have all its records. For a topic
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from base.clock import SystemTime, Time
@@ -58,11 +58,9 @@ class KafkaTopicExporterSettings:
     topic: KafkaTopicSettings
     format: str = "record"
     timeout_ms: int = 10_000
-    batch: BatchSettings = field(
-        default_factory=lambda: BatchSettings(max_bytes=4 * 1024 * 1024, max_records=5_000, linger_ms=200)
-    )
-    retry: RetrySettings = field(default_factory=lambda: RetrySettings(backoff_max_ms=3_000))
-    labels: LabelSettings = field(default_factory=LabelSettings)
+    batch: BatchSettings = BatchSettings(max_bytes=4 * 1024 * 1024, max_records=5_000, linger_ms=200)
+    retry: RetrySettings = RetrySettings(backoff_max_ms=3_000)
+    labels: LabelSettings = LabelSettings()
 
 
 class _Flight:
