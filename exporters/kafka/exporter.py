@@ -10,7 +10,8 @@ A batch is delivered when all in-sync replicas have all its records. For a topic
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from base.clock import SystemTime, Time
 from base.redaction import HIDDEN
@@ -71,17 +72,13 @@ class _Flight:
         self.arrived: set[str] = set()
         self.errors: list[KafkaError] = []
 
-    def report(self, push_id: str) -> Any:
+    def settle(self, push_id: str, error: "KafkaError | None", _message: object) -> None:
         """The delivery callback of a record."""
-
-        def settle(error: "KafkaError | None", _message: object) -> None:
-            self.waiting -= 1
-            if error is None:
-                self.arrived.add(push_id)
-            else:
-                self.errors.append(error)
-
-        return settle
+        self.waiting -= 1
+        if error is None:
+            self.arrived.add(push_id)
+        else:
+            self.errors.append(error)
 
 
 class KafkaTopicExporter:
@@ -198,12 +195,12 @@ class KafkaTopicExporter:
         for push_id, (key, value, headers) in records:
             while not self._is_over(deadline_ms):
                 try:
-                    producer.produce(topic, value, key, headers=headers, on_delivery=flight.report(push_id))
+                    producer.produce(topic, value, key, headers=headers, on_delivery=partial(flight.settle, push_id))
                 except BufferError:
                     producer.poll(_POLL_S)
                     continue
                 except KafkaException as error:
-                    flight.report(push_id)(error.args[0], None)
+                    flight.settle(push_id, error.args[0], None)
                 break
 
     def _await_reports(self, producer: "Producer", flight: _Flight, deadline_ms: int) -> None:

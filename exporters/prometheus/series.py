@@ -156,7 +156,7 @@ class Family:
         return help_text(self.metric, self.description)
 
 
-class About:
+class About(NamedTuple):
     """Attributes of a client, from its push records and from its resource.
 
     Attributes:
@@ -164,11 +164,8 @@ class About:
         resource: the resource attributes of its pushes, values cut.
     """
 
-    __slots__ = ("record", "resource")
-
-    def __init__(self, record: Mapping[str, str], resource: Mapping[str, str]) -> None:
-        self.record = dict(record)
-        self.resource = dict(resource)
+    record: Mapping[str, str]
+    resource: Mapping[str, str]
 
 
 class Binding(NamedTuple):

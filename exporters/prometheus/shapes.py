@@ -339,13 +339,13 @@ def _offsets(payload: bytes) -> list[dict[int, tuple[int, str]]] | None:
     found: list[dict[int, tuple[int, str]]] = []
     try:
         for start, end in _every_metric(payload):
-            data = [each for each in _fields(payload, start, end) if each[0] in _NUMBERS | _DISTRIBUTIONS]
-            if len(data) > 1 or any(tag in _DISTRIBUTIONS for tag, _, _ in data):
+            data = [each for each in fields(payload, start, end) if each.tag in _NUMBERS | _DISTRIBUTIONS]
+            if len(data) > 1 or any(each.tag in _DISTRIBUTIONS for each in data):
                 return None
-            for _, data_start, data_end in data:
-                for point_start, point_end in _messages(payload, data_start, data_end, _DATA_POINTS):
-                    numbers = [each for each in _fields(payload, point_start, point_end) if each[0] in _CODES]
-                    by_tag = {tag: (value, _CODES[tag]) for tag, value, _ in numbers}
+            for each in data:
+                for point_start, point_end in _messages(payload, each.value, each.end, _DATA_POINTS):
+                    numbers = [number for number in fields(payload, point_start, point_end) if number.tag in _CODES]
+                    by_tag = {number.tag: (number.value, _CODES[number.tag]) for number in numbers}
                     if len(by_tag) < len(numbers) or by_tag.keys() >= {_DOUBLE, _INT}:
                         return None
                     found.append(by_tag)
@@ -362,30 +362,7 @@ def _every_metric(payload: bytes) -> Iterator[tuple[int, int]]:
 
 def _messages(data: bytes, position: int, end: int, wanted: int) -> Iterator[tuple[int, int]]:
     """Start and end of the messages with a tag."""
-    return ((start, stop) for tag, start, stop in _fields(data, position, end) if tag == wanted)
-
-
-def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Tag, start and end of the value of each field: as `fields`, but faster for the usual ones, tags of one byte
-    before short texts and messages, and before numbers of eight bytes.
-
-    Raises:
-        MalformedPayloadError: a field is cut short, or its tag is invalid.
-    """
-    while position < end:
-        tag = data[position]
-        short = tag & 0x87
-        if short == 2 and position + 1 < end and data[position + 1] < 0x80:
-            value = position + 2
-            after = value + data[position + 1]
-        elif short == 1:
-            value, after = position + 1, position + 9
-        else:
-            tag, _, value, after = next(fields(data, position, end))
-        if after > end or tag < 8:
-            raise MalformedPayloadError(position, "a field is cut short")
-        yield tag, value, after
-        position = after
+    return ((each.value, each.end) for each in fields(data, position, end) if each.tag == wanted)
 
 
 def _places(offsets: Sequence[dict[int, tuple[int, str]]]) -> list[Place]:
