@@ -5,13 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from base.clock import Time
-from push_log.group_commit import (
-    DEFAULT_ACK_TIMEOUT_MS,
-    DEFAULT_MAX_PENDING_BYTES,
-    DEFAULT_MAX_PENDING_RECORDS,
-    GroupCommit,
-    Writer,
-)
+from push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS, GroupCommit, Writer
 from push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
 from telemetry.push import Push
 
@@ -24,6 +18,7 @@ class ThreadCommit(GroupCommit):
 
     Args:
         ack_timeout_ms: maximum time from `append` to the outcome [ms].
+        bounds: see `GroupCommit`.
     """
 
     def __init__(
@@ -33,12 +28,9 @@ class ThreadCommit(GroupCommit):
         time: Time,
         *,
         ack_timeout_ms: int = DEFAULT_ACK_TIMEOUT_MS,
-        max_pending_records: int = DEFAULT_MAX_PENDING_RECORDS,
-        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+        **bounds: int,
     ) -> None:
-        super().__init__(
-            writer, loop, time, max_pending_records=max_pending_records, max_pending_bytes=max_pending_bytes
-        )
+        super().__init__(writer, loop, time, **bounds)
         self._ack_timeout_ms = ack_timeout_ms
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="push-log")
         self._writing: list[Push] = []
