@@ -12,10 +12,8 @@ from operator import itemgetter
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-
 from exporters.prometheus.names import MetricId
-from exporters.prometheus.points import AttributeSet, Mode, PushReader, has_no_value, kind_and_mode, metrics_of
+from exporters.prometheus.points import AttributeSet, MetricData, Mode, PushReader, Topics, has_no_value
 from exporters.protobuf_wire import MalformedPayloadError, fields
 from telemetry.catalogue.dialects import twin_families
 
@@ -252,20 +250,13 @@ class _Points:
         if len(places) > self._reader.max_points:
             return False
         left = iter(places)
-        topics: dict[MetricId, dict[str, dict[str, str | None]]] = {}
-        for metric, resource in metrics_of(MetricsData.FromString(payload)):
-            self._reader.read_resource(resource, self.resource)
-            data_kind = metric.WhichOneof("data")
-            if data_kind is None:
-                continue
-            data = getattr(metric, data_kind)
-            kind, mode = kind_and_mode(data_kind, data)
-            if mode == Mode.DELTA and kind != "counter":
+        topics: Topics = {}
+        for metric in self._reader.metrics_of(payload, self.resource):
+            if metric.mode == Mode.DELTA and metric.id.kind != "counter":
                 return False
-            metric_id = MetricId(metric.name, kind, metric.unit)
-            for point in data.data_points:
+            for point in metric.points:
                 place = next(left, None)
-                if place is None or not self._take(metric_id, mode, point, place, topics):
+                if place is None or not self._take(metric, point, place, topics):
                     return False
         self._disentangle(topics)
         return next(left, None) is None
@@ -290,14 +281,7 @@ class _Points:
             times=tuple((place.value, place.time) for place in self.taken if place.time),
         )
 
-    def _take(
-        self,
-        metric_id: MetricId,
-        mode: Mode,
-        point: Any,
-        place: Place,
-        topics: dict[MetricId, dict[str, dict[str, str | None]]],
-    ) -> bool:
+    def _take(self, metric: MetricData, point: Any, place: Place, topics: Topics) -> bool:
         if not place.value or has_no_value(point):
             self.left_out["no_value"] += 1
             return True
@@ -305,19 +289,19 @@ class _Points:
         if attributes is None:
             return False
         if attributes.with_topic is not None:
-            topics.setdefault(metric_id, {})[attributes.labels] = attributes.with_topic
-        identity = (metric_id, attributes.labels)
+            topics.setdefault(metric.id, {})[attributes.labels] = attributes.with_topic
+        identity = (metric.id, attributes.labels)
         identity = self._identities.setdefault(identity, identity)  # the same for many clients
-        group = self.groups.setdefault(identity, _Group(mode, []))
+        group = self.groups.setdefault(identity, _Group(metric.mode, []))
         group.places.append(place)
         self.taken.append(place)
-        if mode != Mode.AS_IS:
+        if metric.mode != Mode.AS_IS:
             self.counts.append(place.value)
-        if mode == Mode.DELTA:
+        if metric.mode == Mode.DELTA:
             self.deltas.append(place)
-        return group.mode == mode
+        return group.mode == metric.mode
 
-    def _disentangle(self, topics: dict[MetricId, dict[str, dict[str, str | None]]]) -> None:
+    def _disentangle(self, topics: Topics) -> None:
         for group in self.groups.values():
             if len(group.places) > 1:
                 self.folded["double_identity"] += len(group.places) - 1

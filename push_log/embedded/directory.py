@@ -90,6 +90,15 @@ class LogDirectory:
                 self._learn(reader)
         return tail
 
+    def may_hold_pushes(self, number: int) -> bool:
+        """True if a segment has rows, or cannot be read: its losses are counted once it is set aside."""
+        try:
+            return self.tail(number, sealed=False).row > 0
+        except SegmentGoneError:
+            return False
+        except PushLogError:
+            return True
+
     def predecessor(self, number: int) -> Predecessor | None:
         """The record that segment `number` keeps of the one before it.
 

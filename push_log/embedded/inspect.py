@@ -113,15 +113,7 @@ def undelivered(path: Path) -> int:
 def holds_pushes(path: Path) -> bool:
     """True if the log in `path` has a push, or is unreadable; False if there is no log."""
     directory = LogDirectory(path)
-    for number in directory.live():
-        try:
-            if directory.tail(number, sealed=False).row:
-                return True
-        except SegmentGoneError:
-            continue
-        except PushLogError:
-            return True
-    return False
+    return any(directory.may_hold_pushes(number) for number in directory.live())
 
 
 def added_stats(logs: Sequence[LogStats]) -> LogStats:
