@@ -48,20 +48,6 @@ class _StopDeadlineError(Exception):
     """The time that `Pipeline.request_stop` allowed is over."""
 
 
-class _Outage:
-    """Consecutive failures of one operation.
-
-    Attributes:
-        failed: it failed at least once.
-        logged_at_ms: when that was first logged (monotonic); None if it was not [ms].
-    """
-
-    def __init__(self, backoff: Backoff) -> None:
-        self.backoff = backoff
-        self.failed = False
-        self.logged_at_ms: int | None = None
-
-
 class Pipeline:
     """Delivers one exporter's share of the push log until it is stopped. Owns `reader`, and closes it.
 
@@ -188,7 +174,7 @@ class Pipeline:
         be at fault, the whole batch is exported again.
         """
         rejections = AmbiguousRejections(self._time)
-        outage = self._outage()
+        outage = Backoff(self._exporter.retry, self._random)
         parts = [batch]
         while parts:
             self._check_deadline()
@@ -277,7 +263,7 @@ class Pipeline:
             _StopDeadlineError: it failed, and no time is left for another attempt.
             CursorRevokedError: another process has taken the cursor over.
         """
-        outage = self._outage()
+        outage = Backoff(self._exporter.retry, self._random)
         while isinstance(result := self._guarded(attempt), Retry):
             self._wait_out(result, outage)
         if not (isinstance(result, Refused) and result.in_doubt):  # by a destination that may itself have failed
@@ -297,7 +283,7 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001  # an exporter may raise anything
             return self._report.raised(error)
 
-    def _wait_out(self, failure: Retry, outage: _Outage, at_least_ms: int = 0) -> None:
+    def _wait_out(self, failure: Retry, outage: Backoff, at_least_ms: int = 0) -> None:
         """Reports a failure, and waits before the next attempt.
 
         Raises:
@@ -307,10 +293,7 @@ class Pipeline:
         if self._report.failed(failure) and outage.logged_at_ms is None:
             outage.logged_at_ms = self._time.hi_res_clock_ms()
         self._check_deadline()
-        self._pause(self._until_deadline(max(outage.backoff.next_ms(failure.after_ms), at_least_ms)))
-
-    def _outage(self) -> _Outage:
-        return _Outage(Backoff(self._exporter.retry, self._random))
+        self._pause(self._until_deadline(max(outage.next_ms(failure.after_ms), at_least_ms)))
 
     def _deadline_passed(self) -> bool:
         return self._deadline_ms is not None and self._time.hi_res_clock_ms() >= self._deadline_ms
