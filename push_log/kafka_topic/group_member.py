@@ -50,19 +50,19 @@ class GroupMember:
 
     It joins with `join`, not before: an exporter that cannot start must not take partitions from other processes.
 
-    Attributes:
-        has_joined: `join` was called.
-        is_closing: `close` was called.
-        has_reached_topic: the brokers have returned metadata of the topic.
-        rebalances: number of assignments and revocations of partitions.
-        lost_records: records that the topic's retention deleted before they were read.
-
     Args:
         settings: the topic and its cluster.
         exporter: the exporter, which names the group.
         time: the clocks.
         offsets: the first offsets of the partitions.
         consumer: creates the consumer, with the callback for its errors.
+
+    Attributes:
+        has_joined: `join` was called.
+        is_closing: `close` was called.
+        has_reached_topic: the brokers have returned metadata of the topic.
+        rebalances: number of assignments and revocations of partitions.
+        lost_records: records that the topic's retention deleted before they were read.
 
     Raises:
         PushLogError: confluent-kafka is missing, or rejects a setting.
