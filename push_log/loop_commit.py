@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from base.clock import Time
-from push_log.group_commit import GroupCommit, Writer
+from push_log.group_commit import DEFAULT_MAX_PENDING_BYTES, DEFAULT_MAX_PENDING_RECORDS, GroupCommit, Writer
 from push_log.log import PushLogError
 from telemetry.push import Push
 
@@ -26,7 +26,6 @@ class LoopCommit(GroupCommit):
             what arrived meanwhile, so that one wake-up and one commit serve all of it. The first push after a pause of
             this length never waits, nor does one after a commit that took as long. 0 for no minimum.
         sleep: blocks the thread for a time [s].
-        bounds: see `GroupCommit`.
     """
 
     def __init__(
@@ -36,10 +35,13 @@ class LoopCommit(GroupCommit):
         time: Time,
         *,
         linger_us: int = DEFAULT_LINGER_US,
+        max_pending_records: int = DEFAULT_MAX_PENDING_RECORDS,
+        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
         sleep: Callable[[float], None] = _time.sleep,
-        **bounds: int,
     ) -> None:
-        super().__init__(writer, loop, time, **bounds)
+        super().__init__(
+            writer, loop, time, max_pending_records=max_pending_records, max_pending_bytes=max_pending_bytes
+        )
         self._linger_ns = linger_us * 1_000
         self._next_ns = 0
         self._sleep = sleep

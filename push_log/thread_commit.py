@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from base.clock import Time
-from push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS, GroupCommit, Writer
+from push_log.group_commit import (
+    DEFAULT_ACK_TIMEOUT_MS,
+    DEFAULT_MAX_PENDING_BYTES,
+    DEFAULT_MAX_PENDING_RECORDS,
+    GroupCommit,
+    Writer,
+)
 from push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
 from telemetry.push import Push
 
@@ -18,7 +24,6 @@ class ThreadCommit(GroupCommit):
 
     Args:
         ack_timeout_ms: maximum time from `append` to the outcome [ms].
-        bounds: see `GroupCommit`.
     """
 
     def __init__(
@@ -28,9 +33,12 @@ class ThreadCommit(GroupCommit):
         time: Time,
         *,
         ack_timeout_ms: int = DEFAULT_ACK_TIMEOUT_MS,
-        **bounds: int,
+        max_pending_records: int = DEFAULT_MAX_PENDING_RECORDS,
+        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
     ) -> None:
-        super().__init__(writer, loop, time, **bounds)
+        super().__init__(
+            writer, loop, time, max_pending_records=max_pending_records, max_pending_bytes=max_pending_bytes
+        )
         self._ack_timeout_ms = ack_timeout_ms
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="push-log")
         self._writing: list[Push] = []
