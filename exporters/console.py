@@ -6,7 +6,7 @@ Standard output is the channel between an exporter process and its parent.
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, TextIO
 
@@ -35,10 +35,8 @@ class ConsoleSettings:
     """
 
     format: str = "line"
-    batch: BatchSettings = field(
-        default_factory=lambda: BatchSettings(max_bytes=1_048_576, max_records=1_000, linger_ms=0)
-    )
-    retry: RetrySettings = field(default_factory=RetrySettings)
+    batch: BatchSettings = BatchSettings(max_bytes=1_048_576, max_records=1_000, linger_ms=0)
+    retry: RetrySettings = RetrySettings()
 
 
 class ConsoleExporter:

@@ -8,6 +8,7 @@ defined with each type's settings.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from base.errors import FleetgaugeError
 from base.redaction import HIDDEN, shown, without_credentials
@@ -88,15 +89,10 @@ class Options:
         """Reads an integer between `minimum` and `maximum`, both included."""
         value = self._take(key, default)
         allowed = f"expected a whole number from {minimum} to {maximum}"
-        if isinstance(value, bool) or not isinstance(value, (int, str)):
-            raise self.error(key, value, allowed)
-        try:
-            number = int(value)
-        except ValueError:
-            raise self.error(key, value, allowed) from None
-        if not minimum <= number <= maximum:
-            raise self.error(key, value, allowed)
-        return number
+        with suppress(ValueError):
+            if isinstance(value, (int, str)) and not isinstance(value, bool) and minimum <= int(value) <= maximum:
+                return int(value)
+        raise self.error(key, value, allowed)
 
     def optional_integer(self, key: str, *, minimum: int, maximum: int = 2**31 - 1) -> int | None:
         """Reads an integer; None if the key is missing."""

@@ -89,8 +89,14 @@ def fields(data: bytes, position: int, end: int) -> Iterator[Field]:
         MalformedPayloadError: a field is cut short, or its tag is invalid.
     """
     while position < end:
-        tag, value = read_varint(data, position, end)
-        value, after = _extent(data, tag, value, end, depth=0)
+        tag, value, after = data[position], position + 1, 0
+        if tag & 0x87 == _LENGTH_DELIMITED and value < end and data[value] < 0x80:  # most fields are short, or ...
+            value, after = value + 1, value + 1 + data[value]
+        elif tag & 0x87 == _FIXED64:  # ... numbers of eight bytes
+            after = value + 8
+        if not value <= after <= end or tag < 8:
+            tag, value = read_varint(data, position, end)
+            value, after = _extent(data, tag, value, end, depth=0)
         yield Field(tag, position, value, after)
         position = after
 

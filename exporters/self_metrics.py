@@ -150,7 +150,7 @@ class SelfMetricsExporter:
 
     def stats(self) -> DeliveryStats:
         """The counters so far; an export counts as a batch without pushes. From any thread."""
-        return self._report.counters.snapshot()
+        return self._report.snapshot()
 
     def start(self) -> None:
         """Starts the thread, which sends at once for the first time."""
@@ -179,7 +179,7 @@ class SelfMetricsExporter:
                     break
             self._send_the_last(instruments)
         finally:
-            self._report.counters.enter(PipelineState.STOPPED)
+            self._report.enter(PipelineState.STOPPED)
             self._transport.close()
 
     def _send_the_last(self, instruments: _Instruments) -> None:

@@ -75,7 +75,7 @@ class GroupCommit:
         self._gathering: list[Push] = []
         self._pending_bytes = 0
         self._closed = False
-        self._drained: list[asyncio.Future[None]] = []
+        self._settled = asyncio.Event()
         self._housekeeping = loop.call_later(_HOUSEKEEPING_S, self._keep_house)
         self._counts = {"logged": 0, "commits": 0, "failed": 0, "timed_out": 0, "refused_full": 0}
         self._limiter = LogLimiter()
@@ -106,9 +106,8 @@ class GroupCommit:
     async def drain(self) -> None:
         """Waits until every appended push is in the log, or failed."""
         while self.pending:
-            waiter = self._loop.create_future()
-            self._drained.append(waiter)
-            await waiter
+            self._settled.clear()
+            await self._settled.wait()
 
     async def close(self) -> None:
         """Stops accepting pushes, waits for pending ones, and closes the log."""
@@ -150,13 +149,6 @@ class GroupCommit:
             self.answer(pushes, error)
         except Exception as fault:  # noqa: BLE001  an error in answering must not stop the log
             self._loop.call_exception_handler({"message": "answering pushes failed", "exception": fault})
-
-    def _wake_drained(self) -> None:
-        if self._drained and not self.pending:
-            drained, self._drained = self._drained, []
-            for waiter in drained:
-                if not waiter.done():
-                    waiter.set_result(None)
 
     def _report(self, error: PushLogError) -> None:
         kind = type(error).__name__

@@ -87,4 +87,4 @@ class LoopCommit(GroupCommit):
         error = self._write(pushes)
         self._note_outcome(len(pushes), error)
         self._tell(pushes, error)
-        self._wake_drained()
+        self._settled.set()

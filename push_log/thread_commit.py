@@ -92,7 +92,7 @@ class ThreadCommit(GroupCommit):
             self._loop.call_soon(self._commit)
         self._note_outcome(len(pushes), error)
         self._tell([push for push in pushes if not push.is_answered], error)
-        self._wake_drained()
+        self._settled.set()
 
     def _release(self, pushes: Sequence[Push]) -> None:
         self._pending_bytes -= sum(push.size_bytes for push in pushes)
@@ -113,7 +113,7 @@ class ThreadCommit(GroupCommit):
             error = PushLogTimeoutError(f"the push log's disk took longer than {self._ack_timeout_ms} ms")
             self._report(error)
             self._tell([*overdue, *late], error)
-            self._wake_drained()
+            self._settled.set()
 
     def _arm_timer(self, oldest_ms: int) -> None:
         waiting = (push for push in (*self._writing, *self._gathering) if not push.is_answered)

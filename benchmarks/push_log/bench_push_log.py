@@ -34,7 +34,11 @@ import uvloop
 import zstandard
 
 from base.clock import SystemTime
-from push_log.embedded.sqlite import PushLogSettings, Retention, SqlitePushLogReader, SqlitePushLogWriter
+from push_log.embedded.directory import LogDirectory
+from push_log.embedded.reader import SqlitePushLogReader
+from push_log.embedded.retention import Retention
+from push_log.embedded.settings import PushLogSettings
+from push_log.embedded.writer import SqlitePushLogWriter
 from push_log.loop_commit import LoopCommit
 from telemetry.push import Push
 from telemetry.push_record import PushRecord
@@ -195,7 +199,7 @@ async def iterations(path: Path, segment_bytes: int) -> tuple[list[int], int]:
             await asyncio.sleep(0)
             took.append(time.perf_counter_ns() - started)
             await asyncio.sleep(0.0002)
-        return took, writer.counters()["segments_begun"]
+        return took, len(LogDirectory(settings.dir).live())
     finally:
         await group.close()
 

@@ -1,13 +1,12 @@
 """The tables of the dead letters, and the conversion between a rejected push and its row."""
 
 import json
-from dataclasses import asdict
 from typing import Any, Final
 
 import zstandard
 
 from base.errors import FleetgaugeError
-from exporters.dead_letters.letter import DeadLetter, Letter, UnreadableLetter
+from exporters.dead_letters.letter import DeadLetter, UnreadableLetter
 from exporters.exporter import Refusal, bounded_text
 from push_log.payload import PayloadDecoder
 from telemetry.push_record import PushRecord
@@ -35,7 +34,9 @@ CREATE TABLE counts (exporter TEXT PRIMARY KEY, {", ".join(f"{name} INTEGER NOT 
 """
 MIGRATIONS: Final = ()
 """Empty: form 0 is the newest; see `open_kept`."""
-LETTER: Final = "id, exporter, reason, detail, refused_at, times, replay_not_before, context, metrics_bytes, metrics"
+_COLUMNS: Final = ("id", "exporter", "reason", "detail", "refused_at", "times")
+"""Those that a letter has under the same name."""
+LETTER: Final = ", ".join((*_COLUMNS, "replay_not_before", "context", "metrics_bytes", "metrics"))
 PUT: Final = """
 INSERT INTO letters (exporter, push_id, reason, detail, refused_at, context, metrics_bytes, metrics)
 VALUES (:exporter, :push_id, :reason, :detail, :refused_at, :context, :metrics_bytes, :metrics)
@@ -70,22 +71,13 @@ class LetterCodec:
 
     def letter(self, row: tuple[Any, ...]) -> DeadLetter | UnreadableLetter:
         """The letter of a row with the columns of `LETTER`."""
-        *values, context, metrics_bytes, stored = row
-        number, exporter, reason, detail, refused_at, times, replay_not_before = values
-        known = Letter(
-            id=number,
-            exporter=exporter,
-            reason=reason,
-            detail=detail,
-            refused_at=refused_at,
-            times=times,
-            replay_asked=replay_not_before is not None,
-        )
+        *values, replay_not_before, context, metrics_bytes, stored = row
+        known = dict(zip(_COLUMNS, values, strict=True)) | {"replay_asked": replay_not_before is not None}
         try:
             record = self._record(context, metrics_bytes, stored)
         except (ValueError, TypeError, FleetgaugeError) as error:
-            return UnreadableLetter(**asdict(known), problem=f"the push cannot be read: {error}")
-        return DeadLetter(**asdict(known), record=record)
+            return UnreadableLetter(**known, problem=f"the push cannot be read: {error}")
+        return DeadLetter(**known, record=record)
 
     def _record(self, context: str, metrics_bytes: int, stored: bytes) -> PushRecord:
         fields = dict.fromkeys(PushRecord._fields) | json.loads(context)

@@ -48,20 +48,6 @@ class _StopDeadlineError(Exception):
     """The time that `Pipeline.request_stop` allowed is over."""
 
 
-class _Outage:
-    """Consecutive failures of one operation.
-
-    Attributes:
-        failed: it failed at least once.
-        logged_at_ms: when that was first logged (monotonic); None if it was not [ms].
-    """
-
-    def __init__(self, backoff: Backoff) -> None:
-        self.backoff = backoff
-        self.failed = False
-        self.logged_at_ms: int | None = None
-
-
 class Pipeline:
     """Delivers one exporter's share of the push log until it is stopped. Owns `reader`, and closes it.
 
@@ -92,9 +78,8 @@ class Pipeline:
         self._random = random
         self._pause = pause or self._wait
         self._report = DeliveryReport(exporter.name, destination_of(exporter), time)
-        self._counters = self._report.counters
-        self._dead_letters = DeadLetterWriter(exporter.name, dead_letters, time, self._counters.without_room)
-        self._replay = None if dead_letters is None else Replay(exporter, dead_letters, self._counters.replayed)
+        self._dead_letters = DeadLetterWriter(exporter.name, dead_letters, time, self._report.without_room)
+        self._replay = None if dead_letters is None else Replay(exporter, dead_letters, self._report.replayed)
         self._replay_requested = threading.Event()
         self._throttle = None if drain_rate_bytes is None else DrainThrottle(drain_rate_bytes, exporter.batch, time)
         self._wake = threading.Event()
@@ -108,7 +93,7 @@ class Pipeline:
 
     def stats(self) -> DeliveryStats:
         """The counters so far. From any thread."""
-        return self._counters.snapshot()
+        return self._report.snapshot()
 
     def start(self) -> None:
         """Runs the pipeline in a thread of its own."""
@@ -163,7 +148,7 @@ class Pipeline:
             )
             raise
         finally:
-            self._counters.enter(state)
+            self._report.enter(state)
             self._close()
             self._reader.close()
 
@@ -189,7 +174,7 @@ class Pipeline:
         be at fault, the whole batch is exported again.
         """
         rejections = AmbiguousRejections(self._time)
-        outage = self._outage()
+        outage = Backoff(self._exporter.retry, self._random)
         parts = [batch]
         while parts:
             self._check_deadline()
@@ -197,7 +182,7 @@ class Pipeline:
             outcome = self._retry(partial(self._attempt, part))
             refused = () if outcome is None else refusals(part, outcome)
             if refused is None:
-                self._counters.split()
+                self._report.split()
                 parts.extend(reversed(halves(part)))
                 continue
             if outcome is not None:
@@ -278,13 +263,13 @@ class Pipeline:
             _StopDeadlineError: it failed, and no time is left for another attempt.
             CursorRevokedError: another process has taken the cursor over.
         """
-        outage = self._outage()
+        outage = Backoff(self._exporter.retry, self._random)
         while isinstance(result := self._guarded(attempt), Retry):
             self._wait_out(result, outage)
         if not (isinstance(result, Refused) and result.in_doubt):  # by a destination that may itself have failed
             self._report.running(outage.logged_at_ms)
             if outage.failed:
-                self._counters.recovered(now_us=self._time.microseconds())
+                self._report.recovered()
         return result
 
     def _guarded(self, attempt: Callable[[], _T | Retry]) -> _T | Retry:
@@ -298,7 +283,7 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001  # an exporter may raise anything
             return self._report.raised(error)
 
-    def _wait_out(self, failure: Retry, outage: _Outage, at_least_ms: int = 0) -> None:
+    def _wait_out(self, failure: Retry, outage: Backoff, at_least_ms: int = 0) -> None:
         """Reports a failure, and waits before the next attempt.
 
         Raises:
@@ -308,10 +293,7 @@ class Pipeline:
         if self._report.failed(failure) and outage.logged_at_ms is None:
             outage.logged_at_ms = self._time.hi_res_clock_ms()
         self._check_deadline()
-        self._pause(self._until_deadline(max(outage.backoff.next_ms(failure.after_ms), at_least_ms)))
-
-    def _outage(self) -> _Outage:
-        return _Outage(Backoff(self._exporter.retry, self._random))
+        self._pause(self._until_deadline(max(outage.next_ms(failure.after_ms), at_least_ms)))
 
     def _deadline_passed(self) -> bool:
         return self._deadline_ms is not None and self._time.hi_res_clock_ms() >= self._deadline_ms

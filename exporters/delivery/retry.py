@@ -1,4 +1,4 @@
-"""The wait between two attempts: exponential backoff with full jitter, bounded."""
+"""One operation's failures in a row, and the wait after each: exponential backoff with full jitter, bounded."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,17 @@ class Backoff:
     The wait is uniform between 0 and the bound, which doubles: with 100 and 3,000 ms the bounds are 100, 200, 400, ...,
     1,600, 3,000, 3,000. Full jitter keeps the nodes of a fleet from retrying at the same time (KIP-580 has the same
     doubling).
+
+    Attributes:
+        failed: it failed at least once.
+        logged_at_ms: when that was first logged (monotonic); None if it was not [ms].
     """
 
-    __slots__ = ("_bound_ms", "_random", "_settings")
+    __slots__ = ("_bound_ms", "_random", "_settings", "failed", "logged_at_ms")
 
     def __init__(self, settings: RetrySettings, random: Callable[[], float]) -> None:
+        self.failed = False
+        self.logged_at_ms: int | None = None
         self._settings = settings
         self._random = random
         self._bound_ms = settings.backoff_ms

@@ -9,8 +9,9 @@ A batch is delivered when all in-sync replicas have all its records. For a topic
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from base.clock import SystemTime, Time
 from base.redaction import HIDDEN
@@ -58,11 +59,9 @@ class KafkaTopicExporterSettings:
     topic: KafkaTopicSettings
     format: str = "record"
     timeout_ms: int = 10_000
-    batch: BatchSettings = field(
-        default_factory=lambda: BatchSettings(max_bytes=4 * 1024 * 1024, max_records=5_000, linger_ms=200)
-    )
-    retry: RetrySettings = field(default_factory=lambda: RetrySettings(backoff_max_ms=3_000))
-    labels: LabelSettings = field(default_factory=LabelSettings)
+    batch: BatchSettings = BatchSettings(max_bytes=4 * 1024 * 1024, max_records=5_000, linger_ms=200)
+    retry: RetrySettings = RetrySettings(backoff_max_ms=3_000)
+    labels: LabelSettings = LabelSettings()
 
 
 class _Flight:
@@ -73,17 +72,13 @@ class _Flight:
         self.arrived: set[str] = set()
         self.errors: list[KafkaError] = []
 
-    def report(self, push_id: str) -> Any:
+    def settle(self, push_id: str, error: "KafkaError | None", _message: object) -> None:
         """The delivery callback of a record."""
-
-        def settle(error: "KafkaError | None", _message: object) -> None:
-            self.waiting -= 1
-            if error is None:
-                self.arrived.add(push_id)
-            else:
-                self.errors.append(error)
-
-        return settle
+        self.waiting -= 1
+        if error is None:
+            self.arrived.add(push_id)
+        else:
+            self.errors.append(error)
 
 
 class KafkaTopicExporter:
@@ -200,12 +195,12 @@ class KafkaTopicExporter:
         for push_id, (key, value, headers) in records:
             while not self._is_over(deadline_ms):
                 try:
-                    producer.produce(topic, value, key, headers=headers, on_delivery=flight.report(push_id))
+                    producer.produce(topic, value, key, headers=headers, on_delivery=partial(flight.settle, push_id))
                 except BufferError:
                     producer.poll(_POLL_S)
                     continue
                 except KafkaException as error:
-                    flight.report(push_id)(error.args[0], None)
+                    flight.settle(push_id, error.args[0], None)
                 break
 
     def _await_reports(self, producer: "Producer", flight: _Flight, deadline_ms: int) -> None:

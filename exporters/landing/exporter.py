@@ -14,7 +14,7 @@ import platform
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -66,10 +66,8 @@ class LandingSettings:
     path: str
     writer: str | None = None
     retention_ms: int | None = None
-    batch: BatchSettings = field(
-        default_factory=lambda: BatchSettings(max_bytes=64 * 1024 * 1024, max_records=100_000, linger_ms=60_000)
-    )
-    retry: RetrySettings = field(default_factory=RetrySettings)
+    batch: BatchSettings = BatchSettings(max_bytes=64 * 1024 * 1024, max_records=100_000, linger_ms=60_000)
+    retry: RetrySettings = RetrySettings()
 
 
 class LandingExporter:

@@ -90,5 +90,4 @@ def _metrics_path(base: str) -> str:
     return stripped if stripped.endswith(METRICS_PATH) else stripped + METRICS_PATH
 
 
-DEFAULT_ENDPOINT: Final = OtlpEndpoint("localhost", DEFAULT_PORTS[GRPC], tls=False)
 DEFAULT_ENDPOINTS: Final = {GRPC: "http://localhost:4317", HTTP_PROTOBUF: "http://localhost:4318"}

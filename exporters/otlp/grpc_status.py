@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import Final
 
 import grpc
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError
 
 from exporters.exporter import Outcome, Refused, Retry, TooLarge
 from exporters.otlp.status import MAX_SERVER_DELAY_MS, closed_at_once, contents, tls_fault
-from exporters.protobuf_wire import MalformedPayloadError, fields, read_varint
-
-_SECONDS: Final = 0x08
-_NANOS: Final = 0x10
+from exporters.protobuf_wire import MalformedPayloadError
 
 _RETRYABLE: Final = frozenset(
     {
@@ -71,26 +71,16 @@ def not_connected(code: grpc.StatusCode, details: str) -> bool:
 
 
 def _retry_delay_ms(trailers: _Metadata) -> int | None:
-    """`google.rpc.RetryInfo.retry_delay` [ms] from `grpc-status-details-bin`; None if the server sends none.
+    """`google.rpc.RetryInfo.retry_delay` [ms, 0 to `MAX_SERVER_DELAY_MS`] from `grpc-status-details-bin`; None without.
 
-    It is decoded by hand (Status.details = 3, Any.type_url = 1 and .value = 2, RetryInfo.retry_delay = 1,
-    Duration.seconds = 1 and .nanos = 2), because the classes of `google.rpc` would be a dependency for this alone.
+    The classes of `google.rpc` would be a dependency for this alone, so two fields are read without them:
+    Status.details is field 3, RetryInfo.retry_delay field 1.
     """
     for name, value in trailers:
         if name == "grpc-status-details-bin" and isinstance(value, bytes):
-            with suppress(MalformedPayloadError):
-                for detail in contents(value, 3):
-                    if b"".join(contents(detail, 1)).endswith(b"/google.rpc.RetryInfo"):
-                        return _duration_ms(b"".join(contents(b"".join(contents(detail, 2)), 1)))
+            with suppress(MalformedPayloadError, DecodeError):
+                for detail in map(Any.FromString, contents(value, 3)):
+                    if detail.type_url.endswith("/google.rpc.RetryInfo"):
+                        delay = Duration.FromString(b"".join(contents(detail.value, 1)))
+                        return max(0, min(delay.ToMilliseconds(), MAX_SERVER_DELAY_MS))
     return None
-
-
-def _duration_ms(duration: bytes) -> int:
-    """A `google.protobuf.Duration` [ms], between 0 and `MAX_SERVER_DELAY_MS`."""
-    delay_ns = 0
-    for tag, _, value, end in fields(duration, 0, len(duration)):
-        if tag in (_SECONDS, _NANOS):
-            number = read_varint(duration, value, end)[0]
-            signed = number - 2**64 if number >= 2**63 else number
-            delay_ns += signed * (1_000_000_000 if tag == _SECONDS else 1)
-    return max(0, min(delay_ns // 1_000_000, MAX_SERVER_DELAY_MS))

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -10,14 +10,7 @@ from base.redaction import HIDDEN
 from exporters.exporter import BatchSettings, RetrySettings
 from exporters.labels import LabelSettings
 from exporters.options import Options, batch_settings, label_settings, retry_settings
-from exporters.otlp.endpoint import (
-    DEFAULT_ENDPOINT,
-    DEFAULT_ENDPOINTS,
-    GRPC,
-    HTTP_PROTOBUF,
-    PROTOCOLS,
-    OtlpEndpoint,
-)
+from exporters.otlp.endpoint import DEFAULT_ENDPOINTS, GRPC, HTTP_PROTOBUF, PROTOCOLS, OtlpEndpoint
 from exporters.otlp.environment import METRICS_VARIABLES, FromVariable, environment_values
 from exporters.tls_files import CA_FILE, CERT_FILE, KEY_FILE, TlsFiles
 
@@ -50,18 +43,16 @@ class OtlpSettings:
         labels: keys `labels`, `static.labels`, `namespace`, `label.max.bytes`.
     """
 
-    endpoint: OtlpEndpoint = DEFAULT_ENDPOINT
+    endpoint: OtlpEndpoint = OtlpEndpoint("localhost", 4317, tls=False)
     protocol: str = GRPC
     headers: tuple[tuple[str, str], ...] = ()
     timeout_ms: int = 10_000
     compression: str = "none"
     max_request_bytes: int = 1_048_576
-    tls: TlsFiles = field(default_factory=TlsFiles)
-    batch: BatchSettings = field(
-        default_factory=lambda: BatchSettings(max_bytes=786_432, max_records=5_000, linger_ms=200)
-    )
-    retry: RetrySettings = field(default_factory=lambda: RetrySettings(backoff_max_ms=3_000))
-    labels: LabelSettings = field(default_factory=LabelSettings)
+    tls: TlsFiles = TlsFiles()
+    batch: BatchSettings = BatchSettings(max_bytes=786_432, max_records=5_000, linger_ms=200)
+    retry: RetrySettings = RetrySettings(backoff_max_ms=3_000)
+    labels: LabelSettings = LabelSettings()
 
 
 def otlp_options(name: str, values: Mapping[str, object], environment: Mapping[str, str]) -> Options:

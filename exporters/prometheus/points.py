@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from exporters.prometheus.names import MAX_DESCRIPTION, Kind, MetricId, cut, label_text, normalised
 from telemetry.catalogue.dialects import text_of, twin_families
@@ -95,6 +95,20 @@ class PushPoints:
     folded: Counter[str] = field(default_factory=Counter)
 
 
+class MetricData(NamedTuple):
+    """A metric of a push, as OTLP has it. `points` are protobuf's, of the member `data_kind`."""
+
+    id: MetricId
+    mode: Mode
+    description: str
+    data_kind: str
+    points: Sequence[Any]
+
+
+Topics = dict[MetricId, dict[str, dict[str, str | None]]]
+"""The attributes of points with a topic that may be doubled, by metric and labels."""
+
+
 class PushReader:
     """Reads pushes; caches attribute sets, because they are repeated with every push.
 
@@ -117,16 +131,35 @@ class PushReader:
             google.protobuf.message.DecodeError: it is not a well-formed `MetricsData`.
         """
         found = PushPoints()
-        topics: dict[MetricId, dict[str, dict[str, str | None]]] = {}
+        topics: Topics = {}
         room = self.max_points
-        for metric, resource in metrics_of(MetricsData.FromString(payload)):
-            self.read_resource(resource, found.resource)
+        for metric in self.metrics_of(payload, found.resource):
+            if metric.description:
+                found.descriptions.setdefault(metric.id, metric.description[:MAX_DESCRIPTION])
             room = self._read_metric(metric, found, topics, room)
         for metric_id, sets in topics.items():
             _drop_twins(found, metric_id, sets)
         return found
 
-    def read_resource(self, attributes: Sequence[Any], known: dict[str, str]) -> None:
+    def metrics_of(self, payload: bytes, resource: dict[str, str]) -> Iterator[MetricData]:
+        """Yields each metric of a payload that has data; adds the attributes of its resources to `resource`.
+
+        Raises:
+            google.protobuf.message.DecodeError: it is not a well-formed `MetricsData`.
+        """
+        for resource_metrics in MetricsData.FromString(payload).resource_metrics:
+            metrics = [each for scope in resource_metrics.scope_metrics for each in scope.metrics]
+            if metrics:
+                self._read_resource(resource_metrics.resource.attributes, resource)
+            for metric in metrics:
+                data_kind = metric.WhichOneof("data")
+                if data_kind is not None:
+                    data = getattr(metric, data_kind)
+                    kind, mode = _kind_and_mode(data_kind, data)
+                    metric_id = MetricId(metric.name, kind, metric.unit)
+                    yield MetricData(metric_id, mode, metric.description, data_kind, data.data_points)
+
+    def _read_resource(self, attributes: Sequence[Any], known: dict[str, str]) -> None:
         """Adds resource attributes that are not in `known` yet."""
         for attribute in attributes[:_MAX_RESOURCE]:
             key = attribute.key
@@ -135,22 +168,13 @@ class PushReader:
             if text := text_of(attribute.value):
                 known[key] = cut(text, self._max_value_bytes)
 
-    def _read_metric(
-        self, metric: Metric, found: PushPoints, topics: dict[MetricId, dict[str, dict[str, str | None]]], room: int
-    ) -> int:
+    def _read_metric(self, metric: MetricData, found: PushPoints, topics: Topics, room: int) -> int:
         """Adds a metric's points to `found`; returns how many more points the push may have."""
-        data_kind = metric.WhichOneof("data")
-        if data_kind is None:
-            return room
-        data = getattr(metric, data_kind)
-        kind, mode = kind_and_mode(data_kind, data)
-        metric_id = MetricId(metric.name, kind, metric.unit)
-        if metric.description:
-            found.descriptions.setdefault(metric_id, metric.description[:MAX_DESCRIPTION])
-        by_labels = found.measurements.setdefault(metric_id, {})
-        is_number = data_kind in ("gauge", "sum")
-        for point in data.data_points[:room]:
-            measurement = _number(kind, mode, point) if is_number else _distribution(data_kind, mode, point)
+        kind, mode = metric.id.kind, metric.mode
+        by_labels = found.measurements.setdefault(metric.id, {})
+        is_number = metric.data_kind in ("gauge", "sum")
+        for point in metric.points[:room]:
+            measurement = _number(kind, mode, point) if is_number else _distribution(metric.data_kind, mode, point)
             if isinstance(measurement, str):
                 found.left_out[measurement] += 1
                 continue
@@ -159,11 +183,11 @@ class PushReader:
                 found.left_out["labels_too_long"] += 1
                 continue
             if attributes.with_topic is not None:
-                topics.setdefault(metric_id, {})[attributes.labels] = attributes.with_topic
+                topics.setdefault(metric.id, {})[attributes.labels] = attributes.with_topic
             _note_times(found, measurement, point)
             if by_labels.setdefault(attributes.labels, measurement) is not measurement:
                 _join(found, by_labels, attributes.labels, measurement, kind)
-        points = len(data.data_points)
+        points = len(metric.points)
         if points > room:
             found.left_out["push_too_large"] += points - room
         return max(0, room - points)
@@ -186,17 +210,7 @@ class PushReader:
         return known
 
 
-def metrics_of(data: MetricsData) -> Iterator[tuple[Metric, Sequence[Any]]]:
-    """Yields each metric with the attributes of its resource; these come only with the resource's first metric."""
-    for resource_metrics in data.resource_metrics:
-        attributes: Sequence[Any] = resource_metrics.resource.attributes
-        for scope_metrics in resource_metrics.scope_metrics:
-            for metric in scope_metrics.metrics:
-                yield metric, attributes
-                attributes = ()
-
-
-def kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
+def _kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
     """The kind of a metric on the page, and how its points are applied.
 
     A sum that may fall is a gauge, and so is one of unknown temporality.

@@ -7,6 +7,7 @@ bounds, `client_labels` makes labels, `table` holds everything.
 import json
 from array import array
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from exporters.prometheus.names import Kind, MetricId, help_text
@@ -156,7 +157,7 @@ class Family:
         return help_text(self.metric, self.description)
 
 
-class About:
+class About(NamedTuple):
     """Attributes of a client, from its push records and from its resource.
 
     Attributes:
@@ -164,11 +165,8 @@ class About:
         resource: the resource attributes of its pushes, values cut.
     """
 
-    __slots__ = ("record", "resource")
-
-    def __init__(self, record: Mapping[str, str], resource: Mapping[str, str]) -> None:
-        self.record = dict(record)
-        self.resource = dict(resource)
+    record: Mapping[str, str]
+    resource: Mapping[str, str]
 
 
 class Binding(NamedTuple):
@@ -180,6 +178,11 @@ class Binding(NamedTuple):
     cumulative: tuple[Series, ...]
 
 
+def _no_numbers() -> "array[float]":
+    return array("d")
+
+
+@dataclass(slots=True, eq=False)
 class Client:
     """A client and its series.
 
@@ -206,31 +209,30 @@ class Client:
         label_fields: the fields of its latest record that may become labels.
     """
 
-    __slots__ = (
-        "about", "binding", "check_ms", "clashes", "cost", "expires_ms", "identity", "info", "interval_ms", "key",
-        "label_fields", "layout_changed", "numbers", "received_at", "saved_key", "series", "shown", "terminated",
-        "time_unix_nano", "unlike", "written",
-    )  # fmt: skip
+    key: ClientKey
+    about: About
+    saved_key: str = field(init=False)
+    identity: str = ""
+    info: str = ""
+    clashes: int = 0
+    series: dict[MetricId, dict[str, Series]] = field(default_factory=dict)
+    received_at: int = 0
+    time_unix_nano: int = 0
+    interval_ms: int = 0
+    terminated: bool = False
+    expires_ms: int = NEVER
+    check_ms: int = 0
+    cost: int = 0
+    layout_changed: bool = True
+    numbers: "array[float]" = field(default_factory=_no_numbers)
+    shown: "array[float]" = field(default_factory=_no_numbers)
+    written: "array[float]" = field(default_factory=_no_numbers)
+    binding: Binding | None = None
+    unlike: int = 0
+    label_fields: Any = None
 
-    def __init__(self, key: ClientKey, about: About) -> None:
-        self.key = key
-        self.saved_key = encode_key(key)
-        self.about = about
-        self.identity = self.info = ""
-        self.clashes = 0
-        self.series: dict[MetricId, dict[str, Series]] = {}
-        self.numbers = array("d")
-        self.shown = array("d")
-        self.written = array("d")
-        self.label_fields: Any = None
-        self.binding: Binding | None = None
-        self.unlike = 0
-        self.received_at = self.time_unix_nano = self.interval_ms = 0
-        self.terminated = False
-        self.expires_ms = NEVER
-        self.check_ms = 0
-        self.cost = 0
-        self.layout_changed = True
+    def __post_init__(self) -> None:
+        self.saved_key = encode_key(self.key)
 
     def every_series(self) -> Iterable[tuple[MetricId, Series]]:
         """All its series, in a fixed order."""

@@ -2,7 +2,7 @@
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from exporters.exporter import BatchSettings, RetrySettings
@@ -74,16 +74,12 @@ class PrometheusSettings:
         retry: keys `retry.backoff.ms`, `retry.backoff.max.ms`.
     """
 
-    listen: Address = field(default_factory=Address)
+    listen: Address = Address()
     state_file: Path | None = None
-    series: SeriesSettings = field(default_factory=SeriesSettings)
-    labels: LabelSettings = field(
-        default_factory=lambda: LabelSettings(labels=("client_id", "client_instance_id"), max_value_bytes=1_024)
-    )
-    batch: BatchSettings = field(
-        default_factory=lambda: BatchSettings(max_bytes=4_194_304, max_records=2_000, linger_ms=500)
-    )
-    retry: RetrySettings = field(default_factory=RetrySettings)
+    series: SeriesSettings = SeriesSettings()
+    labels: LabelSettings = LabelSettings(labels=("client_id", "client_instance_id"), max_value_bytes=1_024)
+    batch: BatchSettings = BatchSettings(max_bytes=4_194_304, max_records=2_000, linger_ms=500)
+    retry: RetrySettings = RetrySettings()
 
 
 def prometheus_settings(name: str, values: Mapping[str, object]) -> PrometheusSettings:

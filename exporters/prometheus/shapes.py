@@ -12,10 +12,8 @@ from operator import itemgetter
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-
 from exporters.prometheus.names import MetricId
-from exporters.prometheus.points import AttributeSet, Mode, PushReader, has_no_value, kind_and_mode, metrics_of
+from exporters.prometheus.points import AttributeSet, MetricData, Mode, PushReader, Topics, has_no_value
 from exporters.protobuf_wire import MalformedPayloadError, fields
 from telemetry.catalogue.dialects import twin_families
 
@@ -252,20 +250,13 @@ class _Points:
         if len(places) > self._reader.max_points:
             return False
         left = iter(places)
-        topics: dict[MetricId, dict[str, dict[str, str | None]]] = {}
-        for metric, resource in metrics_of(MetricsData.FromString(payload)):
-            self._reader.read_resource(resource, self.resource)
-            data_kind = metric.WhichOneof("data")
-            if data_kind is None:
-                continue
-            data = getattr(metric, data_kind)
-            kind, mode = kind_and_mode(data_kind, data)
-            if mode == Mode.DELTA and kind != "counter":
+        topics: Topics = {}
+        for metric in self._reader.metrics_of(payload, self.resource):
+            if metric.mode == Mode.DELTA and metric.id.kind != "counter":
                 return False
-            metric_id = MetricId(metric.name, kind, metric.unit)
-            for point in data.data_points:
+            for point in metric.points:
                 place = next(left, None)
-                if place is None or not self._take(metric_id, mode, point, place, topics):
+                if place is None or not self._take(metric, point, place, topics):
                     return False
         self._disentangle(topics)
         return next(left, None) is None
@@ -290,14 +281,7 @@ class _Points:
             times=tuple((place.value, place.time) for place in self.taken if place.time),
         )
 
-    def _take(
-        self,
-        metric_id: MetricId,
-        mode: Mode,
-        point: Any,
-        place: Place,
-        topics: dict[MetricId, dict[str, dict[str, str | None]]],
-    ) -> bool:
+    def _take(self, metric: MetricData, point: Any, place: Place, topics: Topics) -> bool:
         if not place.value or has_no_value(point):
             self.left_out["no_value"] += 1
             return True
@@ -305,19 +289,19 @@ class _Points:
         if attributes is None:
             return False
         if attributes.with_topic is not None:
-            topics.setdefault(metric_id, {})[attributes.labels] = attributes.with_topic
-        identity = (metric_id, attributes.labels)
+            topics.setdefault(metric.id, {})[attributes.labels] = attributes.with_topic
+        identity = (metric.id, attributes.labels)
         identity = self._identities.setdefault(identity, identity)  # the same for many clients
-        group = self.groups.setdefault(identity, _Group(mode, []))
+        group = self.groups.setdefault(identity, _Group(metric.mode, []))
         group.places.append(place)
         self.taken.append(place)
-        if mode != Mode.AS_IS:
+        if metric.mode != Mode.AS_IS:
             self.counts.append(place.value)
-        if mode == Mode.DELTA:
+        if metric.mode == Mode.DELTA:
             self.deltas.append(place)
-        return group.mode == mode
+        return group.mode == metric.mode
 
-    def _disentangle(self, topics: dict[MetricId, dict[str, dict[str, str | None]]]) -> None:
+    def _disentangle(self, topics: Topics) -> None:
         for group in self.groups.values():
             if len(group.places) > 1:
                 self.folded["double_identity"] += len(group.places) - 1
@@ -339,13 +323,13 @@ def _offsets(payload: bytes) -> list[dict[int, tuple[int, str]]] | None:
     found: list[dict[int, tuple[int, str]]] = []
     try:
         for start, end in _every_metric(payload):
-            data = [each for each in _fields(payload, start, end) if each[0] in _NUMBERS | _DISTRIBUTIONS]
-            if len(data) > 1 or any(tag in _DISTRIBUTIONS for tag, _, _ in data):
+            data = [each for each in fields(payload, start, end) if each.tag in _NUMBERS | _DISTRIBUTIONS]
+            if len(data) > 1 or any(each.tag in _DISTRIBUTIONS for each in data):
                 return None
-            for _, data_start, data_end in data:
-                for point_start, point_end in _messages(payload, data_start, data_end, _DATA_POINTS):
-                    numbers = [each for each in _fields(payload, point_start, point_end) if each[0] in _CODES]
-                    by_tag = {tag: (value, _CODES[tag]) for tag, value, _ in numbers}
+            for each in data:
+                for point_start, point_end in _messages(payload, each.value, each.end, _DATA_POINTS):
+                    numbers = [number for number in fields(payload, point_start, point_end) if number.tag in _CODES]
+                    by_tag = {number.tag: (number.value, _CODES[number.tag]) for number in numbers}
                     if len(by_tag) < len(numbers) or by_tag.keys() >= {_DOUBLE, _INT}:
                         return None
                     found.append(by_tag)
@@ -362,30 +346,7 @@ def _every_metric(payload: bytes) -> Iterator[tuple[int, int]]:
 
 def _messages(data: bytes, position: int, end: int, wanted: int) -> Iterator[tuple[int, int]]:
     """Start and end of the messages with a tag."""
-    return ((start, stop) for tag, start, stop in _fields(data, position, end) if tag == wanted)
-
-
-def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Tag, start and end of the value of each field: as `fields`, but faster for the usual ones, tags of one byte
-    before short texts and messages, and before numbers of eight bytes.
-
-    Raises:
-        MalformedPayloadError: a field is cut short, or its tag is invalid.
-    """
-    while position < end:
-        tag = data[position]
-        short = tag & 0x87
-        if short == 2 and position + 1 < end and data[position + 1] < 0x80:
-            value = position + 2
-            after = value + data[position + 1]
-        elif short == 1:
-            value, after = position + 1, position + 9
-        else:
-            tag, _, value, after = next(fields(data, position, end))
-        if after > end or tag < 8:
-            raise MalformedPayloadError(position, "a field is cut short")
-        yield tag, value, after
-        position = after
+    return ((each.value, each.end) for each in fields(data, position, end) if each.tag == wanted)
 
 
 def _places(offsets: Sequence[dict[int, tuple[int, str]]]) -> list[Place]:

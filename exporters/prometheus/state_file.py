@@ -10,7 +10,7 @@ and is written to a new file.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -62,21 +62,22 @@ class TakenPushes:
         forgotten: by writer, the latest time of receipt of pushes whose ids may be forgotten [us since the epoch]. The
             value under `_ANY_WRITER` holds for all writers: beyond a number of writers the oldest are merged there.
         newly_forgotten: the part of it that is not saved yet.
+        batches: the kept batches, the oldest first: the latest time of receipt of each, and its ids.
     """
 
     def __init__(self) -> None:
         self.forgotten = {_ANY_WRITER: 0}
         self.newly_forgotten: dict[bytes, int] = {}
-        self._batches: deque[tuple[int, frozenset[bytes]]] = deque()
+        self.batches: deque[tuple[int, frozenset[bytes]]] = deque()
         self._ids: set[bytes] = set()
 
     def add(self, newest_received_at: int, ids: Iterable[bytes]) -> None:
         """Adds the pushes of a batch, and forgets those of the oldest batches."""
         batch = frozenset(ids)
-        self._batches.append((newest_received_at, batch))
+        self.batches.append((newest_received_at, batch))
         self._ids |= batch
-        while len(self._ids) > _KEPT_IDS and len(self._batches) > 1:
-            until, removed = self._batches.popleft()
+        while len(self._ids) > _KEPT_IDS and len(self.batches) > 1:
+            until, removed = self.batches.popleft()
             self._ids -= removed
             self.forget(dict.fromkeys(map(_writer_of, removed), until))
 
@@ -90,11 +91,6 @@ class TakenPushes:
             self.forgotten = {writer: us for writer, us in self.forgotten.items() if us > of_all}
             self.forgotten[_ANY_WRITER] = of_all
         self.newly_forgotten |= later
-
-    @property
-    def batches(self) -> Sequence[tuple[int, frozenset[bytes]]]:
-        """The kept batches, the oldest first: the latest time of receipt of each, and its ids."""
-        return self._batches
 
     def is_repeat(self, record: PushRecord, latest: tuple[int, int], time_unix_nano: int) -> bool:
         """True for a push that was applied before, or that is too old to know.
@@ -289,14 +285,10 @@ def _translated(path: Path | None) -> Iterator[None]:
 
 
 def _open(path: Path) -> apsw.Connection:
-    with _translated(path):
+    with _translated(path), ExitStack() as failed:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return _opened(path)
-
-
-def _opened(path: Path) -> apsw.Connection:
-    connection = apsw.Connection(str(path))
-    try:
+        connection = apsw.Connection(str(path))
+        failed.callback(connection.close)
         connection.set_busy_timeout(_BUSY_MS)
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # only one exporter may use it
         connection.execute("PRAGMA journal_mode = WAL")
@@ -312,10 +304,8 @@ def _opened(path: Path) -> apsw.Connection:
                 connection.execute(_FROM_FORM_1)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("SELECT count(*) FROM states").fetchall()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        failed.pop_all()
+        return connection
 
 
 def _is_row(row: Sequence[object], *types: type) -> bool:

@@ -141,9 +141,7 @@ class SeriesTable:
             if not is_late:
                 self._note(client, record, points, now)
             self._take(client, points, now, before, deltas_alone=is_late)
-            self._dirty[client.key] = client
-            if now.monotonic_ms >= client.check_ms:
-                self._expire_series(client, now.monotonic_ms)
+            self._changed(client, now)
 
     def alike(self, record: PushRecord) -> AlikePush | None:
         """The numbers of a push that has the shape of its client's latest push; None if it has another."""
@@ -169,9 +167,7 @@ class SeriesTable:
                 series.apply_cumulative((float(value),), start, before)
                 for series, value, start in zip(binding.cumulative, push.cumulative, push.starts, strict=True)
             )
-            self._dirty[client.key] = client
-            if now.monotonic_ms >= client.check_ms:
-                self._expire_series(client, now.monotonic_ms)
+            self._changed(client, now)
             return True
 
     def count_unlike(self, record: PushRecord) -> int:
@@ -359,6 +355,12 @@ class SeriesTable:
         client.interval_ms = min(record.push_interval_ms or DEFAULT_INTERVAL_MS, _LONGEST_INTERVAL_MS)
         client.terminated = record.terminating
         client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now)
+
+    def _changed(self, client: Client, now: Moment) -> None:
+        """Has a client saved; removes what it has not pushed for too long."""
+        self._dirty[client.key] = client
+        if now.monotonic_ms >= client.check_ms:
+            self._expire_series(client, now.monotonic_ms)
 
     def _lifetime_ms(self, client: Client, now: Moment) -> int:
         """Lifetime of a client from now on [ms]: three push intervals after its push was received.

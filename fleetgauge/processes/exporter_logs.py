@@ -20,8 +20,9 @@ from push_log.embedded.inspect import CursorStats, added_stats, all_stats
 from push_log.embedded.joint_retention import JointRetention
 from push_log.embedded.lag_age import LagAge
 from push_log.embedded.merged_reader import MergedPushLogReader
+from push_log.embedded.reader import SqlitePushLogReader
+from push_log.embedded.retention import Retention
 from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.sqlite import Retention, SqlitePushLogReader
 from push_log.kafka_topic.reader import KafkaTopicReader
 from push_log.kafka_topic.seen_clients import SeenClients
 from push_log.kafka_topic.settings import KafkaTopicSettings

@@ -11,9 +11,8 @@ retention, an age is exact to a thousandth of the retention.
 
 import functools
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import apsw
 
@@ -105,8 +104,7 @@ class Ages:
 
     def _elapsed(self, now_ms: int) -> tuple[int, int | None]:
         """The elapsed time, and the part of it that is stored [ms]; None for the latter after a boot."""
-        stored = self._connection.execute("SELECT ms, boot, monotonic_ms FROM elapsed")
-        ms, boot, monotonic_ms = next(cast(Iterator[tuple[int, str, int]], stored))
+        ms, boot, monotonic_ms = self._connection.execute("SELECT ms, boot, monotonic_ms FROM elapsed").get
         if boot != self._boot:
             return ms, None
         return ms + max(0, now_ms - monotonic_ms), ms
@@ -115,8 +113,8 @@ class Ages:
         found = self._connection.execute(
             f"SELECT number, elapsed_ms FROM marks {which} LIMIT 1",  # noqa: S608  constants of this class
             bindings,
-        )
-        return next((_Mark(*row) for row in cast(Iterator[tuple[int, int]], found)), _Mark(0, 0))
+        ).get
+        return _Mark(*(found or (0, 0)))
 
     def _aged_by(self, elapsed_ms: int) -> _Mark:
         return self._mark("WHERE elapsed_ms <= ? ORDER BY number DESC", elapsed_ms - self._retention_ms)

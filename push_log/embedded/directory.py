@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,6 @@ from push_log.embedded.segment import (
     SegmentGoneError,
     SegmentReader,
     Tail,
-    opened,
 )
 from push_log.log import PushLogError
 
@@ -84,12 +83,21 @@ class LogDirectory:
         known = self._sealed_tails.get(number)
         if known is not None:
             return known
-        with opened(self.segment(number)) as reader:
+        with closing(SegmentReader(self.segment(number))) as reader:
             tail = reader.tail()
             if sealed:
                 self._sealed_tails[number] = tail
                 self._learn(reader)
         return tail
+
+    def may_hold_pushes(self, number: int) -> bool:
+        """True if a segment has rows, or cannot be read: its losses are counted once it is set aside."""
+        try:
+            return self.tail(number, sealed=False).row > 0
+        except SegmentGoneError:
+            return False
+        except PushLogError:
+            return True
 
     def predecessor(self, number: int) -> Predecessor | None:
         """The record that segment `number` keeps of the one before it.
@@ -97,7 +105,7 @@ class LogDirectory:
         Raises:
             PushLogError: it cannot be read.
         """
-        with opened(self.segment(number)) as reader:
+        with closing(SegmentReader(self.segment(number))) as reader:
             return reader.predecessor()
 
     def written(self, number: int) -> int:
@@ -110,7 +118,7 @@ class LogDirectory:
             if later is None:
                 return 0
             try:
-                with opened(self.segment(later)) as reader:
+                with closing(SegmentReader(self.segment(later))) as reader:
                     self._learn(reader)
             except PushLogError:
                 return 0
@@ -176,7 +184,7 @@ class LogDirectory:
     def _is_opened(self, number: int) -> bool:
         if number in self._opened:
             return True
-        with opened(self.segment(number)) as reader:
+        with closing(SegmentReader(self.segment(number))) as reader:
             if not reader.is_opened():
                 return False
         self._opened.add(number)

@@ -11,7 +11,7 @@ from push_log.embedded.cursors import NAME, Cursors, CursorState
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.lag import added_lags, lag_behind
 from push_log.embedded.position import START, Position
-from push_log.embedded.segment import SegmentCorruptError, SegmentGoneError, Tail, opened
+from push_log.embedded.segment import SegmentCorruptError, SegmentGoneError, SegmentReader, Tail
 from push_log.log import Lag, PushLogError
 from push_log.payload import PayloadDecoder
 from telemetry.push_record import PushRecord
@@ -113,15 +113,7 @@ def undelivered(path: Path) -> int:
 def holds_pushes(path: Path) -> bool:
     """True if the log in `path` has a push, or is unreadable; False if there is no log."""
     directory = LogDirectory(path)
-    for number in directory.live():
-        try:
-            if directory.tail(number, sealed=False).row:
-                return True
-        except SegmentGoneError:
-            continue
-        except PushLogError:
-            return True
-    return False
+    return any(directory.may_hold_pushes(number) for number in directory.live())
 
 
 def added_stats(logs: Sequence[LogStats]) -> LogStats:
@@ -148,18 +140,8 @@ def added_stats(logs: Sequence[LogStats]) -> LogStats:
 
 
 def _added_cursors(exporter: str, entries: Sequence[CursorStats]) -> CursorStats:
-    states = [entry.cursor for entry in entries]
-    return CursorStats(
-        cursor=CursorState(
-            exporter=exporter,
-            position=START,
-            delivered_records=sum(state.delivered_records for state in states),
-            delivered_bytes=sum(state.delivered_bytes for state in states),
-            lost_by_retention=sum(state.lost_by_retention for state in states),
-            lost_by_damage=sum(state.lost_by_damage for state in states),
-        ),
-        lag=added_lags([entry.lag for entry in entries]),
-    )
+    totals = [sum(each) for each in zip(*(entry.cursor[2:] for entry in entries), strict=True)]
+    return CursorStats(cursor=CursorState(exporter, START, *totals), lag=added_lags([entry.lag for entry in entries]))
 
 
 def tail(path: Path, count: int) -> tuple[tuple[str, PushRecord], ...]:
@@ -215,7 +197,8 @@ def _records(directory: LogDirectory, start: Position) -> Iterator[tuple[str, Pu
         after = start.row if number == start.segment else 0
         try:
             last_row = directory.tail(number, sealed=False).row
-            with opened(directory.segment(number)) as reader, closing(reader.rows(after, last_row)) as rows:
+            reader = SegmentReader(directory.segment(number))
+            with closing(reader), closing(reader.rows(after, last_row)) as rows:
                 for row in rows:
                     try:
                         record = row.record(payloads.plain(row.metrics, row.encoding, row.metrics_bytes))
@@ -229,7 +212,7 @@ def _records(directory: LogDirectory, start: Position) -> Iterator[tuple[str, Pu
 def _first_received_at(directory: LogDirectory, filled: Sequence[tuple[int, Tail]]) -> int | None:
     """Receive time of the first record of the oldest readable segment."""
     for number, _ in filled:
-        with suppress(PushLogError), opened(directory.segment(number)) as reader:
+        with suppress(PushLogError), closing(SegmentReader(directory.segment(number))) as reader:
             return reader.received_at(1)
     return None
 

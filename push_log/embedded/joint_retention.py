@@ -14,8 +14,9 @@ import structlog
 from base.clock import Time
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.free_space import free_bytes
+from push_log.embedded.retention import Retention
 from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.sqlite import Retention, SqlitePushLogWriter
+from push_log.embedded.writer import SqlitePushLogWriter
 from push_log.log import PushLogError, PushLogLockedError
 
 log = structlog.get_logger(__name__)
@@ -79,7 +80,7 @@ class JointRetention:
             return
         directory = LogDirectory(settings.dir)
         live = directory.live()
-        if live and _may_hold_pushes(directory, live[-1]):
+        if live and directory.may_hold_pushes(live[-1]):
             if free_bytes(settings.dir) < settings.min_free_bytes:
                 return  # no room for another segment; tried again by the next run
             try:
@@ -106,10 +107,3 @@ class JointRetention:
             before = oldest.disk_bytes()
             oldest.drop_oldest()
             excess -= before - oldest.disk_bytes()
-
-
-def _may_hold_pushes(directory: LogDirectory, number: int) -> bool:
-    try:
-        return directory.tail(number, sealed=False).row > 0
-    except PushLogError:
-        return True  # a damaged segment is set aside once it is sealed, and its losses are counted

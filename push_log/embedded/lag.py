@@ -1,10 +1,11 @@
 """The distance between a position and the log's end."""
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.position import START, Position
-from push_log.embedded.segment import opened
+from push_log.embedded.segment import SegmentReader
 from push_log.log import Lag, PushLogError
 
 
@@ -37,7 +38,7 @@ def lag_behind(directory: LogDirectory, position: Position) -> Lag:
                 continue
             passed_bytes = 0
             if oldest is None or after:  # otherwise its tail is enough
-                with opened(directory.segment(number)) as reader:
+                with closing(SegmentReader(directory.segment(number))) as reader:
                     passed_bytes = reader.end_bytes(after)
                     oldest = reader.received_at(after + 1) if oldest is None else oldest
         except PushLogError:

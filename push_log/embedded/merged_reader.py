@@ -36,15 +36,11 @@ class MergedPushLogReader:
         if not readers or any(_SEPARATOR in name for name in readers):
             raise ValueError(f"each log needs a name without {_SEPARATOR!r}, and there must be one: {list(readers)}")
         self._readers = dict(readers)
+        self.exporter = next(iter(readers.values())).exporter
         self._time = time
         self._turns = deque(self._readers)
         self._taken_at_ms = dict.fromkeys(self._readers, time.hi_res_clock_ms())
         self._wake = threading.Event()
-
-    @property
-    def exporter(self) -> str:
-        """See `PushLogReader.exporter`."""
-        return next(iter(self._readers.values())).exporter
 
     def poll(self, max_bytes: int, max_records: int, max_wait_ms: int) -> Batch | None:
         """See `PushLogReader.poll`; the bounds apply to each log by itself.

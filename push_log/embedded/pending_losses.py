@@ -6,8 +6,8 @@ they counted as lost: a counter that was corrected downwards would look like a r
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 import apsw
 
@@ -72,14 +72,13 @@ class PendingLosses:
 
     def exporters(self) -> list[str]:
         """The exporters with pending losses."""
-        found = self._connection.execute("SELECT DISTINCT exporter FROM doubts")
-        return [name for (name,) in cast(Iterator[tuple[str]], found)]
+        return [str(name) for (name,) in self._connection.execute("SELECT DISTINCT exporter FROM doubts")]
 
     def _of(self, exporter: str) -> list[_PendingLoss]:
-        found = self._connection.execute(
+        found: list[tuple[Any, ...]] = self._connection.execute(
             "SELECT rowid, segment, first_row, last_row, cause FROM doubts WHERE exporter = ?", (exporter,)
-        )
-        return [_PendingLoss(row[0], Extent(*row[1:4]), row[4]) for row in cast(Iterator[tuple[Any, ...]], found)]
+        ).fetchall()
+        return [_PendingLoss(row[0], Extent(*row[1:4]), row[4]) for row in found]
 
     def _replace(self, exporter: str, pending: _PendingLoss, rest: Extent) -> None:
         self._connection.execute("DELETE FROM doubts WHERE rowid = ?", (pending.id,))

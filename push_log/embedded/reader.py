@@ -78,7 +78,7 @@ class SqlitePushLogReader:
         Raises:
             PushLogError: the cursors cannot be opened.
         """
-        self._exporter = exporter
+        self.exporter = exporter
         self._time = time or SystemTime()
         self._directory = directory or LogDirectory(settings.dir)
         self._cursors = Cursors(settings.dir)
@@ -91,11 +91,6 @@ class SqlitePushLogReader:
         self._segments: dict[int, SegmentReader] = {}
         self._wake = threading.Event()
         self._payloads = PayloadDecoder()
-
-    @property
-    def exporter(self) -> str:
-        """See `PushLogReader.exporter`."""
-        return self._exporter
 
     def poll(self, max_bytes: int, max_records: int, max_wait_ms: int) -> Batch | None:
         """See `PushLogReader.poll`."""
@@ -119,7 +114,7 @@ class SqlitePushLogReader:
         """See `PushLogReader.commit`."""
         target = Position.parse(batch.last_position)
         extents = [extent for extent in self._polled if (extent.segment, extent.last_row) <= target]
-        self._committed = self._cursors.commit(self._exporter, self._epoch, target, extents)
+        self._committed = self._cursors.commit(self.exporter, self._epoch, target, extents)
         for _ in extents:
             self._polled.popleft()
         return 0
@@ -145,7 +140,7 @@ class SqlitePushLogReader:
         self._cursors.close()
 
     def _note_in_flight(self) -> None:
-        self._directory.in_flight.polled(self._exporter, self._epoch, self._read)
+        self._directory.in_flight.polled(self.exporter, self._epoch, self._read)
 
     def _ahead(self) -> list[int]:
         """The segments from the read position on; the last one is the head."""
@@ -198,7 +193,7 @@ class SqlitePushLogReader:
                 raise problem
             return None
         return Batch(
-            exporter=self._exporter,
+            exporter=self.exporter,
             records=tuple(batch.records),
             first_position=str(batch.first),
             last_position=str(self._read),
@@ -223,7 +218,7 @@ class SqlitePushLogReader:
                 log.error("push_log.head_damaged", message="it is set aside once it is sealed", error=str(error))
             return sealed
         except PushLogError:
-            if number < self._cursors.position(self._exporter).segment:
+            if number < self._cursors.position(self.exporter).segment:
                 return True  # retention has counted it as deleted, but could not unlink it
             raise
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import apsw
 import structlog
@@ -18,8 +18,7 @@ from push_log.embedded.cursors import Cursors, CursorState
 from push_log.embedded.damage import set_aside
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.lag import lag_behind
-from push_log.embedded.position import START
-from push_log.embedded.sealed_segment import SealedSegment
+from push_log.embedded.position import START, Position
 from push_log.embedded.segment import SegmentCorruptError, SegmentGoneError, Tail, translated
 from push_log.embedded.settings import PushLogSettings
 from push_log.log import PushLogError
@@ -49,6 +48,34 @@ class Upkeep:
     damaged: int
     lost_records: dict[str, int]
     forgotten: tuple[str, ...]
+
+
+class SealedSegment(NamedTuple):
+    """A sealed segment.
+
+    `tail` is None while it cannot be read but is not known to be damaged. `written` is the number of rows that were
+    written to it; 0 if unknown.
+    """
+
+    number: int
+    tail: Tail | None
+    written: int
+
+    @property
+    def last_row(self) -> int:
+        """The last row that was written, as far as known."""
+        return max(self.written, 0 if self.tail is None else self.tail.row)
+
+    @property
+    def is_short(self) -> bool:
+        """True if it is truncated: it has fewer rows than were written."""
+        return self.tail is not None and self.tail.row < self.written
+
+    def is_passed_by(self, position: Position) -> bool:
+        """True if it has no row after `position`; while its end is unknown, if `position` is in a later segment."""
+        if self.tail is None and not self.written:
+            return position.segment > self.number
+        return not self.last_row or (self.number, self.last_row) <= position
 
 
 class Retention:
@@ -228,10 +255,8 @@ class Retention:
 
     def _drop_oversize(self, lost: Counter[str]) -> int:
         """Deletes first what was set aside, then the oldest segments; never the head."""
-        corrupt = self._directory.corrupt_files()
-        excess = sum(self._directory.disk_bytes(number) for number in self._directory.numbers())
-        excess += sum(path.stat().st_size for path in corrupt) - self._settings.retention_bytes
-        for path in corrupt:
+        excess = self.disk_bytes() - self._settings.retention_bytes
+        for path in self._directory.corrupt_files():
             if excess > 0:
                 excess -= path.stat().st_size
                 path.unlink(missing_ok=True)

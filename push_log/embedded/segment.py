@@ -155,7 +155,6 @@ class SegmentReader:
             self._connection.set_busy_timeout(_BUSY_MS)
             # Without this, the last connection to close a file checkpoints it, which blocks the writer.
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        self._select: str | None = None
 
     def is_opened(self) -> bool:
         """True once the segment has become the head; False for a prepared one."""
@@ -167,10 +166,9 @@ class SegmentReader:
         with self._reading():
             if self._form() < 1:
                 return None
-            found = self._connection.execute(
+            noted = self._connection.execute(
                 "SELECT predecessor, predecessor_rows FROM segment WHERE predecessor IS NOT NULL"
-            )
-            noted = next(cast(Iterator[tuple[int, int]], found), None)
+            ).get
         return None if noted is None else Predecessor(*noted)
 
     def tail(self) -> Tail:
@@ -181,26 +179,31 @@ class SegmentReader:
 
     def end_bytes(self, row: int) -> int:
         """The running total at `row`; 0 for row 0."""
-        with self._reading():
-            return cast(int, self._connection.execute("SELECT end_bytes FROM pushes WHERE row = ?", (row,)).get or 0)
+        return self._number_at("end_bytes", row)
 
     def received_at(self, row: int) -> int:
         """Time of receipt of the record at `row` [us since the epoch]; 0 if there is no such row."""
-        with self._reading():
-            return cast(int, self._connection.execute("SELECT received_at FROM pushes WHERE row = ?", (row,)).get or 0)
+        return self._number_at("received_at", row)
 
     def rows(self, after: int, last: int) -> Generator[StoredRow]:
         """Yields the rows after `after` up to `last`, in order. Close the generator: an open one holds a snapshot."""
         end = 1 + len(_CONTEXT)
         with self._reading():
-            if self._select is None:
-                self._select = self._select_of_form()
-            cursor = self._connection.execute(self._select, (after, last))
+            cursor = self._connection.execute(select_rows(FORMS[self._form()]), (after, last))
             try:
                 for values in cast(Iterator[tuple[Any, ...]], cursor):
                     yield StoredRow(values[0], values[1:end], *values[end:-1])
             finally:
                 cursor.close()
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
+
+    def _number_at(self, column: str, row: int) -> int:
+        with self._reading():
+            found = self._connection.execute(f"SELECT {column} FROM pushes WHERE row = ?", (row,))  # noqa: S608  our own
+            return cast(int, found.get or 0)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -222,13 +225,6 @@ class SegmentReader:
         if form not in FORMS:
             raise NewerFormError(self.path, form)
         return form
-
-    def _select_of_form(self) -> str:
-        return select_rows(FORMS[self._form()])
-
-    def close(self) -> None:
-        """Closes the connection."""
-        self._connection.close()
 
 
 def _refuse_empty(path: Path) -> None:
@@ -253,13 +249,3 @@ def select_rows(columns: Collection[str]) -> str:
     """
     wanted = ", ".join(name if name in columns else "NULL" for name in _COLUMNS)
     return f"SELECT {wanted} FROM pushes WHERE row > ? AND row <= ? ORDER BY row"  # noqa: S608  names of our own
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[SegmentReader]:
-    """Opens a `SegmentReader` and closes it at the end."""
-    reader = SegmentReader(path)
-    try:
-        yield reader
-    finally:
-        reader.close()

@@ -45,7 +45,6 @@ class SqlitePushLogWriter:
         self._settings = settings
         self._time = time or SystemTime()
         self._errors = 0
-        self._counts = {"records": 0, "metrics_bytes": 0, "commits": 0, "failed_commits": 0, "segments_begun": 0}
         self._head_since_ms: int | None = None
         self._lock = _lock(settings.dir)
         try:
@@ -89,8 +88,6 @@ class SqlitePushLogWriter:
             self._note_failure(error)
             raise
         self._errors = 0
-        self._counts["commits"] += 1
-        self._counts["records"] += len(pushes)
 
     def check_room(self) -> None:
         """Checks the free space of the disk.
@@ -99,10 +96,6 @@ class SqlitePushLogWriter:
             PushLogError: the log cannot be written now; see `FreeSpace.check`.
         """
         self._free_space.check()
-
-    def counters(self) -> dict[str, int]:
-        """Counters since the log was opened, for `fleetgauge status`. Thread-safe."""
-        return {**self._counts, "head_segment": self._head.number, "head_bytes": self._head.wal_bytes}
 
     def roll_if_due(self) -> None:
         """Opens a new segment if due. Also to be called without pushes, since a segment without new rows still ages."""
@@ -137,18 +130,15 @@ class SqlitePushLogWriter:
         self._roll()
 
     def _write(self, rows: Sequence[tuple[object, ...]], end_bytes: int) -> None:
-        before_bytes = self._head.end_bytes
         try:
             self._head.write(rows, end_bytes)
         except (UnicodeError, OverflowError, TypeError) as error:
             raise PushLogError(f"a record cannot be stored: {error}") from error
-        self._counts["metrics_bytes"] += end_bytes - before_bytes
         if self._head_since_ms is None:
             self._head_since_ms = self._time.hi_res_clock_ms()
 
     def _note_failure(self, error: PushLogError) -> None:
-        """Counts a failed write; replaces the head if it is damaged or fails repeatedly."""
-        self._counts["failed_commits"] += 1
+        """Replaces the head if it is damaged or fails repeatedly."""
         if isinstance(error, PushLogFullError | PushLogDirectoryError):
             return
         self._errors += 1
@@ -166,22 +156,21 @@ class SqlitePushLogWriter:
         segment = self._supply.take()
         if segment is None:
             return
+        head = self._head
         try:
-            segment.open(self._time.microseconds(), self._predecessor_now())
+            segment.open(
+                self._time.microseconds(), Predecessor(head.number, head.rows) if head.number else self._predecessor
+            )
         except PushLogError as error:
             log.warning(
                 "push_log.segment_not_opened", message="retried; the current segment grows on", reason=str(error)
             )
             self._supply.give_back(segment)
             return
-        sealed, self._head = self._head, segment
+        self._head = segment
         self._head_since_ms = None
         self._errors = 0
-        self._counts["segments_begun"] += 1
-        sealed.close()
-
-    def _predecessor_now(self) -> Predecessor | None:
-        return Predecessor(self._head.number, self._head.rows) if self._head.number else self._predecessor
+        head.close()
 
 
 def _lock(path: Path) -> int:

@@ -57,6 +57,10 @@ class KafkaTopicAppender:
         producer: creates the producer, with the callback for its errors.
         find_topic: returns once the topic exists; called in a thread.
 
+    Attributes:
+        pending: records that are neither on the topic nor failed.
+        problem: why pushes are refused now, or None.
+
     Raises:
         PushLogError: confluent-kafka is missing, or rejects a setting.
     """
@@ -84,12 +88,12 @@ class KafkaTopicAppender:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="push-log-topic")
         self._producer: Producer | None = None
         self._unanswered: deque[Push] = deque()
-        self._pending_records = 0
+        self.pending = 0
         self._pending_bytes = 0
-        self._problem: str | None = f"topic {settings.topic} has not been reached yet"
+        self.problem: str | None = f"topic {settings.topic} has not been reached yet"
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._drained: list[asyncio.Future[None]] = []
+        self._settled = asyncio.Event()
         self._closed = False
         self._fatal: str | None = None  # the fatal error after which the producer is unusable
         self._counts = {
@@ -104,19 +108,9 @@ class KafkaTopicAppender:
         self._logged: list[Push] = []
         self.answer: Answer = lambda _pushes, _error: None
 
-    @property
-    def pending(self) -> int:
-        """Records that are neither on the topic nor failed."""
-        return self._pending_records
-
-    @property
-    def problem(self) -> str | None:
-        """Why pushes are refused now, or None."""
-        return self._problem
-
     def counters(self) -> dict[str, int]:
         """Pushes by outcome; `logged_late` had been answered as timed out before."""
-        return {**self._counts, "pending": self._pending_records, "pending_bytes": self._pending_bytes}
+        return {**self._counts, "pending": self.pending, "pending_bytes": self._pending_bytes}
 
     async def start(self, within_s: float) -> None:
         """Connects to the topic; continues in the background if that takes longer than `within_s` [s]."""
@@ -133,7 +127,7 @@ class KafkaTopicAppender:
             self._report(error)
             return error
         self._unanswered.append(push)
-        self._pending_records += 1
+        self.pending += 1
         self._pending_bytes += size_bytes
         self._schedule_poll(_POLL_EVERY_S)
         return None
@@ -141,9 +135,8 @@ class KafkaTopicAppender:
     async def drain(self) -> None:
         """Waits until every push that was appended is answered."""
         while self._unanswered:
-            waiter = self._loop.create_future()
-            self._drained.append(waiter)
-            await waiter
+            self._settled.clear()
+            await self._settled.wait()
 
     async def close(self) -> None:
         """Refuses further pushes, waits until the pending ones are answered, and flushes the producer."""
@@ -155,21 +148,21 @@ class KafkaTopicAppender:
             self._connecting.cancel()
             with suppress(asyncio.CancelledError):
                 await self._connecting
-        if self._pending_records and self._producer is not None:  # answered as timed out, but possibly still sent
+        if self.pending and self._producer is not None:  # answered as timed out, but possibly still sent
             await self._loop.run_in_executor(self._thread, self._producer.flush, _FLUSH_S)
         self._thread.shutdown(wait=False)
 
     def _refusal(self, size_bytes: int) -> PushLogError | None:
         if self._closed:
             return PushLogError("the push log is closed")
-        if self._problem is not None:
+        if self.problem is not None:
             self._counts["refused_away"] += 1
-            return PushLogError(self._problem)
-        too_many = self._pending_records >= self._max_pending_records
-        if too_many or (self._pending_records and self._pending_bytes + size_bytes > self._max_pending_bytes):
+            return PushLogError(self.problem)
+        too_many = self.pending >= self._max_pending_records
+        if too_many or (self.pending and self._pending_bytes + size_bytes > self._max_pending_bytes):
             self._counts["refused_full"] += 1
             return PushLogFullError(
-                f"{self._pending_records} pushes of {self._pending_bytes} B are already pending for topic {self._topic}"
+                f"{self.pending} pushes of {self._pending_bytes} B are already pending for topic {self._topic}"
             )
         return None
 
@@ -203,7 +196,7 @@ class KafkaTopicAppender:
             if logged:
                 self._settle(logged, None)
         self._expire()
-        self._schedule_poll(_POLL_EVERY_S if self._pending_records else _IDLE_POLL_EVERY_S)
+        self._schedule_poll(_POLL_EVERY_S if self.pending else _IDLE_POLL_EVERY_S)
 
     def _expire(self) -> None:
         """Answers pushes past their deadline; they are in the order of their deadlines."""
@@ -217,15 +210,11 @@ class KafkaTopicAppender:
             self._report(error)
             self._connect_soon()
             self._settle((push,), error)
-        if not self._unanswered:
-            drained, self._drained = self._drained, []
-            for waiter in drained:
-                if not waiter.done():
-                    waiter.set_result(None)
+        self._settled.set()
 
     def _delivered(self, push: Push, error: "KafkaError | None", _message: object) -> None:
         """Called by the producer when a record is delivered, or has failed."""
-        self._pending_records -= 1
+        self.pending -= 1
         self._pending_bytes -= len(push.metrics)
         if push.is_answered:
             self._counts["logged_late"] += error is None
@@ -254,7 +243,7 @@ class KafkaTopicAppender:
     def _on_error(self, error: "KafkaError") -> None:
         """Handles an error of the producer itself; after a fatal one it is replaced."""
         if error.fatal():
-            self._problem = self._fatal = f"the Kafka producer failed: {text_of(error)}"
+            self.problem = self._fatal = f"the Kafka producer failed: {text_of(error)}"
         self._log_limited("push_log.producer_error", text_of(error))
         self._connect_soon()
 
@@ -269,16 +258,16 @@ class KafkaTopicAppender:
                 await self._loop.run_in_executor(self._thread, self._find_topic)
                 await self._ensure_producer()
             except Exception as error:  # noqa: BLE001  # retried, whatever the error
-                self._problem = str(error)
+                self.problem = str(error)
                 self._log_limited(
-                    "push_log.topic_unreachable", self._problem, message="pushes are refused until it is reached"
+                    "push_log.topic_unreachable", self.problem, message="pushes are refused until it is reached"
                 )
             else:
                 break
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
-        if self._problem is not None:
-            self._problem = None
+        if self.problem is not None:
+            self.problem = None
             log.info("push_log.topic_reached", topic=self._topic)
 
     async def _ensure_producer(self) -> None:
@@ -287,8 +276,8 @@ class KafkaTopicAppender:
         Raises:
             PushLogError: the failed producer still has pending records.
         """
-        if self._fatal is not None and self._pending_records:
-            raise PushLogError(f"{self._fatal}; {self._pending_records} of its records are still pending")
+        if self._fatal is not None and self.pending:
+            raise PushLogError(f"{self._fatal}; {self.pending} of its records are still pending")
         if self._producer is None or self._fatal is not None:
             self._producer = await self._loop.run_in_executor(self._thread, self._new_producer)
             self._fatal = None

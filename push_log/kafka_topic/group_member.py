@@ -7,13 +7,15 @@ that batch is taken. So a destination may be unavailable for days, and `max.poll
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
 from base.clock import Time
 from base.log_limiter import LogLimiter
 from push_log.kafka_topic.clients import make_consumer, text_of
+from push_log.kafka_topic.offsets import TopicOffsets
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.kafka_topic.shares import Gap, Shares
 from push_log.log import PushLogError
@@ -39,23 +41,6 @@ _CLOSE_S: Final = 5.0
 _RESTART_AFTER_S: Final = 1.0
 
 
-class _Call(Generic[T]):
-    """Work for the member's thread, and its result."""
-
-    def __init__(self, work: Callable[[], T]) -> None:
-        self.work = work
-        self.result: T
-        self.error: PushLogError | None = None
-        self.done = False
-
-    def run(self) -> None:
-        """Does the work; a `PushLogError` is kept for the caller."""
-        try:
-            self.result = self.work()
-        except PushLogError as error:
-            self.error = error
-
-
 class RebalancingError(PushLogError):
     """The group is rebalancing; the request can be repeated afterwards."""
 
@@ -69,8 +54,15 @@ class GroupMember:
         settings: the topic and its cluster.
         exporter: the exporter, which names the group.
         time: the clocks.
-        beginning_of: returns the first offset of a partition.
+        offsets: the first offsets of the partitions.
         consumer: creates the consumer, with the callback for its errors.
+
+    Attributes:
+        has_joined: `join` was called.
+        is_closing: `close` was called.
+        has_reached_topic: the brokers have returned metadata of the topic.
+        rebalances: number of assignments and revocations of partitions.
+        lost_records: records that the topic's retention deleted before they were read.
 
     Raises:
         PushLogError: confluent-kafka is missing, or rejects a setting.
@@ -81,19 +73,19 @@ class GroupMember:
         settings: KafkaTopicSettings,
         exporter: str,
         time: Time,
-        beginning_of: Callable[[int], int],
+        offsets: TopicOffsets,
         consumer: MakeConsumer | None = None,
     ) -> None:
         self._topic = settings.topic
-        self._beginning_of = beginning_of
+        self._offsets = offsets
         self._time = time
         self._make_consumer = consumer or (lambda on_error: make_consumer(settings, exporter, on_error))
         self.changed = threading.Condition()
         self.shares = Shares(exporter)
         self.lost_records = 0
         self.rebalances = 0
-        self._calls: deque[_Call[object]] = deque()
-        self._closing = False
+        self._calls: deque[tuple[Callable[[], object], Future[Any]]] = deque()
+        self.is_closing = False
         self._paused = False
         self._without_cursor: set[int] = set()
         self._check_topic = True  # the topic is checked at once
@@ -104,7 +96,7 @@ class GroupMember:
         self._limiter = LogLimiter()
         self._log = log.bind(exporter=exporter)
         self._consumer = self._make_consumer(self._on_error)
-        self._joined = False
+        self.has_joined = False
         self._thread = threading.Thread(target=self._run, name=f"topic-{exporter}", daemon=True)
 
     @property
@@ -112,20 +104,10 @@ class GroupMember:
         """Why the topic cannot be read now; None if it can."""
         return self._denied or self._unreachable
 
-    @property
-    def has_joined(self) -> bool:
-        """True once `join` was called."""
-        return self._joined
-
-    @property
-    def is_closing(self) -> bool:
-        """True once `close` was called."""
-        return self._closing
-
     def join(self) -> None:
         """Joins the group and starts fetching; does nothing the second time, or after `close`."""
-        if not (self._joined or self._closing):
-            self._joined = True
+        if not (self.has_joined or self.is_closing):
+            self.has_joined = True
             self._thread.start()
 
     def call(self, work: Callable[[], T], within_s: float) -> T:
@@ -134,23 +116,21 @@ class GroupMember:
         Raises:
             PushLogError: raised by `work`; or the thread was busy for longer, or has ended.
         """
-        call = _Call(work)
+        outcome: Future[T] = Future()
         with self.changed:
-            self._calls.append(call)  # type: ignore[arg-type]  # its result is its caller's alone
+            self._calls.append((work, outcome))
             self.changed.notify_all()
-            self.changed.wait_for(lambda: call.done or not self._thread.is_alive(), within_s)
-            if not call.done:
+            self.changed.wait_for(lambda: outcome.done() or not self._thread.is_alive(), within_s)
+            if not outcome.done():
                 raise PushLogError(f"the consumer of topic {self._topic} did not answer within {within_s:.0f} s")
-        if call.error is not None:
-            raise call.error
-        return call.result
+        return outcome.result()
 
     def close(self) -> None:
         """Leaves the group, so that others take the partitions over at once."""
         with self.changed:
-            self._closing = True
+            self.is_closing = True
             self.changed.notify_all()
-        if self._joined:
+        if self.has_joined:
             self._thread.join(_CLOSE_S)
         else:
             self._consumer.close()
@@ -208,7 +188,7 @@ class GroupMember:
             made = False
             while not made:
                 with self.changed:
-                    if self.changed.wait_for(lambda: self._closing, _RESTART_AFTER_S):
+                    if self.changed.wait_for(lambda: self.is_closing, _RESTART_AFTER_S):
                         return
                 made = self._succeeds(self._make_another)
 
@@ -229,7 +209,7 @@ class GroupMember:
         self._consumer.subscribe(
             [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
         )
-        while not self._closing:
+        while not self.is_closing:
             self._pause_or_resume()
             self._serve_calls()
             messages = self._consumer.consume(_MAX_POLL_RECORDS, _POLL_S)
@@ -241,7 +221,7 @@ class GroupMember:
         """Pauses the partitions while a batch waits to be taken."""
         with self.changed:
             if not self._paused:
-                self.changed.wait_for(lambda: self._closing or self._calls or not self.shares.is_full, _PAUSE_AFTER_S)
+                self.changed.wait_for(lambda: self.is_closing or self._calls or not self.shares.is_full, _PAUSE_AFTER_S)
             full = self.shares.is_full and not self._calls
             places = [self._place(share.partition) for share in self.shares.current]
         if full != self._paused:
@@ -253,10 +233,12 @@ class GroupMember:
             with self.changed:
                 if not self._calls:
                     return
-                call = self._calls.popleft()
-            call.run()
+                work, outcome = self._calls.popleft()
+            try:
+                outcome.set_result(work())
+            except PushLogError as error:
+                outcome.set_exception(error)
             with self.changed:
-                call.done = True
                 self.changed.notify_all()
 
     def _on_assign(self, consumer: "Consumer", places: "list[TopicPartition]") -> None:
@@ -314,7 +296,7 @@ class GroupMember:
     def _count_lost(self, gap: Gap) -> None:
         """Offsets before the partition's beginning are lost; other gaps had no records, such as a transaction's end."""
         try:
-            beginning = self._beginning_of(gap.partition)
+            beginning = self._offsets.beginnings([gap.partition])[gap.partition]
         except PushLogError as error:
             self._log.warning("push_log.gap_unexplained", partition=gap.partition, error=str(error))
             return

@@ -60,7 +60,7 @@ class KafkaTopicReader:
     ) -> None:
         self._seen = seen
         self._topic = settings.topic
-        self._exporter = exporter
+        self.exporter = exporter
         self._time = time or SystemTime()
         self._woken = False
         self._last_lag = Lag(records=0, bytes=None, oldest_received_at=None)
@@ -69,12 +69,7 @@ class KafkaTopicReader:
         self._limiter = LogLimiter()
         self._log = log.bind(exporter=exporter)
         self._offsets = offsets or TopicOffsets(settings)
-        self._member = GroupMember(settings, exporter, self._time, self._beginning_of, consumer)
-
-    @property
-    def exporter(self) -> str:
-        """See `PushLogReader.exporter`."""
-        return self._exporter
+        self._member = GroupMember(settings, exporter, self._time, self._offsets, consumer)
 
     @property
     def bad_records(self) -> dict[str, int]:
@@ -227,9 +222,6 @@ class KafkaTopicReader:
                 offset=fetched.offset,
                 occurrences=count,
             )
-
-    def _beginning_of(self, partition: int) -> int:
-        return self._offsets.beginnings([partition])[partition]
 
     def _measure_lag(self) -> Lag:
         with self._member.changed:

@@ -92,7 +92,7 @@ def decode_record(key: bytes | None, value: bytes | None, headers: Headers | Non
         principal=_required(found, "principal", _as_it_is),
         subscription_id=_optional(found, "subscription_id", _integer(-_INT32_MAX - 1, _INT32_MAX)),
         push_interval_ms=_optional(found, "push_interval_ms", _integer(0, _INT32_MAX)),
-        terminating=_required(found, "terminating", _boolean),
+        terminating=_required(found, "terminating", _true_or_false) == "true",
         compression_type=_optional(found, "compression_type", _compression_type),
         payload_bytes=_optional(found, "payload_bytes", _integer(0, _INT32_MAX)),
         schema_version=schema_version,
@@ -121,17 +121,13 @@ def _texts(headers: Headers) -> dict[str, str]:
             raise MalformedRecordError(
                 "header_too_long", f"header {name} has {len(content)} B, and {MAX_HEADER_BYTES} B are allowed"
             )
-        found[name] = content if isinstance(content, str) else _utf8(name, content)
+        try:
+            found[name] = content if isinstance(content, str) else content.decode()
+        except UnicodeDecodeError as error:
+            raise MalformedRecordError(
+                "not_utf8", f"header {name} is no UTF-8: {error.reason} at byte {error.start}"
+            ) from None
     return found
-
-
-def _utf8(name: str, content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise MalformedRecordError(
-            "not_utf8", f"header {name} is no UTF-8: {error.reason} at byte {error.start}"
-        ) from None
 
 
 def _required(found: Mapping[str, str], name: str, read: Callable[[str, str], T]) -> T:
@@ -148,36 +144,35 @@ def _as_it_is(_name: str, text: str) -> str:
     return text
 
 
-def _integer(minimum: int, maximum: int) -> Callable[[str, str], int]:
-    def read(name: str, text: str) -> int:
-        number = int(text) if _INTEGER.fullmatch(text) else None
-        if number is None or not minimum <= number <= maximum:
-            raise MalformedRecordError(
-                "garbled_header", f"header {name} is {text[:40]!r}, and a number from {minimum} to {maximum} is due"
-            )
-        return number
+def _garbled(name: str, text: str, due: str) -> MalformedRecordError:
+    return MalformedRecordError("garbled_header", f"header {name} is {text[:40]!r}, and {due}")
+
+
+def _checked(is_valid: Callable[[str], bool], due: str) -> Callable[[str, str], str]:
+    """Reads a text that is valid; `due` ends the sentence about any other."""
+
+    def read(name: str, text: str) -> str:
+        if not is_valid(text):
+            raise _garbled(name, text, due)
+        return text
 
     return read
 
 
-def _boolean(name: str, text: str) -> bool:
-    if text not in ("true", "false"):
-        raise MalformedRecordError("garbled_header", f"header {name} is {text[:40]!r}, and true or false is due")
-    return text == "true"
+def _integer(minimum: int, maximum: int) -> Callable[[str, str], int]:
+    due = f"a number from {minimum} to {maximum} is due"
+
+    def read(name: str, text: str) -> int:
+        if _INTEGER.fullmatch(text) and minimum <= (number := int(text)) <= maximum:
+            return number
+        raise _garbled(name, text, due)
+
+    return read
 
 
-def _push_id(name: str, text: str) -> str:
-    if not is_push_id(text):
-        raise MalformedRecordError(
-            "garbled_header", f"header {name} is {text[:40]!r}, and 32 lower-case hex digits are due"
-        )
-    return text
-
-
-def _compression_type(name: str, text: str) -> str:
-    if text not in _COMPRESSION_TYPES:
-        raise MalformedRecordError("garbled_header", f"header {name} is {text[:40]!r}, and that is no compression type")
-    return text
+_true_or_false: Final = _checked(("true", "false").__contains__, "true or false is due")
+_push_id: Final = _checked(is_push_id, "32 lower-case hex digits are due")
+_compression_type: Final = _checked(_COMPRESSION_TYPES.__contains__, "that is no compression type")
 
 
 def _instance_id(key: bytes | None) -> str:

@@ -14,8 +14,8 @@ from base.clock import SystemTime
 from exporters.delivery.pipeline import Pipeline
 from exporters.delivery.stats import DeliveryStats
 from exporters.registry import build_exporter
+from push_log.embedded.reader import SqlitePushLogReader
 from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.sqlite import SqlitePushLogReader
 from telemetry.push_record import PushRecord, format_instance_id
 
 WITHIN_S = 60.0

@@ -9,6 +9,7 @@ import zstandard
 
 from base.clock import SystemTime, Time
 from base.principal import ANONYMOUS
+from push_log.embedded.directory import LogDirectory
 from push_log.embedded.settings import PushLogSettings
 from push_log.embedded.supply import Spawn, in_thread
 from push_log.embedded.writer import SqlitePushLogWriter
@@ -86,6 +87,7 @@ class RecordWriter:
 
     def __init__(self, settings: PushLogSettings, time: Time | None = None, *, spawn: Spawn = in_thread) -> None:
         self.log = SqlitePushLogWriter(settings, time, spawn=spawn)
+        self._dir = settings.dir
         self._appended: list[Push] = []
 
     def append(self, record: PushRecord, encoded: bytes | None = None) -> None:
@@ -109,7 +111,8 @@ class RecordWriter:
         self.log.roll_if_due()
 
     def counters(self) -> dict[str, int]:
-        return self.log.counters()
+        """How many segments there are that were opened."""
+        return {"segments_begun": len(LogDirectory(self._dir).live())}
 
     def close(self) -> None:
         self.log.close()

@@ -181,7 +181,7 @@ KILLED_BEFORE_COMMIT = """
 import os, sys, time
 from pathlib import Path
 sys.path[:0] = {path!r}
-from push_log.embedded.sqlite import SqlitePushLogReader
+from push_log.embedded.reader import SqlitePushLogReader
 from support.delivery import Delivery, real_records
 from support.push_log import push_record
 SqlitePushLogReader.commit = lambda self, batch: os.kill(os.getpid(), 9)

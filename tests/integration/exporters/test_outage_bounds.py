@@ -17,7 +17,8 @@ from support.webhook import Webhook
 from base.clock import SystemTime
 from exporters.delivery.pipeline import Pipeline
 from exporters.registry import build_exporter, pipeline_settings
-from push_log.embedded.sqlite import PushLogSettings, SqlitePushLogReader
+from push_log.embedded.reader import SqlitePushLogReader
+from push_log.embedded.settings import PushLogSettings
 from telemetry.push_record import format_instance_id
 
 pytestmark = pytest.mark.integration

@@ -16,7 +16,7 @@ from support.push_log import RecordWriter, numbers, push_of, push_record, small_
 from base.clock import SystemTime
 from exporters.delivery.pipeline import Pipeline
 from exporters.exporter import BatchSettings, Delivered, Outcome, Refused, Retry, RetrySettings
-from push_log.embedded.sqlite import SqlitePushLogReader
+from push_log.embedded.reader import SqlitePushLogReader
 from push_log.kafka_topic.appender import KafkaTopicAppender
 from push_log.kafka_topic.reader import KafkaTopicReader
 from push_log.kafka_topic.settings import KafkaTopicSettings

@@ -11,7 +11,8 @@ from support.small_disk import fill_up, small_disk
 
 from base.clock import MockTime
 from push_log.embedded.inspect import log_stats
-from push_log.embedded.sqlite import Retention, SqlitePushLogReader
+from push_log.embedded.reader import SqlitePushLogReader
+from push_log.embedded.retention import Retention
 from push_log.log import PushLogFullError
 
 pytestmark = pytest.mark.integration

@@ -14,7 +14,8 @@ from support.push_log import RecordWriter, at_once, numbers, poll, push_record, 
 from base.clock import MockTime
 from push_log.embedded.cursors import Cursors
 from push_log.embedded.directory import LogDirectory
-from push_log.embedded.sqlite import Retention, SqlitePushLogReader
+from push_log.embedded.reader import SqlitePushLogReader
+from push_log.embedded.retention import Retention
 from push_log.log import Batch, PushLogError
 
 NAMES = ("otlp", "landing")

@@ -13,7 +13,7 @@ from fleetgauge.config.push_logs import topic_settings, unread_logs
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from fleetgauge.processes.exporter_job import Job
-from push_log.embedded.sqlite import SqlitePushLogReader
+from push_log.embedded.reader import SqlitePushLogReader
 
 KAFKA = ("push.log=kafka", "push.log.kafka.bootstrap.servers=broker1:9092,broker2:9092")
 

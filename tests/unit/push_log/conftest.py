@@ -10,8 +10,8 @@ from support.push_log import RecordWriter, at_once, push_record, small_log
 
 from base.clock import MockTime
 from push_log.embedded.directory import LogDirectory
+from push_log.embedded.reader import SqlitePushLogReader
 from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.sqlite import SqlitePushLogReader
 
 
 class Log:

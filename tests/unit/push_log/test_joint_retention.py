@@ -10,8 +10,8 @@ from base.clock import MockTime
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.inspect import added_stats, all_stats, holds_pushes, records_after
 from push_log.embedded.joint_retention import JointRetention
+from push_log.embedded.reader import SqlitePushLogReader
 from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.sqlite import SqlitePushLogReader
 from push_log.log import PushLogError
 
 NOW_MS = RECEIVED_AT_US // 1_000

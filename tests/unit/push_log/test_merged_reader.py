@@ -10,7 +10,7 @@ from support.push_log import RecordWriter, at_once, numbers, poll_all, push_reco
 from base.clock import MockTime
 from push_log.embedded.inspect import added_stats, all_stats, holds_pushes
 from push_log.embedded.merged_reader import MergedPushLogReader
-from push_log.embedded.sqlite import SqlitePushLogReader
+from push_log.embedded.reader import SqlitePushLogReader
 from push_log.log import Batch, CursorRevokedError, PushLogError
 
 MANY = 1 << 30

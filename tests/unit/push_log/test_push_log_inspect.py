@@ -10,8 +10,8 @@ from support.push_log import RECEIVED_AT_US, poll, poll_all, small_log
 
 from push_log.embedded.inspect import log_stats, records_after, tail
 from push_log.embedded.position import Position
+from push_log.embedded.retention import Retention
 from push_log.embedded.segment import SegmentReader
-from push_log.embedded.sqlite import Retention
 from push_log.log import PushLogError
 from telemetry.push_record import PushRecord
 

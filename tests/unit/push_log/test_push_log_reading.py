@@ -14,8 +14,8 @@ from base.clock import SystemTime
 from push_log.embedded.cursors import Cursors
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.inspect import log_stats
+from push_log.embedded.reader import SqlitePushLogReader
 from push_log.embedded.segment import SegmentGoneError, SegmentReader
-from push_log.embedded.sqlite import SqlitePushLogReader
 from push_log.log import CursorRevokedError, Lag, PushLogError
 
 

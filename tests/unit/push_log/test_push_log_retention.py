@@ -12,7 +12,7 @@ from support.push_log import RECEIVED_AT_US, numbers, poll, poll_all, push_recor
 from push_log.embedded.cursors import Cursors
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.inspect import log_stats
-from push_log.embedded.sqlite import Retention
+from push_log.embedded.retention import Retention
 from push_log.log import PushLogError
 
 NOW_MS = RECEIVED_AT_US // 1_000 + 60_000

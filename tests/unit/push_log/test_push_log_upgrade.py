@@ -16,9 +16,10 @@ from support.push_log import RecordWriter, numbers, poll_all, push_record, small
 
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.inspect import log_stats
+from push_log.embedded.reader import SqlitePushLogReader
+from push_log.embedded.retention import Retention
 from push_log.embedded.segment import FORM, FORMS, SegmentReader, select_rows
 from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.sqlite import Retention, SqlitePushLogReader
 from push_log.log import PushLogError
 from telemetry.push_record import PushRecord
 
