@@ -8,6 +8,7 @@ import math
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import fields
 
 from base.clock import SystemTime, Time
 from fleetgauge.admin.node_inventory import NodeInventory
@@ -259,18 +260,8 @@ class FleetgaugeNode(NodeProcess):
             self._quotas.request,
             self._time,
         )
-        settings = ListenerSettings(
-            socket_request_max_bytes=self._config.socket_request_max_bytes,
-            queued_max_request_bytes=self._config.queued_max_request_bytes,
-            queued_max_response_bytes=self._config.queued_max_response_bytes,
-            request_receive_timeout_ms=self._config.request_receive_timeout_ms,
-            max_client_descriptors=first_kept_descriptor(),
-            socket_listen_backlog_size=self._config.socket_listen_backlog_size,
-            connections_max_idle_ms=self._config.connections_max_idle_ms,
-            max_in_flight_requests=self._config.max_in_flight_requests,
-            handshake_timeout_ms=self._config.handshake_timeout_ms,
-            max_unfinished_handshakes=self._config.max_unfinished_handshakes,
-        )
+        configured = self._config.model_dump(include={each.name for each in fields(ListenerSettings)})
+        settings = ListenerSettings(**configured, max_client_descriptors=first_kept_descriptor())
         requests = RequestBuffers(settings.queued_max_request_bytes, settings.request_receive_timeout_ms)
         unread = UnreadResponses(settings.queued_max_response_bytes)
         securities = self._config.security_keys().build()

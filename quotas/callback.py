@@ -70,7 +70,6 @@ class ClientQuotaCallback(Protocol):
 
         The quota's metrics carry the tags. `client_id` is empty if the client sent none. Called for every request.
         """
-        ...
 
     def quota_limit(self, quota_type: ClientQuotaType, metric_tags: Mapping[str, str]) -> float | None:
         """Returns the limit for `metric_tags` in the unit of the quota; None if the tags are no longer in use.
@@ -78,7 +77,6 @@ class ClientQuotaCallback(Protocol):
         Called when tags are first seen, and for all of them after `update_quota`, `remove_quota`, a metadata update
         that changed quotas, or while `quota_reset_required`.
         """
-        ...
 
     def update_quota(self, quota_type: ClientQuotaType, quota_entity: KafkaQuotaEntity, new_value: float) -> None:
         """A quota was set with Kafka's tools. Its limit has not been used yet."""
@@ -104,16 +102,7 @@ class ClientQuotaCallback(Protocol):
         return
 
 
-_METHODS: Final = (
-    "configure",
-    "quota_metric_tags",
-    "quota_limit",
-    "update_quota",
-    "remove_quota",
-    "quota_reset_required",
-    "update_cluster_metadata",
-    "close",
-)
+_METHODS: Final = tuple(name for name in vars(ClientQuotaCallback) if not name.startswith("_"))
 
 
 def load_callback(name: str, configs: Mapping[str, object]) -> ClientQuotaCallback:

@@ -4,12 +4,11 @@ See `quotas.limits` for the keys of entities. `telemetry.max.bytes` and `interva
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from base.arguments import check_types
 from base.errors import InvalidConfigError
-from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
 from quotas.client_quota import ClientQuotaManagerConfig
 from quotas.connection_quota_config import check_per_ip
 from quotas.limits import checked_number
@@ -52,35 +51,16 @@ class QuotaKey:
         raise InvalidConfigError(f"{self.name}: it takes text, not {value!r}.")
 
 
-QUOTA_KEYS: Final[Mapping[str, QuotaKey]] = {
-    key.name: key
-    for key in (
-        QuotaKey("quota.window.num", NUM_QUOTA_SAMPLES_DEFAULT, 1),
-        QuotaKey("quota.window.size.seconds", QUOTA_WINDOW_SIZE_SECONDS_DEFAULT, 1),
-        QuotaKey("controller.quota.window.num", NUM_QUOTA_SAMPLES_DEFAULT, 1),
-        QuotaKey("controller.quota.window.size.seconds", QUOTA_WINDOW_SIZE_SECONDS_DEFAULT, 1),
-        QuotaKey("replication.quota.window.num", NUM_QUOTA_SAMPLES_DEFAULT, 1),
-        QuotaKey("replication.quota.window.size.seconds", QUOTA_WINDOW_SIZE_SECONDS_DEFAULT, 1),
-        QuotaKey("alter.log.dirs.replication.quota.window.num", NUM_QUOTA_SAMPLES_DEFAULT, 1),
-        QuotaKey("alter.log.dirs.replication.quota.window.size.seconds", QUOTA_WINDOW_SIZE_SECONDS_DEFAULT, 1),
-        QuotaKey(CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, None),
-        QuotaKey("leader.replication.throttled.rate", QUOTA_BYTES_PER_SECOND_DEFAULT, 0, dynamic_only=True),
-        QuotaKey("follower.replication.throttled.rate", QUOTA_BYTES_PER_SECOND_DEFAULT, 0, dynamic_only=True),
-        QuotaKey(
-            "replica.alter.log.dirs.io.max.bytes.per.second", QUOTA_BYTES_PER_SECOND_DEFAULT, 0, dynamic_only=True
-        ),
-        QuotaKey("max.connections", INT_MAX, 0),
-        QuotaKey("max.connections.per.ip", INT_MAX, 0),
-        QuotaKey("max.connections.per.ip.overrides", ""),
-        QuotaKey("max.connection.creation.rate", INT_MAX, 0),
-    )
-}
-
 TOPIC_QUOTA_KEYS: Final[Mapping[str, QuotaKey]] = {
     name: QuotaKey(name, "")
     for name in (LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG, FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG)
 }
 """Keys of a topic, not of the broker: `partition:broker,...` or `*`, parsed by `quotas.replication`."""
+
+
+def _key(default: int | str | None, minimum: int | None = None, *, dynamic_only: bool = False) -> Any:
+    """A field with what `QUOTA_KEYS` says of its key."""
+    return field(default=default, metadata={"default": default, "minimum": minimum, "dynamic_only": dynamic_only})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,27 +89,27 @@ class QuotaConfig:
         InvalidConfigError: a key does not accept its value.
     """
 
-    quota_window_num: int = NUM_QUOTA_SAMPLES_DEFAULT
-    quota_window_size_seconds: int = QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
-    controller_quota_window_num: int = NUM_QUOTA_SAMPLES_DEFAULT
-    controller_quota_window_size_seconds: int = QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
-    replication_quota_window_num: int = NUM_QUOTA_SAMPLES_DEFAULT
-    replication_quota_window_size_seconds: int = QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
-    alter_log_dirs_replication_quota_window_num: int = NUM_QUOTA_SAMPLES_DEFAULT
-    alter_log_dirs_replication_quota_window_size_seconds: int = QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
-    client_quota_callback_class: str | None = None
-    leader_replication_throttled_rate: int = QUOTA_BYTES_PER_SECOND_DEFAULT
-    follower_replication_throttled_rate: int = QUOTA_BYTES_PER_SECOND_DEFAULT
-    replica_alter_log_dirs_io_max_bytes_per_second: int = QUOTA_BYTES_PER_SECOND_DEFAULT
-    max_connections: int = INT_MAX
-    max_connections_per_ip: int = INT_MAX
-    max_connections_per_ip_overrides: str = ""
-    max_connection_creation_rate: int = INT_MAX
+    quota_window_num: int = _key(NUM_QUOTA_SAMPLES_DEFAULT, 1)
+    quota_window_size_seconds: int = _key(QUOTA_WINDOW_SIZE_SECONDS_DEFAULT, 1)
+    controller_quota_window_num: int = _key(NUM_QUOTA_SAMPLES_DEFAULT, 1)
+    controller_quota_window_size_seconds: int = _key(QUOTA_WINDOW_SIZE_SECONDS_DEFAULT, 1)
+    replication_quota_window_num: int = _key(NUM_QUOTA_SAMPLES_DEFAULT, 1)
+    replication_quota_window_size_seconds: int = _key(QUOTA_WINDOW_SIZE_SECONDS_DEFAULT, 1)
+    alter_log_dirs_replication_quota_window_num: int = _key(NUM_QUOTA_SAMPLES_DEFAULT, 1)
+    alter_log_dirs_replication_quota_window_size_seconds: int = _key(QUOTA_WINDOW_SIZE_SECONDS_DEFAULT, 1)
+    client_quota_callback_class: str | None = _key(None)
+    leader_replication_throttled_rate: int = _key(QUOTA_BYTES_PER_SECOND_DEFAULT, 0, dynamic_only=True)
+    follower_replication_throttled_rate: int = _key(QUOTA_BYTES_PER_SECOND_DEFAULT, 0, dynamic_only=True)
+    replica_alter_log_dirs_io_max_bytes_per_second: int = _key(QUOTA_BYTES_PER_SECOND_DEFAULT, 0, dynamic_only=True)
+    max_connections: int = _key(INT_MAX, 0)
+    max_connections_per_ip: int = _key(INT_MAX, 0)
+    max_connections_per_ip_overrides: str = _key("")
+    max_connection_creation_rate: int = _key(INT_MAX, 0)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            key = QUOTA_KEYS[field.name.replace("_", ".")]
-            object.__setattr__(self, field.name, key.checked(getattr(self, field.name)))
+        for name, key in QUOTA_KEYS.items():
+            attribute = name.replace(".", "_")
+            object.__setattr__(self, attribute, key.checked(getattr(self, attribute)))
         check_per_ip(self.max_connections_per_ip, self.max_connections_per_ip_overrides)
 
     @classmethod
@@ -177,3 +157,8 @@ class QuotaConfig:
             num_quota_samples=self.alter_log_dirs_replication_quota_window_num,
             quota_window_size_seconds=self.alter_log_dirs_replication_quota_window_size_seconds,
         )
+
+
+QUOTA_KEYS: Final[Mapping[str, QuotaKey]] = {
+    (name := each.name.replace("_", ".")): QuotaKey(name, **each.metadata) for each in fields(QuotaConfig)
+}

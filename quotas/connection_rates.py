@@ -58,8 +58,6 @@ class ConnectionRates:
         quota_window_size_seconds: width of one [s]; no connection waits longer for a rate than that.
     """
 
-    __slots__ = ("_max_throttle_time_ms", "_metrics", "_num_quota_samples")
-
     def __init__(self, metrics: Metrics, *, num_quota_samples: int, quota_window_size_seconds: int) -> None:
         self._metrics = metrics
         self._num_quota_samples = num_quota_samples

@@ -44,21 +44,21 @@ class RequestHeader(Protocol):
     @property
     def api_version(self) -> int:
         """The version that the client speaks."""
-        ...
 
     @property
     def client_id(self) -> str | None:
         """As sent."""
-        ...
 
 
-class ControllerMutationQuota(Protocol):
-    """Quota of one request."""
+class ControllerMutationQuota:
+    """Quota of one request. This class itself is that of a request without a quota: unbounded."""
+
+    __slots__ = ()
 
     @property
     def is_exceeded(self) -> bool:
         """True if the request was refused: its response carries the error for the remaining partitions."""
-        ...
+        return False
 
     def record(self, permits: float, now_ms: int | None = None) -> None:
         """Takes `permits` partitions, created or deleted; before they are.
@@ -66,33 +66,16 @@ class ControllerMutationQuota(Protocol):
         Raises:
             MutationQuotaExceededError: the quota is strict and exhausted; nothing was taken.
         """
-        ...
 
     def throttle_time(self, now_ms: int | None = None) -> int:
         """Returns the remaining throttle time [ms] at `now_ms`."""
-        ...
-
-
-class _UnboundedControllerMutationQuota:
-    """Used while no quota is set."""
-
-    __slots__ = ()
-
-    @property
-    def is_exceeded(self) -> bool:
-        return False
-
-    def record(self, permits: float, now_ms: int | None = None) -> None:
-        pass
-
-    def throttle_time(self, now_ms: int | None = None) -> int:
         return 0
 
 
-UNBOUNDED_CONTROLLER_MUTATION_QUOTA: Final[ControllerMutationQuota] = _UnboundedControllerMutationQuota()
+UNBOUNDED_CONTROLLER_MUTATION_QUOTA: Final = ControllerMutationQuota()
 
 
-class AbstractControllerMutationQuota:
+class AbstractControllerMutationQuota(ControllerMutationQuota):
     """Keeps the throttle time of a record and its time: a request may wait long for its response.
 
     A throttle time of 12,000 ms is 7,000 ms when read 5,000 ms later.
@@ -152,11 +135,6 @@ class PermissiveControllerMutationQuota(AbstractControllerMutationQuota):
     """Admits everything, and throttles once the bucket is exhausted: for clients that do not know the error."""
 
     __slots__ = ()
-
-    @property
-    def is_exceeded(self) -> bool:
-        """See `ControllerMutationQuota.is_exceeded`: never."""
-        return False
 
     def record(self, permits: float, now_ms: int | None = None) -> None:
         """See `ControllerMutationQuota.record`; never raises."""

@@ -14,7 +14,7 @@ As arguments of `kafka-configs.sh`:
 
 import enum
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 from urllib.parse import quote, unquote
 
 from base.arguments import check_types
@@ -40,12 +40,10 @@ class ConfigEntity(Protocol):
     @property
     def name(self) -> str:
         """The user, client id or address as configured; `<default>` for a default."""
-        ...
 
     @property
     def entity_type(self) -> ConfigEntityType:
         """Type of the entity."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +61,7 @@ class UserEntity:
         TypeError: the name is not a string.
     """
 
+    entity_type: ClassVar = ConfigEntityType.USER
     name: str = field(compare=False)
     sanitized_user: str = field(init=False)
 
@@ -81,11 +80,6 @@ class UserEntity:
         """Returns the user with this name in metric tags."""
         return cls(desanitize(sanitized_user))
 
-    @property
-    def entity_type(self) -> ConfigEntityType:
-        """See `ConfigEntity.entity_type`."""
-        return ConfigEntityType.USER
-
     def __str__(self) -> str:
         return f"user {self.sanitized_user}"
 
@@ -98,6 +92,7 @@ class ClientIdEntity:
         TypeError: it is not a string.
     """
 
+    entity_type: ClassVar = ConfigEntityType.CLIENT_ID
     client_id: str
 
     def __post_init__(self) -> None:
@@ -109,11 +104,6 @@ class ClientIdEntity:
         """The client id."""
         return self.client_id
 
-    @property
-    def entity_type(self) -> ConfigEntityType:
-        """See `ConfigEntity.entity_type`."""
-        return ConfigEntityType.CLIENT_ID
-
     def __str__(self) -> str:
         return f"client-id {self.client_id}"
 
@@ -122,17 +112,13 @@ class ClientIdEntity:
 class IpEntity:
     """One address, for the rate of new connections from it."""
 
+    entity_type: ClassVar = ConfigEntityType.IP
     address: str
 
     @property
     def name(self) -> str:
         """The address."""
         return self.address
-
-    @property
-    def entity_type(self) -> ConfigEntityType:
-        """See `ConfigEntity.entity_type`."""
-        return ConfigEntityType.IP
 
     def __str__(self) -> str:
         return f"ip {self.address}"

@@ -22,11 +22,9 @@ class ReaperDriver(Protocol):
 
     def start(self) -> None:
         """Reaps from now on."""
-        ...
 
     def shutdown(self) -> None:
         """Unmutes every channel that is still held, and ends."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

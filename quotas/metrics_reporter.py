@@ -11,16 +11,12 @@ class MetricsReporter(Protocol):
 
     def init(self, metrics: Sequence[KafkaMetric]) -> None:
         """The reporter was added; `metrics` exist already."""
-        ...
 
     def metric_change(self, metric: KafkaMetric) -> None:
         """A metric was added."""
-        ...
 
     def metric_removal(self, metric: KafkaMetric) -> None:
         """A metric was removed."""
-        ...
 
     def close(self) -> None:
         """The reporter was removed, or the registry closed."""
-        ...

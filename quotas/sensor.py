@@ -43,11 +43,9 @@ class Registry(Protocol):
 
     def register_metric(self, metric: KafkaMetric) -> KafkaMetric | None:
         """See `Metrics.register_metric`."""
-        ...
 
     def remove_metric(self, metric_name: MetricName) -> KafkaMetric | None:
         """See `Metrics.remove_metric`."""
-        ...
 
 
 class _FixedConfig:
@@ -69,6 +67,8 @@ class Sensor:
         parents: sensors that record every value of this one, also a value that violates this sensor's quota.
         lock: re-entrant, held while recording, checking and measuring; hold it to make `check_quotas` and `record`
             one step (KIP-599, strict quotas). A sensor's lock is taken before its parents', never after.
+        structure_lock: held while metrics are added or the sensor is removed; acquired before the registry's lock,
+            never after.
     """
 
     __slots__ = (
@@ -80,11 +80,11 @@ class Sensor:
         "_recorders",
         "_registry",
         "_steps",
-        "_structure_lock",
         "_time",
         "lock",
         "name",
         "parents",
+        "structure_lock",
     )
 
     def __init__(
@@ -102,7 +102,7 @@ class Sensor:
         self.parents: Final = tuple(parents)
         self.lock: Final = threading.RLock()
         # Separate from `lock`: a reporter that is notified of a new metric may wait for a reader of metrics.
-        self._structure_lock: Final = threading.RLock()
+        self.structure_lock: Final = threading.RLock()
         self._registry = registry
         self._config = config
         self._time = time
@@ -217,7 +217,7 @@ class Sensor:
         Raises:
             ValueError: the name is registered elsewhere. Nothing is added then.
         """
-        with self._structure_lock:
+        with self.structure_lock:
             if self.has_expired(self._time.hi_res_clock_ms()):
                 return False
             chosen = self._config if config is None else config
@@ -240,7 +240,7 @@ class Sensor:
 
         It is removed with the sensor. Returns and raises as `add` does.
         """
-        with self._structure_lock:
+        with self.structure_lock:
             if self.has_expired(self._time.hi_res_clock_ms()):
                 return False
             if metric_name not in self._metrics:
@@ -260,11 +260,6 @@ class Sensor:
     def metrics(self) -> tuple[KafkaMetric, ...]:
         """The sensor's metrics in the order of their addition."""
         return tuple(self._metrics.values())
-
-    @property
-    def structure_lock(self) -> "threading.RLock":
-        """Held while metrics are added or the sensor is removed; acquired before the registry's lock, never after."""
-        return self._structure_lock
 
     def _record(self, value: float, time_ms: int) -> None:
         self._last_record_time_ms = time_ms

@@ -17,11 +17,9 @@ class ThrottleCallback(Protocol):
 
     def start_throttling(self) -> None:
         """Mutes the channel: no more requests are read from it. Called on the thread that throttles."""
-        ...
 
     def end_throttling(self) -> None:
         """Unmutes. Called once per `start_throttling`, on the driver's thread or loop; the channel may be closed."""
-        ...
 
 
 class ThrottledChannel:
@@ -55,22 +53,20 @@ class DelayQueue:
 
     A driver sleeps until `next_end_time_ms`, and is notified through `on_wakeup` when that becomes earlier: a channel
     was added that is due before all others, or the queue was closed.
+
+    Attributes:
+        closed: True after `close`.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._heap: list[tuple[int, int, ThrottledChannel]] = []
         self._order = itertools.count()  # first in, first out among channels due at the same time
-        self._closed = False
+        self.closed = False
         self._wakeup: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         return len(self._heap)
-
-    @property
-    def closed(self) -> bool:
-        """True after `close`."""
-        return self._closed
 
     def on_wakeup(self, wakeup: Callable[[], None] | None) -> None:
         """Sets the callback for an earlier first end; called on the thread that adds or closes."""
@@ -79,7 +75,7 @@ class DelayQueue:
     def add(self, channel: ThrottledChannel) -> bool:
         """Adds a muted channel; False if the queue is closed: then the caller has to unmute it."""
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return False
             heapq.heappush(self._heap, (channel.end_time_ms, next(self._order), channel))
             is_first = self._heap[0][2] is channel
@@ -90,7 +86,7 @@ class DelayQueue:
     def poll(self, now_ms: int) -> ThrottledChannel | None:
         """Removes and returns the first channel if it is due at `now_ms` [ms, monotonic], or if the queue is closed."""
         with self._lock:
-            if self._heap and (self._closed or self._heap[0][0] <= now_ms):
+            if self._heap and (self.closed or self._heap[0][0] <= now_ms):
                 return heapq.heappop(self._heap)[2]
             return None
 
@@ -103,7 +99,7 @@ class DelayQueue:
     def close(self) -> None:
         """Accepts no more channels, makes all queued ones due at once, and wakes the driver."""
         with self._lock:
-            self._closed = True
+            self.closed = True
         self._wake()
 
     def _wake(self) -> None:

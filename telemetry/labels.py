@@ -13,8 +13,6 @@ class LabelBound:
         truncated: number of values cut.
     """
 
-    __slots__ = ("_max_bytes", "surely_fits", "truncated")
-
     def __init__(self, max_bytes: int) -> None:
         """Accepts values of up to `max_bytes` [B, UTF-8]."""
         self._max_bytes = max_bytes

@@ -5,11 +5,13 @@ subscription. No sockets, clock or threads: all calls are made on the listener's
 """
 
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from base.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
 from quotas.metrics import Metrics
+from telemetry import refusal as refused
 from telemetry.codecs import CompressionType, decompressors
 from telemetry.instances.client_metrics import ClientMetrics
 from telemetry.instances.departed import DepartedClients
@@ -22,26 +24,7 @@ from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
 from telemetry.plugin import ClientTelemetryExporterPlugin, ClientTelemetryPayload, RequestContext
 from telemetry.push import Push
 from telemetry.push_record import SCHEMA_VERSION, PushIds
-from telemetry.refusal import (
-    AFTER_TERMINATING,
-    BROKEN_COMPRESSION,
-    GET_TOO_EARLY,
-    INFLATED,
-    MALFORMED_METRICS,
-    NOT_LOGGED,
-    NULL_INSTANCE_ID,
-    OVER_QUOTA,
-    PUSH_TOO_EARLY,
-    TOO_LARGE,
-    TOO_LARGE_DECOMPRESSED,
-    TOO_MANY_BYTES,
-    TOO_MANY_INSTANCES,
-    UNKNOWN_SUBSCRIPTION,
-    UNREADABLE,
-    UNSUPPORTED_COMPRESSION,
-    Refusal,
-    RefusalCounts,
-)
+from telemetry.refusal import Refusal
 from telemetry.settings import ClientMetricsSettings
 from telemetry.subscriptions.client_guard import ClientGuard, GuardRule
 from telemetry.subscriptions.interval_scaling import TelemetryPace
@@ -99,7 +82,7 @@ class ClientMetricsManager:
         self._guard = ClientGuard(guard_rules)
         self._pace = pace
         self._advice = PrefixAdvice()
-        self._refusals = RefusalCounts()
+        self._refusals: Counter[Refusal] = Counter()
         self._stats = ClientMetrics(metrics, lambda: len(self._instances.cache), settings.instance_metrics_max)
         self._bounds = SenderBounds(settings.sender_limits)
         self._instances = KnownInstances(
@@ -129,14 +112,14 @@ class ClientMetricsManager:
         instance_id = self._instances.identify(client_instance_id, context)
         instance = self._instances.of(instance_id, context, now_ms)
         if instance is None:
-            self._refusals.add(TOO_MANY_INSTANCES)
+            self._refusals[refused.TOO_MANY_INSTANCES] += 1
             return GetTelemetrySubscriptionsResult(
-                error_code=TOO_MANY_INSTANCES.error_code, client_instance_id=instance_id
+                error_code=refused.TOO_MANY_INSTANCES.error_code, client_instance_id=instance_id
             )
-        self._instances.describe(instance, context)
+        instance.describe(context)
         gate = instance.gate
         if not gate.may_get(instance.subscription.push_interval_ms, now_ms):
-            error_code = self._refuse_early(GET_TOO_EARLY, instance, now_ms)
+            error_code = self._refuse_early(refused.GET_TOO_EARLY, instance, now_ms)
             return GetTelemetrySubscriptionsResult(error_code=error_code, client_instance_id=instance_id)
         gate.record_get(now_ms)
         return self._subscription_result(instance)
@@ -154,12 +137,12 @@ class ClientMetricsManager:
         """
         instance_id = request.client_instance_id
         if instance_id is None or instance_id.int <= LAST_RESERVED_ID:
-            self._refusals.add(NULL_INSTANCE_ID)
-            return NULL_INSTANCE_ID.error_code
+            self._refusals[refused.NULL_INSTANCE_ID] += 1
+            return refused.NULL_INSTANCE_ID.error_code
         instance = self._instances.of(instance_id, context, now_ms, is_last=request.terminating)
         if instance is None:
-            self._refusals.add(TOO_MANY_INSTANCES)
-            return TOO_MANY_INSTANCES.error_code
+            self._refusals[refused.TOO_MANY_INSTANCES] += 1
+            return refused.TOO_MANY_INSTANCES.error_code
         return self.judge(
             instance,
             request.subscription_id,
@@ -207,11 +190,11 @@ class ClientMetricsManager:
         """
         gate = instance.gate
         if gate.seat.is_terminated:
-            return self._refuse(AFTER_TERMINATING, instance, now_ms)
+            return self._refuse(refused.AFTER_TERMINATING, instance, now_ms)
         interval_ms = instance.subscription.push_interval_ms
         is_due = gate.may_push(interval_ms, now_ms)
         if not is_due and not (terminating and gate.may_end_early):
-            return self._refuse_early(PUSH_TOO_EARLY, instance, now_ms)
+            return self._refuse_early(refused.PUSH_TOO_EARLY, instance, now_ms)
         refusal, metrics = self._check(instance, subscription_id, terminating, compression_type, encoded, now_ms)
         if refusal is not None:
             return self._refuse_push(refusal, instance, is_due, now_ms)
@@ -271,8 +254,8 @@ class ClientMetricsManager:
             if turn is not None:
                 instance = push.instance
                 instance.gate.give_back(turn)
-                instance.note_refusal(NOT_LOGGED, now_ms)
-                self._refusals.add(NOT_LOGGED)
+                instance.note_refusal(refused.NOT_LOGGED, now_ms)
+                self._refusals[refused.NOT_LOGGED] += 1
                 self._stats.record_plugin_error(instance.metrics, now_ms)
 
     # Configuration
@@ -340,7 +323,10 @@ class ClientMetricsManager:
 
     def refusals(self) -> dict[str, dict[str, int]]:
         """Refused requests by error code name, then by reason."""
-        return self._refusals.snapshot()
+        counts: dict[str, dict[str, int]] = {}
+        for refusal, count in self._refusals.items():
+            counts.setdefault(refusal.error_code.name, {})[refusal.reason] = count
+        return counts
 
     def counters(self) -> dict[str, int]:
         """Counters of instances and labels, for `fleetgauge status`."""
@@ -438,34 +424,34 @@ class ClientMetricsManager:
         over: Refusal | None = None
         context, pace = instance.context, self._pace
         if pace is not None and pace.enabled and not self._keeps_pace(pace, instance, context, terminating, now_ms):
-            over = OVER_QUOTA
+            over = refused.OVER_QUOTA
         elif not self._bounds.has_room(instance, context, instance.subscription.push_interval_ms, now_ms):
-            over = TOO_MANY_BYTES
+            over = refused.TOO_MANY_BYTES
         if subscription_id != instance.subscription_id:
-            return UNKNOWN_SUBSCRIPTION, b""
+            return refused.UNKNOWN_SUBSCRIPTION, b""
         if over is not None:
             return over, b""
         codec = self._codecs.get(compression_type)
         if codec is None:
-            return UNSUPPORTED_COMPRESSION, b""
+            return refused.UNSUPPORTED_COMPRESSION, b""
         if not encoded:
             return None, b""
         if len(encoded) > self._settings.telemetry_max_bytes:
-            return TOO_LARGE, b""
+            return refused.TOO_LARGE, b""
         return self._decompress(codec[1], encoded)
 
     def _decompress(self, decompress: Callable[[bytes], bytes], encoded: bytes) -> tuple[Refusal | None, bytes]:
         """Checks of the payload itself: size, codec, OTLP."""
-        fault = BROKEN_COMPRESSION
+        fault = refused.BROKEN_COMPRESSION
         try:
             metrics = decompress(encoded)
             size = len(metrics)
             if size > _ANY_RATIO_BYTES and size > self._settings.max_compression_ratio * len(encoded):
-                return INFLATED, b""
-            fault = MALFORMED_METRICS
+                return refused.INFLATED, b""
+            fault = refused.MALFORMED_METRICS
             validate_metrics(metrics)
         except TelemetryTooLargeError:
-            return TOO_LARGE_DECOMPRESSED, b""
+            return refused.TOO_LARGE_DECOMPRESSED, b""
         except InvalidRecordError:
             return fault, b""
         return None, metrics
@@ -505,9 +491,9 @@ class ClientMetricsManager:
             instance.gate.pass_over(is_due=is_due)
         else:
             instance.gate.take_turn(now_ms, is_due=is_due)
-        if refusal is UNKNOWN_SUBSCRIPTION:
+        if refusal is refused.UNKNOWN_SUBSCRIPTION:
             self._stats.record_unknown_subscription(now_ms)
-        elif refusal in UNREADABLE:
+        elif refusal in refused.UNREADABLE:
             self._stats.record_plugin_error(instance.metrics, now_ms)
         return self._refuse(refusal, instance, now_ms)
 
@@ -517,6 +503,6 @@ class ClientMetricsManager:
         return self._refuse(refusal, instance, now_ms)
 
     def _refuse(self, refusal: Refusal, instance: ClientInstance, now_ms: int) -> ErrorCode:
-        self._refusals.add(refusal)
+        self._refusals[refusal] += 1
         instance.note_refusal(refusal, now_ms)
         return refusal.error_code

@@ -32,24 +32,19 @@ class PushRequest(Protocol):
     @property
     def client_instance_id(self) -> uuid.UUID | None:
         """None or the zero id: null on the wire."""
-        ...
 
     @property
     def subscription_id(self) -> int:
         """Signed int32."""
-        ...
 
     @property
     def terminating(self) -> bool:
         """True if the client is closing."""
-        ...
 
     @property
     def compression_type(self) -> int:
         """Number of the compression type."""
-        ...
 
     @property
     def metrics(self) -> bytes | None:
         """The payload; librdkafka before 2.10.1 can send null, which counts as a heartbeat."""
-        ...

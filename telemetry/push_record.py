@@ -64,8 +64,6 @@ class PushIds:
     '00060a24181e4000abcd123400000000'
     """
 
-    __slots__ = ("_sequence", "_writer")
-
     def __init__(self, writer: int | None = None) -> None:
         chosen = int.from_bytes(os.urandom(4), "big") if writer is None else writer
         self._writer = chosen & 0xFFFFFFFF

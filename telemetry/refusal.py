@@ -1,6 +1,5 @@
 """Refusals of a Get or a push: the error code in the response, and the reason for the operator."""
 
-from collections import Counter
 from typing import Final, NamedTuple
 
 from base.errors import ErrorCode
@@ -40,23 +39,3 @@ MALFORMED_METRICS: Final = Refusal(ErrorCode.INVALID_RECORD, "malformed_metrics_
 
 UNREADABLE: Final = frozenset({TOO_LARGE_DECOMPRESSED, INFLATED, BROKEN_COMPRESSION})
 """Payloads that cannot be decompressed; counted as `plugin-error` as in Kafka, which decompresses for its plugins."""
-
-
-class RefusalCounts:
-    """Counts of refusals."""
-
-    __slots__ = ("_counts",)
-
-    def __init__(self) -> None:
-        self._counts: Counter[Refusal] = Counter()
-
-    def add(self, refusal: Refusal) -> None:
-        """Counts one refusal."""
-        self._counts[refusal] += 1
-
-    def snapshot(self) -> dict[str, dict[str, int]]:
-        """Returns counts by error code name, then by reason: `{"INVALID_RECORD": {"broken_compression": 3}}`."""
-        counts: dict[str, dict[str, int]] = {}
-        for refusal, count in self._counts.items():
-            counts.setdefault(refusal.error_code.name, {})[refusal.reason] = count
-        return counts

@@ -10,8 +10,6 @@ import ssl
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
-
 from wire.close_reason import CloseReason
 from wire.connection_limits import Place, Refusal
 from wire.errors import ProtocolError
@@ -22,8 +20,6 @@ from wire.listener_security import ListenerSecurity
 from wire.proxy_header import MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder
 from wire.secure_channel import SecureChannel, SecureContext
 from wire.tcp_channel import as_protocol
-
-log = structlog.get_logger(__name__)
 
 _TLS_RECORD: Final = 0x16
 """First byte of every TLS connection: the record type of a handshake (RFC 8446, section 5.1)."""
@@ -57,7 +53,8 @@ class Admission:
         """Completes the handshake, or closes the connection; never raises for an error of the peer."""
         task = asyncio.current_task()
         assert task is not None
-        handshake = self.shared.handshakes.begin(lambda _: task.cancel(), self._now_ms(), self.peer[0])
+        now_ms = self.context.time.hi_res_clock_ms()
+        handshake = self.shared.handshakes.begin(lambda _: task.cancel(), now_ms, self.peer[0])
         try:
             await self._perform(handshake)
         except asyncio.CancelledError:
@@ -175,19 +172,8 @@ class Admission:
         context.counters.closed[str(reason)] += 1
         if not detail or reason == CloseReason.LISTENER_STOPPED:
             return
-        count = context.limiter.admit(str(reason), self._now_ms())
-        if count:
-            log.warning(
-                "wire.handshake_failed",
-                reason=str(reason),
-                detail=detail,
-                listener=context.listener_name,
-                client=f"{self.peer[0]}:{self.peer[1]}",
-                connections=count,
-            )
-
-    def _now_ms(self) -> int:
-        return self.context.time.hi_res_clock_ms()
+        client = f"{self.peer[0]}:{self.peer[1]}"
+        context.report("wire.handshake_failed", str(reason), reason=str(reason), detail=detail, client=client)
 
 
 class _RefusedError(Exception):

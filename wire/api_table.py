@@ -54,8 +54,6 @@ class ApiTable:
         ValueError: `apis` contains a key twice, or an empty range.
     """
 
-    __slots__ = ("_by_key", "_supported", "telemetry_enabled")
-
     def __init__(self, apis: Iterable[Api] = SERVED, *, telemetry_enabled: bool = True) -> None:
         self._by_key: dict[int, Api] = {}
         for api in apis:

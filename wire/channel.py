@@ -37,7 +37,6 @@ class Channel(Protocol):
     @property
     def is_authenticated(self) -> bool:
         """See the class."""
-        ...
 
     def respond(self, slot: int, response: bytes) -> None:
         """Sets the response to the request of that slot, including the size prefix (the encoders write it).
@@ -48,7 +47,6 @@ class Channel(Protocol):
         Raises:
             LocalProtocolError: the slot was never opened, or already has a response.
         """
-        ...
 
     def answer(self, slot: int, response: bytes) -> bool:
         """Writes the response to the only request in flight at once; else as `respond`.
@@ -59,15 +57,12 @@ class Channel(Protocol):
         Raises:
             LocalProtocolError: as `respond`.
         """
-        ...
 
     def flush(self) -> None:
         """Writes all responses that are due in order, joined, and handles frames that waited for a free slot."""
-        ...
 
     def mute(self) -> None:
         """Pauses handling of requests until each `mute` has its `unmute`. Responses are still sent."""
-        ...
 
     def unmute(self) -> None:
         """Ends one mute; allowed after the connection has ended.
@@ -75,11 +70,9 @@ class Channel(Protocol):
         Raises:
             LocalProtocolError: the connection is not muted.
         """
-        ...
 
     def close(self, reason: str) -> None:
         """Closes the connection after the responses that are due; `reason` is a short stable name for the counters."""
-        ...
 
 
 class RequestHandler(Protocol):
@@ -95,11 +88,9 @@ class RequestHandler(Protocol):
     @property
     def request_clock(self) -> Callable[[], int] | None:
         """See the class."""
-        ...
 
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         """Returns a complete response, or None and calls `channel.respond` and `flush` later."""
-        ...
 
     @property
     def push(self) -> Callable[[Channel, bytes, int, int], bytes | None]:
@@ -109,7 +100,6 @@ class RequestHandler(Protocol):
         time of arrival [ms, monotonic]. It returns a response; empty bytes if `channel.respond` and `flush` are called
         later; or None if the push must be passed to `handle`, like any other request.
         """
-        ...
 
     def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:
         """Called for a request of an API that is not in the table; the connection is closed.
@@ -117,16 +107,12 @@ class RequestHandler(Protocol):
         Returns:
             True if the handler logs it; otherwise the listener does.
         """
-        ...
 
     def authentication_took(self, nanos: int) -> None:
         """Records the time of one SASL step on the loop [ns]; called only while there is a `request_clock`."""
-        ...
 
     def connection_made(self, channel: Channel) -> None:
         """Called when a client has connected."""
-        ...
 
     def connection_lost(self, channel: Channel, reason: str) -> None:
         """Called when the connection has ended, once for each `connection_made`."""
-        ...

@@ -5,6 +5,7 @@ import io
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kio.index import load_request_schema
@@ -25,6 +26,7 @@ _NO_TAGGED_FIELDS: Final = b"\x00"
 ReadBody = Callable[[bytes, int], Any]
 
 
+@dataclass(slots=True, eq=False)
 class Request:
     """One request, as passed to handlers.
 
@@ -39,34 +41,14 @@ class Request:
         throttle_time_ms: throttle time in the response [ms].
     """
 
-    __slots__ = (
-        "api_key",
-        "api_version",
-        "body",
-        "client_id",
-        "correlation_id",
-        "slot",
-        "started_ns",
-        "throttle_time_ms",
-    )
-
-    def __init__(
-        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Any, slot: int = 0
-    ) -> None:
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        self.body = body
-        self.slot = slot
-        self.started_ns = 0
-        self.throttle_time_ms = 0
-
-    def __repr__(self) -> str:
-        return (
-            f"Request(api_key={self.api_key}, api_version={self.api_version}, correlation_id={self.correlation_id}, "
-            f"client_id={self.client_id!r}, slot={self.slot})"
-        )
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body: Any = field(repr=False)
+    slot: int = 0
+    started_ns: int = field(default=0, repr=False)
+    throttle_time_ms: int = field(default=0, repr=False)
 
 
 def parse_request(frame: bytes, table: ApiTable) -> Request:

@@ -38,15 +38,12 @@ class ConnectionLimits(Protocol):
             address: of the client; None if it is known later (`identify`).
             on_wait: called with a sentence on the limit that is waited for.
         """
-        ...
 
     def identify(self, place: Place, address: str) -> Refusal | None:
         """Sets the client's address that `take` did not have; after a refusal the place must still be given back."""
-        ...
 
     def give_back(self, place: Place) -> None:
         """Releases the place of a connection that has ended; may be called more than once."""
-        ...
 
 
 class _NoLimits:

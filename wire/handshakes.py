@@ -67,8 +67,6 @@ class Handshakes:
         timeout_ms: the longest duration of one [ms].
     """
 
-    __slots__ = ("_by_network", "_timeout_ms", "_unfinished", "max_unfinished")
-
     def __init__(self, *, max_unfinished: int, timeout_ms: int) -> None:
         self.max_unfinished = max_unfinished
         self._timeout_ms = timeout_ms

@@ -15,8 +15,6 @@ class HeldSockets:
         loop: its timers close the sockets.
     """
 
-    __slots__ = ("_loop", "_timers")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timers: dict[socket.socket, asyncio.TimerHandle] = {}  # oldest first

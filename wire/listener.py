@@ -265,17 +265,16 @@ class Listener:
         """Waits for free descriptors; new connections stay in the backlog meanwhile."""
         self._counters.accept_errors += 1
         context.held.close_all()
-        count = context.limiter.admit("accept_error", self._time.hi_res_clock_ms())
-        if count:
-            hint = {"message": "raise the limit of open files (ulimit -n)"} if error.errno in _EXHAUSTED else {}
-            log.error(
-                "wire.accept_failed",
-                **hint,
-                listener=self.name,
-                error=str(error),
-                open_connections=len(context.channels),
-                cases=count,
-            )
+        hint = {"message": "raise the limit of open files (ulimit -n)"} if error.errno in _EXHAUSTED else {}
+        context.report(
+            "wire.accept_failed",
+            "accept_error",
+            level="error",
+            counted="cases",
+            **hint,
+            error=str(error),
+            open_connections=len(context.channels),
+        )
         await asyncio.sleep(self._settings.accept_error_pause_ms / 1000)
 
     async def _take_place(
@@ -292,16 +291,10 @@ class Listener:
         if isinstance(place, Refusal):
             self._counters.accepted += 1
             self._counters.closed[place.reason] += 1
-            count = context.limiter.admit(place.reason, self._time.hi_res_clock_ms())
-            if count:
-                log.warning(
-                    "wire.connection_refused",
-                    reason=place.reason,
-                    detail=place.detail,
-                    listener=self.name,
-                    client=f"{peer[0]}:{peer[1]}",
-                    connections=count,
-                )
+            client = f"{peer[0]}:{peer[1]}"
+            context.report(
+                "wire.connection_refused", place.reason, reason=place.reason, detail=place.detail, client=client
+            )
             context.held.close_after(accepted, place.hold_ms)
         return place
 
@@ -310,9 +303,7 @@ class Listener:
         if not waits:
             self._counters.accept_waits += 1
         waits.append(detail)
-        count = context.limiter.admit("accept_wait", self._time.hi_res_clock_ms())
-        if count:
-            log.warning("wire.accept_delayed", detail=detail, listener=self.name, connections=count)
+        context.report("wire.accept_delayed", "accept_wait", detail=detail)
 
     async def _adopt(
         self,

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Final
 
+import structlog
+
 from base.clock import Time
 from base.log_limiter import LogLimiter
 from wire.api_table import ApiTable
@@ -15,6 +17,8 @@ from wire.open_connection import OpenConnection
 from wire.request_buffers import RequestBuffers
 from wire.turns import Turns
 from wire.unread_responses import UnreadResponses
+
+log = structlog.get_logger(__name__)
 
 LOG_INTERVAL_MS: Final = 1_000
 """Minimum time between two log lines about the same error of peers [ms]."""
@@ -33,24 +37,6 @@ class ListenerContext:
         turns: queue of connections that wait for their next turn.
         unread: bound on unread responses; may be shared as well.
     """
-
-    __slots__ = (
-        "all_closed",
-        "api_table",
-        "channels",
-        "counters",
-        "handler",
-        "held",
-        "limiter",
-        "limits",
-        "listener_name",
-        "loop",
-        "requests",
-        "settings",
-        "time",
-        "turns",
-        "unread",
-    )
 
     def __init__(
         self,
@@ -85,3 +71,19 @@ class ListenerContext:
         self.unread.watch(self.channels)
         self.all_closed = asyncio.Event()
         self.all_closed.set()
+
+    def report(
+        self, event: str, key: str, *, level: str = "warning", counted: str = "connections", **fields: object
+    ) -> None:
+        """Logs an event, at most one line per `LOG_INTERVAL_MS` and key.
+
+        Args:
+            event: the event's name.
+            key: what counts as the same event.
+            level: of the line.
+            counted: the field with the number of events that the line stands for.
+            fields: the other fields, in addition to the listener's name.
+        """
+        count = self.limiter.admit(key, self.time.hi_res_clock_ms())
+        if count:
+            getattr(log, level)(event, **fields, listener=self.listener_name, **{counted: count})

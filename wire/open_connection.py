@@ -6,52 +6,41 @@ from wire.close_reason import CloseReason
 
 
 class OpenConnection(Protocol):
-    """One of the connections that share a `ListenerContext`. Hashable by identity."""
+    """One of the connections that share a `ListenerContext`. Hashable by identity.
+
+    Attributes:
+        last_active_ms: when it was last used [ms, monotonic].
+        buffered_bytes: bytes of requests that no handler has seen [B].
+    """
 
     listener_name: str
     client_address: str
-
-    @property
-    def last_active_ms(self) -> int:
-        """When it was last used [ms, monotonic]."""
-        ...
+    last_active_ms: int
+    buffered_bytes: int
 
     @property
     def is_ending(self) -> bool:
         """True if it is closing, or will be when its requests in flight are answered."""
-        ...
 
     @property
     def is_held_up(self) -> bool:
         """True if it is not read from for our own sake."""
-        ...
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes of requests that no handler has seen [B]."""
-        ...
 
     @property
     def unread_bytes(self) -> int:
         """Bytes of responses that its peer has not read [B]."""
-        ...
 
     def take_turn(self) -> None:
         """Continues with what it has to handle."""
-        ...
 
     def expire(self, now_ms: int) -> None:
         """Ends if it was idle, or is closing, for too long at `now_ms` [ms, monotonic]."""
-        ...
 
     def drain(self, reason: CloseReason = ...) -> None:
         """Handles no further request and closes once those in flight are answered."""
-        ...
 
     def shed(self, reason: CloseReason, event: str, detail: str) -> None:
         """Ends at once for the sake of others; `event` and `detail` tell an operator why."""
-        ...
 
     def abort(self, reason: str) -> None:
         """Ends at once, whatever its peer has not read."""
-        ...

@@ -29,8 +29,6 @@ class PasswordChecks:
         max_waiting: maximum number of waiting checks; of one network, an eighth of it.
     """
 
-    __slots__ = ("_demoted", "_executor", "_is_busy", "_max", "_max_of_network", "_waiting", "_waiting_count")
-
     def __init__(self, max_waiting: int) -> None:
         self._max = max(1, max_waiting)
         self._max_of_network = max(1, self._max // _NETWORK_SHARE)

@@ -59,8 +59,6 @@ class PrincipalMapper:
         ValueError: a rule is malformed, or its pattern is not a regular expression.
     """
 
-    __slots__ = ("_rules",)
-
     def __init__(self, rules: str = DEFAULT_RULES) -> None:
         self._rules = _parse(rules)
 

@@ -48,8 +48,6 @@ class ProxyTrust:
         ValueError: one of them is not an address, or has bits set beyond its prefix.
     """
 
-    __slots__ = ("_networks",)
-
     def __init__(self, networks: Iterable[str]) -> None:
         self._networks = tuple(ipaddress.ip_network(network) for network in networks)
 

@@ -36,8 +36,6 @@ class RequestBuffers:
         held_bytes: size of buffered requests now [B].
     """
 
-    __slots__ = ("_since_ms", "_timeout_ms", "held_bytes", "max_bytes")
-
     def __init__(self, max_bytes: int, timeout_ms: int) -> None:
         self.max_bytes = max_bytes
         self.held_bytes = 0

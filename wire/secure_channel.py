@@ -7,8 +7,6 @@ import asyncio
 import ssl
 from typing import Final, cast
 
-import structlog
-
 from base.principal import ANONYMOUS, KafkaPrincipal
 from wire.api_table import ApiKey
 from wire.close_reason import CloseReason
@@ -26,8 +24,6 @@ from wire.sasl.credentials import ScramCredential
 from wire.sasl.mechanism import PasswordCheck
 from wire.tcp_channel import TcpChannel
 
-log = structlog.get_logger(__name__)
-
 _MIN_REAUTH_INTERVAL_MS: Final = 1_000
 """Minimum time between two re-authentications of one connection [ms] (KIP-368)."""
 
@@ -41,8 +37,6 @@ class SecureContext:
         counters: counts of authentications.
         checks: password checks.
     """
-
-    __slots__ = ("checks", "counters", "handshakes", "security")
 
     def __init__(self, security: ListenerSecurity, handshakes: Handshakes, counters: AuthenticationCounters) -> None:
         self.security = security
@@ -231,18 +225,15 @@ class SecureChannel(TcpChannel):
         """Closes without a response because the password was not checked: Kafka's clients reconnect after a pause,
         whereas SASL_AUTHENTICATION_FAILED, the only error code that fits here, is fatal to them.
         """
-        context = self._context
-        count = context.limiter.admit(CloseReason.TOO_MANY_PASSWORD_CHECKS, context.time.hi_res_clock_ms())
-        if count:
-            log.warning(
-                "wire.password_checks_overloaded",
-                message="closed connections because passwords arrive faster than they can be checked",
-                reason=CloseReason.TOO_MANY_PASSWORD_CHECKS.value,
-                listener=self.listener_name,
-                client=self.client_address,
-                connections=count,
-            )
-        self.close(CloseReason.TOO_MANY_PASSWORD_CHECKS)
+        reason = CloseReason.TOO_MANY_PASSWORD_CHECKS
+        self._context.report(
+            "wire.password_checks_overloaded",
+            reason,
+            message="closed connections because passwords arrive faster than they can be checked",
+            reason=reason.value,
+            client=self.client_address,
+        )
+        self.close(reason)
 
     def revoke(self, security: ListenerSecurity) -> bool:
         """Ends the session if its user was removed, or the credential that it used has changed; requests in flight are
@@ -283,18 +274,15 @@ class SecureChannel(TcpChannel):
             counters.failed_reauthentications += 1
         else:
             counters.failed_authentications += 1
-        count = context.limiter.admit(reason, context.time.hi_res_clock_ms())
-        if count:
-            log.warning(
-                "wire.authentication_failed",
-                reason=reason,
-                detail=step.detail,
-                user=authenticator.user or "(none that exists)",
-                mechanism=authenticator.mechanism,
-                listener=self.listener_name,
-                connection_id=self.connection_id,
-                connections=count,
-            )
+        context.report(
+            "wire.authentication_failed",
+            reason,
+            reason=reason,
+            detail=step.detail,
+            user=authenticator.user or "(none that exists)",
+            mechanism=authenticator.mechanism,
+            connection_id=self.connection_id,
+        )
         self.mute()
         sasl = self._security.sasl
         delay_ms = sasl.failure_delay_ms if sasl is not None else 0

@@ -53,10 +53,13 @@ class TcpChannel:
         context: shared state of the listener's connections.
         connection_id, client_address, client_port: as in `Channel`.
         place: the connection's place in the connection limits, released when the connection ends.
+
+    Attributes:
+        buffered_bytes: size of received requests that are not yet handled [B].
+        last_active_ms: time of the last activity [ms, monotonic].
     """
 
     __slots__ = (
-        "_buffered",
         "_close_reason",
         "_closing_since_ms",
         "_connection",
@@ -64,16 +67,17 @@ class TcpChannel:
         "_continues",
         "_end_reason",
         "_is_pumping",
-        "_last_active_ms",
         "_place",
         "_transport",
         "attachment",
+        "buffered_bytes",
         "client_address",
         "client_port",
         "client_software_name",
         "client_software_version",
         "connection_id",
         "instances",
+        "last_active_ms",
         "listener_name",
         "principal",
         "security_protocol",
@@ -98,11 +102,11 @@ class TcpChannel:
         self._transport: asyncio.Transport | None = None
         self._is_pumping = False
         self._continues = False
-        self._buffered = 0
+        self.buffered_bytes = 0
         self._close_reason: str | None = None
         self._closing_since_ms = 0
         self._end_reason: str | None = None
-        self._last_active_ms = context.time.hi_res_clock_ms()
+        self.last_active_ms = context.time.hi_res_clock_ms()
         self.connection_id = connection_id
         self.listener_name = context.listener_name
         self.security_protocol = "PLAINTEXT"
@@ -143,7 +147,7 @@ class TcpChannel:
     def unmute(self) -> None:
         """See `Channel.unmute`."""
         if self._connection.unmute():
-            self._last_active_ms = self._context.time.hi_res_clock_ms()
+            self.last_active_ms = self._context.time.hi_res_clock_ms()
             self._pump()
 
     def close(self, reason: str) -> None:
@@ -190,11 +194,6 @@ class TcpChannel:
         return self._close_reason is not None or self._end_reason is not None
 
     @property
-    def buffered_bytes(self) -> int:
-        """Size of received requests that are not yet handled [B]."""
-        return self._buffered
-
-    @property
     def is_held_up(self) -> bool:
         """True if this side has paused reading."""
         return self._connection.is_held_up
@@ -203,11 +202,6 @@ class TcpChannel:
     def unread_bytes(self) -> int:
         """Size of responses that the peer has not read [B]."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-    @property
-    def last_active_ms(self) -> int:
-        """Time of the last activity [ms, monotonic]."""
-        return self._last_active_ms
 
     def expire(self, now_ms: int) -> None:
         """Ends the connection if no data arrived for `connections_max_idle_ms`, or if closing it takes too long.
@@ -218,7 +212,7 @@ class TcpChannel:
         if self._close_reason is not None:
             if now_ms - self._closing_since_ms >= settings.close_linger_ms:
                 self.abort(self._close_reason)
-        elif now_ms - self._last_active_ms >= settings.connections_max_idle_ms and not self._connection.is_muted:
+        elif now_ms - self.last_active_ms >= settings.connections_max_idle_ms and not self._connection.is_muted:
             if self._connection.peer_reads:
                 self.close(CloseReason.IDLE)
             else:
@@ -240,13 +234,13 @@ class TcpChannel:
         """Called by the loop: bytes arrived."""
         context = self._context
         context.counters.bytes_received += len(data)
-        self._last_active_ms = now_ms = context.time.hi_res_clock_ms()
+        self.last_active_ms = now_ms = context.time.hi_res_clock_ms()
         if data.startswith(PUSH, SIZE_PREFIX_BYTES) and self._handle_push(data, now_ms):
             return
         completed = self._connection.receive_data(data)
         context.counters.frames += completed
         self._pump()
-        if self._buffered:
+        if self.buffered_bytes:
             requests = context.requests
             if completed:
                 requests.restart(self, now_ms)
@@ -269,7 +263,7 @@ class TcpChannel:
     def resume_writing(self) -> None:
         """Called by the loop: the peer has read enough responses."""
         self._connection.peer_reads = True
-        self._last_active_ms = self._context.time.hi_res_clock_ms()
+        self.last_active_ms = self._context.time.hi_res_clock_ms()
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -406,7 +400,7 @@ class TcpChannel:
         if self._transport is None or self._close_reason is not None:
             return
         connection = self._connection
-        if not self._buffered and connection.is_at_rest and self._transport.is_reading():
+        if not self.buffered_bytes and connection.is_at_rest and self._transport.is_reading():
             return
         if connection.is_finished and not self._is_pumping:
             self.close(self._end_reason or CloseReason.CLIENT_CLOSED)
@@ -422,9 +416,9 @@ class TcpChannel:
     def _account(self) -> None:
         """Updates the process's sum of buffered request bytes."""
         buffered = self._connection.buffered_bytes
-        if buffered != self._buffered:
-            self._context.requests.note(self, self._buffered, buffered)
-            self._buffered = buffered
+        if buffered != self.buffered_bytes:
+            self._context.requests.note(self, self.buffered_bytes, buffered)
+            self.buffered_bytes = buffered
 
     def _refuse(self, error: ProtocolError) -> None:
         """Closes a connection after a malformed request, or one of an API that is not served."""
@@ -436,28 +430,15 @@ class TcpChannel:
         self.close(error.reason)
 
     def _report(self, event: str, reason: str, detail: str) -> None:
-        context = self._context
-        count = context.limiter.admit(reason, context.time.hi_res_clock_ms())
-        if count:
-            log.warning(
-                event,
-                reason=str(reason),
-                detail=detail,
-                listener=self.listener_name,
-                connection_id=self.connection_id,
-                connections=count,
-            )
+        self._context.report(event, reason, reason=str(reason), detail=detail, connection_id=self.connection_id)
 
     def _fail(self, error: Exception) -> None:
         """Closes the connection after an error of this node, such as an exception of the request handler."""
-        context = self._context
-        count = context.limiter.admit(CloseReason.HANDLER_ERROR, context.time.hi_res_clock_ms())
-        if count:
-            log.error(
-                "wire.request_handler_failed",
-                listener=self.listener_name,
-                connection_id=self.connection_id,
-                connections=count,
-                exc_info=error,
-            )
+        self._context.report(
+            "wire.request_handler_failed",
+            CloseReason.HANDLER_ERROR,
+            level="error",
+            connection_id=self.connection_id,
+            exc_info=error,
+        )
         self.close(CloseReason.HANDLER_ERROR)

@@ -23,8 +23,6 @@ class Turns:
         loop, time: loop and clock of the listener.
     """
 
-    __slots__ = ("_is_coming", "_is_giving", "_loop", "_time", "_waiting")
-
     def __init__(self, loop: asyncio.AbstractEventLoop, time: Time) -> None:
         self._loop = loop
         self._time = time

@@ -29,8 +29,6 @@ class UnreadResponses:
             for it.
     """
 
-    __slots__ = ("_connections", "_is_coming", "_max_bytes", "by_listener", "held_bytes", "left_bytes")
-
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._is_coming = False

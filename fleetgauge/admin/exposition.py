@@ -7,7 +7,7 @@ entities nearest to their limits; series of single clients exist only with `tele
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
@@ -50,12 +50,10 @@ TELEMETRY: Final[Mapping[str, Count]] = {
     "instances_evicted": Count("client_instances_evicted_total", "Instances evicted because the cache was full."),
     "instances_expired": Count("client_instances_expired_total", "Instances forgotten because they sent nothing."),
     "instances_vanished": Count(
-        "client_instances_vanished",
-        "Instances that left without a terminating push in the last day.",
+        "client_instances_vanished", "Instances that left without a terminating push in the last day."
     ),
     "instances_ended": Count(
-        "client_instances_ended",
-        "Instances whose terminating push was accepted in the last hour.",
+        "client_instances_ended", "Instances whose terminating push was accepted in the last hour."
     ),
     "instance_id_clashes": Count(
         "client_instance_id_clashes_total", "Instances made under an id that another sender used."
@@ -252,41 +250,41 @@ def _scalars(
             yield family
 
 
-def _counts(count: Count, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]) -> Iterator[Metric]:
-    family = _family(count, labels)
+def _labelled(name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]) -> Metric:
+    """A family of values by the values of their labels."""
+    family = _family(Count(name, text), labels)
     for label_values, value in values:
         family.add_metric(list(label_values), value)
-    yield family
+    return family  # type: ignore[no-any-return]  # of two classes with the same constructor
+
+
+def _single(name: str, text: str, value: float) -> Metric:
+    return _labelled(name, text, (), [((), value)])
 
 
 def _process(head: Mapping[str, Any]) -> Iterator[Metric]:
     """For `fleetgauge export` the labels of a node are empty, which Prometheus treats as absent."""
-    labels = [version("fleetgauge"), str(head.get("node_id", "")), head.get("cluster_id", "")]
-    about = Count("build_info", "1; version and ids are in the labels.")
-    yield from _counts(about, ("version", "node_id", "cluster_id"), [(labels, 1)])
-    started = Count("start_time_seconds", "When the process started.")
-    yield from _counts(started, (), [((), head["started_at_ms"] * _MS)])
-    ready = Count("ready", "1 while /readyz answers 200.")
-    yield from _counts(ready, (), [((), float(not head["not_ready"]))])
+    values = [version("fleetgauge"), str(head.get("node_id", "")), head.get("cluster_id", "")]
+    labels = ("version", "node_id", "cluster_id")
+    yield _labelled("build_info", "1; version and ids are in the labels.", labels, [(values, 1)])
+    yield _single("start_time_seconds", "When the process started.", head["started_at_ms"] * _MS)
+    yield _single("ready", "1 while /readyz answers 200.", float(not head["not_ready"]))
 
 
 def _listeners(listeners: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
-    closed = Count("connections_closed_total", "Ended connections.")
     reasons = [((each["listener"], reason), n) for each in listeners for reason, n in each["closed"].items()]
-    yield from _counts(closed, ("listener", "reason"), reasons)
-    requests = Count("requests_total", "Requests that were served.")
+    yield _labelled("connections_closed_total", "Ended connections.", ("listener", "reason"), reasons)
     apis = [((each["listener"], api.lower()), n) for each in listeners for api, n in each["requests"].items()]
-    yield from _counts(requests, ("listener", "api"), apis)
+    yield _labelled("requests_total", "Requests that were served.", ("listener", "api"), apis)
 
 
 def _quota_usage(by_kind: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Metric]:
     usage = [(_quota_labels(kind, each["tags"]), each) for kind, found in by_kind.items() for each in found.values()]
-    if not usage:
-        return
-    ratio = Count("quota_utilization_ratio", "Usage of a quota; 1 is its limit.")
-    yield from _counts(ratio, QUOTA_LABELS, [(labels, each["used"] / each["limit"]) for labels, each in usage])
-    limit = Count("quota_limit", "A quota's limit, in Kafka's unit: bytes, pushes or connections a second, or percent.")
-    yield from _counts(limit, QUOTA_LABELS, [(labels, each["limit"]) for labels, each in usage])
+    if usage:
+        ratios = [(labels, each["used"] / each["limit"]) for labels, each in usage]
+        yield _labelled("quota_utilization_ratio", "Usage of a quota; 1 is its limit.", QUOTA_LABELS, ratios)
+        text = "A quota's limit, in Kafka's unit: bytes, pushes or connections a second, or percent."
+        yield _labelled("quota_limit", text, QUOTA_LABELS, [(labels, each["limit"]) for labels, each in usage])
 
 
 def _quota_labels(kind: str, tags: Mapping[str, str]) -> tuple[str, ...]:
@@ -297,50 +295,43 @@ def _quota_labels(kind: str, tags: Mapping[str, str]) -> tuple[str, ...]:
 
 def _telemetry(telemetry: Mapping[str, Any]) -> Iterator[Metric]:
     yield from _scalars(TELEMETRY, [({}, telemetry["counters"])])
-    subscriptions = Count("client_metrics_subscriptions", "Client-metrics resources in force.")
-    yield from _counts(subscriptions, (), [((), len(telemetry["subscriptions"]))])
-    gets = Count("get_answers_total", "GetTelemetrySubscriptions requests answered.")
-    yield from _counts(gets, ("error_code",), [((code,), n) for code, n in telemetry["get_answers"].items()])
-    pushes = Count("push_answers_total", "PushTelemetry requests answered; cause: of an internal failure.")
-    answers = [((*_code_and_cause(code),), n) for code, n in telemetry["push_answers"].items()]
-    yield from _counts(pushes, ("error_code", "cause"), answers)
-    refusals = Count("refusals_total", "Telemetry requests answered with an error.")
+    subscriptions = len(telemetry["subscriptions"])
+    yield _single("client_metrics_subscriptions", "Client-metrics resources in force.", subscriptions)
+    gets = [((code,), n) for code, n in telemetry["get_answers"].items()]
+    yield _labelled("get_answers_total", "GetTelemetrySubscriptions requests answered.", ("error_code",), gets)
+    pushes = [(answer.partition(": ")[::2], n) for answer, n in telemetry["push_answers"].items()]
+    text = "PushTelemetry requests answered; cause: of an internal failure."
+    yield _labelled("push_answers_total", text, ("error_code", "cause"), pushes)
     reasons = [((code, why), n) for code, whys in telemetry["refusals"].items() for why, n in whys.items()]
-    yield from _counts(refusals, ("error_code", "reason"), reasons)
-    errors = Count("reporter_errors_total", "Failed exports of metric reporters.")
-    yield from _counts(errors, ("reporter",), [((name,), n) for name, n in telemetry["plugin_errors"].items()])
-    timeouts = Count(
-        "reporter_timeouts_total", "Awaitables of metric reporters that were cancelled after their timeout."
-    )
-    yield from _counts(timeouts, (), [((), telemetry["plugin_timeouts"])])
-
-
-def _code_and_cause(answer: str) -> tuple[str, str]:
-    code, _, cause = answer.partition(": ")
-    return code, cause
+    text = "Telemetry requests answered with an error."
+    yield _labelled("refusals_total", text, ("error_code", "reason"), reasons)
+    errors = [((name,), n) for name, n in telemetry["plugin_errors"].items()]
+    yield _labelled("reporter_errors_total", "Failed exports of metric reporters.", ("reporter",), errors)
+    text = "Awaitables of metric reporters that were cancelled after their timeout."
+    yield _single("reporter_timeouts_total", text, telemetry["plugin_timeouts"])
 
 
 def _exporter_process(process: Mapping[str, Any]) -> Iterator[Metric]:
     if process["wanted"]:
-        up = Count("exporter_process_up", "1 while the exporter process runs.")
-        yield from _counts(up, (), [((), float(process["pid"] is not None))])
-        restarts = Count("exporter_process_restarts_total", "How often the exporter process was restarted.")
-        yield from _counts(restarts, (), [((), process["restarts"])])
+        is_up = float(process["pid"] is not None)
+        yield _single("exporter_process_up", "1 while the exporter process runs.", is_up)
+        text = "How often the exporter process was restarted."
+        yield _single("exporter_process_restarts_total", text, process["restarts"])
         yield from _scalars(EXPORTER_PROCESS, [({}, process)])
 
 
 def _exporters(exporters: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
     yield from _scalars(EXPORTERS, [({"exporter": name}, state) for name, state in exporters.items()])
     for key, count in BY_REASON.items():
-        reasons = [((name, why), n) for name, each in exporters.items() for why, n in _reasons(each.get(key))]
-        yield from _counts(count, ("exporter", "reason"), reasons)
+        reasons = [((name, why), n) for name, each in exporters.items() for why, n in (each.get(key) or {}).items()]
+        yield _labelled(count.name, count.text, ("exporter", "reason"), reasons)
     for key, count in HISTOGRAMS.items():
         found = [(name, each[key]) for name, each in exporters.items() if key in each]
         if found:
             yield _histogram(count, found)
-    states = Count("exporter_state", "1 for the state in which the exporter is.")
     current = [((name, each["type"], s), float(each["state"] == s)) for name, each in exporters.items() for s in STATES]
-    yield from _counts(states, ("exporter", "type", "state"), current)
+    text = "1 for the state in which the exporter is."
+    yield _labelled("exporter_state", text, ("exporter", "type", "state"), current)
 
 
 def _histogram(count: Count, found: Sequence[tuple[str, Mapping[str, Any]]]) -> Metric:
@@ -352,24 +343,17 @@ def _histogram(count: Count, found: Sequence[tuple[str, Mapping[str, Any]]]) -> 
     return family
 
 
-def _reasons(counts: Mapping[str, int] | None) -> Iterable[tuple[str, int]]:
-    return (counts or {}).items()
-
-
 def _kafka(totals: Mapping[str, float | None], own: OwnMetrics) -> Iterator[Metric]:
     """Kafka's own metrics, untyped like those of the JMX exporter: some names end as other types' names do."""
-    by_name: dict[str, Callable[[tuple[Any, ...]], float]] = {
-        metric.name: _column(index + 1) for index, metric in enumerate(INSTANCE_METRICS)
-    }
+    columns = {metric.name: column for column, metric in enumerate(INSTANCE_METRICS, 1)}  # the id comes first
     for metric in TOTAL_METRICS:
         value = totals.get(metric.name)
         name = kafka_name(metric.name)
         family = UntypedMetricFamily(name, metric.description, labels=[])
         family.add_metric([], math.nan if value is None else value)
-        if own and metric.name in by_name:
-            take = by_name[metric.name]
+        if own and metric.name in columns:
             for row in own:
-                family.add_sample(name, {INSTANCE_TAG: row[0]}, take(row))
+                family.add_sample(name, {INSTANCE_TAG: row[0]}, float(row[columns[metric.name]]))
         yield family
 
 
@@ -380,7 +364,3 @@ def kafka_name(name: str) -> str:
     'kafka_server_client_metrics_plugin_export_time_avg'
     """
     return _KAFKA_PREFIX + name.replace("-", "_")
-
-
-def _column(index: int) -> Callable[[tuple[Any, ...]], float]:
-    return lambda row: float(row[index])

@@ -64,15 +64,12 @@ class Inventory(Protocol):
 
     def coverage(self) -> dict[str, Any] | None:
         """Restriction of the listing, in plain values; None if it covers all clients of the node."""
-        ...
 
     def rows(self, wanted: ClientFilter, part: Part) -> Candidates:
         """One item per instance: its `ClientRow`, or None if `wanted` excludes it."""
-        ...
 
     def own_metrics(self, part: Part) -> Candidates:
         """One item per instance: its id and its own metrics, or None if it has none."""
-        ...
 
 
 class ControlSocket(ABC):

@@ -24,7 +24,7 @@ from fleetgauge.cli.tables import selected
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.data_dir import DataDirectory
 from telemetry.instances.client_state import ClientState
-from telemetry.instances.inventory import ClientFilter, ClientRow, key_among, sender_key, with_software_of
+from telemetry.instances.inventory import FILTER_KEYS, ClientFilter, ClientRow, key_among, sender_key, with_software_of
 from terminal.options import Columns
 from terminal.table import print_rows, wide_console
 from terminal.text import csv_value, printable
@@ -82,14 +82,8 @@ def clients(
     For fleetgauge export, those whose pushes are in the partitions that it reads. The process is found by its data
     directory, as in fleetgauge status, or by --url. Exits with 1 if no process answers.
     """
-    given = {
-        "client_id": client_id,
-        "state": state,
-        "software": software,
-        "principal": principal,
-        "instance_id": instance_id,
-    }
-    wanted = {key: value for key, value in given.items() if value}
+    given = zip(FILTER_KEYS, (instance_id, client_id, software, principal, state), strict=True)
+    wanted = {key: value for key, value in given if value}
     try:
         ClientFilter.of(wanted)
         page = PageRequest(sort=sort, descending=not ascending, limit=limit)

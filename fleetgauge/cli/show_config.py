@@ -1,5 +1,8 @@
 """`fleetgauge config`: prints every key with its current value and its meaning."""
 
+import ast
+import inspect
+import itertools
 import json
 import os
 import re
@@ -35,6 +38,7 @@ def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[
     from fleetgauge.config.security import ListenerKeys
 
     fields = type(checked).model_fields
+    meanings = _meanings(ListenerKeys) | _meanings(type(checked))
     keys = [field.alias or name for name, field in fields.items()]
     for name, field in sorted(fields.items(), key=lambda item: item[0] in ListenerKeys.model_fields):
         if name in TABLES:
@@ -42,7 +46,7 @@ def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[
         key = field.alias or name
         # TOML needs quotes around a key that is also the prefix of another.
         quoted = f'"{key}"' if any(other.startswith(f"{key}.") for other in keys) else key
-        yield f"# {field.description}"
+        yield f"# {meanings[name]}"
         yield f"{quoted} = {_toml(written.get(key) or shown(key, getattr(checked, name)))}"
     for prefix, table in (
         ("listener.name.", checked.listener_name),
@@ -68,6 +72,21 @@ def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[
             for key, value in properties.items():
                 text = shown(key, value) if is_known or key == "type" else HIDDEN
                 yield f"{_toml_key(key)} = {_toml(written.get(f'{name}.{entry}.{key}') or text)}"
+
+
+def _meanings(keys: type) -> dict[str, str]:
+    """Docstring of each field, which Python does not keep.
+
+    Not by pydantic's `use_attribute_docstrings`, which would read the source at the start of every process.
+    """
+    (definition,) = ast.parse(inspect.getsource(keys)).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, below in itertools.pairwise(definition.body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = " ".join(text.split())
+    return found
 
 
 def _toml(value: object) -> str:

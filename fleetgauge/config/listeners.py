@@ -1,7 +1,11 @@
 """Reads `listeners` and `advertised.listeners` in Kafka's form, `NAME://host:port,...`."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BeforeValidator
 
 from base.redaction import names_a_user
 
@@ -90,3 +94,18 @@ def parse_http_endpoints(text: str) -> tuple[Endpoint, ...]:
     if len(set(fixed)) != len(fixed):
         raise ValueError("an address occurs twice")
     return tuple(endpoints)
+
+
+def _read_by(parse: Callable[[str], tuple[Endpoint, ...]]) -> BeforeValidator:
+    """Reads a text, or a TOML list of texts; leaves other values to pydantic."""
+
+    def read(value: object) -> object:
+        if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+            value = ",".join(value)
+        return (parse(value) if value else ()) if isinstance(value, str) else value
+
+    return BeforeValidator(read)
+
+
+Endpoints = Annotated[tuple[Endpoint, ...], _read_by(parse_endpoints)]
+HttpEndpoints = Annotated[tuple[Endpoint, ...], _read_by(parse_http_endpoints)]

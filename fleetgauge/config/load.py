@@ -35,9 +35,6 @@ DEFAULT_SUBSCRIPTION = {"metrics": "*", "interval.ms": "60000"}
 _SUBSCRIPTION = "client-metrics."
 _DEFAULT_SUBSCRIPTION = f"{_SUBSCRIPTION}default."
 
-_KAFKA_CLIENT = "push.log.kafka.client."
-_QUOTA_CALLBACK = "client.quota.callback.config."
-
 
 def load_config(
     file: Path | None = None, *, environment: Mapping[str, str] | None = None, overrides: Iterable[str] = ()
@@ -120,7 +117,10 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
             hint = NOT_READ.get(key) or f"is no configuration key{_did_you_mean(key, known)}"
             raise ConfigError(key, hint, source=raw.source)
         table = values[prefix.removesuffix(".")]
-        *path, last, value = _TABLES[prefix](key, raw)
+        try:
+            *path, last, value = _TABLES[prefix](key.removeprefix(prefix), raw.value)
+        except (ValueError, InvalidConfigError) as error:
+            raise ConfigError(key, str(error), source=raw.source) from error
         for name in path:
             table = table.setdefault(name, {})
         table[last] = value
@@ -140,71 +140,60 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     return config
 
 
-def _exporter(key: str, raw: Sourced) -> tuple[object, ...]:
-    name, _, inner = key.removeprefix("exporters.").partition(".")
+def _exporter(key: str, value: object) -> tuple[object, ...]:
+    name, _, inner = key.partition(".")
     if not inner:
-        raise ConfigError(
-            key, "an exporter is a table, [exporters.<name>], with a type and its keys", source=raw.source
-        )
-    return name, inner, raw.value
+        raise ValueError("an exporter is a table, [exporters.<name>], with a type and its keys")
+    return name, inner, value
 
 
-def _subscription(key: str, raw: Sourced) -> tuple[object, ...]:
+def _subscription(key: str, value: object) -> tuple[object, ...]:
     for inner in SUBSCRIPTION_KEYS:
-        name = key.removeprefix(_SUBSCRIPTION).removesuffix(inner).rstrip(".")
+        name = key.removesuffix(inner).rstrip(".")
         if key.endswith(f".{inner}") and name:
-            return name, inner, _kafka_text(raw.value)
-    allowed = ", ".join(SUBSCRIPTION_KEYS)
-    raise ConfigError(key, f"a subscription [client-metrics.<name>] has the keys {allowed}", source=raw.source)
+            return name, inner, _kafka_text(value)
+    raise ValueError(f"a subscription [client-metrics.<name>] has the keys {', '.join(SUBSCRIPTION_KEYS)}")
 
 
-def _guard_rule(key: str, raw: Sourced) -> tuple[object, ...]:
-    name, _, inner = key.removeprefix("client-guard.").rpartition(".")
+def _guard_rule(key: str, value: object) -> tuple[object, ...]:
+    name, _, inner = key.rpartition(".")
     if not name:
-        raise ConfigError(
-            key, "a rule of the client guard is a table, [client-guard.<name>], with its keys", source=raw.source
-        )
-    return name, inner, raw.value
+        raise ValueError("a rule of the client guard is a table, [client-guard.<name>], with its keys")
+    return name, inner, value
 
 
-def _quota(key: str, raw: Sourced) -> tuple[object, ...]:
-    name, _, inner = key.removeprefix(QUOTAS_PREFIX).rpartition(".")
+def _quota(key: str, value: object) -> tuple[object, ...]:
+    name, _, inner = key.rpartition(".")
     if not name:
-        raise ConfigError(
-            key, 'quotas are tables by entity, for example [quotas."users/alice"], with their limits', source=raw.source
-        )
-    try:
-        (limit,) = read_limits({name: {inner: raw.value}}).values()
-    except InvalidConfigError as error:
-        raise ConfigError(key, str(error), source=raw.source) from error
+        raise ValueError('quotas are tables by entity, for example [quotas."users/alice"], with their limits')
+    (limit,) = read_limits({name: {inner: value}}).values()
     return name, inner, limit
 
 
-def _user(key: str, raw: Sourced) -> tuple[object, ...]:
+def _user(key: str, value: object) -> tuple[object, ...]:
     mechanisms = [mechanism.value.lower() for mechanism in ScramMechanism]
     for mechanism in mechanisms:
-        name = key.removeprefix(USERS_PREFIX).removesuffix(f".{mechanism}")
+        name = key.removesuffix(f".{mechanism}")
         if key.endswith(f".{mechanism}") and name:
-            return name, mechanism, _kafka_text(raw.value)
-    raise ConfigError(
-        key,
+            return name, mechanism, _kafka_text(value)
+    raise ValueError(
         f"a user [sasl.users.<name>] has the keys {', '.join(mechanisms)}, made by fleetgauge credentials; no password "
-        "is kept",
-        source=raw.source,
+        "is kept"
     )
 
 
-_TABLES: Final[dict[str, Callable[[str, Sourced], tuple[object, ...]]]] = {
+_TABLES: Final[dict[str, Callable[[str, object], tuple[object, ...]]]] = {
     "exporters.": _exporter,
     _SUBSCRIPTION: _subscription,
     "client-guard.": _guard_rule,
-    _KAFKA_CLIENT: lambda key, raw: (key.removeprefix(_KAFKA_CLIENT), _kafka_text(raw.value)),
-    _QUOTA_CALLBACK: lambda key, raw: (key.removeprefix(_QUOTA_CALLBACK), _kafka_text(raw.value)),
-    LISTENER_PREFIX: lambda key, raw: (key.removeprefix(LISTENER_PREFIX), raw.value),
+    "push.log.kafka.client.": lambda key, value: (key, _kafka_text(value)),
+    "client.quota.callback.config.": lambda key, value: (key, _kafka_text(value)),
+    LISTENER_PREFIX: lambda key, value: (key, value),
     USERS_PREFIX: _user,
     QUOTAS_PREFIX: _quota,
 }
-"""Prefix of a table's keys -> reads one of them: its path in the table, and its value."""
+"""Prefix of a table's keys -> reads one of them, without the prefix: its path in the table, and its value; raises
+ValueError or InvalidConfigError."""
 
 
 def _kafka_text(value: object) -> str:

@@ -1,13 +1,14 @@
 """Every configuration key: its name, default, meaning and allowed values.
 
-The key of a field is its name with dots in place of underscores; where that differs, the field has an `alias`. Defaults
+The key of a field is its name with dots in place of underscores; where that differs, the field has an `alias`. Its
+docstring is the key's meaning, which `fleetgauge config` prints. Defaults
 of `wire`, `quotas`, `telemetry`, `push_log` and `exporters` come from the settings classes of those packages.
 """
 
 import itertools
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -15,8 +16,8 @@ from base.redaction import secrets_in
 from exporters.dead_letters.letter import DeadLetterSettings
 from exporters.landing.retention import MIN_RETENTION_MS
 from fleetgauge.config.connections import PER_IP_OVERRIDES, parse_overrides
-from fleetgauge.config.listeners import HTTP, Endpoint, parse_endpoints, parse_http_endpoints
-from fleetgauge.config.security import ListenerKeys, Names, SecurityKeys, read_protocol_map
+from fleetgauge.config.listeners import HTTP, Endpoint, Endpoints, HttpEndpoints
+from fleetgauge.config.security import ListenerKeys, Names, SecurityKeys, checked, read_protocol_map
 from push_log.embedded.settings import PushLogSettings
 from push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
@@ -49,340 +50,178 @@ class ServiceConfig(ListenerKeys):
     The keys of `ListenerKeys` apply to every listener without a value of its own.
     """
 
-    listeners: tuple[Endpoint, ...] = Field(
-        default=(Endpoint("PLAINTEXT", "127.0.0.1", 9092),),
-        description="Where to listen, in Kafka's form NAME://host:port,...",
-    )
-    advertised_listeners: tuple[Endpoint, ...] = Field(
-        default=(), description="Addresses that clients connect to; by default the listeners."
-    )
+    listeners: Endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+    """Where to listen, in Kafka's form NAME://host:port,..."""
+    advertised_listeners: Endpoints = ()
+    """Addresses that clients connect to; by default the listeners."""
     # Not 9464: OpenTelemetry's default port for a Prometheus exporter, here `type = "prometheus"`.
-    http_listeners: tuple[Endpoint, ...] = Field(
-        default=(Endpoint(HTTP, "127.0.0.1", 9465),),
-        max_length=8,
-        description="Addresses of /healthz, /readyz, /metrics and /clients, http://host:port,...; empty: off "
-        "(extra: http).",
+    http_listeners: HttpEndpoints = Field(default=(Endpoint(HTTP, "127.0.0.1", 9465),), max_length=8)
+    """Addresses of /healthz, /readyz, /metrics and /clients, http://host:port,...; empty: off (extra: http)."""
+    listener_security_protocol_map: Annotated[Names, checked(read_protocol_map)] = tuple(
+        f"{protocol}:{protocol}" for protocol in SecurityProtocol
     )
-    listener_security_protocol_map: Names = Field(
-        default=tuple(f"{protocol}:{protocol}" for protocol in SecurityProtocol),
-        description="NAME:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL,...: the security protocol of each listener.",
-    )
-    handshake_timeout_ms: int = Field(
-        default=_WIRE.handshake_timeout_ms,
-        ge=100,
-        description="Time limit of a connection's PROXY header, TLS and SASL handshakes together [ms].",
-    )
-    max_unfinished_handshakes: int = Field(
-        default=_WIRE.max_unfinished_handshakes,
-        ge=1,
-        le=100_000,
-        description="Unfinished handshakes of a listener; for one more, the oldest of the address with the most is "
-        "closed.",
-    )
-    node_id: int = Field(default=1, ge=0, le=INT_MAX, description="Kafka node id of this node.")
-    workers: int = Field(
-        default=1,
-        ge=1,
-        le=64,
-        description="Listener processes, which share the listeners and the limits; more than one only on Linux.",
-    )
-    cluster_id: str = Field(
-        default="",
-        max_length=256,
-        description="By default generated at the first start and kept in the data directory.",
-    )
-    log_dirs: Path = Field(
-        default=Path("fleetgauge-data"),
-        description="The data directory: push log, state and, by default, the landing zone.",
-    )
-    socket_request_max_bytes: int = Field(
-        default=_WIRE.socket_request_max_bytes,
-        ge=1024,
-        le=INT_MAX,
-        description="Largest request frame [B]; a larger one closes its connection.",
-    )
-    queued_max_request_bytes: int = Field(
-        default=_WIRE.queued_max_request_bytes,
-        ge=1024,
-        description="Incomplete and waiting requests of all connections [B]; beyond it, the connections that hold the "
-        "most are closed. By default a 16th of the memory, 16 to 512 MiB.",
-    )
-    queued_max_response_bytes: int = Field(
-        default=_WIRE.queued_max_response_bytes,
-        ge=1024 * 1024,
-        description="Unread responses of all connections [B]; beyond it, those that hold the most are closed. By "
-        "default a 32nd of the memory, 8 to 128 MiB.",
-    )
-    request_receive_timeout_ms: int = Field(
-        default=_WIRE.request_receive_timeout_ms,
-        ge=100,
-        description="Time limit from a request's first byte to its last; beyond it, its connection is closed [ms].",
-    )
-    socket_listen_backlog_size: int = Field(
-        default=_WIRE.socket_listen_backlog_size,
-        ge=1,
-        le=65535,
-        description="Connections that may wait to be accepted.",
-    )
-    connections_max_idle_ms: int = Field(
-        default=_WIRE.connections_max_idle_ms,
-        ge=1000,
-        description="A connection without traffic for this long is closed [ms].",
-    )
+    """NAME:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL,...: the security protocol of each listener."""
+    handshake_timeout_ms: int = Field(default=_WIRE.handshake_timeout_ms, ge=100)
+    """Time limit of a connection's PROXY header, TLS and SASL handshakes together [ms]."""
+    max_unfinished_handshakes: int = Field(default=_WIRE.max_unfinished_handshakes, ge=1, le=100_000)
+    """Unfinished handshakes of a listener; for one more, the oldest of the address with the most is closed."""
+    node_id: int = Field(default=1, ge=0, le=INT_MAX)
+    """Kafka node id of this node."""
+    workers: int = Field(default=1, ge=1, le=64)
+    """Listener processes, which share the listeners and the limits; more than one only on Linux."""
+    cluster_id: str = Field(default="", max_length=256)
+    """By default generated at the first start and kept in the data directory."""
+    log_dirs: Path = Path("fleetgauge-data")
+    """The data directory: push log, state and, by default, the landing zone."""
+    socket_request_max_bytes: int = Field(default=_WIRE.socket_request_max_bytes, ge=1024, le=INT_MAX)
+    """Largest request frame [B]; a larger one closes its connection."""
+    queued_max_request_bytes: int = Field(default=_WIRE.queued_max_request_bytes, ge=1024)
+    """Incomplete and waiting requests of all connections [B]; beyond it, the connections that hold the most are closed.
+    By default a 16th of the memory, 16 to 512 MiB."""
+    queued_max_response_bytes: int = Field(default=_WIRE.queued_max_response_bytes, ge=1024 * 1024)
+    """Unread responses of all connections [B]; beyond it, those that hold the most are closed. By default a 32nd of the
+    memory, 8 to 128 MiB."""
+    request_receive_timeout_ms: int = Field(default=_WIRE.request_receive_timeout_ms, ge=100)
+    """Time limit from a request's first byte to its last; beyond it, its connection is closed [ms]."""
+    socket_listen_backlog_size: int = Field(default=_WIRE.socket_listen_backlog_size, ge=1, le=65535)
+    """Connections that may wait to be accepted."""
+    connections_max_idle_ms: int = Field(default=_WIRE.connections_max_idle_ms, ge=1000)
+    """A connection without traffic for this long is closed [ms]."""
     max_in_flight_requests: int = Field(
-        default=_WIRE.max_in_flight_requests,
-        ge=1,
-        le=100_000,
-        alias="max.in.flight.requests.per.connection",
-        description="Requests of one connection that may await their response; later ones are not read yet.",
+        default=_WIRE.max_in_flight_requests, ge=1, le=100_000, alias="max.in.flight.requests.per.connection"
     )
-    max_connections_per_ip: int = Field(
-        default=_QUOTAS.max_connections_per_ip,
-        ge=0,
-        le=INT_MAX,
-        description="Connections of one client address (behind a load balancer, the client's own); more are closed. By "
-        "default half of a worker's share of max.connections.",
-    )
-    max_connections_per_ip_overrides: Names = Field(
-        default=(), description="host:count,...: addresses or host names with another limit; resolved at the start."
-    )
-    quota_window_num: int = Field(
-        default=_QUOTAS.quota_window_num,
-        ge=1,
-        le=INT_MAX,
-        description="Number of windows over which a quota's usage is measured, the current one included.",
-    )
-    quota_window_size_seconds: int = Field(
-        default=_QUOTAS.quota_window_size_seconds,
-        ge=1,
-        le=INT_MAX,
-        description="Width of one window, and the longest throttle time of a request or connection quota [s].",
-    )
-    client_quota_callback_class: str = Field(
-        default="",
-        description="Dotted path of a custom ClientQuotaCallback (KIP-257), which decides on shared quotas and limits.",
-    )
-    client_quota_callback_config: dict[str, str] = Field(
-        default_factory=dict, description="client.quota.callback.config.<key>: additional configuration of that class."
-    )
-    inter_broker_listener_name: str = Field(
-        default="",
-        description="A listener exempt from the node's max.connections and max.connection.creation.rate, as in Kafka.",
-    )
-    telemetry_max_bytes: int = Field(
-        default=_TELEMETRY.telemetry_max_bytes, ge=1, le=INT_MAX, description="Largest push as received [B]."
-    )
-    telemetry_max_decompressed_bytes: int = Field(
-        default=_TELEMETRY.telemetry_max_decompressed_bytes,
-        ge=1,
-        le=INT_MAX,
-        description="Largest push when decompressed [B].",
-    )
-    telemetry_compression_types: Names = Field(
-        default=tuple(codec.label for codec in _TELEMETRY.compression_types),
-        description="Compression types offered to clients, the preferred one first.",
-    )
+    """Requests of one connection that may await their response; later ones are not read yet."""
+    max_connections_per_ip: int = Field(default=_QUOTAS.max_connections_per_ip, ge=0, le=INT_MAX)
+    """Connections of one client address (behind a load balancer, the client's own); more are closed. By default half of
+    a worker's share of max.connections."""
+    max_connections_per_ip_overrides: Annotated[Names, checked(parse_overrides)] = ()
+    """host:count,...: addresses or host names with another limit; resolved at the start."""
+    quota_window_num: int = Field(default=_QUOTAS.quota_window_num, ge=1, le=INT_MAX)
+    """Number of windows over which a quota's usage is measured, the current one included."""
+    quota_window_size_seconds: int = Field(default=_QUOTAS.quota_window_size_seconds, ge=1, le=INT_MAX)
+    """Width of one window, and the longest throttle time of a request or connection quota [s]."""
+    client_quota_callback_class: str = ""
+    """Dotted path of a custom ClientQuotaCallback (KIP-257), which decides on shared quotas and limits."""
+    client_quota_callback_config: dict[str, str] = Field(default_factory=dict)
+    """client.quota.callback.config.<key>: additional configuration of that class."""
+    inter_broker_listener_name: str = ""
+    """A listener exempt from the node's max.connections and max.connection.creation.rate, as in Kafka."""
+    telemetry_max_bytes: int = Field(default=_TELEMETRY.telemetry_max_bytes, ge=1, le=INT_MAX)
+    """Largest push as received [B]."""
+    telemetry_max_decompressed_bytes: int = Field(default=_TELEMETRY.telemetry_max_decompressed_bytes, ge=1, le=INT_MAX)
+    """Largest push when decompressed [B]."""
+    telemetry_compression_types: Names = tuple(codec.label for codec in _TELEMETRY.compression_types)
+    """Compression types offered to clients, the preferred one first."""
     client_instances_max: int = Field(
-        default=_TELEMETRY.cache_max_size,
-        ge=1,
-        le=10_000_000,
-        alias="telemetry.client.instances.max",
-        description="Client instances kept in memory; beyond it, the least recently seen is evicted. As many again are "
-        "listed as ended or vanished; for fleetgauge export it bounds the whole list.",
+        default=_TELEMETRY.cache_max_size, ge=1, le=10_000_000, alias="telemetry.client.instances.max"
     )
+    """Client instances kept in memory; beyond it, the least recently seen is evicted. As many again are listed as ended
+    or vanished; for fleetgauge export it bounds the whole list."""
     client_instance_metrics_max: int = Field(
-        default=_TELEMETRY.instance_metrics_max,
-        ge=0,
-        le=10_000_000,
-        alias="telemetry.client.instance.metrics.max",
-        description="Client instances with metrics of their own (tag client_instance_id), in addition to the totals.",
+        default=_TELEMETRY.instance_metrics_max, ge=0, le=10_000_000, alias="telemetry.client.instance.metrics.max"
     )
+    """Client instances with metrics of their own (tag client_instance_id), in addition to the totals."""
     telemetry_byte_rate_per_ip: int = Field(
-        default=_TELEMETRY.sender_limits.bytes_per_ip,
-        ge=0,
-        alias="telemetry.max.byte.rate.per.ip",
-        description="Payload bytes that all clients of an address may push together; beyond it, they get "
-        "THROTTLING_QUOTA_EXCEEDED; 0: no limit [B/s].",
+        default=_TELEMETRY.sender_limits.bytes_per_ip, ge=0, alias="telemetry.max.byte.rate.per.ip"
     )
+    """Payload bytes that all clients of an address may push together; beyond it, they get THROTTLING_QUOTA_EXCEEDED; 0:
+    no limit [B/s]."""
     telemetry_byte_rate_per_principal: int = Field(
-        default=_TELEMETRY.sender_limits.bytes_per_principal,
-        ge=0,
-        alias="telemetry.max.byte.rate.per.principal",
-        description="The same for all clients of an authenticated principal [B/s].",
+        default=_TELEMETRY.sender_limits.bytes_per_principal, ge=0, alias="telemetry.max.byte.rate.per.principal"
     )
+    """The same for all clients of an authenticated principal [B/s]."""
     telemetry_new_instance_rate_per_ip: int = Field(
-        default=_TELEMETRY.sender_limits.new_instances_per_ip,
-        ge=0,
-        alias="telemetry.max.new.instance.rate.per.ip",
-        description="New client instances per address, in bursts of up to 160 s of this rate; 0: no limit [1/s].",
+        default=_TELEMETRY.sender_limits.new_instances_per_ip, ge=0, alias="telemetry.max.new.instance.rate.per.ip"
     )
+    """New client instances per address, in bursts of up to 160 s of this rate; 0: no limit [1/s]."""
     telemetry_new_instance_rate_per_principal: int = Field(
         default=_TELEMETRY.sender_limits.new_instances_per_principal,
         ge=0,
         alias="telemetry.max.new.instance.rate.per.principal",
-        description="The same for an authenticated principal [1/s].",
     )
-    metric_reporters: Names = Field(default=(), description="Custom reporters, by dotted path or entry point name.")
-    plugin_export_timeout_ms: int = Field(
-        default=500, ge=1, description="A reporter's awaitable is cancelled, and counted, after this time [ms]."
-    )
-    push_log: Literal["sqlite", "kafka"] = Field(
-        default="sqlite",
-        description="sqlite: in the data directory; kafka: a topic, shared by many nodes (extra: kafka).",
-    )
-    push_log_kafka_bootstrap_servers: Names = Field(
-        default=(), description="host:port,... of the cluster with the topic; required with push.log=kafka."
-    )
-    push_log_kafka_topic: str = Field(
-        default=_TOPIC.topic,
-        pattern=r"^[a-zA-Z0-9._-]{1,249}$",
-        description="The topic, as in fleetgauge.topic of the broker plugin.",
-    )
-    push_log_kafka_topic_partitions: int = Field(
-        default=_TOPIC.partitions,
-        ge=1,
-        le=10_000,
-        description="Partitions of a topic that Fleetgauge creates: at most as many processes share an exporter.",
-    )
-    push_log_kafka_topic_replication_factor: int = Field(
-        default=_TOPIC.replication_factor,
-        ge=-1,
-        le=32_767,
-        description="Replication factor of a topic that Fleetgauge creates; -1: the broker's default.",
-    )
-    push_log_kafka_topic_retention_ms: int = Field(
-        default=_TOPIC.retention_ms,
-        ge=-1,
-        description="Retention of a topic that Fleetgauge creates; -1: unlimited [ms].",
-    )
-    push_log_kafka_group_prefix: str = Field(
-        default=_TOPIC.group_prefix,
-        min_length=1,
-        max_length=200,
-        description="The consumer group of an exporter is <prefix>-<exporter>.",
-    )
-    push_log_kafka_client: dict[str, str] = Field(
-        default_factory=dict, description="push.log.kafka.client.<key>: librdkafka settings, such as security.protocol."
-    )
-    push_log_segment_bytes: int = Field(
-        default=_LOG.segment_bytes, ge=1 << 20, description="A segment of the log is sealed at this size [B]."
-    )
-    push_log_segment_ms: int = Field(
-        default=_LOG.segment_ms, ge=1000, description="A segment of the log is sealed at this age [ms]."
-    )
-    push_log_retention_bytes: int = Field(
-        default=_LOG.retention_bytes,
-        ge=1 << 20,
-        description="Beyond this size the oldest segment is deleted; its undelivered pushes are counted as lost [B].",
-    )
-    push_log_retention_ms: int = Field(
-        default=_LOG.retention_ms,
-        ge=1000,
-        description="A segment is deleted this long after it was sealed, in time during which the machine was up; its "
-        "undelivered pushes are counted as lost [ms].",
-    )
-    push_log_flush: Literal["os", "fsync"] = Field(
-        default=_LOG.flush,
-        description="os: acknowledged pushes survive a crash of every process; fsync: power loss too.",
-    )
-    push_log_append_linger_us: int = Field(
-        default=DEFAULT_LINGER_US,
-        ge=0,
-        le=MAX_LINGER_US,
-        description="With push.log.flush=os: minimum time between two commits [us]; 0 commits as soon as possible. "
-        "A busy node spends less CPU per push, and answers up to this time later.",
-    )
-    push_log_min_free_bytes: int = Field(
-        default=_LOG.min_free_bytes,
-        ge=0,
-        description="With less free disk space than this, pushes get THROTTLING_QUOTA_EXCEEDED [B].",
-    )
-    push_log_ack_timeout_ms: int = Field(
-        default=DEFAULT_ACK_TIMEOUT_MS,
-        ge=1,
-        description="A push that is not in the log after this time gets THROTTLING_QUOTA_EXCEEDED [ms].",
-    )
-    dead_letter_retention_bytes: int = Field(
-        default=_DEAD.retention_bytes,
-        ge=1 << 20,
-        description="Beyond this size the oldest dead letter is deleted and counted as lost [B].",
-    )
-    dead_letter_retention_ms: int = Field(
-        default=_DEAD.retention_ms,
-        ge=1000,
-        description="A dead letter of this age is deleted and counted as lost [ms].",
-    )
-    shutdown_timeout_ms: int = Field(
-        default=10_000,
-        ge=0,
-        description="Time limit of a shutdown, in which responses are sent and the exporters deliver the log [ms].",
-    )
-    logging_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Lowest level that is logged."
-    )
-    logging_format: Literal["auto", "human", "json"] = Field(
-        default="auto", description="auto: human on a terminal, JSON otherwise."
-    )
-    offsets_bootstrap_servers: Names = Field(
-        default=(),
-        description="host:port,... of the cluster whose consumer groups are sampled into the landing zone; empty: off "
-        "(extra: kafka).",
-    )
-    offsets_command_config: Path | None = Field(
-        default=None, description="File with client settings for it, as Kafka's own tools take with --command-config."
-    )
-    offsets_groups: Names = Field(default=(), description="Only these groups; by default all that the brokers list.")
-    offsets_interval_ms: int = Field(
-        default=60_000, ge=1_000, le=300_000, description="Time between two samples of each group [ms]."
-    )
-    offsets_request_timeout_ms: int = Field(
-        default=5_000, ge=100, le=60_000, description="How long a broker may take for one request [ms]."
-    )
-    offsets_max_request_rate: int = Field(
-        default=500, ge=1, le=10_000, description="Requests of the sampler at most [1/s]."
-    )
-    offsets_path: str = Field(
-        default="", description="Root of the landing zone for samples; by default that of the exporter landing."
-    )
-    offsets_linger_ms: int = Field(
-        default=60_000, ge=1_000, le=3_600_000, description="A file of samples is written at this age [ms]."
-    )
-    offsets_retention_ms: int = Field(
-        default=0, ge=0, description="Files of samples of hours that ended longer ago are deleted; 0 keeps all [ms]."
-    )
-    offsets_cluster_id: str = Field(
-        default="",
-        max_length=256,
-        description="Written to samples in place of the cluster's own id: that of the pushes, if it is another.",
-    )
-    exporters: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="[exporters.<name>]: a destination of pushes; its keys depend on its type."
-    )
-    client_metrics: dict[str, dict[str, str]] = Field(
-        default_factory=dict,
-        alias="client-metrics",
-        description="[client-metrics.<name>]: subscriptions with metrics, interval.ms and match, as in Kafka.",
-    )
-    client_guard: dict[str, dict[str, Any]] = Field(
-        default_factory=dict,
-        alias="client-guard",
-        description="[client-guard.<name>]: subscriptions of faulty clients; rules, and changes of built-in ones.",
-    )
-    listener_name: dict[str, Any] = Field(
-        default_factory=dict,
-        description="listener.name.<name in lower case>.<key>: a key of one listener, as in Kafka.",
-    )
-    sasl_users: dict[str, dict[str, str]] = Field(
-        default_factory=dict,
-        description="[sasl.users.<name>]: salted hashes by mechanism, as fleetgauge credentials prints them.",
-    )
-    quotas: dict[str, dict[str, float]] = Field(
-        default_factory=dict,
-        description='[quotas."users/<name>/clients/<client id>"] and the like: limits by Kafka\'s names, and our own.',
-    )
-    referenced_secrets: dict[str, tuple[str, ...]] = Field(
-        default_factory=dict, description="Internal: the secrets that references in values stand for, by key."
-    )
+    """The same for an authenticated principal [1/s]."""
+    metric_reporters: Names = ()
+    """Custom reporters, by dotted path or entry point name."""
+    plugin_export_timeout_ms: int = Field(default=500, ge=1)
+    """A reporter's awaitable is cancelled, and counted, after this time [ms]."""
+    push_log: Literal["sqlite", "kafka"] = "sqlite"
+    """sqlite: in the data directory; kafka: a topic, shared by many nodes (extra: kafka)."""
+    push_log_kafka_bootstrap_servers: Names = ()
+    """host:port,... of the cluster with the topic; required with push.log=kafka."""
+    push_log_kafka_topic: str = Field(default=_TOPIC.topic, pattern=r"^[a-zA-Z0-9._-]{1,249}$")
+    """The topic, as in fleetgauge.topic of the broker plugin."""
+    push_log_kafka_topic_partitions: int = Field(default=_TOPIC.partitions, ge=1, le=10_000)
+    """Partitions of a topic that Fleetgauge creates: at most as many processes share an exporter."""
+    push_log_kafka_topic_replication_factor: int = Field(default=_TOPIC.replication_factor, ge=-1, le=32_767)
+    """Replication factor of a topic that Fleetgauge creates; -1: the broker's default."""
+    push_log_kafka_topic_retention_ms: int = Field(default=_TOPIC.retention_ms, ge=-1)
+    """Retention of a topic that Fleetgauge creates; -1: unlimited [ms]."""
+    push_log_kafka_group_prefix: str = Field(default=_TOPIC.group_prefix, min_length=1, max_length=200)
+    """The consumer group of an exporter is <prefix>-<exporter>."""
+    push_log_kafka_client: dict[str, str] = Field(default_factory=dict)
+    """push.log.kafka.client.<key>: librdkafka settings, such as security.protocol."""
+    push_log_segment_bytes: int = Field(default=_LOG.segment_bytes, ge=1 << 20)
+    """A segment of the log is sealed at this size [B]."""
+    push_log_segment_ms: int = Field(default=_LOG.segment_ms, ge=1000)
+    """A segment of the log is sealed at this age [ms]."""
+    push_log_retention_bytes: int = Field(default=_LOG.retention_bytes, ge=1 << 20)
+    """Beyond this size the oldest segment is deleted; its undelivered pushes are counted as lost [B]."""
+    push_log_retention_ms: int = Field(default=_LOG.retention_ms, ge=1000)
+    """A segment is deleted this long after it was sealed, in time during which the machine was up; its undelivered
+    pushes are counted as lost [ms]."""
+    push_log_flush: Literal["os", "fsync"] = _LOG.flush
+    """os: acknowledged pushes survive a crash of every process; fsync: power loss too."""
+    push_log_append_linger_us: int = Field(default=DEFAULT_LINGER_US, ge=0, le=MAX_LINGER_US)
+    """With push.log.flush=os: minimum time between two commits [us]; 0 commits as soon as possible. A busy node spends
+    less CPU per push, and answers up to this time later."""
+    push_log_min_free_bytes: int = Field(default=_LOG.min_free_bytes, ge=0)
+    """With less free disk space than this, pushes get THROTTLING_QUOTA_EXCEEDED [B]."""
+    push_log_ack_timeout_ms: int = Field(default=DEFAULT_ACK_TIMEOUT_MS, ge=1)
+    """A push that is not in the log after this time gets THROTTLING_QUOTA_EXCEEDED [ms]."""
+    dead_letter_retention_bytes: int = Field(default=_DEAD.retention_bytes, ge=1 << 20)
+    """Beyond this size the oldest dead letter is deleted and counted as lost [B]."""
+    dead_letter_retention_ms: int = Field(default=_DEAD.retention_ms, ge=1000)
+    """A dead letter of this age is deleted and counted as lost [ms]."""
+    shutdown_timeout_ms: int = Field(default=10_000, ge=0)
+    """Time limit of a shutdown, in which responses are sent and the exporters deliver the log [ms]."""
+    logging_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level that is logged."""
+    logging_format: Literal["auto", "human", "json"] = "auto"
+    """auto: human on a terminal, JSON otherwise."""
+    offsets_bootstrap_servers: Names = ()
+    """host:port,... of the cluster whose consumer groups are sampled to the landing zone; empty: off (extra: kafka)."""
+    offsets_command_config: Path | None = None
+    """File with client settings for it, as Kafka's own tools take with --command-config."""
+    offsets_groups: Names = ()
+    """Only these groups; by default all that the brokers list."""
+    offsets_interval_ms: int = Field(default=60_000, ge=1_000, le=300_000)
+    """Time between two samples of each group [ms]."""
+    offsets_request_timeout_ms: int = Field(default=5_000, ge=100, le=60_000)
+    """How long a broker may take for one request [ms]."""
+    offsets_max_request_rate: int = Field(default=500, ge=1, le=10_000)
+    """Requests of the sampler at most [1/s]."""
+    offsets_path: str = ""
+    """Root of the landing zone for samples; by default that of the exporter landing."""
+    offsets_linger_ms: int = Field(default=60_000, ge=1_000, le=3_600_000)
+    """A file of samples is written at this age [ms]."""
+    offsets_retention_ms: int = Field(default=0, ge=0)
+    """Files of samples of hours that ended longer ago are deleted; 0 keeps all [ms]."""
+    offsets_cluster_id: str = Field(default="", max_length=256)
+    """Written to samples in place of the cluster's own id: that of the pushes, if it is another."""
+    exporters: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """[exporters.<name>]: a destination of pushes; its keys depend on its type."""
+    client_metrics: dict[str, dict[str, str]] = Field(default_factory=dict, alias="client-metrics")
+    """[client-metrics.<name>]: subscriptions with metrics, interval.ms and match, as in Kafka."""
+    client_guard: dict[str, dict[str, Any]] = Field(default_factory=dict, alias="client-guard")
+    """[client-guard.<name>]: subscriptions of faulty clients; rules, and changes of built-in ones."""
+    listener_name: dict[str, Any] = Field(default_factory=dict)
+    """listener.name.<name in lower case>.<key>: a key of one listener, as in Kafka."""
+    sasl_users: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """[sasl.users.<name>]: salted hashes by mechanism, as fleetgauge credentials prints them."""
+    quotas: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """[quotas."users/<name>/clients/<client id>"] and the like: limits by Kafka's names, and our own."""
+    referenced_secrets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Internal: the secrets that references in values stand for, by key."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -399,28 +238,6 @@ class ServiceConfig(ListenerKeys):
             raise ValueError("needs the name of a directory")
         return value
 
-    @field_validator("listeners", "advertised_listeners", mode="before")
-    @classmethod
-    def _read_endpoints(cls, value: object) -> object:
-        if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-            value = ",".join(value)
-        if isinstance(value, str):
-            return parse_endpoints(value) if value else ()
-        return value
-
-    @field_validator("http_listeners", mode="before")
-    @classmethod
-    def _read_http_endpoints(cls, value: object) -> object:
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            value = ",".join(value)
-        return parse_http_endpoints(value) if isinstance(value, str) else value
-
-    @field_validator("listener_security_protocol_map")
-    @classmethod
-    def _read_protocol_map(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        read_protocol_map(value)
-        return value
-
     @field_validator("workers")
     @classmethod
     def _check_workers(cls, value: int) -> int:
@@ -429,12 +246,6 @@ class ServiceConfig(ListenerKeys):
                 "several processes share a listener by SO_REUSEPORT, which spreads connections only on Linux; leave "
                 "it at 1 here"
             )
-        return value
-
-    @field_validator("max_connections_per_ip_overrides")
-    @classmethod
-    def _read_overrides(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        parse_overrides(value)
         return value
 
     @model_validator(mode="after")

@@ -3,10 +3,10 @@
 A key of one listener, `listener.name.<name in lower case>.<key>`, overrides the node's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from base.redaction import is_secret, shown
 from fleetgauge.errors import ConfigError
@@ -50,6 +50,16 @@ def _store_type(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
+def checked(parse: Callable[[Any], object]) -> AfterValidator:
+    """Refuses the values that `parse` refuses, and keeps the others as they are written."""
+
+    def check(value: object) -> object:
+        parse(value)
+        return value
+
+    return AfterValidator(check)
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(comma_separated)]
 StoreType = Annotated[Literal["PEM"], BeforeValidator(_store_type)]
 
@@ -68,81 +78,51 @@ class ListenerKeys(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, alias_generator=key_of)
 
-    ssl_keystore_type: StoreType = Field(default="PEM", description="PEM, the only supported format.")
-    ssl_keystore_location: str = Field(
-        default="", description="PEM file with the listener's private key and certificate chain; reread on SIGHUP."
-    )
-    ssl_keystore_certificate_chain: str = Field(
-        default="", description="The certificate chain as PEM text, instead of the file."
-    )
-    ssl_keystore_key: str = Field(default="", description="The private key as PEM text, instead of the file.")
-    ssl_key_password: str = Field(default="", description="Password of an encrypted private key.")
-    ssl_truststore_type: StoreType = Field(default="PEM", description="PEM, the only supported format.")
-    ssl_truststore_location: str = Field(
-        default="", description="PEM file with the CA certificates for client certificates; reread on SIGHUP."
-    )
-    ssl_truststore_certificates: str = Field(default="", description="The same as PEM text, instead of the file.")
-    ssl_client_auth: Literal["none", "requested", "required"] = Field(
-        default="none",
-        description="Whether clients present a certificate; for SASL_SSL set listener.name.<name>.ssl.client.auth.",
-    )
-    ssl_enabled_protocols: Names = Field(default=TLS_VERSIONS, description="Allowed TLS versions.")
-    ssl_principal_mapping_rules: Annotated[str, BeforeValidator(_joined)] = Field(
-        default=DEFAULT_RULES,
-        description="RULE:pattern/replacement/[LU] or DEFAULT,...: maps a certificate's subject to a principal name.",
-    )
-    sasl_enabled_mechanisms: Names = Field(
-        default=tuple(mechanism.value for mechanism in ScramMechanism),
-        description="Allowed SASL mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512.",
-    )
-    sasl_server_max_receive_size: int = Field(
-        default=_SASL.max_receive_bytes,
-        ge=1024,
-        le=INT_MAX,
-        description="Largest request of an unauthenticated client [B].",
-    )
-    connections_max_reauth_ms: int = Field(
-        default=_SASL.max_reauth_ms,
-        ge=0,
-        description="Clients must re-authenticate within this time, or their connection is closed; 0: never [ms].",
-    )
-    connection_failed_authentication_delay_ms: int = Field(
-        default=_SASL.failure_delay_ms,
-        ge=0,
-        le=60_000,
-        description="Delay of the error response, and of the close, after a failed authentication [ms].",
-    )
-    max_connections: int = Field(
-        default=_QUOTAS.max_connections,
-        ge=0,
-        le=INT_MAX,
-        description="Connections of the node, and of each listener; new connections beyond it wait to be accepted. By "
-        "default what the limit of open files and a 16th of the memory allow.",
-    )
-    max_connection_creation_rate: int = Field(
-        default=_QUOTAS.max_connection_creation_rate,
-        ge=0,
-        le=INT_MAX,
-        description="New connections of the node, and of each listener [1/s]; beyond it, they wait to be accepted.",
-    )
-    proxy_protocol_enable: bool = Field(
-        default=False, description="Whether connections begin with a load balancer's PROXY header, version 1 or 2."
-    )
-    proxy_protocol_trusted_addresses: Names = Field(
-        default=(), description="Addresses and networks (CIDR) of the load balancers; no other address can connect."
-    )
+    ssl_keystore_type: StoreType = "PEM"
+    """PEM, the only supported format."""
+    ssl_keystore_location: str = ""
+    """PEM file with the listener's private key and certificate chain; reread on SIGHUP."""
+    ssl_keystore_certificate_chain: str = ""
+    """The certificate chain as PEM text, instead of the file."""
+    ssl_keystore_key: str = ""
+    """The private key as PEM text, instead of the file."""
+    ssl_key_password: str = ""
+    """Password of an encrypted private key."""
+    ssl_truststore_type: StoreType = "PEM"
+    """PEM, the only supported format."""
+    ssl_truststore_location: str = ""
+    """PEM file with the CA certificates for client certificates; reread on SIGHUP."""
+    ssl_truststore_certificates: str = ""
+    """The same as PEM text, instead of the file."""
+    ssl_client_auth: Literal["none", "requested", "required"] = "none"
+    """Whether clients present a certificate; for SASL_SSL set listener.name.<name>.ssl.client.auth."""
+    ssl_enabled_protocols: Names = TLS_VERSIONS
+    """Allowed TLS versions."""
+    ssl_principal_mapping_rules: Annotated[str, BeforeValidator(_joined), checked(PrincipalMapper)] = DEFAULT_RULES
+    """RULE:pattern/replacement/[LU] or DEFAULT,...: maps a certificate's subject to a principal name."""
+    sasl_enabled_mechanisms: Names = tuple(mechanism.value for mechanism in ScramMechanism)
+    """Allowed SASL mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512."""
+    sasl_server_max_receive_size: int = Field(default=_SASL.max_receive_bytes, ge=1024, le=INT_MAX)
+    """Largest request of an unauthenticated client [B]."""
+    connections_max_reauth_ms: int = Field(default=_SASL.max_reauth_ms, ge=0)
+    """Clients must re-authenticate within this time, or their connection is closed; 0: never [ms]."""
+    connection_failed_authentication_delay_ms: int = Field(default=_SASL.failure_delay_ms, ge=0, le=60_000)
+    """Delay of the error response, and of the close, after a failed authentication [ms]."""
+    max_connections: int = Field(default=_QUOTAS.max_connections, ge=0, le=INT_MAX)
+    """Connections of the node, and of each listener; new connections beyond it wait to be accepted. By default what the
+    limit of open files and a 16th of the memory allow."""
+    max_connection_creation_rate: int = Field(default=_QUOTAS.max_connection_creation_rate, ge=0, le=INT_MAX)
+    """New connections of the node, and of each listener [1/s]; beyond it, they wait to be accepted."""
+    proxy_protocol_enable: bool = False
+    """Whether connections begin with a load balancer's PROXY header, version 1 or 2."""
+    proxy_protocol_trusted_addresses: Annotated[Names, checked(ProxyTrust)] = ()
+    """Addresses and networks (CIDR) of the load balancers; no other address can connect."""
 
     @field_validator("ssl_enabled_protocols")
     @classmethod
     def _check_versions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value or not set(value) <= set(TLS_VERSIONS):
             raise ValueError(f"takes {' and '.join(TLS_VERSIONS)}; older versions are broken")
-        return value
-
-    @field_validator("ssl_principal_mapping_rules")
-    @classmethod
-    def _check_rules(cls, value: str) -> str:
-        PrincipalMapper(value)
         return value
 
     @field_validator("sasl_enabled_mechanisms")
@@ -152,12 +132,6 @@ class ListenerKeys(BaseModel):
         if not names or not set(names) <= set(MECHANISMS) or len(set(names)) != len(names):
             raise ValueError(f"takes each of {', '.join(MECHANISMS)} at most once, and one at least")
         return names
-
-    @field_validator("proxy_protocol_trusted_addresses")
-    @classmethod
-    def _check_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        ProxyTrust(value)
-        return value
 
 
 LISTENER_KEYS: Final = tuple(map(key_of, ListenerKeys.model_fields))
@@ -218,6 +192,9 @@ class SecurityKeys:
         protocols: security protocol by listener name.
         users: the content of `[sasl.users]`.
 
+    Attributes:
+        by_listener: the keys of each listener: its own values, else the node's.
+
     Raises:
         ConfigError: a key is unknown, a value is not allowed, or a required key is missing.
     """
@@ -231,14 +208,9 @@ class SecurityKeys:
     ) -> None:
         self._protocols = dict(protocols)
         self._users = read_users(users)
-        self._keys = _split(common, own, protocols)
-        for name, keys in self._keys.items():
+        self.by_listener = _split(common, own, protocols)
+        for name, keys in self.by_listener.items():
             self._check(name, keys)
-
-    @property
-    def by_listener(self) -> Mapping[str, ListenerKeys]:
-        """The keys of each listener: its own values, else the node's."""
-        return self._keys
 
     def build(self) -> dict[str, ListenerSecurity]:
         """Reads the certificates and returns the security settings of each listener.
@@ -247,7 +219,7 @@ class SecurityKeys:
             ConfigError: certificates or keys cannot be used.
         """
         store = CredentialStore(self._users)
-        return {name: self._build(name, keys, store) for name, keys in self._keys.items()}
+        return {name: self._build(name, keys, store) for name, keys in self.by_listener.items()}
 
     def _check(self, name: str, keys: ListenerKeys) -> None:
         if keys.proxy_protocol_enable and not keys.proxy_protocol_trusted_addresses:

@@ -8,7 +8,6 @@ from base.clock import Time
 from base.errors import InvalidConfigError
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.connections import parse_overrides, resolve_overrides
-from fleetgauge.config.security import ListenerKeys
 from fleetgauge.errors import ConfigError
 from quotas import (
     Connection,
@@ -144,14 +143,9 @@ class NodeConnectionLimits:
 
 
 def _by_listener(config: ServiceConfig) -> dict[str, dict[str, int]]:
-    return {name: _limits_of(keys) for name, keys in config.security_keys().by_listener.items()}
-
-
-def _limits_of(keys: ListenerKeys) -> dict[str, int]:
-    return {
-        "max_connections": keys.max_connections,
-        "max_connection_creation_rate": keys.max_connection_creation_rate,
-    }
+    """The arguments of `ConnectionQuotas.add_listener` and `update_listener`, by listener."""
+    limits = {"max_connections", "max_connection_creation_rate"}
+    return {name: keys.model_dump(include=limits) for name, keys in config.security_keys().by_listener.items()}
 
 
 def _reason_of(wait: Wait) -> str:

@@ -5,6 +5,7 @@ They get no records here, and their own logs hardly show the reason (docs/client
 """
 
 from collections import OrderedDict
+from itertools import islice
 from typing import Any, Final
 
 import structlog
@@ -50,19 +51,6 @@ _REMEDY: Final = (
 )
 
 
-class _Client:
-    """One client, with the time of its last request [us since the epoch]."""
-
-    __slots__ = ("asked_for", "last_at_us", "listener", "requests", "software")
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.asked_for = ""
-        self.listener = ""
-        self.software = ""
-        self.last_at_us = 0
-
-
 class MisdirectedClients:
     """A bounded register of the clients that request records, and the log lines about them.
 
@@ -77,7 +65,7 @@ class MisdirectedClients:
 
     def __init__(self, time: Time) -> None:
         self._time = time
-        self._clients: OrderedDict[tuple[str, str], _Client] = OrderedDict()
+        self._clients: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
         self._limiter = LogLimiter(LOG_AGAIN_MS, max_keys=MAX_CLIENTS, max_lines=MAX_LINES)
         self.requests = 0
 
@@ -91,20 +79,20 @@ class MisdirectedClients:
         """
         self.requests += 1
         key = ((client_id or "")[:MAX_CHARACTERS], channel.client_address)
-        client = self._clients.get(key)
-        if client is None:
-            client = self._clients[key] = _Client()
-            if len(self._clients) > MAX_CLIENTS:
-                self._clients.popitem(last=False)
-        else:
-            self._clients.move_to_end(key)
-        client.requests += 1
-        client.asked_for = asked_for[:MAX_CHARACTERS]
-        client.last_at_us = self._time.microseconds()
-        client.listener = channel.listener_name
-        client.software = f"{channel.client_software_name}/{channel.client_software_version}"
+        before = self._clients.pop(key, None)
+        client = self._clients[key] = {
+            "client_id": key[0],
+            "client_source_address": key[1],
+            "client_software": f"{channel.client_software_name}/{channel.client_software_version}",
+            "listener": channel.listener_name,
+            "asked_for": asked_for[:MAX_CHARACTERS],
+            "requests": 1 if before is None else before["requests"] + 1,
+            "last_at": self._time.microseconds(),
+        }
+        if len(self._clients) > MAX_CLIENTS:
+            self._clients.popitem(last=False)
         if self._limiter.admit(key, self._time.hi_res_clock_ms()):
-            self._log(key, client)
+            self._log(client)
 
     def has_asked(self, client_id: str, client_address: str) -> bool:
         """True if a client with this id and address is in the register."""
@@ -112,35 +100,17 @@ class MisdirectedClients:
 
     def status(self) -> dict[str, Any]:
         """Returns plain values for `fleetgauge status`; the latest clients first, times [us since the epoch]."""
-        latest = []
-        for (client_id, address), client in reversed(self._clients.items()):
-            latest.append(
-                {
-                    "client_id": client_id,
-                    "client_source_address": address,
-                    "client_software": client.software,
-                    "listener": client.listener,
-                    "asked_for": client.asked_for,
-                    "requests": client.requests,
-                    "last_at": client.last_at_us,
-                }
-            )
-            if len(latest) == LATEST:
-                break
+        latest = list(islice(reversed(self._clients.values()), LATEST))
         return {"requests": self.requests, "remembered_clients": len(self._clients), "latest_clients": latest}
 
-    def _log(self, key: tuple[str, str], client: _Client) -> None:
+    def _log(self, client: dict[str, Any]) -> None:
         left_out = self._limiter.take_left_out()
         unlogged = {"clients_not_logged": left_out} if left_out else {}
-        client_id, address = key
+        shown = ("client_id", "client_software", "listener", "asked_for", "requests")
         log.warning(
             "listener.records_requested",
             message=_REMEDY,
-            client_id=client_id,
-            client_address=address,
-            client_software=client.software,
-            listener=client.listener,
-            asked_for=client.asked_for,
-            requests=client.requests,
+            client_address=client["client_source_address"],
+            **{name: client[name] for name in shown},
             **unlogged,
         )

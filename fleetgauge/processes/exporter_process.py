@@ -158,7 +158,7 @@ class ExporterProcess:
                 self._letters_age_due_ms = now_ms + _LETTERS_AGE_EVERY_MS
                 self._letters.drop_aged()
         except PushLogError as error:
-            self._warn_of_letters(error)
+            self._warn("dead_letters.unavailable", error)
             return
         for pipeline in self._fed:
             if pipeline.name in requested:
@@ -169,19 +169,18 @@ class ExporterProcess:
         try:
             self._counted_letters = self._letters.stats()
         except PushLogError as error:
-            self._warn_of_letters(error)
+            self._warn("dead_letters.unavailable", error)
         return self._counted_letters
 
-    def _warn_of_letters(self, error: PushLogError) -> None:
-        if count := self._limiter.admit("letters", self._time.hi_res_clock_ms()):
-            log.warning("dead_letters.unavailable", error=str(error), occurrences=count)
+    def _warn(self, event: str, error: FleetgaugeError) -> None:
+        if count := self._limiter.admit(event, self._time.hi_res_clock_ms()):
+            log.warning(event, error=str(error), occurrences=count)
 
     def _report(self, reports: Reports) -> None:
         try:
             status = self.status()
         except FleetgaugeError as error:
-            if count := self._limiter.admit("status", self._time.hi_res_clock_ms()):
-                log.warning("exporters.status_unavailable", error=str(error), occurrences=count)
+            self._warn("exporters.status_unavailable", error)
         else:
             reports.send(status)
 

@@ -14,7 +14,6 @@ class Measurable(Protocol):
 
     def measure(self, config: MetricConfig, now_ms: int) -> float:
         """The value at `now_ms` [ms, monotonic]. May discard samples that are obsolete by then."""
-        ...
 
 
 Gauge: TypeAlias = Callable[[MetricConfig, int], object]
@@ -26,7 +25,6 @@ class Stat(Protocol):
 
     def record(self, config: MetricConfig, value: float, time_ms: int) -> None:
         """Records `value` at `time_ms` [ms, monotonic]."""
-        ...
 
 
 @runtime_checkable
@@ -47,7 +45,6 @@ class CompoundStat(Stat, Protocol):
 
     def stats(self) -> Sequence[NamedMeasurable]:
         """Returns the measures in the order of registration."""
-        ...
 
 
 class TimeUnit(enum.Enum):

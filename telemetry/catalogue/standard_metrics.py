@@ -5,9 +5,10 @@ which the rule below derives the telemetry name. Standard library only, so that 
 """
 
 import bisect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -35,37 +36,36 @@ its own metrics through its consumers and its admin client, and a share consumer
 _ALL: Final = frozenset({"*", ""})
 """Both request all metrics: `*` alone in a subscription, the empty string as a prefix."""
 
+
+def _pairs(names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yields Kafka's group and name of each metric of a table: names, separated by spaces, by group."""
+    return ((group, name) for group, listed in names.items() for name in listed.split())
+
+
 _REQUIRED: Final = frozenset(
-    {
-        ("producer-metrics", "connection-creation-total"),
-        ("producer-node-metrics", "request-latency-avg"),
-        ("producer-node-metrics", "request-latency-max"),
-        ("consumer-metrics", "connection-creation-total"),
-        ("consumer-node-metrics", "request-latency-avg"),
-        ("consumer-node-metrics", "request-latency-max"),
-    }
+    _pairs(
+        {
+            "producer-metrics": "connection-creation-total",
+            "producer-node-metrics": "request-latency-avg request-latency-max",
+            "consumer-metrics": "connection-creation-total",
+            "consumer-node-metrics": "request-latency-avg request-latency-max",
+        }
+    )
 )
 """KIP-714, Standard producer and consumer metrics: every client must have them. The KIP marks them in
 bold; these six are from an issue of another client (Dekaf, 1005), not checked against the KIP."""
 
-_STANDARD: Final = _REQUIRED | frozenset(
-    {
-        ("producer-metrics", "connection-creation-rate"),
-        ("producer-metrics", "produce-throttle-time-avg"),
-        ("producer-metrics", "produce-throttle-time-max"),
-        ("producer-metrics", "record-queue-time-avg"),
-        ("producer-metrics", "record-queue-time-max"),
-        ("consumer-metrics", "connection-creation-rate"),
-        ("consumer-metrics", "poll-idle-ratio-avg"),
-        ("consumer-coordinator-metrics", "commit-latency-avg"),
-        ("consumer-coordinator-metrics", "commit-latency-max"),
-        ("consumer-coordinator-metrics", "assigned-partitions"),
-        ("consumer-coordinator-metrics", "rebalance-latency-avg"),
-        ("consumer-coordinator-metrics", "rebalance-latency-max"),
-        ("consumer-coordinator-metrics", "rebalance-latency-total"),
-        ("consumer-fetch-manager-metrics", "fetch-latency-avg"),
-        ("consumer-fetch-manager-metrics", "fetch-latency-max"),
-    }
+_STANDARD: Final = _REQUIRED.union(
+    _pairs(
+        {
+            "producer-metrics": "connection-creation-rate produce-throttle-time-avg produce-throttle-time-max "
+            "record-queue-time-avg record-queue-time-max",
+            "consumer-metrics": "connection-creation-rate poll-idle-ratio-avg",
+            "consumer-coordinator-metrics": "commit-latency-avg commit-latency-max assigned-partitions "
+            "rebalance-latency-avg rebalance-latency-max rebalance-latency-total",
+            "consumer-fetch-manager-metrics": "fetch-latency-avg fetch-latency-max",
+        }
+    )
 )
 """KIP-714, Standard producer and consumer metrics, all of them: clients should have those that make sense for them."""
 
@@ -193,10 +193,8 @@ def known_metrics() -> tuple[KnownMetric, ...]:
 def _clients_by_metric() -> Mapping[tuple[str, str], tuple[Client, ...]]:
     found: dict[tuple[str, str], tuple[Client, ...]] = {}
     for client, by_role in _OTHER_CLIENTS.items():
-        for groups in by_role.values():
-            for group, names in groups.items():
-                for name in names.split():
-                    found[group, name] = (*found.get((group, name), ()), client)
+        for metric in chain.from_iterable(map(_pairs, by_role.values())):
+            found[metric] = (*found.get(metric, ()), client)
     return MappingProxyType(found)
 
 
@@ -232,9 +230,7 @@ def known_prefixes() -> tuple[str, ...]:
 def serves_every_role(client: Client, prefix: str) -> bool:
     """True if a client of this implementation has a metric under `prefix` both as a producer and as a consumer."""
     by_role = _OTHER_CLIENTS[client]
-    return all(_has_any(by_role[role], prefix) for role in ("producer", "consumer"))
-
-
-def _has_any(groups: Mapping[str, str], prefix: str) -> bool:
-    names = (telemetry_name(group, name) for group, listed in groups.items() for name in listed.split())
-    return prefix in _ALL or any(name.startswith(prefix) for name in names)
+    return prefix in _ALL or all(
+        any(telemetry_name(*metric).startswith(prefix) for metric in _pairs(by_role[role]))
+        for role in ("producer", "consumer")
+    )

@@ -24,8 +24,6 @@ class ZstdDecompressor:
     Not for several threads at once.
     """
 
-    __slots__ = ("_at_once", "_context", "_max_bytes", "_max_window_bytes")
-
     def __init__(self, max_bytes: int) -> None:
         """Creates a decompressor that returns at most `max_bytes` [B]."""
         self._max_bytes = max_bytes

@@ -79,15 +79,6 @@ class ClientMetrics:
         left_out: number of instances without, because of `instances_max`.
     """
 
-    __slots__ = (
-        "_instances_max",
-        "_metrics",
-        "_totals",
-        "_unknown",
-        "instances",
-        "left_out",
-    )
-
     def __init__(self, metrics: Metrics, instance_count: Callable[[], int], instances_max: int = 0) -> None:
         """Registers the metrics; `instance_count` is called whenever the gauge of that name is read."""
         self._metrics = metrics

@@ -1,6 +1,5 @@
 """State of a client instance, computed by one rule for a node's own instances and for the records of a topic."""
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -39,20 +38,6 @@ class ClientState(StrEnum):
     """It has not pushed yet, and its first push is not overdue."""
     LIVE = "live"
     """Its pushes arrive on time."""
-
-
-STATE_MEANINGS: Final[Mapping[ClientState, str]] = {
-    ClientState.ENDED: "its terminating push was accepted: the client has closed; listed for an hour",
-    ClientState.VANISHED: "its last connection ended without a terminating push, or nothing came from it for three "
-    "push intervals, at least 60 s; listed for a day",
-    ClientState.REFUSED: "its latest request was answered with an error other than THROTTLING_QUOTA_EXCEEDED",
-    ClientState.THROTTLED: "its latest request was answered THROTTLING_QUOTA_EXCEEDED",
-    ClientState.UNSUBSCRIBED: "no subscription asks it for metrics",
-    ClientState.LATE: "nothing came from it for 1.5 push intervals and a second",
-    ClientState.NEW: "it has not pushed yet, and need not have",
-    ClientState.LIVE: "its pushes come as they should",
-}
-"""In the order of evaluation."""
 
 
 def vanished_after_ms(push_interval_ms: int) -> int:

@@ -23,8 +23,6 @@ class DepartedClients:
         max_size: maximum number of instances.
     """
 
-    __slots__ = ("_ended", "_max_size", "_vanished")
-
     def __init__(self, max_size: int) -> None:
         self._max_size: Final = max_size
         self._vanished: _Kept = OrderedDict()

@@ -17,8 +17,6 @@ class ExpiryQueue:
     is skipped. An entry is an item in the list of its second, which takes less memory than an object in a heap.
     """
 
-    __slots__ = ("_buckets", "_entries", "_seconds")
-
     def __init__(self) -> None:
         self._buckets: dict[int, list[ClientInstance]] = {}
         self._seconds: list[int] = []

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Mapping
+from sys import intern
 from typing import Final
 
 from telemetry.instances.gate import Gate
@@ -24,8 +25,6 @@ _NOT_QUEUED: Final = 1 << 62
 
 _KEPT_CLIENT_ID_CHARACTERS: Final = 1_024
 _KEPT_SOFTWARE_CHARACTERS: Final = 256
-_MAX_SHARED_TEXTS: Final = 4_096
-_MAX_SHARED_CHARACTERS: Final = 256
 
 MAX_MATCHED_CHARACTERS: Final = 1_024
 """Maximum length of a client id, software name or version that patterns of subscriptions are matched with."""
@@ -46,27 +45,6 @@ def other_sender(instance_id: bytes, context: RequestContext) -> OtherSender:
     """Returns the key of an instance with an id that another sender also uses."""
     name, version = context.client_software_name, context.client_software_version
     return instance_id, context.sender, name[:_KEPT_SOFTWARE_CHARACTERS], version[:_KEPT_SOFTWARE_CHARACTERS]
-
-
-class SharedTexts:
-    """Interning of equal strings of many instances (software, principal). Bounded: long strings, and new strings of a
-    full table, are not interned.
-
-    >>> share = SharedTexts()
-    >>> share("".join(["4.4", ".0"])) is share("".join(["4.", "4.0"]))
-    True
-    """
-
-    __slots__ = ("_texts",)
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-
-    def __call__(self, text: str) -> str:
-        """Returns the first string that was equal to `text`."""
-        if len(self._texts) < _MAX_SHARED_TEXTS and len(text) <= _MAX_SHARED_CHARACTERS:
-            return self._texts.setdefault(text, text)
-        return self._texts.get(text, text)
 
 
 class ClientInstance:
@@ -155,7 +133,6 @@ class ClientInstance:
         context: RequestContext,
         subscription: EffectiveSubscription,
         subscription_version: int,
-        share: SharedTexts,
         allowances: tuple[Allowance, ...],
     ) -> None:
         self.key: InstanceKey = instance_id.bytes
@@ -163,9 +140,9 @@ class ClientInstance:
         self.principal = context.principal
         self.instance_id = instance_id
         self.instance_id_text = format_instance_id(instance_id)
-        self.principal_text = share(str(context.principal))
+        self.principal_text = intern(str(context.principal))  # equal texts of many instances are one object
         self.client_software_name = self.client_software_version = UNKNOWN_SOFTWARE
-        self.describe(context, share)
+        self.describe(context)
         self.gate = Gate()
         self.allowances = allowances
         self.place = -1
@@ -193,12 +170,12 @@ class ClientInstance:
         """Time of its latest request [ms, monotonic]."""
         return self.deadline_ms - self.expiry_ms
 
-    def describe(self, context: RequestContext, share: SharedTexts) -> None:
+    def describe(self, context: RequestContext) -> None:
         """Copies the client's attributes from a request, for listings of clients."""
         self.client_id = kept_client_id(context.client_id)
         if context.client_software_name != UNKNOWN_SOFTWARE:
-            self.client_software_name = share(context.client_software_name[:_KEPT_SOFTWARE_CHARACTERS])
-            self.client_software_version = share(context.client_software_version[:_KEPT_SOFTWARE_CHARACTERS])
+            self.client_software_name = intern(context.client_software_name[:_KEPT_SOFTWARE_CHARACTERS])
+            self.client_software_version = intern(context.client_software_version[:_KEPT_SOFTWARE_CHARACTERS])
         self.client_address = context.client_address
         self.client_port = context.client_port
         self.listener_name = context.listener_name

@@ -116,12 +116,10 @@ class Described(Protocol):
     @property
     def client_software_name(self) -> str:
         """Software name as sent by the client, or `UNKNOWN_SOFTWARE`."""
-        ...
 
     @property
     def client_software_version(self) -> str:
         """Software version as sent by the client, or `UNKNOWN_SOFTWARE`."""
-        ...
 
 
 def sender_key(row: ClientRow | PushRecord) -> SenderKey:
@@ -163,33 +161,20 @@ def with_software_of(row: ClientRow, other: ClientRow) -> ClientRow:
     return row._replace(client_software_name=name, client_software_version=version)
 
 
-class Listed(Protocol):
+class Listed(Described, Protocol):
     """Attributes that a filter reads; see `ClientInstance` for their meanings."""
 
     @property
     def instance_id(self) -> uuid.UUID:
         """The KIP-714 id."""
-        ...
 
     @property
     def client_id(self) -> str:
         """The client id."""
-        ...
-
-    @property
-    def client_software_name(self) -> str:
-        """Software name as sent by the client."""
-        ...
-
-    @property
-    def client_software_version(self) -> str:
-        """Software version as sent by the client."""
-        ...
 
     @property
     def principal_text(self) -> str:
         """The principal in Kafka's form."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Final
 from telemetry.instances.cache import InstanceCache
 from telemetry.instances.client_metrics import ClientMetrics
 from telemetry.instances.departed import DepartedClients
-from telemetry.instances.instance import ClientInstance, SharedTexts, attributes_of, kept_client_id
+from telemetry.instances.instance import ClientInstance, attributes_of, kept_client_id
 from telemetry.instances.sender_bounds import SenderBounds
 from telemetry.plugin import RequestContext
 from telemetry.subscriptions.client_guard import ClientGuard
@@ -42,18 +42,6 @@ class KnownInstances:
         departed: instances removed from the cache: ended or vanished.
     """
 
-    __slots__ = (
-        "_bounds",
-        "_guard",
-        "_metrics",
-        "_new_instance_id",
-        "_pace",
-        "_share",
-        "_subscriptions",
-        "cache",
-        "departed",
-    )
-
     def __init__(
         self,
         max_size: int,
@@ -70,7 +58,6 @@ class KnownInstances:
         self._new_instance_id = new_instance_id
         self._pace = pace
         self._bounds = bounds
-        self._share = SharedTexts()
         self.cache = InstanceCache(max_size, self._forgotten)
         self.departed = DepartedClients(max_size)
 
@@ -116,7 +103,7 @@ class KnownInstances:
             instance.resubscribe(self._effective(wanted, instance.pace, context), version)
         if instance.context is not context:
             if instance.connection_id != context.connection_id:
-                instance.describe(context, self._share)
+                instance.describe(context)
             self.cache.move(instance, context, now_ms)
         self.cache.touch(instance, now_ms)
         return instance
@@ -126,20 +113,16 @@ class KnownInstances:
         if allowances is None:
             return None
         wanted = self._wanted_of(instance_id, context)
-        pace = self._pace_of(instance_id, context, wanted.push_interval_ms, now_ms)
+        pace = None if self._pace is None else self._pace.begin(instance_id, context, wanted.push_interval_ms, now_ms)
         subscription = self._effective(wanted, pace, context)
         version = self._subscriptions.version
-        instance = ClientInstance(instance_id, context, subscription, version, self._share, allowances)
+        instance = ClientInstance(instance_id, context, subscription, version, allowances)
         instance.pace = pace
         self.cache.add(instance, context, now_ms)
         self.cache.move(instance, context, now_ms)
         self.departed.returned(instance)
         self._metrics.admit(instance, now_ms)
         return instance
-
-    def describe(self, instance: ClientInstance, context: RequestContext) -> None:
-        """Copies the client's attributes from a request."""
-        instance.describe(context, self._share)
 
     def expire(self, now_ms: int) -> int:
         """Removes instances without a request for `max(60 s, 3 x push interval)`; returns their number."""
@@ -159,9 +142,6 @@ class KnownInstances:
             self._pace.leave(instance)
         # An evicted or expired instance still has its connections here: the cache detaches them after this call.
         self.departed.add(instance, lost_connection=not instance.gate.connections)
-
-    def _pace_of(self, instance_id: uuid.UUID, context: RequestContext, interval_ms: int, now_ms: int) -> Pace | None:
-        return None if self._pace is None else self._pace.begin(instance_id, context, interval_ms, now_ms)
 
     def _has_other_pace(self, instance: ClientInstance, context: RequestContext, now_ms: int) -> bool:
         """True if a telemetry quota has changed the client's interval."""

@@ -12,8 +12,6 @@ class InstanceRegister:
     removed meanwhile may be missing; one that was removed and added again may appear twice.
     """
 
-    __slots__ = ("_free", "_places")
-
     def __init__(self) -> None:
         self._places: list[ClientInstance | None] = []
         self._free: list[int] = []

@@ -113,8 +113,6 @@ class Sender(Protocol):
 class SenderBounds:
     """Allowances of addresses and principals; the least recently used one is removed first."""
 
-    __slots__ = ("_by_ip", "_by_principal", "_first_pushes", "_limiter", "_limits")
-
     def __init__(self, limits: SenderLimits) -> None:
         self._limits = limits
         self._by_ip: LRUCache[str, Allowance] = LRUCache(MAX_SENDERS)

@@ -8,16 +8,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from telemetry.otlp import check
 
 _FIXED64: Final = {FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64}
-_PACKED_VARINT: Final = {
-    FieldDescriptor.TYPE_BOOL,
-    FieldDescriptor.TYPE_ENUM,
-    FieldDescriptor.TYPE_INT32,
-    FieldDescriptor.TYPE_INT64,
-    FieldDescriptor.TYPE_SINT32,
-    FieldDescriptor.TYPE_SINT64,
-    FieldDescriptor.TYPE_UINT32,
-    FieldDescriptor.TYPE_UINT64,
-}
+_FIXED32: Final = {FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_FIXED32, FieldDescriptor.TYPE_SFIXED32}
 _OF_WIRE_TYPE: Final = {0: check.VARINT, 1: check.FIXED64, 2: check.BYTES, 5: check.FIXED32}
 ROW_BYTES: Final = 128
 _MAX_MESSAGES: Final = 256 - check.MESSAGE
@@ -67,7 +58,7 @@ def _length_delimited(field: FieldDescriptor, messages: list[Descriptor]) -> int
         return check.BYTES
     if field.type in _FIXED64:
         return check.PACKED_FIXED64
-    return check.PACKED_VARINT if field.type in _PACKED_VARINT else check.UNDECIDED
+    return check.UNDECIDED if field.type in _FIXED32 else check.PACKED_VARINT
 
 
 METRICS_DATA: Final = table_of(MetricsData.DESCRIPTOR)

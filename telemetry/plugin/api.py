@@ -149,7 +149,6 @@ class ClientTelemetryReceiver(Protocol):
         client's response never waits for it. After `plugin.export.timeout.ms` an awaitable is cancelled, and a call
         that has not begun is dropped. Exceptions are counted and logged, and never reach the client.
         """
-        ...
 
 
 @runtime_checkable
@@ -158,7 +157,6 @@ class ClientTelemetry(Protocol):
 
     def client_receiver(self) -> ClientTelemetryReceiver | None:
         """Called once, after `context_change`; None for no pushes."""
-        ...
 
 
 @runtime_checkable
@@ -169,7 +167,6 @@ class ClientTelemetryExporter(Protocol):
         self, context: ClientTelemetryContext, payload: ClientTelemetryPayload
     ) -> Awaitable[None] | None:
         """See `ClientTelemetryReceiver.export_metrics`."""
-        ...
 
 
 @runtime_checkable
@@ -178,4 +175,3 @@ class ClientTelemetryExporterProvider(Protocol):
 
     def client_telemetry_exporter(self) -> ClientTelemetryExporter | None:
         """Called once, after `context_change`; None exports nothing."""
-        ...

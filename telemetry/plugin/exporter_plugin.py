@@ -40,11 +40,9 @@ class ExportStats(Protocol):
 
     def record_plugin_export(self, own: Any, duration_ms: float, now_ms: int) -> None:
         """Counts an export and its duration [ms]; `own` are the instance's metrics, if it has any."""
-        ...
 
     def record_plugin_error(self, own: Any, now_ms: int) -> None:
         """An export failed."""
-        ...
 
 
 class _BehindError(Exception):

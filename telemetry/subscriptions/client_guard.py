@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import structlog
-from cachetools import LRUCache
+from cachetools import LRUCache, cachedmethod
 
 from telemetry.catalogue.software_version import VersionRange, parse_version, version_of_part
 from telemetry.catalogue.standard_metrics import serves_every_role
@@ -124,19 +124,13 @@ class GuardRule:
         return replace(subscription, **changes)
 
 
-_GuardedKey = tuple[EffectiveSubscription, tuple[str, ...], tuple[GuardRule, ...]]
-"""A subscription, the names of its resources (not part of its equality), and the applied rules."""
-
-
 class ClientGuard:
     """The rules in force, and counts of their effects. Not for several threads."""
 
-    __slots__ = ("_applied", "_by_software", "_guarded", "_logged", "_rules")
-
     def __init__(self, rules: Iterable[GuardRule]) -> None:
         self._rules = tuple(rules)
-        self._by_software: LRUCache[tuple[str, str], tuple[GuardRule, ...]] = LRUCache(_MAX_KNOWN_SOFTWARE)
-        self._guarded: LRUCache[_GuardedKey, EffectiveSubscription] = LRUCache(_MAX_GUARDED)
+        self._by_software: LRUCache[Any, tuple[GuardRule, ...]] = LRUCache(_MAX_KNOWN_SOFTWARE)
+        self._guarded: LRUCache[Any, EffectiveSubscription] = LRUCache(_MAX_GUARDED)
         self._logged: set[tuple[str, str, str]] = set()
         self._applied: dict[str, int] = {}
 
@@ -158,10 +152,7 @@ class ClientGuard:
         rules = self._rules_for(software_name, software_version)
         if not rules:
             return subscription
-        key = (subscription, subscription.names, rules)
-        guarded = self._guarded.get(key)
-        if guarded is None:
-            guarded = self._guarded[key] = _apply(subscription, rules)
+        guarded = self._apply(subscription, subscription.names, rules)
         for name in guarded.guarded_by:
             self._count(name, software_name, software_version)
         return guarded
@@ -178,12 +169,23 @@ class ClientGuard:
             for name, count in sorted(self._applied.items())
         }
 
+    @cachedmethod(lambda self: self._by_software)
     def _rules_for(self, name: str, version: str) -> tuple[GuardRule, ...]:
-        key = (name, version)
-        rules = self._by_software.get(key)
-        if rules is None:
-            rules = self._by_software[key] = tuple(rule for rule in self._rules if rule.concerns(name, version))
-        return rules
+        return tuple(rule for rule in self._rules if rule.concerns(name, version))
+
+    @cachedmethod(lambda self: self._guarded)
+    def _apply(
+        self, subscription: EffectiveSubscription, _names: tuple[str, ...], rules: tuple[GuardRule, ...]
+    ) -> EffectiveSubscription:
+        """Applies the rules in order, each to the result of the one before.
+
+        `_names` are the subscription's, which are not part of its equality: so they are part of the key.
+        """
+        guarded = subscription
+        for rule in rules:
+            if rule.acts_on(guarded.metrics):
+                guarded = rule.applied_to(guarded)
+        return replace(guarded, checksum=_checksum(guarded)) if guarded != subscription else guarded
 
     def _count(self, rule_name: str, software_name: str, software_version: str) -> None:
         self._applied[rule_name] = self._applied.get(rule_name, 0) + 1
@@ -201,15 +203,6 @@ class ClientGuard:
             software_version=software_version[:_LOGGED_CHARACTERS],
             reason=rule.reason,
         )
-
-
-def _apply(subscription: EffectiveSubscription, rules: tuple[GuardRule, ...]) -> EffectiveSubscription:
-    """Applies the rules in order, each to the result of the one before."""
-    guarded = subscription
-    for rule in rules:
-        if rule.acts_on(guarded.metrics):
-            guarded = rule.applied_to(guarded)
-    return replace(guarded, checksum=_checksum(guarded)) if guarded != subscription else guarded
 
 
 def _checksum(guarded: EffectiveSubscription) -> int:

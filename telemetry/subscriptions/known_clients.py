@@ -146,14 +146,11 @@ def _parse_rule(name: str, given: Mapping[str, object], shipped: GuardRule | Non
     rule = shipped or _new_rule(name, given)
     changes: dict[str, Any] = {}
     for key in given.keys() - {"enabled"}:
-        changes[_FIELDS.get(key, key)] = _value(key, given[key])
+        changes["compression_types" if key == "compression" else key] = _value(key, given[key])
     changed = replace(rule, **changes)
     if changed.action is GuardAction.REWRITE and changed.metrics is None and changed.compression_types is None:
         raise InvalidConfigError("action = rewrite needs metrics or compression: what is asked for instead")
     return changed
-
-
-_FIELDS: Final = {"compression": "compression_types"}
 
 
 def _new_rule(name: str, given: Mapping[str, object]) -> GuardRule:

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from cachetools import LRUCache
+from cachetools import LRUCache, cachedmethod
 
 from base.errors import InvalidConfigError
 from telemetry.subscriptions.match import ClientAttributes, Selector, parse_match
@@ -132,10 +132,6 @@ def _parse_interval(text: str | None) -> int:
     return interval_ms
 
 
-_SharedKey = tuple[tuple[str, ...], int, tuple[str, ...]]
-"""Metrics, interval [ms] and resource names of an effective subscription."""
-
-
 class Subscriptions:
     """All client-metrics resources by name.
 
@@ -143,13 +139,11 @@ class Subscriptions:
         version: incremented with every change; instances evaluated under an older one are evaluated again.
     """
 
-    __slots__ = ("_by_name", "_default_interval_ms", "_shared", "version")
-
     def __init__(self, default_interval_ms: int = INTERVAL_MS_DEFAULT) -> None:
         """Starts empty; `default_interval_ms` [ms] applies to clients without a matching subscription."""
         self._by_name: dict[str, Subscription] = {}
         self._default_interval_ms = default_interval_ms
-        self._shared: LRUCache[_SharedKey, EffectiveSubscription] = LRUCache(_MAX_EFFECTIVE)
+        self._shared: LRUCache[Any, EffectiveSubscription] = LRUCache(_MAX_EFFECTIVE)
         self.version = 0
 
     def update(self, name: str, properties: Mapping[str, str]) -> None:
@@ -212,13 +206,9 @@ class Subscriptions:
         names = tuple(sorted(each.name for each in matching))
         return self._share(_union(each.metrics for each in matching), interval_ms, names)
 
+    @cachedmethod(lambda self: self._shared)
     def _share(self, metrics: tuple[str, ...], interval_ms: int, names: tuple[str, ...]) -> EffectiveSubscription:
-        key = (metrics, interval_ms, names)
-        shared = self._shared.get(key)
-        if shared is None:
-            checksum = subscription_checksum(metrics, interval_ms)
-            shared = self._shared[key] = EffectiveSubscription(metrics, interval_ms, checksum, names)
-        return shared
+        return EffectiveSubscription(metrics, interval_ms, subscription_checksum(metrics, interval_ms), names)
 
 
 def _union(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

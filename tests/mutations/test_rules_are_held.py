@@ -135,11 +135,11 @@ MUTATIONS = [
     Mutation(
         "decompressed too large is no invalid record",
         "telemetry/manager.py",
-        "return TOO_LARGE_DECOMPRESSED",
-        "return BROKEN_COMPRESSION",
+        "return refused.TOO_LARGE_DECOMPRESSED",
+        "return refused.BROKEN_COMPRESSION",
         LADDER,
     ),
-    Mutation("inflated payloads are refused", "telemetry/manager.py", "return INFLATED", "pass", LADDER),
+    Mutation("inflated payloads are refused", "telemetry/manager.py", 'return refused.INFLATED, b""', "pass", LADDER),
     Mutation("a payload is validated", "telemetry/manager.py", "validate_metrics(metrics)\n", "pass\n", LADDER),
     Mutation(
         "a broken codec is an invalid record",

@@ -14,7 +14,7 @@ from push_log.embedded.settings import PushLogSettings
 from push_log.embedded.supply import Spawn, in_thread
 from push_log.embedded.writer import SqlitePushLogWriter
 from push_log.log import Batch, PushLogReader
-from telemetry.instances.instance import ClientInstance, SharedTexts
+from telemetry.instances.instance import ClientInstance
 from telemetry.plugin.api import RequestContext
 from telemetry.push import Push
 from telemetry.push_record import PushRecord
@@ -39,7 +39,6 @@ SENDER = ClientInstance(
     ),
     EffectiveSubscription(metrics=("*",), push_interval_ms=60_000, checksum=0),
     0,
-    SharedTexts(),
     (),
 )
 """The instance of every `push_of`; a push log does not look at it."""

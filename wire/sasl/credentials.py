@@ -166,7 +166,6 @@ class CredentialStore:
     # random key of this store, at most one per user, and only the right password has it. A match reveals only what the
     # client learns anyway; any other password still takes the slow check, so guessing is no faster. An attacker who
     # can read this memory sees the passwords of PLAIN as they arrive, and needs no hash.
-    __slots__ = ("_memory", "_memory_key", "_secret", "_shapes", "_users")
 
     def __init__(self, users: Mapping[str, tuple[ScramCredential, ...]]) -> None:
         self._users = dict(users)

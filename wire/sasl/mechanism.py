@@ -48,7 +48,6 @@ class SaslMechanism(Protocol):
         Raises:
             SaslAuthenticationError, SaslTokenError: the exchange failed.
         """
-        ...
 
     def checked(self, fits: bool) -> bytes:
         """Handles the result of a `PasswordCheck`; returns the server's token.
@@ -56,4 +55,3 @@ class SaslMechanism(Protocol):
         Raises:
             SaslAuthenticationError: the password is wrong.
         """
-        ...

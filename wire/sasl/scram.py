@@ -41,19 +41,6 @@ class ScramServer:
         nonce: the server's part of the nonce; random by default.
     """
 
-    __slots__ = (
-        "_client_first_bare",
-        "_gs2_header",
-        "_mechanism",
-        "_nonce",
-        "_server_first",
-        "_store",
-        "credential",
-        "is_complete",
-        "name",
-        "user",
-    )
-
     def __init__(self, mechanism: ScramMechanism, store: CredentialStore, *, nonce: str | None = None) -> None:
         self._mechanism = mechanism
         self._store = store

@@ -7,11 +7,11 @@ from typing import Any
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from fleetgauge.listener.apis.messages import new_part, new_response
+from fleetgauge.listener.apis.messages import answer, new_part
 from fleetgauge.listener.apis.unknown_topics import with_unknown_topics
 from fleetgauge.listener.misdirected_clients import MisdirectedClients
 from wire.api_table import ApiKey
-from wire.codec import Request, encode_response
+from wire.codec import Request
 from wire.listener import Channel
 
 _NO_TIME = datetime.timedelta(0)
@@ -47,9 +47,8 @@ class ClusterApis:
         schema: Any = load_response_schema(ApiKey.METADATA, request.api_version)
         host, port = self._advertised(channel.listener_name)
         broker = new_part(schema, "MetadataResponseBroker", node_id=self._node_id, host=host, port=port, rack=None)
-        response = new_response(
-            ApiKey.METADATA,
-            request.api_version,
+        encoded = answer(
+            request,
             throttle_time=_NO_TIME,
             brokers=(broker,),
             cluster_id=self._cluster_id,
@@ -57,7 +56,6 @@ class ClusterApis:
             topics=(),
             error_code=KioErrorCode.none,
         )
-        encoded = encode_response(request.correlation_id, response)
         topics = request.body.topics or ()
         if topics:
             asked_for = topics[0].name or getattr(topics[0], "topic_id", None)
@@ -73,9 +71,8 @@ class ClusterApis:
         broker = new_part(
             schema, "DescribeClusterBroker", broker_id=self._node_id, host=host, port=port, rack=None, is_fenced=False
         )
-        response = new_response(
-            ApiKey.DESCRIBE_CLUSTER,
-            request.api_version,
+        return answer(
+            request,
             throttle_time=_NO_TIME,
             error_code=KioErrorCode(error),
             error_message="this endpoint is a broker's" if error else None,
@@ -84,7 +81,6 @@ class ClusterApis:
             controller_id=self._node_id,
             brokers=() if error else (broker,),
         )
-        return encode_response(request.correlation_id, response)
 
 
 def _endpoint_error(endpoint_type: int) -> int:

@@ -7,10 +7,17 @@ from typing import Any
 
 from kio.index import load_response_schema
 
+from wire.codec import Request, encode_response
+
 
 def new_response(api_key: int, api_version: int, **values: Any) -> Any:
     """Returns a response message of the given key and version, with the fields of `values` that it has."""
     return _fitted(load_response_schema(api_key, api_version), values)
+
+
+def answer(request: Request, **values: Any) -> bytes:
+    """Returns the encoded response to a request, with the fields of `values` that its version has."""
+    return encode_response(request.correlation_id, new_response(request.api_key, request.api_version, **values))
 
 
 def new_part(response: Any, part: str, **values: Any) -> Any:

@@ -5,9 +5,9 @@ authentication. See `wire.sasl.authenticator` for the exchange.
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from base.errors import ErrorCode
-from fleetgauge.listener.apis.messages import new_response
+from fleetgauge.listener.apis.messages import answer
 from wire.api_table import ApiKey
-from wire.codec import Request, encode_response
+from wire.codec import Request
 from wire.listener import Channel
 
 _TOLD = "SaslAuthenticate request received after successful authentication"
@@ -18,5 +18,4 @@ def handle_sasl(_channel: Channel, request: Request) -> bytes:
     error = KioErrorCode(ErrorCode.ILLEGAL_SASL_STATE)
     is_handshake = request.api_key == ApiKey.SASL_HANDSHAKE
     values = {} if is_handshake else {"error_message": _TOLD, "auth_bytes": b""}
-    response = new_response(request.api_key, request.api_version, error_code=error, **values)
-    return encode_response(request.correlation_id, response)
+    return answer(request, error_code=error, **values)

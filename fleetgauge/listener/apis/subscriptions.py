@@ -6,12 +6,11 @@ from collections import defaultdict
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from base.clock import Time
-from fleetgauge.listener.apis.messages import new_response
+from fleetgauge.listener.apis.messages import answer
 from fleetgauge.listener.request_context import request_context
 from telemetry.manager import ClientMetricsManager
-from wire.api_table import ApiKey
 from wire.channel import Channel
-from wire.codec import Request, encode_response
+from wire.codec import Request
 
 
 class SubscriptionsHandler:
@@ -38,9 +37,8 @@ class SubscriptionsHandler:
             request.body.client_instance_id, context, now_ms=self._time.hi_res_clock_ms()
         )
         self.answers[result.error_code.name] += 1
-        response = new_response(
-            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
-            request.api_version,
+        return answer(
+            request,
             throttle_time=datetime.timedelta(milliseconds=result.throttle_time_ms),
             error_code=KioErrorCode(result.error_code),
             client_instance_id=result.client_instance_id,
@@ -51,4 +49,3 @@ class SubscriptionsHandler:
             delta_temporality=result.delta_temporality,
             requested_metrics=tuple(result.requested_metrics),
         )
-        return encode_response(request.correlation_id, response)

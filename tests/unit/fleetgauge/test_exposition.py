@@ -25,7 +25,7 @@ from fleetgauge.admin.exposition import (
 )
 from fleetgauge.admin.routes import ENDPOINTS, PARAMETERS
 from telemetry.instances.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
-from telemetry.instances.client_state import STATE_MEANINGS, ClientState
+from telemetry.instances.client_state import ClientState
 from telemetry.instances.inventory import ClientRow
 
 DOCS = Path(__file__).parents[3] / "docs" / "http.md"
@@ -225,6 +225,19 @@ def test_the_documentation_lists_every_metric_with_its_help() -> None:
 def test_whatever_is_asked_for_is_answered(accept: str) -> None:
     body, _ = exposition(status(), (), accept)
     assert b"fleetgauge_build_info" in body
+
+
+STATE_MEANINGS = {
+    ClientState.ENDED: "its terminating push was accepted: the client has closed; listed for an hour",
+    ClientState.VANISHED: "its last connection ended without a terminating push, or nothing came from it for three "
+    "push intervals, at least 60 s; listed for a day",
+    ClientState.REFUSED: "its latest request was answered with an error other than THROTTLING_QUOTA_EXCEEDED",
+    ClientState.THROTTLED: "its latest request was answered THROTTLING_QUOTA_EXCEEDED",
+    ClientState.UNSUBSCRIBED: "no subscription asks it for metrics",
+    ClientState.LATE: "nothing came from it for 1.5 push intervals and a second",
+    ClientState.NEW: "it has not pushed yet, and need not have",
+    ClientState.LIVE: "its pushes come as they should",
+}
 
 
 def test_the_documentation_has_every_state_field_and_parameter() -> None:
