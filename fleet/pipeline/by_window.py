@@ -1,23 +1,27 @@
-"""Judged rows, one window at a time.
+"""Judged rows, one window at a time, so that what is in memory grows with the clients of one window.
 
-The files of `windows` are sorted by clients, so that to read one window of a day's file is to read all of it. Hence
-many hours are read at once, some clients after others, and put on disk by their windows: what is in memory grows with
-the clients of one window, however long the span.
+Files of one run have a window or two, and are read window by window. Compaction makes files of a day that are sorted by
+clients: to read one window of such a file is to read all of it. Those are read once for many hours, some clients after
+others, and put on disk by their windows.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from fleet import shards
 from fleet.decode.arrow import Table, pa, pc
 from fleet.measures.merge import merge
 from fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
 from fleet.measures.values import Wide, conformed
+from fleet.pipeline.spans import Span, part_in, within
 from fleet.tables.log import Snapshot
 from verdicts.window import COLUMNS, MEASURES
+
+Files: TypeAlias = list[dict[str, Any]]
 
 ROWS_IN_MEMORY: Final = 200_000
 """Rows of `windows` that are read at once without being put on disk; about 1 kB each."""
@@ -44,25 +48,67 @@ def judged_rows(rows: Snapshot, where: Any) -> Table:
     return pa.table(columns)
 
 
+_MOST_TIMES: Final = 3
+"""Files are read window by window up to so many times in all, before their rows are put on disk."""
+
+_ROW_GROUP: Final = 16_000
+"""Rows of a row group, about: of a narrower range of clients a file's rows are read in vain."""
+
+
 @contextmanager
-def by_window(rows: Snapshot, where: Any, count: int) -> Iterator[Iterator[Table]]:
+def by_window(rows: Snapshot, files: Files, span: Span, window_s: int) -> Iterator[Iterator[Table]]:
     """`judged_rows` in the order of their times: tables of whole windows, of one each where rows are many.
 
     Args:
         rows: of WINDOWS.
-        where: the condition that they meet.
-        count: about how many these are.
+        files: its files, as `Store.files` has them.
+        span: where the windows begin.
+        window_s: their length [s]; others are left out.
 
     Raises:
         OSError: the temporary directory cannot be written.
     """
+    window = timedelta(seconds=window_s)
+    files = [file for file in files if file["min.window_start"] is not None and _meets(span, file)]
+    count = _rows_within(span, files, window)
     if count <= ROWS_IN_MEMORY:
-        yield iter([judged_rows(rows, where)])
+        yield iter([judged_rows(rows, _where(span, window_s))])
+        return
+    spans = [(at, min(at + window, span[1])) for at in _starts(span, window)]
+    read_once = sum(file["num_records"] for file in files)
+    if sum(file["num_records"] for each in spans for file in files if _meets(each, file)) <= _MOST_TIMES * read_once:
+        yield (_one_window(rows, _where(each, window_s), _rows_within(each, files, window)) for each in spans)
         return
     with TemporaryDirectory(prefix="fleetgauge-judge-") as directory:
-        for part in shards.parts(-(-count // shards.ROWS_AT_ONCE)):
-            _append(judged_rows(rows, where & shards.within(part)), Path(directory))
+        for part in shards.parts(min(-(-count // shards.ROWS_AT_ONCE), read_once // (len(files) * _ROW_GROUP))):
+            _append(judged_rows(rows, _where(span, window_s) & shards.within(part)), Path(directory))
         yield (_read(path) for path in sorted(Path(directory).iterdir()))
+
+
+def _starts(span: Span, window: timedelta) -> list[datetime]:
+    return [span[0] + number * window for number in range(-((span[0] - span[1]) // window))]
+
+
+def _meets(span: Span, file: dict[str, Any]) -> bool:
+    return bool(file["min.window_start"] < span[1] and file["max.window_start"] >= span[0])
+
+
+def _rows_within(span: Span, files: Files, window: timedelta) -> int:
+    """About how many rows files have of a span."""
+    found: list[float] = [
+        file["num_records"] * part_in([span], file["min.window_start"], file["max.window_start"] + window)
+        for file in files
+    ]
+    return round(sum(found))
+
+
+def _where(span: Span, window_s: int) -> Any:
+    return within([span], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
+
+
+def _one_window(rows: Snapshot, where: Any, count: int) -> Table:
+    parts = shards.parts(-(-count // ROWS_IN_MEMORY))
+    return pa.concat_tables([judged_rows(rows, where & shards.within(part)) for part in parts])
 
 
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")

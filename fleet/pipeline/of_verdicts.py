@@ -13,7 +13,7 @@ from typing import Any, Final
 from fleet.decode.arrow import Table, pa, pc
 from fleet.pipeline.by_window import ROWS_IN_MEMORY, by_window
 from fleet.pipeline.of_windows import Target
-from fleet.pipeline.spans import Span, part_in, within
+from fleet.pipeline.spans import Span, within
 from fleet.tables import catalog
 from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
@@ -30,7 +30,7 @@ _HOUR: Final = timedelta(hours=1)
 _HOURS_KEPT: Final = 2
 _DAYS_KEPT: Final = 7
 _ROWS_AT_ONCE: Final = 5_000_000
-"""Wide rows that are read at once and lie on disk by their windows, about 100 B each; an hour at least."""
+"""Wide rows of the hours that `by_window` takes together; an hour at least."""
 _RULES: Final = "rules"
 """Beside the parts of a memory: the rule file that says all rules."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,12 +78,9 @@ def replace_verdicts(
     hours = list(_hours(files, None if before is None else before["judged_to"], limit))
     at_once = ROWS_IN_MEMORY if rules.own else _ROWS_AT_ONCE  # the points that own rules read stay in memory
     for begin, end in _together(hours, files, at_once):
-        where = (
-            within([(begin, end)], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
-        )
         named = _named_points(points, (begin, end), rules)
         samples = _samples(offsets, (begin, end), window_s)
-        with by_window(rows, where, _rows_within((begin, end), wide, window_s)) as tables:
+        with by_window(rows, wide, (begin, end), window_s) as tables:
             trends.append(judge(tables, clients, memory, rules, named, samples))
         if _stays(end, hours[-1][1]):
             parts = memory.parts() | {_RULES: as_toml(rules).encode()}
@@ -128,17 +125,6 @@ def _stays(at: datetime, last: datetime) -> bool:
     is_of_hour = at == _whole_hour(at) and last - at <= _HOURS_KEPT * _HOUR
     is_of_day = at == at.replace(hour=0, minute=0, second=0) and (last - at).days <= _DAYS_KEPT
     return at == last or is_of_hour or is_of_day
-
-
-def _rows_within(span: Span, files: list[dict[str, Any]], window_s: int) -> int:
-    """About how many wide rows files have of a span."""
-    window = timedelta(seconds=window_s)
-    found: list[float] = [
-        file["num_records"] * part_in([span], file["min.window_start"], file["max.window_start"] + window)
-        for file in files
-        if file["min.window_start"] is not None
-    ]
-    return round(sum(found))
 
 
 def _together(hours: list[Span], files: list[dict[str, Any]], at_once: int) -> Iterator[Span]:

@@ -1,6 +1,8 @@
 """Judged rows one window at a time, some clients after others, beside all of them at once."""
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,6 @@ from fleet.pipeline.by_window import by_window, judged_rows
 from fleet.schemas import POINTS
 from fleet.small_tables import rows
 from fleet.tables import catalog
-from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
 from verdicts.window import COLUMNS
 
@@ -23,10 +24,11 @@ NODE = "org.apache.kafka.producer.node.request.latency.avg"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 IDS = [f"{letter}{number:021d}" for letter in "-09AMZ_amz" for number in range(3)]
 EVERY = pc.field("date") == pc.scalar(date(2026, 3, 1))
+HOUR = (NOON, NOON + timedelta(hours=1))
 
 
 @pytest.fixture
-def windows(tmp_path: Path) -> Snapshot:
+def store(tmp_path: Path) -> Store:
     """Four windows of thirty clients; batches cut them, so that some rows have to be merged."""
     store = Store(str(tmp_path / "tables"))
     for minutes in (range(7), range(7, 20)):
@@ -42,27 +44,38 @@ def windows(tmp_path: Path) -> Snapshot:
                 writer.write(batch)
             writer.finish()
             store.change(catalog.WINDOWS, add=writer.take_finished())
-    return store.snapshot(catalog.WINDOWS)
+    return store
 
 
 def listed(table: Table) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=repr)
 
 
+def tables_of(store: Store) -> AbstractContextManager[Iterator[Table]]:
+    return by_window(store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS), HOUR, 300)
+
+
 @pytest.fixture
-def on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where rows are put that are more than 40, of a few clients at a time."""
+def disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where rows are put that are more than 40."""
     (tmp_path / "disk").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "disk"))
     monkeypatch.setattr(module, "ROWS_IN_MEMORY", 40)
+    monkeypatch.setattr(module, "_ROW_GROUP", 1)
     monkeypatch.setattr(shards, "ROWS_AT_ONCE", 40)
     return tmp_path / "disk"
 
 
-def test_rows_by_way_of_the_disk_are_those_read_at_once(windows: Snapshot, on_disk: Path) -> None:
-    every = judged_rows(windows, EVERY)
-    with by_window(windows, EVERY, every.num_rows) as tables:
-        found = list(tables)
+@pytest.mark.parametrize("most_times", [0, 12])
+def test_windows_one_by_one_are_all_rows_read_at_once(
+    store: Store, disk: Path, monkeypatch: pytest.MonkeyPatch, most_times: int
+) -> None:
+    """By way of the disk, and by reading the files for each window."""
+    monkeypatch.setattr(module, "_MOST_TIMES", most_times)
+    every = judged_rows(store.snapshot(catalog.WINDOWS), EVERY)
+    with tables_of(store) as tables:
+        assert bool(list(disk.iterdir())) == (not most_times)
+        found = [table for table in tables if table.num_rows]
     assert [set(table["window_start"].to_pylist()) for table in found] == [
         {NOON + timedelta(minutes=minute)} for minute in (0, 5, 10, 15)
     ]
@@ -73,16 +86,20 @@ def test_rows_by_way_of_the_disk_are_those_read_at_once(windows: Snapshot, on_di
     assert found[0].num_rows == 3 * len(IDS)
 
 
-def test_nothing_is_left_on_disk_by_whoever_stops_halfway(windows: Snapshot, on_disk: Path) -> None:
-    with by_window(windows, EVERY, 360) as tables:
+def test_nothing_is_left_on_disk_by_whoever_stops_halfway(
+    store: Store, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_TIMES", 0)
+    with tables_of(store) as tables:
         next(tables)
-        (directory,) = on_disk.iterdir()
+        (directory,) = disk.iterdir()
         assert len(list(directory.iterdir())) == 3
-    assert list(on_disk.iterdir()) == []
+    assert list(disk.iterdir()) == []
 
 
-def test_few_rows_are_one_table_and_never_on_disk(windows: Snapshot, on_disk: Path) -> None:
-    with by_window(windows, EVERY, 40) as tables:
+def test_few_rows_are_one_table_and_never_on_disk(store: Store, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ROWS_IN_MEMORY", 1000)
+    with tables_of(store) as tables:
         (table,) = tables
-        assert list(on_disk.iterdir()) == []
-    assert listed(table) == listed(judged_rows(windows, EVERY))
+        assert list(disk.iterdir()) == []
+    assert listed(table) == listed(judged_rows(store.snapshot(catalog.WINDOWS), EVERY))
