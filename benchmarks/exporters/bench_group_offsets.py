@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as made, KafkaBroker(Path(made) / "kafka", "4.3.1", heap="768m") as broker:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
         make_groups(admin, given.groups, given.partitions, given.topics)
         consumers = join(broker.bootstrap, given.members, given.topics)
         print(json.dumps(measure(admin, broker.bootstrap, given.rounds), indent=2))
