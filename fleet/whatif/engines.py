@@ -1,0 +1,96 @@
+"""Who reads rates and runs a task on each group of those who share a limit: this process, or Spark's executors."""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from fleet import shards
+from fleet.decode.arrow import RecordBatch, Table, pa
+from fleet.measures.rows import filled
+from fleet.whatif.outcome import groups
+from fleet.whatif.rates import RATES, Clients, ReadRates
+from fleet.workers import forget_archives
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Task = Callable[[int, Table], Any]
+"""What is made of the number of some sharers and their RATES."""
+
+_SPARK_RATES: Final = "sharers int, node_id int, cell long, bytes double, requests double, instances double, by byte"
+
+
+def of_table(rates: Table, task: Task) -> dict[int, Any]:
+    """What a task makes of RATES that are in memory, by sharers."""
+    return {number: task(number, own) for number, own in groups(rates)}
+
+
+def in_process(
+    read: ReadRates, parts: Sequence[shards.Part], task: Task, done: Callable[[int], None]
+) -> dict[int, Any]:
+    """What a task makes of each group, by sharers: each as soon as the rates of all its clients are read.
+
+    Args:
+        read: reads the clients of a part.
+        parts: in their order, with every id.
+        task: what is made.
+        done: called with the number of parts that are done.
+    """
+    last_id = _last_ids(read.clients)
+    found: dict[int, Any] = {}
+    kept = RATES.empty_table()
+    for number, part in enumerate(parts, 1):
+        kept = pa.concat_tables([kept, read(part)])
+        ready = np.array([part[1] is None or last_id[each] < part[1] for each in filled(kept["sharers"], 0)], np.bool_)
+        found |= of_table(kept.filter(pa.array(ready)), task)
+        kept = kept.filter(pa.array(~ready)).combine_chunks()
+        done(number)
+    return found
+
+
+def _last_ids(clients: Clients) -> Mapping[int, str]:
+    found: dict[int, str] = {}
+    for (_, _, instance_id), client in clients.items():
+        found[client.sharers] = max(found.get(client.sharers, ""), instance_id)
+    return found
+
+
+def on_spark(spark: "SparkSession", read: ReadRates, parts: Sequence[shards.Part], task: Task) -> dict[int, Any]:
+    """What a task makes of each group, by sharers: one shuffle brings the rates of a group to one executor."""
+    numbers = spark.createDataFrame([(number,) for number in range(len(parts))], "part int")
+    rates = numbers.repartition(len(parts), "part").mapInArrow(_Read(read, tuple(parts)), _SPARK_RATES)
+    rows = rates.groupBy("sharers").applyInArrow(_Apply(task), "sharers int, made binary").collect()
+    return {row.sharers: pickle.loads(row.made) for row in rows}  # noqa: S301  # of our own executors
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Reads parts on an executor, for `mapInArrow`."""
+
+    read: ReadRates
+    parts: tuple[shards.Part, ...]
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        forget_archives()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self.read(self.parts[number]).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class _Apply:
+    """A task on the rates of one group, for `applyInArrow`."""
+
+    task: Task
+
+    def __call__(self, rates: Table) -> Table:
+        forget_archives()
+        number = int(filled(rates["sharers"], 0)[0])
+        columns = {
+            "sharers": pa.array([number], pa.int32()),
+            "made": pa.array([pickle.dumps(self.task(number, rates))]),
+        }
+        return pa.table(columns)
