@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -157,8 +158,10 @@ def _brokers(rates: Table, cell_s: int) -> Iterator[_Broker]:
 
 def groups(rates: Table) -> Iterator[tuple[int, Table]]:
     """RATES by sharers."""
+    if not rates.num_rows:
+        return
     rates = rates.combine_chunks().take(pc.sort_indices(rates["sharers"]))
     number = filled(rates["sharers"], 0)
-    begins: list[int] = np.flatnonzero(np.append(True, number[1:] != number[:-1])).tolist() if len(number) else []
-    for begin, end in zip(begins, [*begins[1:], len(number)], strict=True):
+    begins = [0, *(np.flatnonzero(number[1:] != number[:-1]) + 1).tolist()]
+    for begin, end in pairwise([*begins, len(number)]):
         yield int(number[begin]), rates.slice(begin, end - begin)

@@ -85,9 +85,9 @@ def peak_rate(rates: Numbers, cell_ms: int) -> float:
     cells, and is found by replays, to one part in ten thousand.
     """
     high = float(np.nanmax(rates, initial=0.0))
-    if cell_ms >= SPAN_MS or not is_held(rates, cell_ms, 0.5 * high):
+    if cell_ms >= SPAN_MS:
         return high
-    low = 0.5 * high
+    low = 0.9 * high * cell_ms / SPAN_MS  # what that cell alone makes of the mean
     while high - low > _PEAK_TOLERANCE * high:
         middle = (low + high) / 2
         low, high = (middle, high) if is_held(rates, cell_ms, middle) else (low, middle)

@@ -141,11 +141,15 @@ def _brokers(rows: pa.Table) -> Iterator[str]:
 
 def _left_out(answer: Answer, rows: pa.Table) -> Iterator[str]:
     if unsent := answer.fleet.unsent:
-        listed = ", ".join(f"{count:,} {library} {role}s" for (library, role), count in sorted(unsent.items()))
+        listed = ", ".join(_counted(count, f"{library} {role}") for (library, role), count in sorted(unsent.items()))
         yield (
             f"Not replayed: {listed}, whose library does not send bytes. Give the brokers' own byte-rate metrics with "
             "--rates or --prometheus."
         )
+        if mixed := sum(
+            row["throttled"] is not None and row["instances_without_bytes"] > 0 for row in rows.to_pylist()
+        ):
+            yield f"Figures of {mixed:,} of the entities lack the bytes of such clients, and are too low."
     silent = sum(
         row["throttled"] is None and row["limit_bytes_per_s"] is not None
         and row["instances"] > row["instances_without_bytes"]
@@ -157,4 +161,8 @@ def _left_out(answer: Answer, rows: pa.Table) -> Iterator[str]:
             "org.apache.kafka.producer.node.outgoing.byte.total and org.apache.kafka.consumer.node.incoming.byte.total."
         )
     if answer.fleet.unlimited:
-        yield f"{answer.fleet.unlimited:,} producers and consumers have none of these limits."
+        yield f"{_counted(answer.fleet.unlimited, 'client instance')} with none of these limits."
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
