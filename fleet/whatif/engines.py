@@ -62,7 +62,14 @@ def on_spark(spark: "SparkSession", read: ReadRates, parts: Sequence[shards.Part
     """What a task makes of each group, by sharers: one shuffle brings the rates of a group to one executor."""
     numbers = spark.createDataFrame([(number,) for number in range(len(parts))], "part int")
     rates = numbers.repartition(len(parts), "part").mapInArrow(_Read(read, tuple(parts)), _SPARK_RATES)
-    rows = rates.groupBy("sharers").applyInArrow(_Apply(task), "sharers int, made binary").collect()
+
+    def made(group: Table) -> Table:  # a function: of an object Spark would take `self` for the key
+        forget_archives()
+        number = int(filled(group["sharers"], 0)[0])
+        columns = [pa.array([number], pa.int32()), pa.array([pickle.dumps(task(number, group))], pa.binary())]
+        return pa.table(columns, names=["sharers", "made"])
+
+    rows = rates.groupBy("sharers").applyInArrow(made, "sharers int, made binary").collect()
     return {row.sharers: pickle.loads(row.made) for row in rows}  # noqa: S301  # of our own executors
 
 
@@ -78,19 +85,3 @@ class _Read:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from self.read(self.parts[number]).to_batches()
-
-
-@dataclass(frozen=True, slots=True)
-class _Apply:
-    """A task on the rates of one group, for `applyInArrow`."""
-
-    task: Task
-
-    def __call__(self, rates: Table) -> Table:
-        forget_archives()
-        number = int(filled(rates["sharers"], 0)[0])
-        columns = {
-            "sharers": pa.array([number], pa.int32()),
-            "made": pa.array([pickle.dumps(self.task(number, rates))]),
-        }
-        return pa.table(columns)

@@ -29,9 +29,10 @@ WINDOW_MS: Final = QUOTA_WINDOWS.quota_window_size_seconds * 1_000
 SPAN_MS: Final = QUOTA_WINDOWS.num_quota_samples * WINDOW_MS
 """What a broker remembers at most [ms]: 11 s."""
 
-_SETTLED_MS: Final = 2 * SPAN_MS
+_SETTLED_MS: Final = SPAN_MS
 _PEAK_TOLERANCE: Final = 1e-4
-_LEAST_BYTES: Final = 1e-3
+_LEAST_PART: Final = 0.1
+"""What waits is sent with what comes next if it is less than this part of a second of the limit."""
 _SESSION: Final = Session(KafkaPrincipal("User", "replayed"))
 _CLIENT_ID: Final = "replayed"
 
@@ -170,7 +171,7 @@ class _Replay:
         while self._now_ms < end_ms:
             if self._free_at_ms > self._now_ms:
                 self._wait(arrives, min(self._free_at_ms, end_ms))
-            elif self._waiting > _LEAST_BYTES:
+            elif self._waiting > _LEAST_PART * self._chunk:
                 if not self._is_fine and self._episode_ms >= _SETTLED_MS:
                     end_ms -= self._leave_out(arrives, end_ms - self._now_ms)
                 chunk = min(self._waiting, self._chunk)
@@ -186,14 +187,15 @@ class _Replay:
 
     def _flow(self, arrives: float, end_ms: int) -> None:
         """Within the limit: a record opens a window, and another one ends it, when the broker's mean is exact."""
-        self._waiting = 0.0
-        self._end_episode()
+        if self._calm_ms >= SPAN_MS:
+            self._end_episode()
         step_ms = self._step_ms if self._is_fine else 1 if self._opens else WINDOW_MS - 1
         passed_ms = min(step_ms, end_ms - self._now_ms)
         self._opens = not self._opens
         self._calm_ms += passed_ms
         self._now_ms += passed_ms
-        self._send(arrives * passed_ms)
+        sent, self._waiting = self._waiting + arrives * passed_ms, 0.0
+        self._send(sent)
 
     def _send(self, sent: float) -> None:
         throttle_time_ms = self._manager.record_and_get_throttle_time_ms(_SESSION, _CLIENT_ID, sent, self._now_ms)
