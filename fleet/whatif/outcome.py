@@ -82,7 +82,7 @@ class Outcome:
         peaks = [peak_rate(each.rates, self.cell_s * 1_000) for each in brokers]
         worst = max(range(len(brokers)), key=lambda at: (held[at].held_ms, peaks[at]))
         broker, found = brokers[worst], held[worst]
-        recorded_s = broker.recorded_s
+        recorded_s = float(np.count_nonzero(~np.isnan(broker.rates)) * self.cell_s)
         return {
             "throttled": found.held_ms > 0,
             "throttled_share": min(found.held_ms / 1_000 / recorded_s, 1.0),
@@ -93,7 +93,7 @@ class Outcome:
             "waiting_max_bytes": found.waiting_max_bytes,
             "peak_bytes_per_s": peaks[worst],
             "peak_ratio": peaks[worst] / limit,
-            "mean_bytes_per_s": float(np.nansum(broker.rates)) * self.cell_s / recorded_s,
+            "mean_bytes_per_s": float(np.nanmean(broker.rates)),
             "recorded_s": recorded_s,
             "broker": None if broker.node_id == NO_NODE else str(broker.node_id),
             "brokers": len(brokers),
@@ -119,11 +119,6 @@ class _Broker:
     instances: Numbers
     cell_s: int
     by: int
-
-    @property
-    def recorded_s(self) -> float:
-        """Time in which a client was there [s]; of the first and the last cell a part."""
-        return max(float(np.nansum(np.minimum(self.instances, 1.0))) * self.cell_s, 1.0)
 
     def mean_delay_ms(self, held: Held, limit: float) -> float | None:
         """Mean throttle time of a request while something waited [ms]; None where unknown.

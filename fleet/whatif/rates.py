@@ -216,15 +216,18 @@ class _Rows:
 
     def _divided(self, rows: Numbers, flows: Flows, is_link: Numbers) -> Flows:
         """Totals, spread evenly over the brokers that their clients have links to."""
-        linked = np.unique(np.stack([self.client[is_link], self.node[is_link]], axis=1), axis=0)
-        count = np.bincount(linked[:, 0], minlength=int(self.client.max()) + 1)
+        if not len(rows) or not is_link.any():
+            return flows
+        client, node = self.client[is_link], self.node[is_link]
+        _, linked, _ = _numbered([client, node])  # in the order of clients
+        count = np.bincount(client[linked], minlength=int(self.client.max()) + 1)
         first = np.cumsum(count) - count
         brokers = count[self.client[rows]]
         copies = np.maximum(brokers, 1)
         found = flows.repeated(copies)
         place = first[self.client[rows]].repeat(copies) + _within(copies)
         has_links = (brokers > 0).repeat(copies)
-        found.node[has_links] = linked[place[has_links], 1]
+        found.node[has_links] = node[linked[place[has_links]]]
         found.by[has_links] = BY.index("even")
         return found
 
