@@ -177,7 +177,7 @@ class _Rows:
         before = np.full(count, NOTHING)  # pairs are in the order of clients and times
         same = self.client[first][1:] == self.client[first][:-1]
         before[1:][same] = end[:-1][same]
-        self.end, self.before = end[pair], before[pair]
+        self.pair, self.end, self.before = pair, end[pair], before[pair]
         self.interval_us = np.where(interval_us > 0, interval_us, window_us[first])[pair]
 
     def flows(self, key: str, *, to_one: bool) -> Flows:
@@ -188,30 +188,38 @@ class _Rows:
         least = (self.is_topic, "bytes_sent") if key == PRODUCE else (self.is_total, "bytes_consumed")
         parts, taken = [], np.zeros(int(self.client.max()) + 1, np.bool_)
         for where, name in ((is_link, measure), (own & self.is_total, measure), (own & least[0], least[1])):
-            rows = np.flatnonzero(where & (filled(self.rows[f"{name}_count"], 0) > 0) & ~taken[self.client])
-            parts.append((rows, self._of(rows, name)))
+            rows, flows = self._of(np.flatnonzero(where & ~taken[self.client]), name)
+            parts.append((rows, flows))
             taken[self.client[rows]] = True
         (_, sent), *others = parts
         divided = [flows if to_one else self._divided(rows, flows, is_link) for rows, flows in others]
         return Flows.all([sent, *divided])
 
-    def _of(self, rows: Numbers, name: str) -> Flows:
+    def _of(self, rows: Numbers, name: str) -> tuple[Numbers, Flows]:
+        """One flow per client, window, broker and topic, whose partial rows are added; and a row of each."""
+        node = np.where(self.is_total | self.is_topic, NO_NODE, self.node)[rows]
+        keys = [self.pair[rows], node, codes(self.rows["topic"])[rows]]
+        group_of, first, groups = _numbered(keys) if len(rows) else (rows, rows, 0)
+        sums = {
+            column: np.bincount(group_of, filled(self.rows[column], 0)[rows], groups)
+            for column in (f"{name}_count", f"{name}_sum", "requests_count", "requests_sum")
+        }
+        known = np.flatnonzero(sums[f"{name}_count"] > 0)
+        rows, node = rows[first[known]], node[first[known]]
+        sums = {column: values[known] for column, values in sums.items()}
         end, before = self.end[rows], self.before[rows]
-        count = filled(self.rows[f"{name}_count"], 0)[rows]
-        pushed_us = count * self.interval_us[rows]
+        pushed_us = (sums[f"{name}_count"] * self.interval_us[rows]).astype(np.int64)
         begin = np.where(
             before == NOTHING, end - pushed_us, np.maximum(before, end - (_LATE * pushed_us).astype(np.int64))
         )
-        node = np.where(self.is_total | self.is_topic, NO_NODE, self.node)[rows]
-        requests = filled(self.rows["requests_sum"], 0)[rows] / GROWTH_UNITS
-        return Flows(
+        return rows, Flows(
             sharers=self.sharers[rows],
             node=node,
             begin=np.minimum(begin, end - _US),
             end=end,
-            bytes=np.maximum(filled(self.rows[f"{name}_sum"], 0)[rows] / GROWTH_UNITS, 0.0),
-            requests=np.where(filled(self.rows["requests_count"], 0)[rows] > 0, requests, np.nan),
-            by=np.full(len(rows), BY.index("sent"), np.int8) + 2 * (node == NO_NODE).astype(np.int8),
+            bytes=np.maximum(sums[f"{name}_sum"] / GROWTH_UNITS, 0.0),
+            requests=np.where(sums["requests_count"] > 0, sums["requests_sum"] / GROWTH_UNITS, np.nan),
+            by=np.where(node == NO_NODE, BY.index("one"), BY.index("sent")).astype(np.int8),
         )
 
     def _divided(self, rows: Numbers, flows: Flows, is_link: Numbers) -> Flows:

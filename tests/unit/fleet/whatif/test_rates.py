@@ -40,10 +40,29 @@ def test_a_consumers_bytes_are_those_that_it_receives() -> None:
     assert by_cell(windows([sender]), known(sender)) == {(1, 0): 100}
 
 
-def test_partial_rows_of_a_window_are_added() -> None:
-    sender = Sender(name="a", rates=(100.0,))
+def test_pushes_of_a_window_that_came_in_several_batches_count_for_all_of_their_time() -> None:
+    sender = Sender(name="a", rates=(100.0,) * 3)
+    parts = []
+    for number in range(5):  # a push every 12 s, each of a batch of its own
+        rows = windows([sender]).to_pylist()
+        for row in rows:
+            row["push_interval_ms"] = 12_000 if row["push_interval_ms"] else None
+            if row["seen_at"] is not None:
+                row["seen_at"] -= timedelta(seconds=12 * number)
+            if row["bytes_sent_sum"]:
+                row["bytes_sent_sum"] //= 5
+        parts.append(pa.Table.from_pylist(rows, schema=ROWS))
+    assert by_cell(pa.concat_tables(parts), known(sender)) == {(1, 0): 100, (1, 1): 100, (1, 2): 100}
+
+
+def test_a_correction_takes_bytes_away() -> None:
+    sender = Sender(name="a", rates=(100.0, 300.0))
     rows = windows([sender])
-    assert by_cell(pa.concat_tables([rows, rows]), known(sender)) == {(1, 0): 200}
+    wrong = [row for row in rows.to_pylist() if row["role"] and row["window_start"] > NOON]
+    for row in wrong:
+        row |= {"bytes_sent_sum": -row["bytes_sent_sum"], "bytes_sent_count": -1}
+    corrected = pa.concat_tables([rows, pa.Table.from_pylist(wrong, schema=ROWS)])
+    assert by_cell(corrected, known(sender)) == {(1, 0): 100}
 
 
 def test_clients_without_a_limit_do_not_count() -> None:
