@@ -11,7 +11,7 @@ from fleet import shards
 from fleet.decode.arrow import RecordBatch, Table, pa
 from fleet.measures.rows import filled
 from fleet.whatif.outcome import groups
-from fleet.whatif.rates import RATES, Clients, ReadRates
+from fleet.whatif.rates import RATES, Clients, ReadRates, added
 from fleet.workers import forget_archives
 
 if TYPE_CHECKING:
@@ -43,8 +43,11 @@ def in_process(
     found: dict[int, Any] = {}
     kept = RATES.empty_table()
     for number, part in enumerate(parts, 1):
-        kept = pa.concat_tables([kept, read(part)])
-        ready = np.array([part[1] is None or last_id[each] < part[1] for each in filled(kept["sharers"], 0)], np.bool_)
+        kept = added(pa.concat_tables([kept, read(part)]))
+        sharers = filled(kept["sharers"], 0)
+        known = np.unique(sharers)
+        is_whole = np.array([part[1] is None or last_id[each] < part[1] for each in known.tolist()], np.bool_)
+        ready = is_whole[np.searchsorted(known, sharers)] if len(known) else np.zeros(0, np.bool_)
         found |= of_table(kept.filter(pa.array(ready)), task)
         kept = kept.filter(pa.array(~ready)).combine_chunks()
         done(number)
