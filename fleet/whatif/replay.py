@@ -139,6 +139,7 @@ class _Replay:
             self._cell(self._rates[at])
             at += 1
             if not self._is_fine and not self._waiting and self._calm_ms >= SPAN_MS:
+                self._end_episode()
                 at = self._begin(at)
         self._end_episode()
 
@@ -181,6 +182,7 @@ class _Replay:
             elif (
                 not self._is_fine and arrives <= self._per_ms and min(self._calm_ms, self._now_ms - begin_ms) >= SPAN_MS
             ):
+                self._end_episode()
                 return  # the rest of the cell leaves the broker's windows as they are
             else:
                 self._flow(arrives, end_ms)
