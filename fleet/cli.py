@@ -38,6 +38,7 @@ from fleet.cli_simulate import simulate
 from fleet.cli_tables import maintain, run, show
 from fleet.cli_verdicts import rules, verdicts
 from fleet.cli_watch import watch
+from fleet.cli_whatif import WhatifCommand, whatif
 from fleet.metric_names import advice
 from fleet.report.form import Format
 from fleet.topic.source import parse_source
@@ -61,6 +62,7 @@ app.command(cls=Command)(explain)
 app.command(cls=Command)(changes)
 app.command(cls=Command)(rules)
 app.command(cls=Command)(watch)
+app.command(cls=WhatifCommand)(whatif)
 app.command(cls=Command)(simulate)
 
 

@@ -1,0 +1,1 @@
+"""`fleet whatif`: recorded byte rates of clients, replayed through Kafka's quota managers under other limits."""
