@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, Final
 
 from fleet.decode.arrow import pc
-from fleet.explain.over_time import OverTime, over_time
+from fleet.explain.over_time import Asked, OverTime, over_time
 from fleet.explain.subjects import Subject, find
 from fleet.pipeline.show_verdicts import judged, opened, ranked_verdicts
 from fleet.pipeline.verdict_list import reference
@@ -97,7 +97,7 @@ def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime
     rows.sort(key=every.index)
     since = min((row["opened_at"] for row in rows if row["state"] == "open"), default=None)
     since = since or max((row["opened_at"] for row in rows), default=None)
-    figures = over_time(store, subject, begin, since)
+    (figures,) = over_time(store, [Asked(subject, since)], begin)
     clients = subject.clients.sort_by([("last_seen", "descending")])
     covered = coverage(clients, Memory(sent=dict.fromkeys(figures.sent, 1)))
     is_of_clients = subject.node_id is None

@@ -5,17 +5,20 @@ and are read with few row groups.
 """
 
 from bisect import bisect
-from collections.abc import Callable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import median
 from typing import Any, Final, NamedTuple
 
-from fleet.decode.arrow import pc
+import numpy as np
+
+from fleet.decode.arrow import Table, pa, pc
 from fleet.explain.subjects import Subject
+from fleet.measures.rows import Numbers, filled, one
 from fleet.pipeline.of_verdicts import judged_rows
 from fleet.tables import catalog
 from fleet.tables.store import Store
+from verdicts.window import medians
 
 MOST_INSTANCES: Final = 40
 """Whose rows are read, of a subject and of its peers."""
@@ -50,9 +53,12 @@ _FIGURES: Final = (
     _Figure("wait in the queue", "record_queue_time_avg_ms", "ms"),
     _Figure("waits for buffer", "buffer_wait_ratio_avg", "ratio"),
     _Figure("requests", "request_rate_per_s", "per s"),
+    _Figure("bytes sent", "bytes_sent_per_s", "B per s"),
     _Figure("records a request", "records_per_request_avg", "records"),
     _Figure("compressed to", "compression_rate_avg", "ratio"),
     _Figure("connections opened", "connections_created", "times"),
+    _Figure("clock behind", "clock_skew_max_ms", "ms"),
+    _Figure("pushes", "pushes", "times"),
 )
 """Beside the latency of requests, which is of links."""
 
@@ -66,6 +72,7 @@ class Series:
         metric: column of the wide rows.
         unit: of the values.
         values: of the median instance or link in each window; None where nothing is known.
+        peer_values: the same of the peers.
         now: of the last three windows that have one (median).
         before: of the windows before the verdict (median).
         peers: of the peers, in the windows that `now` is of (median).
@@ -75,6 +82,7 @@ class Series:
     metric: str
     unit: str
     values: list[float | None]
+    peer_values: list[float | None]
     now: float | None
     before: float | None
     peers: float | None
@@ -101,47 +109,71 @@ class OverTime:
     sent: list[str]
 
 
-def over_time(store: Store, subject: Subject, begin: datetime, since: datetime | None) -> OverTime:
-    """The figures of a subject.
+class Asked(NamedTuple):
+    """A subject, and when the verdict opened that `before` is before; None for a subject without one."""
+
+    subject: Subject
+    since: datetime | None
+
+
+def over_time(store: Store, asked: Sequence[Asked], begin: datetime, every: int = 1) -> list[OverTime]:
+    """The figures of subjects, from one reading of the wide rows.
 
     Args:
         store: the tables.
-        subject: see `subjects.find`.
+        asked: see `subjects.find`.
         begin: of the windows.
-        since: when the verdict opened that `before` is before; None for a subject without one.
+        every: only each so-manieth window is read, counted from the latest.
     """
-    own = subject.clients.sort_by([("last_seen", "descending")])["client_instance_id"].to_pylist()
-    total = len(own)
-    own = own[:MOST_INSTANCES]
-    is_link = subject.node_id is not None
-    peers, peers_are = ([], "its clients' other nodes") if is_link else _peers(store, subject, own, begin)
-    where = (pc.field("window_start") >= begin) & (pc.field("cluster_id") == subject.cluster_id)
-    where &= pc.field("client_instance_id").isin([*own, *peers]) & pc.field("topic").is_null()
-    rows = judged_rows(store.snapshot(catalog.WINDOWS), where)
-    windows = sorted(rows["window_start"].unique().to_pylist())
-    parts = _Parts(rows.to_pylist(), set(own), subject.node_id)
-    found = [_series("request latency", _LATENCY, "ms", windows, since, parts.latencies())]
-    if not is_link:
-        found += [
-            _series(figure.name, figure.column, figure.unit, windows, since, parts.values(figure))
-            for figure in _FIGURES
-        ]
-    sampled = f"{len(own):,} of {total:,} instances" if total > len(own) else f"{total:,} instances"
-    return OverTime(
-        windows=windows,
-        window_s=rows["window_s"][0].as_py() if rows.num_rows else 0,
-        of=f"the median of its {sampled}" if total > 1 else "its one instance",
-        peers_are=peers_are,
-        series=[each for each in found if any(value is not None for value in each.values)],
-        sent=parts.sent(),
-    )
-
-
-def _peers(store: Store, subject: Subject, own: list[str], begin: datetime) -> tuple[list[str], str]:
-    """Instances of the same role and library, and principal if enough have it, whose ids come next; seen since then."""
     clients = store.snapshot(catalog.CLIENTS).table(
         ("cluster_id", "principal", "client_instance_id", "dialect", "role"), pc.field("last_seen") >= begin
     )
+    samples = [_Sample.of(each.subject, clients) for each in asked]
+    ids = pa.array(sorted({name for sample in samples for name in (*sample.own, *sample.peers)}), pa.string())
+    where = (pc.field("window_start") >= begin) & pc.field("client_instance_id").isin(ids)
+    where &= pc.field("cluster_id").isin(sorted({each.subject.cluster_id for each in asked}))
+    where &= pc.field("topic").is_null()
+    if every > 1:
+        where &= pc.field("window_start").isin(_starts(store, begin)[::-every])
+    rows = judged_rows(store.snapshot(catalog.WINDOWS), where).combine_chunks()
+    return [_figures(each, sample, rows) for each, sample in zip(asked, samples, strict=True)]
+
+
+def _starts(store: Store, begin: datetime) -> Any:
+    """The beginnings of the windows that there are, in their order."""
+    files = [file for file in store.files(catalog.WINDOWS) if file["num_records"]]
+    first = max(begin, min(file["min.window_start"] for file in files))
+    last = max(file["max.window_start"] for file in files)
+    step = min(file["min.window_s"] for file in files)
+    count = int((last - first).total_seconds()) // step + 1
+    micros = int(last.timestamp()) * 1_000_000 - np.arange(count)[::-1] * step * 1_000_000
+    return pa.array(micros).cast(catalog.WINDOWS.schema.field("window_start").type)
+
+
+class _Sample(NamedTuple):
+    """Whose rows are read of a subject and of its peers."""
+
+    own: list[str]
+    total: int
+    peers: list[str]
+    peers_are: str
+
+    @classmethod
+    def of(cls, subject: Subject, clients: Table) -> "_Sample":
+        """Those seen last of it, and of its peers those whose ids come next."""
+        own = subject.clients.sort_by([("last_seen", "descending")])["client_instance_id"].to_pylist()
+        chosen = own[:MOST_INSTANCES]
+        if subject.node_id is not None:
+            return cls(chosen, len(own), [], "its clients' other nodes")
+        return cls(chosen, len(own), *_peers(clients, subject, chosen[0]))
+
+    def __str__(self) -> str:
+        sampled = f"{len(self.own):,} of {self.total:,}" if self.total > len(self.own) else f"{self.total:,}"
+        return f"the median of its {sampled} instances" if self.total > 1 else "its one instance"
+
+
+def _peers(clients: Table, subject: Subject, own: str) -> tuple[list[str], str]:
+    """Instances of the same role and library, and principal if enough have it, whose ids come next."""
     first = subject.clients.slice(0, 1).to_pylist()[0]
     of_subject = pc.is_in(clients["client_instance_id"], value_set=subject.clients["client_instance_id"])
     alike = pc.invert(of_subject)
@@ -150,87 +182,126 @@ def _peers(store: Store, subject: Subject, own: list[str], begin: datetime) -> t
     for narrower in (pc.and_(alike, pc.equal(clients["principal"], first["principal"])), alike):
         ids = sorted(clients.filter(narrower)["client_instance_id"].to_pylist())
         if len(ids) >= _LEAST_PEERS:
-            at = min(bisect(ids, own[0]), max(len(ids) - MOST_INSTANCES, 0))
+            at = min(bisect(ids, own), max(len(ids) - MOST_INSTANCES, 0))
             chosen = ids[at : at + MOST_INSTANCES]
             same = f" of {first['principal']}" if narrower is not alike else ""
             return chosen, f"{len(chosen)} other {first['dialect']} {first['role']}s{same}"
     return [], f"fewer than {_LEAST_PEERS} others have its role and library"
 
 
-_Values = dict[tuple[datetime, bool], list[float]]
-"""By window, and whether they are the subject's own."""
+def _figures(asked: Asked, sample: _Sample, rows: Table) -> OverTime:
+    subject = asked.subject
+    ids = pa.array([*sample.own, *sample.peers], pa.string())
+    is_named = pc.and_(pc.equal(rows["cluster_id"], subject.cluster_id), pc.is_in(rows["client_instance_id"], ids))
+    parts = _Parts(rows.filter(is_named), sample.own, subject.node_id)
+    found = [_series("request latency", _LATENCY, "ms", asked.since, parts, parts.latencies())]
+    if subject.node_id is None:
+        found += [
+            _series(each.name, each.column, each.unit, asked.since, parts, parts.values(each)) for each in _FIGURES
+        ]
+    return OverTime(
+        windows=parts.windows,
+        window_s=parts.rows["window_s"][0].as_py() if parts.rows.num_rows else 0,
+        of=str(sample),
+        peers_are=sample.peers_are,
+        series=[each for each in found if any(value is not None for value in each.values)],
+        sent=parts.sent(),
+    )
+
+
+class _Values(NamedTuple):
+    """Numbers of rows, NaN where there is none, and which rows are the subject's own."""
+
+    numbers: Numbers
+    is_own: Numbers
 
 
 class _Parts:
-    """Judged rows, by whose they are."""
+    """Judged rows of a subject and its peers.
 
-    def __init__(self, rows: list[dict[str, Any]], own: set[str], node_id: int | None) -> None:
-        self._rows, self._own, self._node_id = rows, own, node_id
+    Attributes:
+        rows: `verdicts.window.COLUMNS`.
+        windows: beginnings, in their order.
+        place: of each row, the place of its window.
+    """
+
+    def __init__(self, rows: Table, own: Collection[str], node_id: int | None) -> None:
+        self.rows, self._node_id = rows.combine_chunks(), node_id
+        starts = pc.unique(self.rows["window_start"]).sort()
+        self.windows: list[datetime] = starts.to_pylist()
+        self.place = filled(pc.index_in(one(self.rows["window_start"]), value_set=starts), 0)
+        is_own = pc.is_in(one(self.rows["client_instance_id"]), value_set=pa.array(own, pa.string()))
+        self._is_own: Numbers = is_own.to_numpy(zero_copy_only=False)
+        self._is_client: Numbers = one(self.rows["role"]).is_null().to_numpy(zero_copy_only=False)
 
     def latencies(self) -> _Values:
         """Of links; of a node or path those to others are its peers."""
-        return self._grouped(
-            lambda row: (
-                None if row["role"] is None or (row["node_id"] or -1) < 0 or row["coordinator"] else row[_LATENCY]
-            ),
-            lambda row: row["node_id"] == self._node_id if self._node_id is not None else self._is_own(row),
-        )
+        node = filled(self.rows["node_id"], -1)
+        is_link = ~self._is_client & (node >= 0) & (filled(self.rows["coordinator"].cast(pa.int8()), 0) == 0)
+        found = np.where(is_link, self._number(_LATENCY), np.nan)
+        return _Values(found, self._is_own if self._node_id is None else node == self._node_id)
 
     def values(self, figure: _Figure) -> _Values:
         """Of clients."""
+        found = np.where(self._is_client, self._number(figure.column), np.nan)
+        return _Values(found / filled(self.rows["window_s"], 1) if figure.is_rate else found, self._is_own)
 
-        def value(row: dict[str, Any]) -> float | None:
-            found: float | None = row[figure.column] if row["role"] is None else None
-            return found / row["window_s"] if figure.is_rate and found is not None else found
-
-        return self._grouped(value, self._is_own)
+    def _number(self, column: str) -> Numbers:
+        return filled(one(self.rows[column]).cast(pa.float64()), np.nan)
 
     def sent(self) -> list[str]:
         """What the subject's instances sent, as `verdicts.memory.Memory.sent` names it."""
-        own = [row for row in self._rows if self._is_own(row)]
-        dialect_of = {row["client_instance_id"]: row["dialect"] for row in own if row["role"] is None}
-        found = {
-            f"{dialect_of.get(row['client_instance_id'])} {name}"
-            for row in own
-            for name, value in row.items()
-            if value is not None
-        }
+        clients = self.rows.filter(pa.array(self._is_client & self._is_own))
+        found: set[str] = set()
+        for dialect in pc.unique(clients["dialect"]).to_pylist():
+            ids = clients.filter(pc.equal(clients["dialect"], dialect))["client_instance_id"]
+            rows = self.rows.filter(pc.is_in(self.rows["client_instance_id"], value_set=ids.combine_chunks()))
+            found |= {f"{dialect} {name}" for name in rows.column_names if rows[name].null_count < rows.num_rows}
         return sorted(found)
-
-    def _is_own(self, row: dict[str, Any]) -> bool:
-        return row["client_instance_id"] in self._own
-
-    def _grouped(
-        self, value: Callable[[dict[str, Any]], float | None], is_own: Callable[[dict[str, Any]], bool]
-    ) -> _Values:
-        found: _Values = {}
-        for row in self._rows:
-            if (number := value(row)) is not None:
-                found.setdefault((row["window_start"], is_own(row)), []).append(number)
-        return found
 
 
 _NOW: Final = 3
 """Windows."""
 
 
-def _series(
-    name: str, metric: str, unit: str, windows: list[datetime], since: datetime | None, found: _Values
-) -> Series:
-    values = {window: median(found[window, True]) for window in windows if (window, True) in found}
-    latest = list(values)[-_NOW:]
-    peers = [each for window in latest for each in found.get((window, False), ())]
-    before = [value for window, value in values.items() if since is not None and window < since]
+def _series(name: str, metric: str, unit: str, since: datetime | None, parts: _Parts, found: _Values) -> Series:
+    count = len(parts.windows)
+    own, peers = (
+        medians(np.where(which, parts.place, -1), found.numbers, count) for which in (found.is_own, ~found.is_own)
+    )
+    known = np.flatnonzero(~np.isnan(own))
+    latest = known[-_NOW:]
+    is_before = [since is not None and parts.windows[at] < since for at in known.tolist()]
     return Series(
         name=name,
         metric=metric,
         unit=unit,
-        values=[values.get(window) for window in windows],
-        now=_median([values[window] for window in latest]),
-        before=_median(before),
-        peers=_median(peers),
+        values=_or_none(own),
+        peer_values=_or_none(peers),
+        now=_median(own[latest]),
+        before=_median(own[known[is_before]]),
+        peers=_median(found.numbers[~found.is_own & np.isin(parts.place, latest)]),
     )
 
 
-def _median(values: list[float]) -> float | None:
-    return median(values) if values else None
+def _median(numbers: Numbers) -> float | None:
+    known = numbers[~np.isnan(numbers)]
+    return float(np.median(known)) if len(known) else None
+
+
+def _or_none(numbers: Numbers) -> list[float | None]:
+    return [None if each != each else each for each in numbers.tolist()]
+
+
+def amount(value: float | None, unit: str) -> str:
+    """A value of a series as text.
+
+    >>> amount(0.341, "ratio"), amount(12_345.0, "records"), amount(2.25, "per s"), amount(None, "ms")
+    ('34 %', '12,345', '2.2 /s', '-')
+    """
+    if value is None:
+        return "-"
+    if unit == "ratio":
+        return f"{value * 100:.0f} %"
+    text = f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.1f}"
+    return text if unit in ("times", "records", "partitions") else f"{text} {unit.replace('per s', '/s')}"
