@@ -97,7 +97,7 @@ def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime
     rows.sort(key=every.index)
     since = min((row["opened_at"] for row in rows if row["state"] == "open"), default=None)
     since = since or max((row["opened_at"] for row in rows), default=None)
-    (figures,) = over_time(store, [Asked(subject, since)], begin)
+    (figures,) = over_time(store, [Asked(subject, begin, since)])
     clients = subject.clients.sort_by([("last_seen", "descending")])
     covered = coverage(clients, Memory(sent=dict.fromkeys(figures.sent, 1)))
     is_of_clients = subject.node_id is None

@@ -7,7 +7,7 @@ and are read with few row groups.
 from bisect import bisect
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,13 +18,21 @@ from fleet.measures.rows import Numbers, filled, one
 from fleet.pipeline.of_verdicts import judged_rows
 from fleet.tables import catalog
 from fleet.tables.store import Store
-from verdicts.window import medians
+from verdicts.window import MEASURES, medians
 
 MOST_INSTANCES: Final = 40
 """Whose rows are read, of a subject and of its peers."""
 
 _LEAST_PEERS: Final = 8
+_MOST_WINDOWS: Final = 300
+_LARGE: Final = 50_000
+"""Rows of a window from which on a fleet is large: some 7,000 instances."""
+_MOST_ROWS: Final = 6_000_000
+_FEW: Final = 3
+_FEW_WINDOWS: Final = 12
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATENCY: Final = "request_latency_avg_ms"
+_PUSHES: Final = "pushes"
 
 
 class _Figure(NamedTuple):
@@ -58,7 +66,7 @@ _FIGURES: Final = (
     _Figure("compressed to", "compression_rate_avg", "ratio"),
     _Figure("connections opened", "connections_created", "times"),
     _Figure("clock behind", "clock_skew_max_ms", "ms"),
-    _Figure("pushes", "pushes", "times"),
+    _Figure("pushes", _PUSHES, "times"),
 )
 """Beside the latency of requests, which is of links."""
 
@@ -93,9 +101,10 @@ class OverTime:
     """What a subject did.
 
     Attributes:
-        windows: their beginnings.
+        windows: their beginnings; of many each so-manieth.
         window_s: their length [s].
         of: whose figures these are.
+        sampled: how many instances of it were read.
         peers_are: whom they stand beside.
         series: those that are known.
         sent: `<library> <column>` of what its instances sent.
@@ -104,49 +113,93 @@ class OverTime:
     windows: list[datetime]
     window_s: int
     of: str
+    sampled: int
     peers_are: str
     series: list[Series]
     sent: list[str]
 
 
 class Asked(NamedTuple):
-    """A subject, and when the verdict opened that `before` is before; None for a subject without one."""
+    """A subject whose figures are asked for.
+
+    Attributes:
+        subject: see `subjects.find`.
+        begin: of the windows.
+        since: when the verdict opened that `before` is before; None for a subject without one.
+        end: the windows begin before it; None is no end.
+    """
 
     subject: Subject
-    since: datetime | None
+    begin: datetime
+    since: datetime | None = None
+    end: datetime | None = None
 
 
-def over_time(store: Store, asked: Sequence[Asked], begin: datetime, every: int = 1) -> list[OverTime]:
+def over_time(
+    store: Store, asked: Sequence[Asked], most: int = MOST_INSTANCES, of_large: Collection[str] | None = None
+) -> list[OverTime]:
     """The figures of subjects, from one reading of the wide rows.
 
     Args:
         store: the tables.
-        asked: see `subjects.find`.
-        begin: of the windows.
-        every: only each so-manieth window is read, counted from the latest.
+        asked: one at least.
+        most: instances whose rows are read, of each and of its peers.
+        of_large: the only metrics that are read of a large fleet; None reads all.
     """
-    clients = store.snapshot(catalog.CLIENTS).table(
-        ("cluster_id", "principal", "client_instance_id", "dialect", "role"), pc.field("last_seen") >= begin
+    starts, rows_a_window = _starts(store)
+    is_large = of_large is not None and rows_a_window > _LARGE
+    most = _FEW if is_large else most
+    most_windows = (
+        int(min(max(_MOST_ROWS / max(rows_a_window, 1), _FEW_WINDOWS), _MOST_WINDOWS)) if is_large else _MOST_WINDOWS
     )
-    samples = [_Sample.of(each.subject, clients) for each in asked]
+    first = min(each.begin for each in asked)
+    clients = store.snapshot(catalog.CLIENTS).table(
+        ("cluster_id", "principal", "client_instance_id", "dialect", "role"), pc.field("last_seen") >= first
+    )
+    samples = [_Sample.of(each.subject, clients, most) for each in asked]
+    chosen = [_chosen(starts, each, most_windows) for each in asked]
     ids = pa.array(sorted({name for sample in samples for name in (*sample.own, *sample.peers)}), pa.string())
-    where = (pc.field("window_start") >= begin) & pc.field("client_instance_id").isin(ids)
+    where = (pc.field("window_start") >= first) & pc.field("client_instance_id").isin(ids)
     where &= pc.field("cluster_id").isin(sorted({each.subject.cluster_id for each in asked}))
     where &= pc.field("topic").is_null()
-    if every > 1:
-        where &= pc.field("window_start").isin(_starts(store, begin)[::-every])
-    rows = judged_rows(store.snapshot(catalog.WINDOWS), where).combine_chunks()
-    return [_figures(each, sample, rows) for each, sample in zip(asked, samples, strict=True)]
+    if any(each.end is not None for each in asked) or len(starts) > most_windows:
+        where &= pc.field("window_start").isin(_times(np.unique(np.concatenate(chosen))))
+    read = None if not is_large or of_large is None else {*of_large, _LATENCY}.intersection(MEASURES)
+    rows = judged_rows(store.snapshot(catalog.WINDOWS), where, read).combine_chunks()
+    return [_figures(*each, rows) for each in zip(asked, samples, map(_times, chosen), strict=True)]
 
 
-def _starts(store: Store, begin: datetime) -> Any:
-    """The beginnings of the windows that there are, in their order."""
+def _starts(store: Store) -> tuple[Numbers, float]:
+    """The beginnings that windows have between the first and the last one [us since the epoch], and rows of each."""
     files = [file for file in store.files(catalog.WINDOWS) if file["num_records"]]
-    first = max(begin, min(file["min.window_start"] for file in files))
-    last = max(file["max.window_start"] for file in files)
-    step = min(file["min.window_s"] for file in files)
-    count = int((last - first).total_seconds()) // step + 1
-    micros = int(last.timestamp()) * 1_000_000 - np.arange(count)[::-1] * step * 1_000_000
+    if not files:
+        return np.zeros(0, np.int64), 0.0
+    first, last = (of(file[f"{name}.window_start"] for file in files) for of, name in ((min, "min"), (max, "max")))
+    step_us = min(file["min.window_s"] for file in files) * 1_000_000
+    starts = np.arange(_micros(last), _micros(first) - 1, -step_us)[::-1]
+    return starts, sum(file["num_records"] for file in files) / len(starts)
+
+
+def _chosen(starts: Numbers, asked: Asked, most: int) -> Numbers:
+    """Those of a subject's windows that are read: of many each second, fourth, ... counted from the latest of all.
+
+    So what is read for one subject serves others whose windows are more or fewer.
+    """
+    is_asked = starts >= _micros(asked.begin)
+    if asked.end is not None:
+        is_asked &= starts < _micros(asked.end)
+    step = 1
+    while np.count_nonzero(is_asked) > most * step:
+        step *= 2
+    is_asked &= np.arange(len(starts))[::-1] % step == 0
+    return starts[is_asked]
+
+
+def _micros(at: datetime) -> int:
+    return int((at - _EPOCH) / timedelta(microseconds=1))
+
+
+def _times(micros: Numbers) -> Any:
     return pa.array(micros).cast(catalog.WINDOWS.schema.field("window_start").type)
 
 
@@ -159,20 +212,22 @@ class _Sample(NamedTuple):
     peers_are: str
 
     @classmethod
-    def of(cls, subject: Subject, clients: Table) -> "_Sample":
+    def of(cls, subject: Subject, clients: Table, most: int) -> "_Sample":
         """Those seen last of it, and of its peers those whose ids come next."""
         own = subject.clients.sort_by([("last_seen", "descending")])["client_instance_id"].to_pylist()
-        chosen = own[:MOST_INSTANCES]
+        chosen = own[:most]
         if subject.node_id is not None:
             return cls(chosen, len(own), [], "its clients' other nodes")
-        return cls(chosen, len(own), *_peers(clients, subject, chosen[0]))
+        if not chosen:
+            return cls([], 0, [], "nothing")
+        return cls(chosen, len(own), *_peers(clients, subject, chosen[0], most))
 
     def __str__(self) -> str:
         sampled = f"{len(self.own):,} of {self.total:,}" if self.total > len(self.own) else f"{self.total:,}"
         return f"the median of its {sampled} instances" if self.total > 1 else "its one instance"
 
 
-def _peers(clients: Table, subject: Subject, own: str) -> tuple[list[str], str]:
+def _peers(clients: Table, subject: Subject, own: str, most: int) -> tuple[list[str], str]:
     """Instances of the same role and library, and principal if enough have it, whose ids come next."""
     first = subject.clients.slice(0, 1).to_pylist()[0]
     of_subject = pc.is_in(clients["client_instance_id"], value_set=subject.clients["client_instance_id"])
@@ -182,27 +237,30 @@ def _peers(clients: Table, subject: Subject, own: str) -> tuple[list[str], str]:
     for narrower in (pc.and_(alike, pc.equal(clients["principal"], first["principal"])), alike):
         ids = sorted(clients.filter(narrower)["client_instance_id"].to_pylist())
         if len(ids) >= _LEAST_PEERS:
-            at = min(bisect(ids, own), max(len(ids) - MOST_INSTANCES, 0))
-            chosen = ids[at : at + MOST_INSTANCES]
+            at = min(bisect(ids, own), max(len(ids) - most, 0))
+            chosen = ids[at : at + most]
             same = f" of {first['principal']}" if narrower is not alike else ""
             return chosen, f"{len(chosen)} other {first['dialect']} {first['role']}s{same}"
     return [], f"fewer than {_LEAST_PEERS} others have its role and library"
 
 
-def _figures(asked: Asked, sample: _Sample, rows: Table) -> OverTime:
+def _figures(asked: Asked, sample: _Sample, windows: Any, rows: Table) -> OverTime:
     subject = asked.subject
     ids = pa.array([*sample.own, *sample.peers], pa.string())
     is_named = pc.and_(pc.equal(rows["cluster_id"], subject.cluster_id), pc.is_in(rows["client_instance_id"], ids))
+    is_named = pc.and_(is_named, pc.is_in(rows["window_start"], windows))
     parts = _Parts(rows.filter(is_named), sample.own, subject.node_id)
     found = [_series("request latency", _LATENCY, "ms", asked.since, parts, parts.latencies())]
     if subject.node_id is None:
         found += [
             _series(each.name, each.column, each.unit, asked.since, parts, parts.values(each)) for each in _FIGURES
         ]
+        found.append(_started(subject.clients, asked.since, parts.windows))
     return OverTime(
         windows=parts.windows,
         window_s=parts.rows["window_s"][0].as_py() if parts.rows.num_rows else 0,
         of=str(sample),
+        sampled=len(sample.own),
         peers_are=sample.peers_are,
         series=[each for each in found if any(value is not None for value in each.values)],
         sent=parts.sent(),
@@ -269,6 +327,9 @@ def _series(name: str, metric: str, unit: str, since: datetime | None, parts: _P
     own, peers = (
         medians(np.where(which, parts.place, -1), found.numbers, count) for which in (found.is_own, ~found.is_own)
     )
+    if metric == _PUSHES:  # none is 0 once it has begun
+        begun = np.cumsum(~np.isnan(own)) > 0
+        own[begun] = np.nan_to_num(own[begun])
     known = np.flatnonzero(~np.isnan(own))
     latest = known[-_NOW:]
     is_before = [since is not None and parts.windows[at] < since for at in known.tolist()]
@@ -281,6 +342,26 @@ def _series(name: str, metric: str, unit: str, since: datetime | None, parts: _P
         now=_median(own[latest]),
         before=_median(own[known[is_before]]),
         peers=_median(found.numbers[~found.is_own & np.isin(parts.place, latest)]),
+    )
+
+
+def _started(clients: Table, since: datetime | None, windows: list[datetime]) -> Series:
+    """How many instances of the subject sent their first push in each window; of all of them, not of a sample."""
+    seen = one(clients["first_seen"].cast(pa.int64())).to_numpy(zero_copy_only=False)
+    starts = np.array([_micros(window) for window in windows], np.int64)
+    place = np.searchsorted(starts, seen, side="right") - 1
+    counts = np.bincount(place[place >= 0], minlength=len(windows)).astype(np.float64)
+    counts[:1] = np.nan  # what was there before has its first push in the first window
+    before = counts[[since is not None and window < since for window in windows]]
+    return Series(
+        name="instances started",
+        metric="instances",
+        unit="times",
+        values=_or_none(counts),
+        peer_values=[None] * len(windows),
+        now=_median(counts[-_NOW:]),
+        before=_median(before),
+        peers=None,
     )
 
 

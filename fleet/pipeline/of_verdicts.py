@@ -6,11 +6,12 @@ however runs cut them, and a run judges an hour or two again, and more where pus
 that is not over for later: what half of it said would be delivered, and change with the rest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from fleet.decode.arrow import Table, pa, pc
+from fleet.measures.catalogue import LAG_RECORDS
 from fleet.measures.merge import merge
 from fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
 from fleet.measures.values import Wide, conformed
@@ -34,10 +35,19 @@ _ROWS_AT_ONCE: Final = 200_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _sources() -> tuple[str, ...]:
+def _sources(measures: Collection[str] = MEASURES) -> tuple[str, ...]:
     """The columns of ROWS that the judge's are made of."""
-    names = {"date", *KEY, *LAG_COLUMNS, "seen_push_id", "group_id_at", *COLUMNS}
-    for name in MEASURES:
+    names = {
+        "date",
+        *KEY,
+        "seen_push_id",
+        "group_id_at",
+        *(name for name in COLUMNS if name not in MEASURES),
+        *measures,
+    }
+    if LAG_RECORDS in measures:
+        names |= set(LAG_COLUMNS)
+    for name in measures:
         names |= {f"{name}_sum", f"{name}_count", f"{name}_at"}
     return tuple(name for name in ROWS.names if name in names)
 
@@ -138,10 +148,17 @@ def _named_points(points: Snapshot, span: Span, rules: Rules) -> Table | None:
     return points.table(POINT_COLUMNS, within([span], "received_at") & is_named)
 
 
-def judged_rows(rows: Snapshot, where: Any) -> Table:
-    """`verdicts.window.COLUMNS` of the rows of WINDOWS that meet a `pyarrow.compute.Expression`."""
-    found = rows.table(_SOURCES, where)
-    merged = merge([conformed(ROWS, {name: one(found[name]) for name in _SOURCES}, found.num_rows)])
+def judged_rows(rows: Snapshot, where: Any, measures: Collection[str] | None = None) -> Table:
+    """`verdicts.window.COLUMNS` of the rows of WINDOWS that meet a `pyarrow.compute.Expression`.
+
+    Args:
+        rows: the table.
+        where: the condition.
+        measures: those that are read, the others are null; None reads all.
+    """
+    sources = _SOURCES if measures is None else _sources(measures)
+    found = rows.table(sources, where)
+    merged = merge([conformed(ROWS, {name: one(found[name]) for name in sources}, found.num_rows)])
     given = Wide(merged)
     columns: dict[str, Any] = {name: given.rows[name] for name in COLUMNS if name not in MEASURES}
     columns |= {name: given.value(name) for name in MEASURES}
