@@ -42,7 +42,6 @@ def _rendered(template: str, **given: Any) -> str:
         records=sections.records,
         amount=amount,
         number=lambda value: f"{value:,}",
-        digits=lambda value: "-" if value is None else amount(value, "ms"),
     )
     environment.globals.update(
         shapes=words.SHAPES,

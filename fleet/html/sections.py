@@ -59,7 +59,7 @@ def versions(store: Store, outdated: Iterable[str]) -> Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttled:
-    """Clients that brokers held back: lines, how many more there are, and how many client ids said anything of it."""
+    """Clients that brokers held back: lines, and how many more there are."""
 
     lines: list[Row]
     left_out: int
