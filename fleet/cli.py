@@ -34,6 +34,7 @@ from fleet.cli_options import (
     selection,
     sentences,
 )
+from fleet.cli_report import report
 from fleet.cli_simulate import simulate
 from fleet.cli_tables import maintain, run, show
 from fleet.cli_verdicts import rules, verdicts
@@ -60,6 +61,7 @@ app.command(cls=Command)(maintain)
 app.command(cls=Command)(verdicts)
 app.command(cls=Command)(explain)
 app.command(cls=Command)(changes)
+app.command(cls=Command)(report)
 app.command(cls=Command)(rules)
 app.command(cls=Command)(watch)
 app.command(cls=WhatifCommand)(whatif)

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, Final
 
 from fleet.decode.arrow import Table, pc
-from fleet.explain.over_time import OverTime, over_time
+from fleet.explain.over_time import Asked, OverTime, over_time
 from fleet.explain.subjects import Subject, find
 from fleet.pipeline.of_verdicts import latest_memory
 from fleet.pipeline.show_verdicts import judged, opened, ranked_verdicts
@@ -98,7 +98,7 @@ def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime
     rows = [row for row, concerns in zip(of_cluster, concerning, strict=True) if concerns or reference(row) in causes]
     since = min((row["opened_at"] for row in rows if row["state"] == "open"), default=None)
     since = since or max((row["opened_at"] for row in rows), default=None)
-    figures = over_time(store, subject, begin, since)
+    (figures,) = over_time(store, [Asked(subject, begin, since)])
     clients = subject.clients.sort_by([("last_seen", "descending")])
     sampled = {"group-offsets": {f"{subject.cluster_id}\x1f{subject.name}": [figures.trend, 0, 1]}}
     sent = [*figures.sent, *(sampled if figures.trend else ())]

@@ -6,7 +6,7 @@ from rich import box
 from rich.console import Console
 
 from fleet.explain.explanation import Explanation, Row
-from fleet.explain.over_time import Series
+from fleet.explain.over_time import amount
 from fleet.pipeline.coverage_list import reasons
 from fleet.pipeline.verdict_list import duration_text, folded, print_cause, print_line
 from fleet.report.tables import time_text
@@ -63,18 +63,9 @@ def _print_series(console: Console, found: Explanation) -> None:
         table.add_row(
             each.name,
             sparkline(each.values, width),
-            *(_amount(value, each) for value in (each.now, each.before, each.peers)),
+            *(amount(value, each.unit) for value in (each.now, each.before, each.peers)),
         )
     console.print(table)
-
-
-def _amount(value: float | None, series: Series) -> str:
-    if value is None:
-        return "-"
-    if series.unit == "ratio":
-        return f"{value * 100:.0f} %"
-    text = f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:.1f}"
-    return text if series.unit in ("times", "records", "partitions") else f"{text} {series.unit.replace('per s', '/s')}"
 
 
 def _print_versions(console: Console, found: Explanation) -> None:

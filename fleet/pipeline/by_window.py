@@ -5,7 +5,7 @@ clients: to read one window of such a file is to read all of it. Those are read 
 others, and put on disk by their windows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from fleet import shards
 from fleet.decode.arrow import Table, pa, pc
+from fleet.measures.catalogue import LAG_RECORDS
 from fleet.measures.merge import merge
 from fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
 from fleet.measures.values import Wide, conformed
@@ -27,10 +28,13 @@ ROWS_IN_MEMORY: Final = 200_000
 """Rows of `windows` that are read at once without being put on disk; about 1 kB each."""
 
 
-def _sources() -> tuple[str, ...]:
+def _sources(measures: Collection[str] = MEASURES) -> tuple[str, ...]:
     """The columns of ROWS that the judge's are made of."""
-    names = {"date", *KEY, *LAG_COLUMNS, "seen_push_id", "group_id_at", *COLUMNS}
-    for name in MEASURES:
+    names = {"date", *KEY, "seen_push_id", "group_id_at", *measures}
+    names |= {name for name in COLUMNS if name not in MEASURES}
+    if LAG_RECORDS in measures:
+        names |= set(LAG_COLUMNS)
+    for name in measures:
         names |= {f"{name}_sum", f"{name}_count", f"{name}_at"}
     return tuple(name for name in ROWS.names if name in names)
 
@@ -38,10 +42,17 @@ def _sources() -> tuple[str, ...]:
 _SOURCES: Final = _sources()
 
 
-def judged_rows(rows: Snapshot, where: Any) -> Table:
-    """`verdicts.window.COLUMNS` of the rows of WINDOWS that meet a `pyarrow.compute.Expression`."""
-    found = rows.table(_SOURCES, where)
-    merged = merge([conformed(ROWS, {name: one(found[name]) for name in _SOURCES}, found.num_rows)])
+def judged_rows(rows: Snapshot, where: Any, measures: Collection[str] | None = None) -> Table:
+    """`verdicts.window.COLUMNS` of the rows of WINDOWS that meet a `pyarrow.compute.Expression`.
+
+    Args:
+        rows: the table.
+        where: the condition.
+        measures: those that are read, the others are null; None reads all.
+    """
+    sources = _SOURCES if measures is None else _sources(measures)
+    found = rows.table(sources, where)
+    merged = merge([conformed(ROWS, {name: one(found[name]) for name in sources}, found.num_rows)])
     given = Wide(merged)
     columns: dict[str, Any] = {name: given.rows[name] for name in COLUMNS if name not in MEASURES}
     columns |= {name: given.value(name) for name in MEASURES}

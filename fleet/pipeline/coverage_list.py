@@ -22,13 +22,14 @@ def print_coverage(console: Console, rows: Sequence[Row]) -> None:
         return
     libraries = dict.fromkeys(row["library"] for row in rows)
     verdicts = dict.fromkeys(row["verdict"] for row in rows)
-    table = [{"verdict": verdict, **{name: _cell(rows, verdict, name) for name in libraries}} for verdict in verdicts]
+    table = [{"verdict": verdict, **{name: cell(rows, verdict, name) for name in libraries}} for verdict in verdicts]
     print_rows(console, ["verdict", *libraries], table)
     for why_not, names in reasons(rows).items():
         print_line(console, f"{', '.join(names)}: {why_not}.")
 
 
-def _cell(rows: Sequence[Row], verdict: str, library: str) -> str | None:
+def cell(rows: Sequence[Row], verdict: str, library: str) -> str | None:
+    """Of a verdict and a library: see `print_coverage`; None where no client has a role that it is about."""
     own = [row for row in rows if (row["verdict"], row["library"]) == (verdict, library)]
     if not own:
         return None

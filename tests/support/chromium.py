@@ -1,0 +1,59 @@
+"""A page of a file in headless Chromium, without network; needs Debian's package `chromium`."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, Request, sync_playwright
+
+MISSING = "" if shutil.which("chromium") else "needs a Chromium: apt-get install --no-install-recommends chromium"
+_QUIET = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+class Opened:
+    """A page that is open, and what it did that it should not: errors on its console, requests."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.faults: list[str] = []
+        page.on("console", lambda message: self.faults.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (self.faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", self._note)
+
+    def _note(self, request: Request) -> None:
+        if not request.url.startswith(("file:", "data:")):
+            self.faults.append(f"request: {request.url}")
+
+    @property
+    def width(self) -> int:
+        """Of what is laid out [px]: more than the window's is a page that scrolls sideways."""
+        found: int = self.page.evaluate("document.documentElement.scrollWidth")
+        return found
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(_QUIET))
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(
+    browser: Browser, file: Path, *, width: int = 1280, scheme: str = "light", script: bool = True
+) -> Iterator[Opened]:
+    """The page of a file; `scheme` is `light` or `dark`."""
+    context = browser.new_context(
+        offline=True, viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=script
+    )
+    found = Opened(context.new_page())
+    found.page.goto(file.as_uri())
+    yield found
+    context.close()
