@@ -44,7 +44,9 @@ def make(stage: Stage, *rounds: Sequence[Fault]) -> tuple[list[Outcome], list[Ro
         next(each)
     time.sleep(HISTORY_S)
     outcomes = [Outcome(fault=fault) for fault in faults]
-    for some in rounds:
+    for number, some in enumerate(rounds):
+        if number:
+            time.sleep(CLEARS_S)
         of_round = [(outcome, each) for outcome, each in zip(outcomes, steps, strict=True) if outcome.fault in some]
         _make_round(stage, of_round)
     strange = _assign(outcomes, [row for _, row in stage.road.rows()])
@@ -68,7 +70,6 @@ def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, object]]) -> Non
     stage.road.wait_for(all_found, within_s)
     for _, steps in of_round:
         next(steps, None)  # type: ignore[call-overload]
-    time.sleep(CLEARS_S)
 
 
 def is_about(row: Row, fault: Fault) -> bool:

@@ -9,8 +9,8 @@ from support.verdict_road import PUSH_INTERVAL_MS, VerdictRoad
 from support.working_clients import LIBRARIES, WorkingClients
 
 TOPIC = "orders"
-HISTORY_S = 50.0
-"""Four whole windows after the first pushes: three of history, and none of them that of the clients' start [s]."""
+HISTORY_S = 55.0
+"""The window in which clients start and the next one, which are no history, three that are, and some time [s]."""
 
 
 class Stage:
@@ -20,6 +20,7 @@ class Stage:
         cluster: the brokers.
         road: from their push log to verdicts.
         directory: for logs.
+        clients: by library the process of its healthy clients, and of those that need none of their own.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -27,6 +28,7 @@ class Stage:
         self.cluster = KafkaCluster(directory)
         self._stack = ExitStack()
         self._processes = 0
+        self.clients: dict[str, WorkingClients] = {}
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -37,21 +39,21 @@ class Stage:
             self.road = stack.enter_context(VerdictRoad(self.directory, self.cluster.bootstrap))
             for library in LIBRARIES:
                 name = library.replace(" ", "-")
-                clients = self.start(library)
+                self.clients[library] = self.start(library)
                 for number in (1, 2):
-                    clients.producer(f"{name}-producer-{number}", TOPIC)
-                clients.consumer(f"{name}-consumer", TOPIC)
+                    self.clients[library].producer(f"{name}-producer-{number}", TOPIC)
+                self.clients[library].consumer(f"{name}-consumer", TOPIC)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def start(self, library: str, listener: str = NEAR, environment: dict[str, str] | None = None) -> WorkingClients:
-        """A process for clients of a library; killed at the end, if it still runs."""
+    def start(self, library: str, environment: dict[str, str] | None = None) -> WorkingClients:
+        """A process of its own for clients of a library; killed at the end, if it still runs."""
         self._processes += 1
         log = self.directory / f"clients-{self._processes}.log"
-        found = WorkingClients(library, self.cluster.through(listener), log, environment)
+        found = WorkingClients(library, self.cluster.through(NEAR), log, environment)
         self._stack.callback(found.kill)
         return found
 
