@@ -218,5 +218,5 @@ SLOW_BROKER = [
 
 ALL = [[*SLEEPING, *QUOTA, *TINY, *CLOCK], [*LATE, *IDLE], [*FAR_AWAY, *CRASHING, *STOPPED], SLOW_BROKER]
 """In rounds of faults that do not disturb each other."""
-FOUR = [[SLEEPING[2], CLOCK[0], CRASHING[1], *SLOW_BROKER]]
-"""Of an application, a machine, a process and a broker."""
+FOUR = [[SLEEPING[2], CLOCK[0], FAR_AWAY[1], *SLOW_BROKER]]
+"""Of an application, a machine, a network and a broker."""

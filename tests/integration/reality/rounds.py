@@ -8,7 +8,7 @@ from pathlib import Path
 from support.verdict_road import Row
 
 from tests.integration.reality.faults import Fault
-from tests.integration.reality.stage import HISTORY_S, Stage
+from tests.integration.reality.stage import Stage
 
 PATIENCE = 3
 """How many times as long as it has to be so a verdict is waited for, beside how long it takes to be delivered."""
@@ -42,7 +42,7 @@ def make(stage: Stage, *rounds: Sequence[Fault]) -> tuple[list[Outcome], list[Ro
     steps = [fault.steps(stage, fault.library, fault.subject) for fault in faults]
     for each in steps:
         next(each)
-    time.sleep(HISTORY_S)
+    stage.wait_for_history()
     outcomes = [Outcome(fault=fault) for fault in faults]
     for number, some in enumerate(rounds):
         if number:

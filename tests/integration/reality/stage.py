@@ -1,5 +1,6 @@
 """Three real brokers, healthy real clients at work, and the judge: what faults are made on, and what is then found."""
 
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -27,7 +28,7 @@ class Stage:
         self.directory = directory
         self.cluster = KafkaCluster(directory)
         self._stack = ExitStack()
-        self._processes = 0
+        self._processes: list[WorkingClients] = []
         self.clients: dict[str, WorkingClients] = {}
 
     def __enter__(self) -> Self:
@@ -51,11 +52,16 @@ class Stage:
 
     def start(self, library: str, environment: dict[str, str] | None = None) -> WorkingClients:
         """A process of its own for clients of a library; killed at the end, if it still runs."""
-        self._processes += 1
-        log = self.directory / f"clients-{self._processes}.log"
+        log = self.directory / f"clients-{len(self._processes)}.log"
         found = WorkingClients(library, self.cluster.through(NEAR), log, environment)
         self._stack.callback(found.kill)
+        self._processes.append(found)
         return found
+
+    def wait_for_history(self) -> None:
+        """Waits until all clients were seen for long enough to be compared with: JVMs may take a while to start."""
+        self.road.wait_for_pushes({client_id for each in self._processes for client_id in each.client_ids})
+        time.sleep(HISTORY_S)
 
     def topic(self, name: str, partitions: int = 3) -> str:
         """A topic of its own for a fault."""

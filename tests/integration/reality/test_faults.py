@@ -13,7 +13,7 @@ from support.verdict_road import Row
 
 from tests.integration.reality.faults import ALL, FOUR
 from tests.integration.reality.rounds import Outcome, make, table, write
-from tests.integration.reality.stage import HISTORY_S, Stage
+from tests.integration.reality.stage import Stage
 
 pytestmark = [
     pytest.mark.integration,
@@ -54,5 +54,6 @@ def test_a_healthy_hour_has_no_verdict(tmp_path: Path) -> None:
     with Stage(tmp_path) as stage:
         for fault in (fault for some in ALL for fault in some):
             next(fault.steps(stage, fault.library, fault.subject))
-        time.sleep(HISTORY_S + HOUR_S)
+        stage.wait_for_history()
+        time.sleep(HOUR_S)
         assert [row["why"] for _, row in stage.road.rows()] == []
