@@ -72,6 +72,8 @@ linger.ms = 500
             self._watch.kill()
             self._watch.wait()
             self._reader.join()
+            assert self._watch.stdout is not None
+            self._watch.stdout.close()
             self._export.__exit__()
 
     def _read(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.verdict_road import Row
 
-from tests.integration.reality.faults import Fault
+from tests.integration.reality.faults import Fault, Steps
 from tests.integration.reality.stage import Stage
 
 PATIENCE = 3
@@ -53,10 +53,10 @@ def make(stage: Stage, *rounds: Sequence[Fault]) -> tuple[list[Outcome], list[Ro
     return outcomes, strange
 
 
-def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, object]]) -> None:
+def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, Steps]]) -> None:
     began = time.monotonic()
     for _, steps in of_round:
-        next(steps)  # type: ignore[call-overload]
+        next(steps)
     outcomes = [outcome for outcome, _ in of_round]
     within_s = PATIENCE * max(outcome.fault.lasts_s for outcome in outcomes) + DELIVERY_S
 
@@ -69,7 +69,7 @@ def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, object]]) -> Non
 
     stage.road.wait_for(all_found, within_s)
     for _, steps in of_round:
-        next(steps, None)  # type: ignore[call-overload]
+        next(steps, None)
 
 
 def is_about(row: Row, fault: Fault) -> bool:

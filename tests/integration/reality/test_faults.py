@@ -29,6 +29,7 @@ HOUR_S = 3_600.0
 def check(outcomes: list[Outcome], strange: list[Row], stage: Stage) -> None:
     """Every verdict came, and no row that none of the faults explains."""
     missing = [f"{each.fault.verdict} {each.fault.subject}" for each in outcomes if each.found_s is None]
+    print(table(outcomes))
     others = [f"{row['verdict']} {row['subject']}: {row['why']}" for row in strange]
     assert (missing, others) == ([], []), table(outcomes) + stage.road.output()
 
